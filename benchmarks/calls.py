@@ -26,7 +26,7 @@ ROWS = pa.record_batch({"key": [b"%d" % n for n in range(100)], "value": [b"v" *
 
 
 class Counted:
-    """Counts while it is entered: calls of functions of the package, and calls of the system's functions."""
+    """Counts while it is entered: calls of the package's functions, and system calls."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()

@@ -8,8 +8,8 @@ process and one thread, whose processor time is counted. MB/s (10**6 bytes) coun
 a call are dropped when the next one starts, as a writer does that hands them to a file.
 
 First, copy, encoding and decoding take turns; a ratio is taken within each round. `fresh` keeps all results of a run,
-in memory that was not used before: the copy's is asked of the system, and what the allocators hold is given back before
-each run.
+in memory that was not used before: the copy's is newly mapped from the system, and what the allocators hold is given
+back before each run.
 """
 
 from __future__ import annotations

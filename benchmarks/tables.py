@@ -16,7 +16,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--document", action="store_true", help="put the tables into docs/")
     made.add_argument("--folder", help="where to write; on the disk that is to be measured")
-    made.add_argument("--rounds", type=int, default=7, help="medians of so many")
+    made.add_argument("--rounds", type=int, default=7, help="how many rounds the medians are of")
     return made
 
 

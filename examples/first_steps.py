@@ -34,7 +34,7 @@ def main(folder: str) -> None:
     hour_ago = datetime.now(timezone.utc) - timedelta(hours=1)
     print("of the last hour:", orders.read(hour_ago).to_table().num_rows)
 
-    # A group's committed offsets say where its reader goes on after a restart.
+    # A group's committed offsets say where its reader resumes after a restart.
     billing = store.groups["billing"]
     billing.commit({TopicPartition("orders", number): end for number, end in orders.latest_offsets().items()})
     orders.append([{"key": "carla", "value": "5 cherries"}])

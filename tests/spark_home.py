@@ -22,6 +22,6 @@ def spark_home() -> Path | None:
     home = Path(tempfile.gettempdir()) / f"pylog-spark-home-{os.getuid()}-{zlib.crc32(bytes(installed)):x}"
     home.mkdir(exist_ok=True)
     for name in ("bin", "jars", "sbin"):
-        with contextlib.suppress(FileExistsError):  # another process of the tests has made it
+        with contextlib.suppress(FileExistsError):  # another process of the tests has created it
             (home / name).symlink_to(installed / name)
     return home

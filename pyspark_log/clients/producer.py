@@ -227,7 +227,7 @@ class Producer:
                 self._flushing -= 1
 
     def close(self, timeout: float | None = None) -> None:
-        """Flushes, and ends the thread. TimeoutError: after `timeout` seconds; it goes on then."""
+        """Flushes, and ends the thread. TimeoutError: after `timeout` seconds; the thread then keeps running."""
         with self._has_work:
             self._closed = True
             self._has_work.notify()

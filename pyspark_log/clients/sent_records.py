@@ -253,7 +253,7 @@ class Delivery:
             future.set_result(outcome)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        """Waits as `result` does, while the event loop goes on; with the same errors."""
+        """Waits as `result` does, while the event loop runs; with the same errors."""
         import asyncio  # noqa: PLC0415  (a program that awaits has it loaded; others need not)
 
         return asyncio.wrap_future(self.future()).__await__()

@@ -198,7 +198,7 @@ class Transaction:
             before = self._steps.get((group, at))
             if before is not None and before.offset != start:
                 raise InvalidConfigError(
-                    f"group {group}: the transaction has read {at} up to offset {before.offset}, so it cannot go on "
+                    f"group {group}: the transaction has read {at} up to offset {before.offset}, so it cannot continue "
                     f"from {start}"
                 )
             steps[group, at] = OffsetStep(group, at, start if before is None else before.expected, end)

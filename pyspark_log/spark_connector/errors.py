@@ -56,7 +56,7 @@ def data_loss(reason: str, message: str) -> ConnectorError:
     return ConnectorError(
         f"PYLOG_DATA_LOSS.{reason}",
         f"{message} Some data may have been lost because it is not available in the store any more: either "
-        "retention removed it, or the topic was created again, before everything in it was processed. To go on without "
+        "retention removed it, or the topic was recreated, before everything in it was processed. To continue without "
         "it, set the option failOnDataLoss to false.",
     )
 

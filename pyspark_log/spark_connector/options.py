@@ -42,7 +42,7 @@ _INT_MAX = 2**31 - 1
 
 _REFUSED_FOR_READS = {
     "auto.offset.reset": "Instead set the source option 'startingOffsets' to 'earliest' or 'latest' to specify "
-    "where to start; a query that resumes goes on where it left off.",
+    "where to start; a query that is restarted resumes where it left off.",
     "key.deserializer": "Keys are read as byte arrays; use DataFrame operations to deserialize them.",
     "value.deserializer": "Values are read as byte arrays; use DataFrame operations to deserialize them.",
     "enable.auto.commit": "A streaming query keeps its position in its checkpoint and commits it for others to see.",

@@ -71,7 +71,7 @@ class Program:
         self._back.release()
 
     def stand(self, change=None, waits=-1):
-        """Called by its own thread: it waits until it may go on."""
+        """Called by its own thread: it waits until it may take its next step."""
         if self.killed:
             raise Stopped
         self.at, self.waits = change, waits
@@ -96,7 +96,7 @@ class Program:
 
     @property
     def ready(self):
-        """Whether it can go on: it has not ended, and what it waits for is free."""
+        """Whether it can take a step: it has not ended, and what it waits for is free."""
         return not self.ended and (self.waits < 0 or _is_free(self.waits))
 
 
@@ -196,8 +196,8 @@ def run(programs, choose, kills, after):
 
     Args:
         programs: the name of each, and a function.
-        choose: picks one of the possible next steps, each ("step" or "kill", program); to go on with the program that
-            made the last one comes first.
+        choose: picks one of the possible next steps, each ("step" or "kill", program); to continue with the program
+            that made the last one comes first.
         kills: how many programs may be killed.
         after: called after each step.
 
@@ -221,7 +221,7 @@ def run(programs, choose, kills, after):
                 last = one
                 one.step()
             after()
-        assert all(one.ended for one in live), "nobody can go on"
+        assert all(one.ended for one in live), "no program can continue"
         errors = [(one.name, one.error) for one in live if one.error is not None]
         assert not errors, errors
     except Exception as error:

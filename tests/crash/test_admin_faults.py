@@ -1,6 +1,6 @@
-"""The disk fails while topics are made, changed, emptied, cut and deleted, and the same process goes on.
+"""The disk fails while topics are made, changed, emptied, cut and deleted, and the same process continues.
 
-A call that raises OSError has done all of it or nothing, as readers see it, and can be made again; what was appended
+A call that raises OSError has done all of it or nothing, as readers see it, and can be repeated; what was appended
 and not deleted stays. In the end `verify` finds nothing wrong.
 """
 
@@ -122,7 +122,7 @@ class Work:
         self.step(make, {**self.seen, topic: []})
 
     def append(self, topic, name, sync):
-        """An append must not be made again if it took place."""
+        """An append must not be repeated if it took place."""
         after = {**self.seen, topic: [*self.seen[topic], *(f"{name}/{row}" for row in range(4))]}
 
         begun = []

@@ -1,6 +1,6 @@
 """A backup is stopped before each of its changes to files, or the power fails there.
 
-The store is as it was, and goes on. The folder of the copy is no store, or it is all of it.
+The store is as it was, and can be used. The folder of the copy is no store, or it is all of it.
 """
 
 import os
@@ -53,7 +53,7 @@ def numbers(path):
 
 
 def check(path):
-    """All is there, and others go on."""
+    """All records are there, and other processes can use the store."""
     assert faults(path) == []
     assert numbers(path) == list(range(RECORDS))
     store = Store.open(path)

@@ -1,6 +1,6 @@
 """The disk fails at a change to files, or an opening of one, while a compacted topic is written to and cleaned.
 
-The same process goes on, and tries again. A cleaning that fails has removed nothing but what it may, and does not
+The same process continues, and tries again. A cleaning that fails has removed nothing but what it may, and does not
 take the disk's error for damage; committed offsets and numbered batches stay known; and in the end all can be cleaned.
 """
 

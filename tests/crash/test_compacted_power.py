@@ -108,7 +108,7 @@ class PowerLoss:
         values = [value for _, value in records.values() if value is not None]
         assert len(values) == len(set(values)), (at, "a record is there twice")
         for offset, record in records.items():
-            # What is decided and not applied comes where the log goes on.
+            # What is decided and not applied comes where the log continues.
             assert shown.get(offset) == record or (offset not in shown and record in new), (at, offset, record)
         if shown and held[-1].end >= held[0].end:  # Else the step takes records back.
             assert max(found.records) > max(shown), at

@@ -1,7 +1,7 @@
 """The engine is stopped before each change to files of a workload in which compaction meets all else.
 
 What was acknowledged is there in order and at its offset, less what a cleaner may remove; what was under way is there
-whole or not at all, but for a cleaner, which goes on segment by segment; and doing it again leads to the same end.
+whole or not at all, but for a cleaner, which works segment by segment; and doing it again leads to the same end.
 """
 
 
@@ -69,7 +69,7 @@ def check_same(found, expected):
     assert groups == expected_groups
 
 
-def go_on(workload, path, undisturbed, cleaning):
+def resume(workload, path, undisturbed, cleaning):
     expected = undisturbed.contents[workload.done], undisturbed.contents[workload.begun]
     if (path / "store.json").exists():
         check_between(see(path), *expected, cleaning)
@@ -111,7 +111,7 @@ def test_the_workload_compacts(undisturbed):
 
 def test_stops(undisturbed, capsys):
     def check(workload, path, step):
-        go_on(workload, path, undisturbed, step in workload.cleanings)
+        resume(workload, path, undisturbed, step in workload.cleanings)
         check_same(see(path), undisturbed.contents[workload.done])
         check_healthy(path)
 

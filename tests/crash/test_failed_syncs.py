@@ -38,7 +38,7 @@ def stage(store, value):
 
 
 class Run:
-    """Appends, synced and not, and publishes; goes on after an error or a kill as others would."""
+    """Appends, synced and not, and publishes; after an error or a kill it continues as other processes would."""
 
     def __init__(self, trace):
         self.path, self.trace = str(trace.root), trace

@@ -1,4 +1,4 @@
-"""The disk fails at each change to files, and each opening of one, and the same process goes on.
+"""The disk fails at each change to files, and each opening of one, and the same process continues.
 
 An append that raises OSError has added nothing; one whose outcome is unknown says so; a publish that is called
 again ends up there once, and so does a batch of a producer that numbers its records. Whatever was acknowledged stays,
@@ -55,7 +55,7 @@ class Work:
             assert len(check_index(self.store, TOPIC, 0)) == 8
 
     def check_at_the_end(self):
-        tail = [f"{who}/{row}" for who in ("same process", "another") for row in range(3)]
+        tail = [f"{process}/{row}" for process in ("same process", "another") for row in range(3)]
         assert content(self.path) == self.expected + tail
 
     def append(self, name, sync, calm):

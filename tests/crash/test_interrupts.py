@@ -1,4 +1,4 @@
-"""Ctrl-C at each moment of a call, in a process that goes on with the same store, as a notebook does.
+"""Ctrl-C at each moment of a call, in a process that keeps using the same store, as a notebook does.
 
 Whatever was acknowledged stays; what was interrupted is there once or not at all; and the next call works, as no lock
 stays held and nothing that is cached contradicts the files.
@@ -21,7 +21,7 @@ from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
 # A generator that is dropped half-way is closed. That looks like a call of it, although Python runs no handlers there;
-# it reports what is raised then, and goes on.
+# it reports what is raised then, and continues.
 _ENDED = pytest.mark.filterwarnings("ignore:Exception ignored in. <generator:pytest.PytestUnraisableExceptionWarning")
 pytestmark = [pytest.mark.usefixtures("little_logs"), _ENDED, *SAMPLED]
 

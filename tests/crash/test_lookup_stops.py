@@ -75,7 +75,7 @@ def has_topic(path):
     return (path / "store.json").exists() and Store.open(path).topics() == ["t"]
 
 
-def go_on(path):
+def resume(path):
     """Others roll over the same offsets. The first writer recovers the partition."""
     if not has_topic(path):
         return
@@ -101,7 +101,7 @@ def test_stops(folder, capsys):
             try:
                 if has_topic(path):
                     check(Store.open(path))
-                go_on(path)
+                resume(path)
             except Exception as error:
                 raise AssertionError(f"stopped {'in' if torn else 'before'} change {number}") from error
             tried += 1
@@ -122,7 +122,7 @@ def test_power_losses(folder, capsys, monkeypatch):
             target = folder / "after"
             disk.write(str(target), fate)
             try:
-                go_on(target)
+                resume(target)
             except Exception as error:
                 place = f"power lost before change {count}, seed {SEED}, part {number}"
                 raise AssertionError(place) from error

@@ -1,4 +1,5 @@
-"""A cleaner on a shared file system loses its lock while it works, another one begins and is killed, the first goes on.
+"""A cleaner on a shared file system loses its lock while it works, another one begins and is killed, the first
+continues.
 
 As in test_lost_locks.py: its lock is none, and from the moment when it is lost writes to the locked file are refused.
 """

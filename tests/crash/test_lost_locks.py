@@ -1,4 +1,5 @@
-"""A writer on a shared file system stops before each of its changes to files and loses its locks; others go on.
+"""A writer on a shared file system stops before each of its changes to files and loses its locks; other writers
+continue.
 
 It plays a host that is cut off until NFS gives its locks to others. There are no two hosts here: the writer is a
 process whose locks are none, and whose writes to state files are refused once it was stopped, as an NFS 4 client
@@ -137,7 +138,7 @@ def start(program, path, still, at=files.set_observer):
 @pytest.mark.long
 @pytest.mark.parametrize("other", [append, publish_rows], ids=["append", "publish"])
 @pytest.mark.parametrize("situation", SITUATIONS)
-def test_a_writer_that_lost_its_locks_harms_nobody(situation, other, tmp_path):
+def test_a_writer_that_lost_its_locks_harms_no_other(situation, other, tmp_path):
     appends, program = SITUATIONS[situation]
     template = make_store(tmp_path / "template", appends)
     trial = shutil.copytree(template, tmp_path / "trial")
@@ -162,8 +163,8 @@ def test_a_writer_that_lost_its_locks_harms_nobody(situation, other, tmp_path):
 
 
 @pytest.mark.parametrize("above", [1, 4, APPENDED * 2])
-def test_a_segment_that_nobody_made_who_had_the_lock_goes(above, tmp_path):
-    """Its maker was stopped between its claim and the making, until others had gone on below it."""
+def test_a_segment_made_without_the_lock_is_deleted(above, tmp_path):
+    """Its writer was stopped after its claim and before it made the segment, until others had appended below it."""
     path = make_store(tmp_path / "store", 2)
     base = Store.open(path).latest_offset(TOPIC, 0) + above
     for suffix in SEGMENT_SUFFIXES[:3]:
@@ -199,8 +200,8 @@ def store_with_intent(folder):
 
 
 @pytest.mark.parametrize("opening", range(2))
-def test_who_puts_right_what_a_killed_publish_left_and_loses_its_locks_harms_nobody(opening, tmp_path):
-    """It is stopped before it opens the log, and others go on in a file of the same name meanwhile."""
+def test_a_recovery_of_a_killed_publish_that_loses_its_locks_harms_no_other(opening, tmp_path):
+    """It is stopped before it opens the log, and others continue in a file of the same name meanwhile."""
     path = store_with_intent(tmp_path)
     pid = start(append, path, StandStill(opening, "open"), tell_openings)
     assert os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1])

@@ -61,7 +61,7 @@ def places(path):
 
 
 def check(path):
-    """All is there; others go on; what is left over is deleted."""
+    """All records are there, other processes can append, and leftovers are deleted."""
     assert numbers(path) == list(range(RECORDS))
     # Before anything is recovered, too.
     assert damages(path) == []
@@ -141,7 +141,7 @@ class Work:
         self.store = Store.open(self.path)
 
     def append(self, calm):
-        """An append must not be made again if it took place."""
+        """An append must not be repeated if it took place."""
 
         def add():
             with calm():

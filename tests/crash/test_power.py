@@ -2,7 +2,7 @@
 
 Afterwards everything that was acknowledged as durable is there, once; an offset that readers may have seen never
 has another record; what was deleted does not come back; `verify` finds no damage; the partitions can be read and
-written, once more after another look; and a producer that numbers its records can go on where the log ends for it.
+written, once more after another look; and an idempotent producer can resume where the log ends for it.
 """
 
 import pyarrow as pa
@@ -103,7 +103,7 @@ class PowerLoss:
         shown = held[0].values if self.before.seen.get(place) is held[0] else {}
         new = set(held[-1].values.values()) - set(shown.values())
         for offset, value in list(found.values.items())[:-1]:
-            # What is decided and not applied comes where the log goes on.
+            # What is decided and not applied comes where the log continues.
             # What was published without syncing may come again, at other offsets.
             later = value in new or value.startswith("unsynced")
             assert shown.get(offset) == value or (offset not in shown and later), (place, offset, value)
@@ -117,7 +117,7 @@ class PowerLoss:
         return {offset for offset in self.before.durable[place] if offset >= found.start}
 
     def check_numbered(self, store, seen):
-        """The producer sends its last batch again, and goes on."""
+        """The producer sends its last batch again, and continues."""
         if ("small", 0) not in seen:
             return
         there = [value for value in seen["small", 0].values.values() if value.startswith("numbered")]

@@ -113,7 +113,7 @@ def check_whole(path, before):
 
 
 def check_published(path, before):
-    """After everybody has come by, all of it is there once."""
+    """After every process has run its recovery, all of the output is there once."""
     for comer in COMERS.values():
         comer(path)
     check_whole(path, before)
@@ -157,7 +157,7 @@ def base(little_sizes, monkeypatch):
         yield Base(folder)
 
 
-def test_stops_of_a_publish_and_of_those_who_come_after(base, capsys):
+def test_stops_of_a_publish_and_of_its_recovery(base, capsys):
     changes = count_changes(lambda: query(base.copy(base.path, "counted")))
     chosen, tried, changing = sample(range(changes), 14), 0, 0
     for change in chosen:
@@ -221,7 +221,7 @@ def restart(monkeypatch, number):
     monkeypatch.setattr(state_file, "this_boot", lambda: number.to_bytes(8, "big"))
 
 
-def test_power_losses_in_who_comes_after_a_power_loss(base, capsys, monkeypatch):
+def test_power_losses_during_recovery_from_a_power_loss(base, capsys, monkeypatch):
     trace = Trace(base.copy(base.path, "store"))
     trace.record(lambda: query(trace.root))
     tried, boots = 0, itertools.count()

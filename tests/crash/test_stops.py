@@ -55,7 +55,7 @@ def undisturbed(little_sizes):
 
 
 # Every step without a name may be repeated; an append that was stopped may be there or not, so it is not.
-def go_on(workload, path, contents):
+def resume(workload, path, contents):
     seen = content(path) if (path / "store.json").exists() else {}
     expected = contents[workload.done], contents[workload.begun]
     check_between(seen, *expected)
@@ -71,7 +71,7 @@ def go_on(workload, path, contents):
 
 def test_stops(undisturbed, capsys):
     def check(workload, path, _step):
-        go_on(workload, path, undisturbed.contents)
+        resume(workload, path, undisturbed.contents)
         assert content(path) == undisturbed.contents[workload.done]
         check_healthy(path)
         for partition in range(2):

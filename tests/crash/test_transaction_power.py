@@ -1,7 +1,7 @@
 """The power fails while a program reads, transforms and writes in transactions, before any change to files.
 
 Whatever stays of what was not synced: what was committed is there, and the sink holds what the committed offset
-says, no more and no less; and any worker that goes on from there copies each record once.
+says, no more and no less; and any worker that resumes there copies each record once.
 """
 
 import random
@@ -33,14 +33,14 @@ def recorded():
         yield trace, folder / "after"
 
 
-def check(path, acknowledged, who):
-    """The first process is a reader, or else the next worker."""
-    if who == "reader":
+def check(path, acknowledged, checker):
+    """The first checker is a reader, or else the next worker."""
+    if checker == "reader":
         help_apply(Store.open(path).decisions)
         reached = committed_offset(path)
         assert sink(path) == [list(range(reached))] * 2
         assert reached >= acknowledged
-    Worker(path, who).run()
+    Worker(path, checker).run()
     help_apply(Store.open(path).decisions)
     assert sink(path) == [list(range(RECORDS))] * 2
     assert committed_offset(path) == RECORDS
@@ -55,13 +55,13 @@ def test_power_losses(recorded, capsys, monkeypatch):
         fates = [disk.nothing(), disk.everything()]
         fates += [disk.any_part(random.Random(f"{SEED} {count} {number}")) for number in range(ROUNDS)]
         for number, fate in enumerate(fates):
-            who = ("reader", "worker", "another")[(count + number) % 3]
+            checker = ("reader", "worker", "another")[(count + number) % 3]
             shutil.rmtree(path, ignore_errors=True)
             disk.write(str(path), fate)
             try:
-                check(path, acknowledged, who)
+                check(path, acknowledged, checker)
             except Exception as error:
-                raise AssertionError(f"power lost before change {count}, fate {number}, seed {SEED}, {who}") from error
+                raise AssertionError(f"power lost before change {count}, fate {number}, {SEED=}, {checker}") from error
             tried += 1
     with capsys.disabled():
         print(f"\n{tried} power losses tried, at {len(chosen)} of {len(trace.changes)} changes")

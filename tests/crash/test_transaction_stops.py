@@ -110,7 +110,7 @@ def _try_stop(fresh, path, changes, torn, comes_next):
 
 
 def _come_back(zombie, where):
-    """It was only stopped, and goes on where it was."""
+    """It was only stopped, and continues where it was."""
     if zombie is None or zombie.ended:
         return
     with contextlib.suppress(PublisherFencedError, OffsetConflictError, TransactionStateError):

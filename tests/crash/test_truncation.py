@@ -53,7 +53,7 @@ def numbers(path):
 
 
 def check(path, before, after, *, at_ends):
-    """All is there, or what is left; `at_ends`: and nothing between. Then others go on."""
+    """The log has all records, or those before the cut; `at_ends`: nothing between. Then others append."""
     found = numbers(path)
     assert found in (before, after) or (not at_ends and before[: len(found)] == found and len(found) > len(after))
     assert faults(path) == [], f"{found} are there"

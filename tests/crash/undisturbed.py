@@ -39,7 +39,7 @@ class Undisturbed:
         """Stops the workload before changes to files, and half-way in the writes among them.
 
         Args:
-            check: gets the workload that was stopped, its path and the step; it goes on, and checks what is there.
+            check: gets the workload that was stopped, its path and the step; it runs the rest, and checks the contents.
             most: how many stops are tried.
             share: how many of these must come about, but for one: threads that apply side by side do not always make
                 the very same number of changes.

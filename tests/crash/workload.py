@@ -44,7 +44,7 @@ PRODUCER = 7
 class Steps:
     """Steps of a program; `begun` and `done` say how far it came.
 
-    A step that may not be made again once it took place has a name, which its values bear.
+    A step that must not be repeated once it took place has a name, which its values bear.
     """
 
     def __init__(self, path, done=0):

@@ -232,19 +232,19 @@ def test_records_that_are_deleted_after_the_plan(load, store, target, capsys):
     assert stop_at(load, lambda change: change.kind == "write" and b'"files": [' in change.data)
     store.delete_records("a", 0, 4)
     assert load("--topics", "a,b") == 1
-    assert "--skip-lost goes on after what was deleted" in capsys.readouterr().err
+    assert "--skip-lost continues after the deleted records" in capsys.readouterr().err
     assert load("--topics", "a,b", "--skip-lost") == 0
     assert [row[2] for row in rows_in(target)] == [*range(4, 10), *range(10)]
     assert files_in(target)[0].endswith("/a-0-0-10.parquet")
 
 
-def test_a_topic_that_was_made_again(load, store, capsys):
+def test_a_topic_that_was_recreated(load, store, capsys):
     fill(store, "a", 1, 10)
     assert load("--topics", "a") == 0
     store.delete_topic("a")
     fill(store, "a", 1, 5)
     assert load("--topics", "a") == 1
-    assert "the topic was made again" in capsys.readouterr().err
+    assert "the topic was recreated" in capsys.readouterr().err
 
 
 def test_a_group_that_was_reset_does_not_replace_files(load, store, target, capsys):

@@ -41,7 +41,7 @@ def test_each_partition_is_compacted(cluster, store):
         assert left < 100
 
 
-def test_who_is_left_out_is_told(store):
+def test_skipped_topics_are_reported(store):
     """No cluster is needed for that, as nothing is to be compacted."""
     store.create_topic("t", 1, {"cleanup.policy": "compact", "segment.bytes": "2000"})
     for number in range(60):

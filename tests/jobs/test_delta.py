@@ -90,7 +90,7 @@ def test_small_files_are_merged(load, store, lake, capsys):
     assert (figures["files"], figures["files_merged"], figures["merged_into"]) == (3, 6, 1)
     assert len(deltalake.DeltaTable(str(lake)).file_uris()) == 1
     assert rows_in(lake) == rows_of(store, "a")
-    # Later loads go on, and an older version can still be read.
+    # Later loads continue, and an older version can still be read.
     fill(store, "a", 3, 5)
     assert load("--topics", "a") == 0
     assert rows_in(lake) == rows_of(store, "a")

@@ -143,7 +143,7 @@ def test_a_micro_batch_that_is_done_again_is_there_once(run, store, target, tmp_
 # ---- groups
 
 
-def test_groups_go_on_at_the_right_record(run, store, target):
+def test_groups_resume_at_the_right_record(run, store, target):
     changes(store, "changes", 100)
     fill(store, "plain", 1, 50)
     there = Store.create(target)

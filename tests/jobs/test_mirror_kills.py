@@ -67,7 +67,7 @@ def read_on(store, topic, chance):
     store.groups["readers"].commit(offsets)
 
 
-def test_it_goes_on_until_it_is_stopped(store, tmp_path):
+def test_it_runs_until_it_is_stopped(store, tmp_path):
     """Without an end: new records and the group's offsets go along; an interrupt ends it well, with a summary."""
     target = tmp_path / "target"
     fill(store, "t", 1, 10)

@@ -30,7 +30,7 @@ def test_a_range_with_gaps_is_exact_at_its_end_and_never_beyond_what_is_read(off
     assert sync_of((100, 5, 6), (110, 11, 10)).translate(offset) == there
 
 
-def test_a_topic_that_is_made_again_begins_anew_on_either_side():
+def test_a_topic_recreated_on_either_side_restarts_the_sync():
     before = sync_of((10, 0, 10))
     assert next_sync(before, "other", MirroredRange(20, 0, 10)).translate(5) == 0
     assert next_sync(before, "id", MirroredRange(4, 10, 4)).translate(2) == 12

@@ -26,7 +26,7 @@ PARTITIONS = 2
 LOG_START = 100
 #: More than the broker has by then.
 EPOCHS = 5
-#: A producer id that the broker does not give to anybody here.
+#: A producer id that the broker assigns to no producer here.
 PRODUCER = 5_000_000
 EXPORTED = ("exported", "transactions")
 #: Compacted by us; the broker has to leave the first as it is, and to compact the second once more.
@@ -170,7 +170,7 @@ def test_kafkas_tool_takes_the_committed_offsets_of_a_group(taken_over, clients,
     ]
 
 
-def test_the_broker_goes_on_to_compact(taken_over, clients, written):
+def test_the_broker_continues_to_compact(taken_over, clients, written):
     deadline = time.monotonic() + PATIENCE
     while True:
         cleaned = kafka_files.read_offsets(f"{taken_over.log_dir}/{kafka_files.CLEANER}")

@@ -1,4 +1,4 @@
-"""The job mirror, from a broker and from a broker's folder: what a consumer of Kafka reads, and where groups go on."""
+"""The job mirror, from a broker and from a broker's folder: what a consumer of Kafka reads, and where groups resume."""
 
 import json
 import re
@@ -89,7 +89,7 @@ def is_mirrored(broker, store, topic, partition):
     return rows
 
 
-def goes_on(store, group, topic, partition, unread):
+def extra(store, group, topic, partition, unread):
     """How many records more than the unread ones the group reads in the store; it reads at least these."""
     offset = store.groups[group].committed()[Partition(topic, partition)].offset
     found = read(store, topic, partition, offset)
@@ -132,10 +132,10 @@ def test_a_cluster(broker, run):
         rows = is_mirrored(broker, store, topic, partition)
         if topic != "moved-later":
             position = {"moved": (41, 60), "moved-ended": (25, 3)}[topic][partition]
-            assert goes_on(store, "movers", topic, partition, [row for row in rows if row.offset >= position]) == 0
+            assert extra(store, "movers", topic, partition, [row for row in rows if row.offset >= position]) == 0
     rows = is_mirrored(broker, store, "moved-ended", 0)
     # There are no more gaps than offsets between the group and the end of the micro-batch.
-    assert goes_on(store, "movers", "moved-ended", 0, [row for row in rows if row.offset >= 25]) <= 30
+    assert extra(store, "movers", "moved-ended", 0, [row for row in rows if row.offset >= 25]) <= 30
 
 
 def test_a_folder(broker, run):
@@ -157,4 +157,4 @@ def test_a_folder(broker, run):
     for (topic, partition), end in ends.items():
         rows = is_mirrored(broker, store, topic, partition)
         position = {("copied", 0): 25}.get((topic, partition), end)
-        assert goes_on(store, "copiers", topic, partition, [row for row in rows if row.offset >= position]) == 0
+        assert extra(store, "copiers", topic, partition, [row for row in rows if row.offset >= position]) == 0

@@ -101,7 +101,7 @@ def test_a_topic_of_a_pattern_that_is_deleted(sides, query, topic, fail):
 
 @LOSS
 def test_a_deleted_topic(sides, query, topic, fail):
-    """Known difference: without failOnDataLoss ours goes on without it."""
+    """Known difference: without failOnDataLoss ours continues without it."""
     queries = query(subscribe=f"{topic}.a,{topic}.b", failOnDataLoss=str(fail))
     for side in sides:
         for name in ("a", "b"):
@@ -115,8 +115,8 @@ def test_a_deleted_topic(sides, query, topic, fail):
 
 @LOSS
 @pytest.mark.parametrize("count", [4, 9])
-def test_a_topic_that_is_made_again(sides, query, topic, fail, count):
-    """Known differences: ours knows it by its id, and never goes on in the new topic at an offset of the old one."""
+def test_a_topic_that_is_recreated(sides, query, topic, fail, count):
+    """Known differences: ours knows it by its id, and never continues in the new topic at an offset of the old one."""
     queries = query(subscribe=topic, failOnDataLoss=str(fail))
     for side in sides:
         side.create(topic)

@@ -136,7 +136,7 @@ def test_a_query_that_is_run_again(sides, query, topic):
     queries.check(0, 15, 5, 8)
 
 
-def test_a_query_that_goes_on(sides, query, topic):
+def test_a_query_that_continues(sides, query, topic):
     """Partitions are added while it runs."""
     queries = query(subscribe=topic, minOffsetsPerTrigger="10")
     for side in sides:
@@ -233,7 +233,7 @@ def test_transactions(sides, query, topic, level, running, sizes):
         side.transact(topic, values(5, 5), commit=False)
         side.transact(topic, values(10, 5), commit=None)
 
-    def go_on():
+    def resume():
         if running:
             queries.catch_up()
         else:
@@ -241,16 +241,16 @@ def test_transactions(sides, query, topic, level, running, sizes):
 
     if running:
         queries.start()
-    go_on()
+    resume()
     for side in sides:
         side.send(topic, values(15, 2))
-    go_on()
+    resume()
     for side in sides:
         side.end(topic, commit=False)
-    go_on()
+    resume()
     for side in sides:
         side.transact(topic, values(17, 5), commit=True)
-    go_on()
+    resume()
     queries.stop()
     queries.check(*sizes)
 

@@ -1,7 +1,7 @@
 """Streaming queries follow the folder of a broker that is at work, and get what a consumer gets.
 
 Meanwhile the broker appends, rolls segments, compacts, deletes by retention and on request, stops and starts again; and
-the queries are stopped, and go on with their checkpoints.
+the queries are stopped, and resumed from their checkpoints.
 """
 
 import threading
@@ -252,7 +252,7 @@ def test_queries_follow_a_broker_at_work(spark, broker, clients, tmp_path):
         wait(lambda: not strict.query.isActive, *well, why="a loss does not end the query that is to fail then")
         wait(
             lambda: all(query.ends[place] > end for query, ends in before.items() for place, end in ends.items()),
-            *well, why="the queries do not go on",
+            *well, why="the queries make no progress",
         )  # fmt: skip
 
         clients.end_writing()

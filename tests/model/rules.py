@@ -132,7 +132,7 @@ RULES = (
         one_partition.model, given(tasks=2, kinds=_TWO),
         ("the boot id is written last", "I2"),
         ("whole batches beyond the end are adopted", "I7"),
-        ("the log goes on at the reserve", "I2"),
+        ("the log continues at the reserve", "I2"),
         ("an intent after a hole is dropped", "I1"),
         ("what is there of a dropped intent is cut", "I3"),
     ),
@@ -284,7 +284,7 @@ RULES = (
     *_of(
         lost_locks.model, given(tasks=3),
         ("a claim comes before the log is changed", "I1"),
-        ("a writer that finds a claim goes on in another segment", "I1"),
+        ("a writer that finds a claim continues in another segment", "I1"),
         ("a claim comes right before a change by name", "I1"),
         ("a state written without the lock is refused", "I7"),
     ),

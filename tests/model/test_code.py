@@ -45,7 +45,7 @@ class Code:
         self.begin()
 
     def begin(self):
-        """Another process goes on."""
+        """Another process continues."""
         self._store = Store.open(self._path)
 
     def do(self, task, stop=None):

@@ -126,7 +126,7 @@ def test_only_the_holder_of_a_lock_has_its_steps_to_itself():
 
 
 @pytest.mark.parametrize(("reduce", "kills"), [(True, 1), (False, 2)])
-def test_nobody_is_killed_before_a_step_that_changes_nothing(reduce, kills):
+def test_no_process_is_killed_before_a_step_that_changes_nothing(reduce, kills):
     model = Model(things={"counter": (Counter, 0)}, lives={"a": [add_one, None]}, kills=1, reduce=reduce)
     assert Explorer(model).explore(1000).kills == kills
 

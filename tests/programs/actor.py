@@ -1,7 +1,7 @@
 """The calls of a program, as one process makes them.
 
 An actor keeps one open store until the test asks for another one. So what it knows of a log can be as old as the
-program: other actors go on meanwhile.
+program: other actors continue meanwhile.
 """
 
 # ruff: noqa: E402  (the tools of the unit tests are found by their path, as pytest finds them)

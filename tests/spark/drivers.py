@@ -81,7 +81,7 @@ class Driver:
     def wait_until_stopped(self):
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
-    def go_on(self):
+    def resume(self):
         processes.send(processes.session(self.process.pid), signal.SIGCONT)
 
     def said(self):

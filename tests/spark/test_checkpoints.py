@@ -33,7 +33,7 @@ def check(store):
 
 
 @pytest.mark.slow
-def test_a_moved_checkpoint_goes_on_even_with_a_replay(spark, target, tmp_path):
+def test_a_moved_checkpoint_resumes_even_with_a_replay(spark, target, tmp_path):
     run(spark, target, tmp_path / "here")
     # As if the driver had died after it published, and before Spark noted that.
     (tmp_path / "here/commits/2").unlink()

@@ -136,7 +136,7 @@ class Driver:
             time.sleep(0.001)
         return False
 
-    def go_on(self):
+    def resume(self):
         # It can have ended without stopping: runs differ by a few changes.
         if self.process.is_alive():
             os.kill(self.process.pid, signal.SIGCONT)
@@ -208,13 +208,13 @@ def test_a_driver_that_comes_back_does_no_harm(template, capsys):
         second = Driver(path, "run 2", first.done)
         try:
             waited += not second.wait(PATIENCE)
-            first.go_on()
+            first.resume()
             assert first.wait(), where
             assert second.wait(), where
         finally:
             first.end()
             second.end()
-        # The first one can have gone on before the second one had begun: a third goes on from there then.
+        # The first one may have continued before the second one began: then a third continues from there.
         done = max(first.done, second.done)
         last = second if second.done == BATCHES else Driver(path, "run 3", done)
         assert last.wait(), where

@@ -14,10 +14,10 @@ TOPICS = ("even", "odd")
 BATCHES, BATCH_ROWS, JOB_ROWS = 3, 400, 5_000
 
 
-def output(rows, who):
+def output(rows, publisher):
     """Where numbers go: to both topics, and to both partitions of each, in their order."""
     return rows.selectExpr(
-        f"concat('{who}: ', id) value", "int(id % 2) partition", "if(id div 2 % 2 = 0, 'even', 'odd') topic"
+        f"concat('{publisher}: ', id) value", "int(id % 2) partition", "if(id div 2 % 2 = 0, 'even', 'odd') topic"
     )
 
 
@@ -35,14 +35,14 @@ def query(spark, store, folder, number):
 
 
 def job(spark, store, number, marks=None):
-    """Writes numbers. With a folder for marks it makes `begun` there, and does not end before there is `go on`."""
+    """Writes numbers. With a folder for marks it makes `begun` there, and does not end before there is `continue`."""
 
     def hold_up(batches):
         for batch in batches:
             yield batch
             if marks is not None:
                 (marks / "begun").touch()
-                while not (marks / "go on").exists():
+                while not (marks / "continue").exists():
                     time.sleep(0.01)
 
     # In a thread of its own Spark finds no Python data source for a write before the session is active there.
@@ -90,7 +90,7 @@ def test_many_publishers_at_once(spark, store, tmp_path):
             assert not long_job.done()
             assert f"job {JOBS}" not in by_publisher(store)
         finally:
-            (tmp_path / "go on").touch()
+            (tmp_path / "continue").touch()
         long_job.result(300)
     expected = {f"query {number}": wanted(BATCHES * BATCH_ROWS) for number in range(QUERIES)}
     expected |= {f"job {number}": wanted(JOB_ROWS) for number in range(JOBS + 1)}

@@ -80,7 +80,7 @@ def sweep(store):
     ("task fails when it has staged", "this attempt fails"),
     ("worker killed when it has staged", "exited unexpectedly"),
 ])  # fmt: skip
-def test_a_batch_write_that_fails_leaves_nothing_and_can_be_made_again(failing, target, marks, fault, error):
+def test_a_batch_write_that_fails_leaves_nothing_and_can_be_repeated(failing, target, marks, fault, error):
     with fails(error):
         write(failing, target.path, fault, marks, COUNT)
     assert values_in(target, TOPIC) == [[], []]
@@ -96,7 +96,7 @@ def test_a_batch_write_that_fails_leaves_nothing_and_can_be_made_again(failing, 
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("step", STEPS)
-def test_a_named_batch_write_killed_in_its_commit_is_made_again(failing, target, marks, step):
+def test_a_named_batch_write_killed_in_its_commit_is_repeated(failing, target, marks, step):
     fault, name = f"worker killed before {step}", {"publishId": "nightly", "publishNumber": 20261121}
     with fails("exited unexpectedly"):
         write(failing, target.path, fault, marks, 400, **name)
@@ -194,9 +194,9 @@ def test_a_driver_that_comes_back_is_fenced_by_its_successor(failing, target, ma
         catch_up(failing, target, checkpoint)
         assert values_in(target, TOPIC) == values_in(target, "events")
         fill_events(target, 400, 10)
-        driver.go_on()
+        driver.resume()
         assert driver.process.wait(400) == 0, driver.said()
-        who = rf"\(process \d+ on {re.escape(socket.gethostname())}, since \d{{4}}-\d\d-\d\dT.*\)"
-        assert re.search(rf"PYLOG_PUBLISHER_FENCED.* was replaced by run .* {who}", driver.said())
+        holder = rf"\(process \d+ on {re.escape(socket.gethostname())}, since \d{{4}}-\d\d-\d\dT.*\)"
+        assert re.search(rf"PYLOG_PUBLISHER_FENCED.* was replaced by run .* {holder}", driver.said())
     catch_up(failing, target, checkpoint)
     assert values_in(target, TOPIC) == values_in(target, "events")

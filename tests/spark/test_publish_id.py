@@ -50,8 +50,8 @@ GROUP = {"startingOffsets": "group", "kafka.group.id": "copies"}
 
 
 @pytest.mark.slow
-def test_a_query_that_commits_with_its_output_goes_on_without_its_checkpoint(spark, topics, tmp_path):
-    """And a copy of it that goes on from there too loses and doubles nothing: one of both is refused."""
+def test_a_query_that_commits_with_its_output_resumes_without_its_checkpoint(spark, topics, tmp_path):
+    """A copy of it that also resumes there loses and doubles nothing: one of the two is refused."""
     copy(spark, topics, tmp_path / "one", publishOffsets="true", source=GROUP)
     committed = topics.groups["copies"].committed()
     assert {at: one.offset for at, one in committed.items()} == {TopicPartition("t", 0): 3, TopicPartition("t", 1): 2}

@@ -159,7 +159,7 @@ def test_another_query_cannot_have_the_id_and_a_copy_of_the_checkpoint_fences_th
         run(source, split(topics), tmp_path / "of another query")
     shutil.copytree(tmp_path / "checkpoint", tmp_path / "copy")
     before = contents(topics)
-    # The copy goes on with its own input; the first, restarted, is the newer one again.
+    # The copy continues with its own input; the first, restarted, is the newer one again.
     fill(topics, "source", range(4, 6))
     run(source, split(topics), tmp_path / "copy")
     assert [len(values) for values in contents(topics)] == [len(before[0]) + 1, len(before[1]) + 1, 2]

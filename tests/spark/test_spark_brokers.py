@@ -65,7 +65,7 @@ def test_a_brokers_folder_is_followed(spark, store, logs, tmp_path):
     df = read_stream(spark, logs, "t", **COMMITTED)
     write_stream(df, store, tmp_path / "cp", topic="out")
     assert all_values_in(store, "out") == sorted([*NUMBERS, "plain", "committed"])
-    # The open transaction is committed: the broker's log goes on.
+    # The open transaction is committed: the broker's log grows.
     end_transaction(store, commit=True)
     store.close()
     shutil.copytree(f"{store.path}/data", tmp_path / "logs", dirs_exist_ok=True)

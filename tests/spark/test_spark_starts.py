@@ -88,7 +88,7 @@ FOUND = {
 @pytest.mark.slow
 @WAYS
 def test_starts(spark, store, tmp_path, strategy, fail_on_data_loss):
-    """Five sources of one query, each with a start of its own; they go on together."""
+    """Five sources of one query, each with a start of its own; they continue together."""
     store.create_topic("t", 5, {"retention.ms": "-1"})
     batch = pa.record_batch({"value": ["0", "1", "2"], "timestamp": [FIRST, SECOND, THIRD]})
     for partition in range(5):

@@ -106,7 +106,7 @@ def test_specific_starts(spark, store, tmp_path):
     assert all_values_in(store, "out") == ["a", "b", "c", "e"]
 
 
-def test_a_stream_that_goes_on(spark, store, tmp_path):
+def test_a_stream_that_continues(spark, store, tmp_path):
     fill(store, "t", ["old"])
     query = (
         read_stream(spark, store, "t", startingOffsets="latest")
@@ -260,7 +260,7 @@ CHANGES = pytest.mark.parametrize(
 
 @pytest.mark.slow
 @CHANGES
-def test_what_is_made_again_under_the_same_name_ends_a_restarted_query(spark, store, tmp_path, change, message):
+def test_a_recreated_topic_or_store_ends_a_restarted_query(spark, store, tmp_path, change, message):
     target = Store.create(tmp_path / "target")
     fill(store, "t", range(5))
     df = read_stream(spark, store, "t")
@@ -273,7 +273,7 @@ def test_what_is_made_again_under_the_same_name_ends_a_restarted_query(spark, st
 
 @pytest.mark.slow
 @CHANGES
-def test_what_is_made_again_under_the_same_name_ends_a_running_query(spark, store, tmp_path, change, message):
+def test_a_recreated_topic_or_store_ends_a_running_query(spark, store, tmp_path, change, message):
     target = Store.create(tmp_path / "target")
     fill(store, "t", range(5))
     query = (

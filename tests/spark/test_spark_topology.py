@@ -56,14 +56,14 @@ def test_topics_of_a_pattern_come_and_go(spark, store, tmp_path):
     assert all(json.loads(entry).keys() - {"@"} for entry in entries)
 
 
-# What the topic is made again with: fewer partitions, or fewer records.
+# What the topic is recreated with: fewer partitions, or fewer records.
 SMALLER = pytest.mark.parametrize("again", [[["new"] * 20], [["new"], []]], ids=["partitions", "records"])
 
 
 @pytest.mark.slow
 @SMALLER
 @pytest.mark.parametrize("fail_on_data_loss", ["true", "false"])
-def test_a_topic_is_made_again_while_all_there_is_is_read(spark, store, tmp_path, again, fail_on_data_loss):
+def test_a_topic_is_recreated_during_available_now(spark, store, tmp_path, again, fail_on_data_loss):
     fill(store, "t", range(10), range(10, 20))
     seen = []
 

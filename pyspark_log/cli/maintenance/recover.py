@@ -59,7 +59,7 @@ def _set_aside(store: Store, number: int) -> None:
     if result.is_revoked:
         click.echo("no partition has any of it: its publisher may publish the same number again")
     else:
-        click.echo("some partitions have it already: its publisher goes on with the next number")
+        click.echo("some partitions already hold it: its publisher continues with the next number")
 
 
 def _document(one: Waiting, dry_run: bool) -> dict[str, object]:

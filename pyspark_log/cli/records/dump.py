@@ -55,7 +55,7 @@ def dump(
 def _dump_file(path: str, log_end: int | None, record_limit: int | None) -> int:
     """Prints one file; returns how many of its batches are damaged.
 
-    With `record_limit` their records, too: of those that become no more than so many bytes in memory.
+    With `record_limit` (bytes) their records too, except of batches that take more than that in memory.
     """
     click.echo(f"Dumping {path}")
     damaged = end = 0

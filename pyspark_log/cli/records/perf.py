@@ -134,7 +134,7 @@ def consume(target: Target, topic: str, messages: int | None, headers: bool, as_
 
 
 def percentiles(latencies: Sequence[float], counts: Sequence[int], wanted: Sequence[float]) -> list[float]:
-    """The latencies below which so many percent of the records are; `counts`: the records of each latency."""
+    """The percentiles of the latencies; `counts`: the records of each latency."""
     ordered = sorted(zip(latencies, counts, strict=True))
     passed = list(accumulate(count for _, count in ordered))
     return [ordered[bisect_left(passed, percent * passed[-1] / 100)][0] for percent in wanted]

@@ -26,7 +26,7 @@ from pyspark_log.types import AppendResult
 
 _CHUNK_BYTES = 1 << 20
 _LINGER_S = 0.5
-# The offsets of so many partitions are named at the end.
+# For up to this many partitions the offsets are printed at the end.
 _NAMED_PARTITIONS = 8
 
 

@@ -52,7 +52,7 @@ class Starts:
         return start
 
     def last(self, count: int) -> Start:
-        """The last records, so many of each partition."""
+        """The last `count` records of each partition."""
 
         def start(partition: int) -> int:
             earliest, end = self.earliest(partition), self.latest(partition)

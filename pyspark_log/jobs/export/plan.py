@@ -117,14 +117,14 @@ def make_plan(
             start = first if before is None else before
             if start > until:
                 raise lost(
-                    f"{at} ends at offset {until}, and the group has committed {start}: the topic was made again, or "
+                    f"{at} ends at offset {until}, and the group has committed {start}: the topic was recreated, or "
                     "the store was restored from a copy. Use another group"
                 )
             if start < first:
                 if not skip_lost:
                     raise lost(
                         f"{at}: the records in offset [{start}, {first}) were deleted before they were read. "
-                        "--skip-lost goes on after them"
+                        "--skip-lost continues after them"
                     )
                 start = first
             if start < until:
@@ -150,7 +150,7 @@ def start_of(store: Store, planned: PlannedRange, *, skip_lost: bool) -> int:
             planned.topic, planned.partition, planned.start, first,
             store.latest_offset(planned.topic, planned.partition),
         )  # fmt: skip
-        raise lost(f"{error}. --skip-lost goes on after what was deleted")
+        raise lost(f"{error}. --skip-lost continues after the deleted records")
     return min(max(first, planned.start), planned.until)
 
 

@@ -2,7 +2,7 @@
 
 The order makes it exactly once. The plan is kept first, durably. Tasks write complete files aside. The plan is kept
 again with the names of what they wrote, and only these files are placed, under names that follow from the offsets. Then
-the offsets are committed, synced, and the plan is removed. A run that finds a plan goes on with it where it was left.
+the offsets are committed, synced, and the plan is removed. A run that finds a plan resumes it where it was left.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Request:
         topics: returns the topics by name.
         layout: how the files are made.
         isolation_level: of the reads.
-        skip_lost: whether to go on after records that were deleted before they were read.
+        skip_lost: whether to continue after records that were deleted before they were read.
         max_records_per_task: a larger range is cut; None: one task a partition.
         delta: whether the folder is a Delta table.
     """
@@ -66,7 +66,7 @@ def export_topics(spark: SparkSession, request: Request) -> dict[str, int | floa
         Figures by name: rows, bytes, files, seconds and rows a second.
 
     Raises:
-        JobError: it could not be done; a later run goes on from there.
+        JobError: it could not be done; a later run resumes there.
         StoreError, UnknownTopicError, OffsetConflictError, OSError: likewise.
     """
     began = time.monotonic()
@@ -194,6 +194,6 @@ class _Export:
 
 
 def _pieces(planned: PlannedRange, most: int | None) -> Iterator[PlannedRange]:
-    """A range, cut into ranges of so many offsets."""
+    """A range, cut into ranges of `count` offsets."""
     for start in range(planned.start, planned.until, most or planned.until - planned.start):
         yield replace(planned, start=start, until=min(start + most, planned.until) if most else planned.until)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from pyspark_log.jobs.imports.json_rows import json_of, json_of_rows
 from pyspark_log.jobs.support import JobError
 
-# Lines of JSON are parsed in blocks of so many bytes at least; a line must fit into one.
+# The smallest block, in bytes, in which lines of JSON are parsed; a line must fit into a block.
 _BLOCK = 1 << 20
 _UTC = pa.timestamp("us", "UTC")
 _BAD = "PYLOG_BAD_VALUE"

@@ -26,7 +26,7 @@ class FileImport:
         format: one of task.FORMATS.
         fields: which columns become what.
         delimiter: between the columns of CSV.
-        publish_bytes: about so many bytes of files are published together; what is killed repeats at most so many.
+        publish_bytes: about how many bytes of files are published together; a killed run repeats no more than that.
     """
 
     sources: Sequence[str]
@@ -43,7 +43,7 @@ def import_files(spark: SparkSession, target: ImportTarget, wanted: FileImport) 
         Figures by name: rows, bytes, files, seconds and rows a second.
 
     Raises:
-        JobError: a file is malformed, has changed or is missing. What was published before stays; a later run goes on.
+        JobError: a file is malformed, has changed or is missing. What was published before stays; a later run resumes.
         PublishError, PylogError, OSError: likewise.
     """
     began = time.monotonic()

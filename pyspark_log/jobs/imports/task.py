@@ -26,7 +26,7 @@ from pyspark_log.storage.publish import StagedPart, StagedWriter, StagingPlan
 FORMATS = ("json", "csv", "parquet", "text")
 # A larger file of lines, or of row groups, is read by several tasks.
 PIECE_BYTES = 128 << 20
-# A task reads files of so many bytes together, or one larger file or piece.
+# How many bytes of files a task reads, if it does not read one larger file or piece.
 _TASK_BYTES = 16 << 20
 # Bytes of lines that a task has in memory at once.
 _BLOCK = 16 << 20

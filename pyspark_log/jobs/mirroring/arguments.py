@@ -73,7 +73,7 @@ def add_arguments(parser: JobParser) -> None:
 
 
 def _add_query_arguments(parser: JobParser) -> None:
-    """Adds the arguments about the query itself: where it begins, how it goes on, and when it ends."""
+    """Adds the arguments about the query itself: where it starts, how it reads on, and when it ends."""
     parser.add_argument(
         "--checkpoint", required=True, metavar="FOLDER",
         help="the folder of Spark's checkpoint; a job started with it again continues where it stopped",

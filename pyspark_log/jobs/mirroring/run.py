@@ -40,7 +40,7 @@ def run_mirror(spark: SparkSession, plan: MirrorPlan) -> dict[str, int | float |
         Figures by name: records and micro-batches of this run, offsets of groups that it has committed, seconds.
 
     Raises:
-        PySparkException, Py4JError: the query has failed; a later run goes on from there.
+        PySparkException, Py4JError: the query has failed; a later run resumes there.
         CallError: Spark has no connector to Kafka.
         StoreError, OSError: the store or the source cannot be read or written.
     """

@@ -124,7 +124,7 @@ def _sync_of(value: Mapping[str, Any]) -> OffsetSync:
 
 
 def next_sync(before: OffsetSync | None, topic_id: str, after: MirroredRange) -> OffsetSync:
-    """The sync after one more micro-batch; from this one on if a topic was made again meanwhile, on either side."""
+    """The sync after one more micro-batch; restarted with this one if either topic was recreated meanwhile."""
     if before is None or before.topic_id != topic_id or after.until < before.source_offset:
         return OffsetSync(topic_id, (after,))
     return before.followed_by(replace(after, first=max(after.first, before.target_offset)))

@@ -20,7 +20,7 @@ class ProgressBar:
         self._task = self._bar.add_task(what, total=total)
 
     def show(self, done: int) -> None:
-        """Shows that so many are done."""
+        """Shows how many are done."""
         self._bar.update(self._task, completed=done)
 
     def __enter__(self) -> ProgressBar:

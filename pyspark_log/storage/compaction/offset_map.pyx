@@ -43,7 +43,8 @@ cdef extern from *:
         return (unsigned long long)(((unsigned __int128)value * count) >> 64);
     }
     """
-    # Memory of the system's own, of large pages where there are some: a look-up is one page away from the one before.
+    # Memory mapped for this alone, in large pages where the system has some: a look-up is one page away from the one
+    # before.
     void* zeroed(size_t size) noexcept nogil
     int munmap(void* memory, size_t size) noexcept nogil
     uint64_t scaled(uint64_t value, uint64_t count) noexcept nogil

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""One call at a time in another thread, while the caller goes on.
+"""One call at a time in another thread, while the caller continues.
 
 In C as `guarded.pyx`, and for the same reason: a KeyboardInterrupt must not end the wait for a call that is under way.
 What such a call changes is allowed by a lock, and the caller releases the lock afterwards.

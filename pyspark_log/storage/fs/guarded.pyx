@@ -238,7 +238,7 @@ cdef class _Managed:
     def __exit__(self, kind, value, trace):
         if value is None:
             for _ in self._generator:
-                raise RuntimeError("the generator of a context manager goes on after its end")
+                raise RuntimeError("the generator of a context manager yields more than once")
             return False
         try:
             self._generator.throw(value)
@@ -251,4 +251,4 @@ cdef class _Managed:
                 raise
             value.__traceback__ = trace
             return False
-        raise RuntimeError("the generator of a context manager goes on after its end")
+        raise RuntimeError("the generator of a context manager yields more than once")

@@ -26,7 +26,7 @@ from pyspark_log.storage.segment import SegmentWriter
 
 #: How far beyond unsynced records offsets are reserved: one sync for each such stretch of records.
 RESERVE = 1 << 20
-# The disk begins to write the copy of so many bytes at once: the sync has little left to wait for.
+# After this many copied bytes the disk starts to write them, so that the sync has little left to wait for.
 _WRITE_BACK = 1024 * 1024
 
 

@@ -2,7 +2,8 @@
 
 The rules are Kafka's (UnifiedLog.deleteOldSegments). Only whole segments at the front are deleted, and the log start
 moves to the next one's base. First the state records that, durably; then the files get the suffix `.deleted`, under
-which readers that have them open go on; and after file.delete.delay.ms the next pass of any process deletes them.
+which readers that have them open keep reading; and after file.delete.delay.ms the next pass of any process deletes
+them.
 """
 
 from __future__ import annotations

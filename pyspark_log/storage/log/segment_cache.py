@@ -35,7 +35,7 @@ _ENTRY = struct.Struct(_BODY.format + "I")
 WIDTH = _ENTRY.size
 # A search reads the last N entries at once: fewer calls for slightly more bytes.
 _AT_ONCE = 32
-# So many entries are read at a time when all are read.
+# How many entries are read at a time when all are read.
 _BLOCK = 1024
 
 

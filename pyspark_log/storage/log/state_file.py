@@ -200,7 +200,7 @@ class PartitionState(NamedTuple):
         ):
             return (
                 f"what is being done, decision {self.intent_decision} up to offset {self.intent_next} in segment "
-                f"{self.intent_base}, does not go on where the log ends, at {self.next_offset}"
+                f"{self.intent_base}, does not start at the log end, {self.next_offset}"
             )
         return ""
 

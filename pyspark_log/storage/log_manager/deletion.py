@@ -2,7 +2,7 @@
 
 A topic is deleted by moving its description away. Then, partition by partition: the state file is marked
 dead under its lock, so that a writer that waited for the lock notices; and the folder gets the name that Kafka gives
-to one that is being deleted, so that its name is free. Readers that have files open go on. Finally all of it is
+to one that is being deleted, so that its name is free. Readers that have files open keep reading. Finally all of it is
 deleted.
 """
 

@@ -71,7 +71,7 @@ def sweep_staging(store: Store) -> int:
     """Removes staged output that was never published, and will not be; returns how many files.
 
     That is of a job which has written nothing for `staged.output.expiration.ms`; or, if the process that would publish
-    it is dead, for `staged.output.orphan.expiration.ms`: tasks of a dead driver go on for a while.
+    it is dead, for `staged.output.orphan.expiration.ms`: tasks of a dead driver keep running for a while.
 
     Raises:
         StagedOutputError, FileNotFoundError: an undone decision's files are unknown; nothing was removed.

@@ -84,7 +84,7 @@ def check_number(wanted: Decision, last: Decision | None) -> None:
         return
     what = f"publisher {wanted.publisher!r}: number {wanted.number}"
     when = f"process {last.process} on {last.host}, {shown(last.time)}"
-    advice = "Go on with a new checkpoint or publisher id, from offsets that you choose"
+    advice = "Continue with a new checkpoint or publisher id, from offsets that you choose"
     if wanted.number != last.number:
         raise PublishNumberError(
             f"{what} after {last.number} ({when}): the last number again (a replay) or {last.number + 1} was expected. "
@@ -94,7 +94,7 @@ def check_number(wanted: Decision, last: Decision | None) -> None:
     if wanted.plan and last.plan and wanted.plan != last.plan:
         raise PublishNumberError(
             f"{what} was published with other input ({when}), so this is no replay: records would be lost. The "
-            f"checkpoint was copied, or restored from an older copy, and the other one went on. {advice}"
+            f"checkpoint was copied, or restored from an older copy, and the other one was used since. {advice}"
         )
 
 
@@ -108,8 +108,8 @@ def _check_after_taking_back(wanted: Decision, last: Decision) -> None:
         raise PublishNumberError(
             f"publisher {wanted.publisher!r}: number {wanted.number}: {aside.number} was expected, which was decided, "
             f"set aside ({aside.origin}), and can be published again. The checkpoint (or the count that the number "
-            "comes from) is older or newer than the store. Go on with a new checkpoint or publisher id, from offsets "
-            "that you choose"
+            "comes from) is older or newer than the store. Continue with a new checkpoint or publisher id, from "
+            "offsets that you choose"
         )
 
 

@@ -105,7 +105,7 @@ def _nothing_was_added(error: Exception) -> bool:
 
 def _failed(what: str, error: Exception) -> PublishFailedError:
     condition = condition_of(error)
-    message = f"{what} is not decided, and the same call can be made again: [{condition}] {error}"
+    message = f"{what} is not decided; repeat the same call: [{condition}] {error}"
     return PublishFailedError(message, condition, getattr(error, "retriable", False))
 
 
@@ -157,7 +157,7 @@ def publish(
     Raises:
         PublishError: this call has published nothing, and nothing of it will appear. As
             PublishFailedError: something failed (the disk, a lock of the decision log, a publish of the same publisher
-                that must come first); what was staged is kept, so the same call can be made again. All others are
+                that must come first); what was staged is kept, so the same call can be repeated. All others are
                 refusals, and what was staged is removed:
             PublishNumberError: neither the next number nor the last one, or the last one with another plan.
             PublisherFencedError: a newer run, or another checkpoint, holds the publisher's id.

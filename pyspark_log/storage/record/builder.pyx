@@ -331,7 +331,7 @@ cdef class BatchBuilder:
         return 0
 
     cdef int leave_lent(self, Py_ssize_t needed) except -1:
-        """Go on in memory of its own: the batch does not fit into the caller's buffer."""
+        """Continue in memory of its own: the batch does not fit into the caller's buffer."""
         fresh = PyBytes_FromStringAndSize(NULL, needed)
         memcpy(PyBytes_AS_STRING(fresh), self.data, HEADER_SIZE + self.size)
         Py_INCREF(fresh)

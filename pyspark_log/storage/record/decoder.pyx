@@ -37,7 +37,7 @@ cdef int ZSTD = CODECS.index("zstd")
 cdef int64_t ROW_COST = ROW_BYTES
 
 cdef enum:
-    # So many bytes are read without Python's lock, so that other threads can run; with fewer, giving it back and asking
+    # From this many bytes on the GIL is released, so that other threads can run; with fewer, giving it back and asking
     # for it again takes longer than it is worth.
     RELEASED = 65536
 

@@ -36,7 +36,7 @@ _LOG_NAME = re.compile(r"[0-9]{20}\.log")
 _HEADER_WINDOW = 16 * 1024
 # After this many entries that the log does not confirm, an index is considered damaged and is not used further.
 _MAX_DOUBTS = 8
-# So many index entries are written at once, at most.
+# The most index entries that are written at once.
 _MOST_DUE = 1024
 
 

@@ -81,10 +81,10 @@ class Explorer:
         self._results = Values()
         self._operations: dict[tuple[Any, ...], Operation] = {}
         self._programs = Programs(self._operation, self._results, model.by_history)
-        self._who = list(model.lives)
+        self._processes = list(model.lives)
         self._first_local = len(self._names)
-        self._first_life = self._first_local + len(self._who)
-        self._kills_left = self._first_life + len(self._who)
+        self._first_life = self._first_local + len(self._processes)
+        self._kills_left = self._first_life + len(self._processes)
         self._powers_left = self._kills_left + 1
         self._watching: list[list[Any]] = [[] for _ in self._names]
         for watch in model.watches:
@@ -168,7 +168,7 @@ class Explorer:
         state = [values.number(first) for values, first in zip(self._values, firsts, strict=True)]
         first_lives = enumerate(lives[0] for lives in self.model.lives.values())
         state += [self._programs.first((process, 0), life) for process, life in first_lives]
-        state += [0] * len(self._who)
+        state += [0] * len(self._processes)
         state += [self.model.kills, self.model.powers]
         for thing in range(len(self._names)):
             self._look(state, thing)
@@ -180,7 +180,7 @@ class Explorer:
         """All next states, each with what leads there."""
         found, only, undoable = self._steps(state)
         if state[self._kills_left]:
-            found += self._kills(state, range(len(self._who)) if only is None else (only,))
+            found += self._kills(state, range(len(self._processes)) if only is None else (only,))
         if state[self._powers_left] and not (undoable and self.model.reduce):
             found += self._power_losses(state)
         for name, step in self.model.steps:
@@ -194,11 +194,11 @@ class Explorer:
         return found
 
     def _steps(self, state: State) -> tuple[list[tuple[Any, State]], int | None, bool]:
-        """The next steps of processes; whose alone count (None: everybody's); whether a power loss can undo one."""
+        """The next steps of processes; whose alone count (None: all); whether a power loss can undo one."""
         found: list[tuple[Any, State]] = []
         undoable, waiting = False, False
         calm = not state[self._powers_left]
-        for process in range(len(self._who)):
+        for process in range(len(self._processes)):
             operation = self._programs.pending[state[self._first_local + process]]
             if operation is None:
                 continue
@@ -213,8 +213,8 @@ class Explorer:
                 return steps, process, undoable
             found += steps
         if waiting and not found:
-            waits = [name for process, name in enumerate(self._who) if state[self._first_local + process]]
-            raise InvariantError("I15", "nobody can go on: " + ", ".join(waits))
+            waits = [name for process, name in enumerate(self._processes) if state[self._first_local + process]]
+            raise InvariantError("I15", "no process can continue: " + ", ".join(waits))
         return found, None, undoable
 
     def _steps_of(
@@ -258,7 +258,7 @@ class Explorer:
         for chosen in itertools.product(*choices):
             new = [*chosen, *state[self._first_local :]]
             new[self._powers_left] -= 1
-            for process in range(len(self._who)):
+            for process in range(len(self._processes)):
                 self._release(new, process)
                 self._begin_next_life(new, process)
             for thing in range(len(self._names)):
@@ -325,7 +325,7 @@ class Explorer:
             state[number] = found
 
     def _begin_next_life(self, state: list[int], process: int) -> None:
-        lives = self.model.lives[self._who[process]]
+        lives = self.model.lives[self._processes[process]]
         life = state[self._first_life + process] = min(state[self._first_life + process] + 1, len(lives) - 1)
         state[self._first_local + process] = self._programs.first((process, life), lives[life])
 
@@ -334,7 +334,7 @@ class Explorer:
     def _finish_alone(self, state: State) -> None:
         """All processes are dead; one that comes then finishes everything."""
         left = list(state[: self._first_local])
-        for process in range(len(self._who)):
+        for process in range(len(self._processes)):
             self._release(left, process)
         local = self._programs.first("alone", self.model.alone)
         path: list[State] = []
@@ -372,15 +372,15 @@ class Explorer:
             label = next(label for label, new in self._successors(before) if new == now)
             lines.append(self._line(label, before, now))
         opened = [
-            f"{self._who[process]}: {self._told(operation)}"
-            for process in range(len(self._who))
+            f"{self._processes[process]}: {self._told(operation)}"
+            for process in range(len(self._processes))
             if state and (operation := self._programs.pending[state[self._first_local + process]]) is not None
         ]
         return [*lines, "then one of: " + "; ".join(opened) if opened else "then all have ended"]
 
     def _line(self, label: tuple[Any, ...], before: State, now: State) -> str:
         if label[0] == "kill":
-            return f"{self._who[label[1]]} is killed"
+            return f"{self._processes[label[1]]} is killed"
         changes = "; ".join(
             f"{name} = {self._values[number].all[now[number]]}"
             for number, name in enumerate(self._names)
@@ -390,7 +390,7 @@ class Explorer:
             return f"the power goes and leaves {changes or 'everything'}"
         if isinstance(label[0], str):
             return f"{label[0]}: {changes}"
-        return f"{self._who[label[0]]}: {self._told(label[1])}" + (f" -> {changes}" if changes else "")
+        return f"{self._processes[label[0]]}: {self._told(label[1])}" + (f" -> {changes}" if changes else "")
 
     def _told(self, operation: Operation) -> str:
         return f"{self._names[operation.thing]}.{operation.name}({', '.join(map(str, operation.args))})"

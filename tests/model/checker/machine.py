@@ -84,7 +84,7 @@ class Model:
 
     Attributes:
         things: the shared things, each with its first value.
-        lives: the programs of each process: the first, and those it goes on with after each kill or power loss. The
+        lives: the programs of each process: the first, and those that follow it after each kill or power loss. The
             last one is repeated. An empty program (None) means that it stays dead.
         kills, powers: how many there are at most in a run.
         watches: observers.

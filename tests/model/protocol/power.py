@@ -42,7 +42,7 @@ class Recovery(Intents):
             yield self.log, "truncate", file, position
         if again:
             yield from self.write_again(file, state.synced, position)
-        if state.reserve > end and self.keeps("the log goes on at the reserve"):
+        if state.reserve > end and self.keeps("the log continues at the reserve"):
             yield self.log, "write", file, position, Batch(end, state.reserve - end, None)
             position, end = position + 1, state.reserve
         if self.keeps("recovery syncs the log"):

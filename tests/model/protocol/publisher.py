@@ -155,7 +155,7 @@ class Publisher(Helper):
             decision, replayed = yield from self._decide(wanted, claimed)
         except RefusedError:
             last = self.known.of(wanted.pub)
-            # A call that is made again hands in the very files that the first may have decided.
+            # A repeated call hands in the very files that the first may have decided.
             decided = last is not None and not last.done and last.content == wanted.content
             if not decided or not self.keeps("a refused publish leaves what is decided"):
                 yield from self._remove((wanted,))

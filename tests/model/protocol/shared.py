@@ -3,7 +3,7 @@
 Models what pyspark_log/storage/log/lease.py does where it is `shared`; docs/protocol.md, "when a lock is lost". A
 holder's writes to the state file, which is the locked one, are refused once it has lost the lock; all its other changes
 go through, however late. A process that changes a log says so in the state first, by a claim; one that finds a claim
-not taken back goes on in another segment.
+not taken back continues in another segment.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class SharedLogWriter(LogWriter):
     # ---- the lock and the state
 
     def enter(self) -> Steps:
-        """Takes the lock; if it finds a claim, it repairs what is there, and goes on in another segment."""
+        """Takes the lock; if it finds a claim, it repairs the log, and continues in another segment."""
         yield self.slots, "acquire", self.process
         self.loaded = yield self.slots, "load"
         unfinished = self.state.claimed or self.state.cutting or self.state.intent
-        self.cut_off = bool(unfinished) and self.keeps("a writer that finds a claim goes on in another segment")
+        self.cut_off = bool(unfinished) and self.keeps("a writer that finds a claim continues in another segment")
         if self.cut_off:
             yield from self.claim()
         if self.state.intent:

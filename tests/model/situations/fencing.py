@@ -48,7 +48,7 @@ class Checkpoint(Thing):
     @classmethod
     def do_commit(cls, plans: Plans, number: int) -> Any:
         if number + 1 != len(plans.batches):
-            return plans, None  # Another run has gone on, or it was restored.
+            return plans, None  # Another run has continued, or it was restored.
         return plans._replace(committed=number + 1), None
 
 

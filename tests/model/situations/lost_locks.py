@@ -1,4 +1,4 @@
-"""A shared file system: a holder is cut off, its lock is given to another, and it goes on, not knowing."""
+"""A shared file system: a holder is cut off, its lock is given to another, and it continues unaware."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def model(
         numbers: what the first one publishes.
         one_offs: publishers of one number each, which are forgotten then.
         helpers: passers-by; `tidies`: they record what is done.
-        skips: after a restart the first one goes on with its second number.
+        skips: after a restart the first one continues with its second number.
         failing: how many syncs of the decision log may fail; then with one kill or loss of power at most, as the last
             life publishes once more what was acknowledged to it.
         kills, powers, setup: as in Model.

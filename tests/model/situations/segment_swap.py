@@ -138,7 +138,7 @@ def cleaner(process: int, setup: Setup) -> Steps:
 
 
 def writer(process: int, setup: Setup, mark: str) -> Steps:
-    """Appends a record, as others go on to do."""
+    """Appends a record, as other writers do meanwhile."""
     access = Cleaner(P, 0, process, setup)
     yield from access.enter()
     yield from access.append((mark,), sync=False)

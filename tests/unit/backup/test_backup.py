@@ -107,7 +107,7 @@ def check(path):
     return count
 
 
-def go_on(path):
+def resume(path):
     """Appends, and publishes the next number."""
     count = check(path)
     copy = Store.open(path)
@@ -147,7 +147,7 @@ def test_a_copy_has_everything(store, tmp_path):
     assert done.bytes > sum(store.size("t", partition) for partition in range(3))
     clean(copy)
     assert verify(copy.path).findings == []
-    go_on(tmp_path / "copy")
+    resume(tmp_path / "copy")
 
 
 def test_a_copy_takes_the_place_of_the_store(store, tmp_path):
@@ -157,7 +157,7 @@ def test_a_copy_takes_the_place_of_the_store(store, tmp_path):
     os.rename(tmp_path / "copy", store.path)
     append(Store.open(store.path), 12)
     assert check(store.path) == 13
-    go_on(store.path)
+    resume(store.path)
 
 
 def test_a_copy_is_used_after_a_restart_of_the_machine(store, tmp_path, monkeypatch):
@@ -168,7 +168,7 @@ def test_a_copy_is_used_after_a_restart_of_the_machine(store, tmp_path, monkeypa
     copy = Store.open(tmp_path / "copy")
     assert [copy.latest_offset("t", partition) for partition in range(3)] == ends
     assert all_values(copy) == all_values(store)
-    go_on(copy.path)
+    resume(copy.path)
 
 
 def test_the_source_is_as_it_was(store, tmp_path):
@@ -218,7 +218,7 @@ def test_the_store_changes_while_it_is_copied(store, tmp_path):
     clean(copy)
     assert verify(copy.path).findings == []
     assert check(store.path) == last
-    go_on(tmp_path / "copy")
+    resume(tmp_path / "copy")
 
 
 def test_a_partition_is_moved_while_it_is_copied(store, tmp_path):
@@ -253,7 +253,7 @@ def test_a_publish_that_cannot_be_applied_is_decided_in_the_copy(tmp_path, monke
         with pytest.raises(PublishPendingError):
             publish(store.decisions, "query", 0, parts)
         assert back_up(store, tmp_path / "copy").undone == 1
-    # The store goes on by itself, and removes what was staged in it.
+    # The store stays in use, and removes what was staged in it.
     recover(store.decisions)
     clean(store)
     assert not os.listdir(tmp_path / "store" / "staging")

@@ -112,7 +112,7 @@ def check(path):
     return ends
 
 
-def go_on(path):
+def resume(path):
     """The publisher's next number is taken, and an append."""
     copy = Store.open(path)
     before = numbers(copy, "one", 0)
@@ -124,7 +124,7 @@ def go_on(path):
 
 
 @pytest.mark.slow
-def test_processes_go_on_while_the_store_is_copied():
+def test_processes_keep_working_while_the_store_is_copied():
     with memory_folder() as folder:
         settings = {"log.dirs": f"data,{folder}/second", "offsets.topic.num.partitions": "3"}
         store = Store.create(folder / "store", settings)
@@ -143,6 +143,6 @@ def test_processes_go_on_while_the_store_is_copied():
                 assert all(before < now for before, now in zip(last, ends, strict=True)), "a process is not at work"
                 last = ends
                 pauses.append(round(done.pause, 3))
-                go_on(done.path)
+                resume(done.path)
         print("writers waited for", pauses, "s")
         assert check(path) > last

@@ -546,7 +546,7 @@ def test_topics_that_come_within_a_tick_of_the_systems_clock_for_files(root, mon
 
 
 def test_another_topic_of_the_same_name_is_not_read_on(root):
-    """Its log has segments of the same names, and offsets that a slow reader could go on from."""
+    """Its log has segments of the same names, and offsets at which a slow reader could continue."""
 
     def owned(number):
         kafka_files.write_partition_metadata(str(root / "t-0" / PARTITION_METADATA), chr(number) * 21 + "A")

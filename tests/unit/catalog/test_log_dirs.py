@@ -150,7 +150,7 @@ def test_a_listed_folder_is_not_listed_by_another_name_too(store, tmp_path):
     assert Path(store.path, "store.json").read_bytes() == before
 
 
-def test_a_folder_is_added_and_seen_by_those_who_have_the_store_open(tmp_path):
+def test_an_added_folder_is_seen_by_processes_that_have_the_store_open(tmp_path):
     store, other = Store.create(tmp_path / "store"), Store.open(tmp_path / "store")
     store.create_topic("t", 3)
     other.append("t", rows(b"x"), partition=0)
@@ -266,7 +266,8 @@ def test_if_it_fails_after_the_decision_the_rest_is_applied_and_the_decision_wai
     assert values(store, 0) == values(store, 2) == [b"first", b"published"]
     with pytest.raises(LogDirOfflineError, match=OFFLINE):
         help_apply(store.decisions)
-    # Others go on, where they need none of its partitions; the same publisher cannot, its decision comes first.
+    # Other publishers continue where they need none of its partitions; the same publisher cannot, its decision comes
+    # first.
     for number in range(3):
         publish(store.decisions, "other", number, stage(store, b"other", partitions=[0, 2]))
     with pytest.raises(PublishFailedError, match=OFFLINE[1:]):
@@ -394,7 +395,7 @@ def test_the_command_adds_one_and_moves_partitions(store, tmp_path):
     assert "[PYLOG_INVALID_CONFIG] 'fourth' is no log dir of the store" in refused.output
 
 
-def test_other_commands_go_on_where_a_folder_has_failed(store, tmp_path):
+def test_other_commands_work_where_a_log_dir_has_failed(store, tmp_path):
     os.rename(tmp_path / "second", tmp_path / "away")
     for words in ("topics list", "topics describe t", "offsets t", "consume t --partition 0"):
         assert pylog(store, *words.split()).exit_code == 0, words
@@ -539,7 +540,7 @@ def test_the_note_may_be_removed_when_the_original_is_given_up(store, copy, tmp_
 
 
 @pytest.mark.parametrize("fail", [*FAILURES[::3], read_only], ids=lambda fail: fail.__name__)
-def test_the_first_folder_fails_and_the_others_go_on(tmp_path, monkeypatch, fail):
+def test_the_first_log_dir_fails_and_the_others_stay_in_use(tmp_path, monkeypatch, fail):
     store = Store.create(tmp_path / "store", {"log.dirs": f"{tmp_path}/first,{tmp_path}/second"})
     store.create_topic("t", PARTITIONS)
     for partition in (0, 1):

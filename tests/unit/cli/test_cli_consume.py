@@ -94,7 +94,7 @@ def test_tail_begins_with_ten(store):
 # --- groups
 
 
-def test_a_group_goes_on_where_it_was(store):
+def test_a_group_resumes_where_it_was(store):
     said = pylog(store, "consume", "t", "--group", "g", "--commit", "--max-messages", "3")
     assert (said.stdout.split(), said.stderr) == (["0", "1", "2"], "group g: committed offsets of 1 partition of t\n")
     assert committed(store) == {T[0]: 3}

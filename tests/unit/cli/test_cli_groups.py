@@ -115,13 +115,13 @@ def test_a_group_is_described_with_its_lag(unchanged):
 def test_members_are_shown_with_what_they_have(log, store, path):
     value = members("events")[:-4] + b"\0\0\0\x1a\0\0\0\0\0\1\0\6events\0\0\0\2\0\0\0\1\0\0\0\2"
     append(store, "g", coordinator_records.encode_group_key("g"), value)
-    who = ["c-1", "/127.0.0.1", "c"]
-    assert cells(output(path, "groups", "describe", "g", "--members"))[1:] == [["g", *who, "2"]]
+    member = ["c-1", "/127.0.0.1", "c"]
+    assert cells(output(path, "groups", "describe", "g", "--members"))[1:] == [["g", *member, "2"]]
     assert cells(output(path, "groups", "describe", "g", "--state"))[1:] == [["g", "range", "Stable", "1", "consumer"]]
     assert cells(output(path, "groups", "describe", "g"))[1:4] == [
         ["g", "events", "0", "7", "10", "3", "-", "-", "-"],
-        ["g", "events", "1", "2", "5", "3", *who],
-        ["g", "events", "2", "-", "0", "-", *who],
+        ["g", "events", "1", "2", "5", "3", *member],
+        ["g", "events", "2", "-", "0", "-", *member],
     ]
 
 
@@ -237,7 +237,7 @@ def test_nothing_is_done_without_execute_and_then_it_is(log, path):
     assert committed(log) == {EVENTS[0]: 4, EVENTS[1]: 2, GONE: 9}
 
 
-def test_a_group_that_nobody_knows_is_made(log, path):
+def test_an_unknown_group_is_created(log, path):
     output(path, "groups", "reset-offsets", "--group", "new", "--topic", "events", "--to-latest", "--execute")
     assert committed(log, "new") == {EVENTS[0]: 10, EVENTS[1]: 5, EVENTS[2]: 0}
 
@@ -251,7 +251,7 @@ def test_a_position_that_never_expires_still_never_does(log, path):
     assert {row["expire_timestamp"] for row in rows} == {"never"}
 
 
-def test_who_moves_a_position_meanwhile_is_not_overtaken(log, path, monkeypatch):
+def test_an_offset_committed_meanwhile_is_not_overwritten(log, path, monkeypatch):
     fetch = OffsetsLog.fetch
 
     def and_move(self, group):

@@ -270,7 +270,7 @@ def test_what_waits_is_bounded(store):
     assert len(all_values(store)) == 1
 
 
-def test_senders_go_on_when_there_is_room(store):
+def test_senders_continue_when_there_is_room(store):
     with Producer(store, buffer_memory=1000, batch_size=100) as producer:
         sent = [producer.send("t", b"%d" % number, partition=1) for number in range(300)]
     assert [one.result(0).offset for one in sent] == list(range(300))
@@ -405,7 +405,7 @@ def test_a_delivery_is_awaited(store):
         sent = [producer.send("t", b"%d" % number, partition=number % 3) for number in range(9)]
         first = asyncio.ensure_future(sent[0])
         await asyncio.sleep(0)
-        assert not first.done()  # They wait for the producer, and the event loop goes on.
+        assert not first.done()  # They wait for the producer, and the event loop runs.
         producer.flush()
         return [await first, *await asyncio.gather(*sent[1:])], await sent[0]
 

@@ -129,12 +129,12 @@ def test_a_transaction_of_offsets_alone_and_an_empty_one(store):
     assert OffsetsLog(store).groups() == ["g", "h"]
 
 
-def test_positions_go_on_from_call_to_call(store):
+def test_committed_offsets_advance_from_call_to_call(store):
     transactions = Transactions(store, "t")
     with transactions.begin() as transaction:
         transaction.send_offsets("g", {A0: (None, 3)})
         transaction.send_offsets("g", {A0: (3, 7)})
-        with pytest.raises(InvalidConfigError, match=r"up to offset 7.*cannot go on from 3"):
+        with pytest.raises(InvalidConfigError, match=r"up to offset 7.*cannot continue from 3"):
             transaction.send_offsets("g", {A0: (3, 9)})
         with pytest.raises(InvalidConfigError, match="cannot move from 9 to 8"):
             transaction.send_offsets("g", {A1: (9, 8)})
@@ -319,7 +319,7 @@ def test_a_commit_by_hand_comes_behind_what_was_decided_before_it(store, cannot_
     assert {name: committed(Store.open(store.path), name) for name in names} == {name: {A0: 150} for name in names}
 
 
-def test_who_may_not_write_sees_what_is_decided(store, cannot_apply, monkeypatch):
+def test_a_reader_that_may_not_write_sees_what_is_decided(store, cannot_apply, monkeypatch):
     with pytest.raises(PublishPendingError, match="No space"):
         transact(Transactions(store, "t"), g={A0: (None, 3)})
     cannot_apply.undo()
@@ -360,7 +360,7 @@ def test_one_of_many_gets_each_range_and_positions_never_go_back(store):
     assert committed(store) == {A0: target}
 
 
-def test_nobody_commits_by_hand_between_the_look_at_a_position_and_the_decision(store):
+def test_no_commit_comes_between_reading_the_committed_offset_and_the_decision(store):
     OffsetsLog(store).commit("g", {A0: 100})
     transaction = Transactions(store, "t").begin()
     transaction.send_offsets("g", {A0: (100, 120)})

@@ -214,7 +214,7 @@ def test_more_keys_than_there_is_memory_for_take_several_rounds(tmp_path):
     assert faults(store.path) == []
 
 
-def test_readers_at_work_and_writers_go_on(store):
+def test_readers_at_work_and_writers_continue(store):
     fill(store, 60, keys=7)
     before = records(store)
     readers = [Store.open(store.path).read("t", 0, max_bytes=1) for _ in range(10)]
@@ -239,7 +239,7 @@ def test_readers_at_work_and_writers_go_on(store):
         offsets = [offset for batch in seen for offset in batch]
         offsets += [offset for batch in reader for offset in batch["offset"].to_pylist()]
         assert offsets == sorted(set(offsets))
-        # What is last of its key among what was there is found by everybody.
+        # What is last of its key among what was there is found by every reader.
         assert set(last.values()) <= set(offsets)
     now = {key: offset for offset, key, _ in records(store)}
     assert {key: now[key] for key in last} == last
@@ -453,7 +453,7 @@ def test_a_cleaner_in_the_background(store):
     assert not [thread for thread in threading.enumerate() if thread.name == "pylog-cleaner"]
 
 
-def test_who_helps_waits_for_nobody_and_is_not_held_back(tmp_path):
+def test_a_helper_waits_for_no_lock_and_is_not_held_back(tmp_path):
     """While others clean, are suspended with the lock, or bound the cleaner's rate."""
     store = Store.create(tmp_path / "store", {"log.cleaner.io.max.bytes.per.second": "1"})
     store.create_topic("t", 1, COMPACT)
@@ -472,7 +472,7 @@ def test_who_helps_waits_for_nobody_and_is_not_held_back(tmp_path):
     assert compact_if_due(store.logs, T) is None
 
 
-def test_who_helps_leaves_a_log_alone_that_is_too_large_for_that(store, monkeypatch, caplog):
+def test_a_helper_leaves_a_log_alone_that_is_too_large(store, monkeypatch, caplog):
     fill(store)
     monkeypatch.setattr(cleaner, "_HELP_BYTES", 1000)
     assert compact_if_due(store.logs, T) is None
@@ -516,7 +516,7 @@ def test_a_partition_is_not_moved_while_it_is_compacted(tmp_path, monkeypatch):
     store.move_partition("t", 0, disk)
     fill(store, 10)
     before = records(store)
-    # It goes on where it had come to, in the other folder.
+    # It continues where it was, in the other folder.
     done = partition_cleaner.run(store.logs.writer("t", 0), store.logs.reader("t", 0), 1 << 20, lambda _: None)
     assert done is not None
     assert records(store) == compacted(before, done.cleaned_to)

@@ -48,7 +48,7 @@ def clean(store):
 
 
 @pytest.mark.parametrize("snapshots", [True, False])
-def test_a_producer_goes_on_where_it_was(store, tmp_path, snapshots):
+def test_a_producer_resumes_where_it_was(store, tmp_path, snapshots):
     for sequence in range(8):
         send(store, sequence, b"value %d" % sequence)
     # Another one's records take the place of all of its own.

@@ -1,4 +1,4 @@
-"""A read that goes on after damage: `onCorruption`."""
+"""A read that continues after damage: `onCorruption`."""
 
 import json
 import os

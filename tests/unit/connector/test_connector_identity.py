@@ -76,7 +76,7 @@ CHANGES = [(make_again, RECREATED), (replace, ANOTHER_STORE)]
 
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize(("change", "message"), CHANGES)
-def test_a_query_does_not_go_on_in_what_has_the_same_name(store, change, message, restarted):
+def test_a_query_does_not_continue_in_a_namesake(store, change, message, restarted):
     reader = stream_of(store.path)
     end = next_end(reader, reader.initialOffset())
     assert rows_of(reader, {}, end) == 5
@@ -127,7 +127,7 @@ def test_between_the_first_offset_and_the_first_batch(store):
         reader.latestOffset(start, ALL)
 
 
-def test_a_topic_that_is_gone_and_not_made_again(store):
+def test_a_topic_that_is_gone_and_not_recreated(store):
     reader = stream_of(store.path)
     end = next_end(reader, reader.initialOffset())
     store.delete_topic("t")

@@ -17,7 +17,7 @@ def sizes(limit, *bounds):
     return [limited[at] - starts[at] for at in sorted(limited)]
 
 
-def test_shares_are_in_proportion_and_nobody_starves():
+def test_shares_are_in_proportion_and_no_partition_starves():
     # KafkaMicroBatchSourceSuite, "maxOffsetsPerTrigger": 101, 11 and 1 records.
     assert sizes(10, (0, 101), (0, 11), (0, 1)) == [8, 1, 1]
     assert sizes(10, (8, 101), (1, 11), (1, 1)) == [9, 1, 0]

@@ -332,7 +332,7 @@ def test_a_trigger_with_too_few_records_waits(store, monkeypatch):
     assert batch(reader, end, limit)[1] == [(1, 1, 2)]
 
 
-def test_a_query_that_retention_has_overtaken_can_go_on(store):
+def test_a_query_that_retention_has_overtaken_can_continue(store):
     append(store, 0, 3)
     end, _ = batch(reader_of(store), reader_of(store).initialOffset())
     append(store, 0, 5)
@@ -350,7 +350,7 @@ def test_a_query_that_retention_has_overtaken_can_go_on(store):
     assert list(lenient.read(work)) == []
 
 
-def test_a_topic_that_is_deleted_or_made_again_can_be_gone_on_without(store):
+def test_a_query_can_continue_without_a_deleted_or_recreated_topic(store):
     store.create_topic("u", 1)
     store.append("u", values(2))
     append(store, 0, 3)
@@ -416,7 +416,7 @@ def test_partitions_that_the_options_do_not_name_any_more_can_be_gone_on_without
     assert batch(lenient, end)[1] == [(0, 3, 4)]
 
 
-def test_a_new_query_goes_on_where_a_group_is(store):
+def test_a_new_query_starts_at_a_groups_committed_offsets(store):
     append(store, 0, 5)
     options = {"kafka__group__id": "mine", "startingOffsets": "group"}
     reader = reader_of(store, **options)

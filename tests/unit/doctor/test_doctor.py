@@ -505,7 +505,7 @@ def test_a_second_run_on_another_machine_is_told_apart():
     assert peer._second_run(introduction("00" * 8), introduction("00" * 8)).verdict is Verdict.WARNING
 
 
-def test_nobody_comes_and_leftovers_are_not_taken_for_somebody(tmp_path):
+def test_no_peer_comes_and_leftovers_are_not_taken_for_one(tmp_path):
     place = str(tmp_path / ".pylog-doctor-peer")
     os.mkdir(place)
     peer._Line(place, "0" * 16)._send({"beat": 7, "introduction": {}})

@@ -31,7 +31,7 @@ def test_without_a_thread_the_caller_makes_the_calls(monkeypatch):
     assert done == [(number, threading.get_ident()) for number in range(3)]
 
 
-def test_the_caller_goes_on_meanwhile():
+def test_the_caller_continues_meanwhile():
     go, here = threading.Event(), []
     with Background() as background:
         background.begin(go.wait, 60)

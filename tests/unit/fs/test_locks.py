@@ -189,7 +189,7 @@ def test_a_mutex_that_a_thread_holds_is_free_in_a_forked_child(forked):
         assert finish() == "True"
 
 
-def test_who_waits_for_a_lock_whose_file_was_replaced_gets_that_of_the_new_file(path, tmp_path):
+def test_a_waiter_for_a_lock_whose_file_was_replaced_gets_the_new_files_lock(path, tmp_path):
     """The store's folder was replaced by a copy, and another process holds the lock in it."""
     lock = locks.lock_for(path)
     lock.acquire()

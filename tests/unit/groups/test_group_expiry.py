@@ -125,7 +125,7 @@ def test_a_group_whose_members_are_not_known_stays_and_holds_up_no_other(store, 
     assert "group 'g' is kept" in caplog.text
 
 
-def test_who_commits_looks_now_and_then(store, log, clock):
+def test_a_committer_checks_for_expired_offsets_now_and_then(store, log, clock):
     """Kafka's interval is ten minutes, as long as these committed offsets live."""
     log.commit("idle", {ORDERS_0: 5})
     clock.ms += 10 * MINUTE - 1

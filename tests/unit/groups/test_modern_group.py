@@ -132,7 +132,7 @@ def test_a_group_with_members_is_neither_deleted_nor_reset_nor_expires(store):
 
 
 @pytest.mark.parametrize("kind", range(17, 25))
-def test_of_a_streams_group_nobody_can_tell(store, kind):
+def test_the_state_of_a_streams_group_is_unknown(store, kind):
     log = OffsetsLog(store)
     log.commit("g", {T0: 3})
     put(store, (key(kind, "g"), b"\0\0what it is"))

@@ -88,7 +88,7 @@ def test_a_fetch_reads_only_what_is_new(store, monkeypatch):
     assert starts == [0, 2]
 
 
-def test_who_waits_for_a_partitions_lock_keeps_nobody_from_committed_offsets(store, monkeypatch):
+def test_a_waiter_for_a_partitions_lock_blocks_no_read_of_committed_offsets(store, monkeypatch):
     """After a restart of the machine: one waits to put the partition right, whose lock another one has."""
     OffsetsLog(store).commit("g", {ORDERS_0: 1})
     fresh, waits, boot = Store.open(store.path), threading.Event(), state_file.this_boot()

@@ -85,7 +85,7 @@ def test_keyless_rows_stick_until_a_batch_is_full():
     assert max(shares.values()) < 2 * min(shares.values())
 
 
-def test_sticking_goes_on_in_the_next_call():
+def test_the_sticky_partition_lasts_into_the_next_call():
     values = pa.array([bytes(93)] * 100)
     whole = list(Partitioner(50, 1000, 3).assign(None, values, None, 100))
     partitioner = Partitioner(50, 1000, 3)

@@ -86,7 +86,7 @@ def test_a_time_far_ahead_is_refused_and_nothing_is_appended(store):
     assert store.latest_offset("t", 0) == 3
 
 
-def test_with_the_time_of_the_append_nobody_looks_at_those_of_records(store):
+def test_with_log_append_time_the_records_timestamps_are_not_read(store):
     store.alter_configs("t", {"message.timestamp.type": "LogAppendTime", "message.timestamp.before.max.ms": "0"})
     before = time.time_ns() // 1_000_000
     store.append("t", rows(0, NOW + 2 * HOUR))

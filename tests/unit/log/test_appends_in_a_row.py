@@ -160,7 +160,7 @@ def test_a_stop_before_each_change(tmp_path, in_room):
 
 @pytest.mark.parametrize("short", [False, True])
 def test_a_fault_at_each_change(tmp_path, in_room, short):
-    """The same process goes on. What raised OSError is not there; of what is unknown all or nothing is."""
+    """The same process continues. No append that raised OSError is in the log; one of unknown outcome may be."""
     for first in range(1000):
         store = Store.create(tmp_path / f"s{first}")
         store.create_topic("t", 1, CONFIGS)

@@ -14,9 +14,9 @@ EVERY = 50
 PATIENCE = 240
 
 
-def _append(path, writer, everybody, seen):
+def _append(path, writer, barrier, seen):
     store = Store.open(path)
-    everybody.wait(PATIENCE)
+    barrier.wait(PATIENCE)
     for number in range(APPENDS):
         rows = number % 5 + 1
         # Records of one append must stay together, and be distinguished from others.
@@ -30,10 +30,10 @@ def _append(path, writer, everybody, seen):
             time.sleep(0.001)
 
 
-def _read_until(path, reader, stop, results, everybody, ends):
+def _read_until(path, reader, stop, results, barrier, ends):
     """Follows the log until it is asked to stop; returns all that it saw, and how often the end moved."""
     store, position, seen, moves = Store.open(path), 0, [], 0
-    everybody.wait(PATIENCE)
+    barrier.wait(PATIENCE)
     while True:
         last_look = stop.is_set()
         end = store.latest_offset("t", 0)
@@ -56,14 +56,14 @@ def test_four_writers_and_two_readers(tmp_path):
     path = str(tmp_path / "store")
     store = Store.create(path)
     store.create_topic("t", 1, {"segment.bytes": "20000", "index.interval.bytes": "500"})
-    everybody, stop, results = PROCESSES.Barrier(6), PROCESSES.Event(), PROCESSES.Queue()
+    barrier, stop, results = PROCESSES.Barrier(6), PROCESSES.Event(), PROCESSES.Queue()
     ends = PROCESSES.Array("q", 2)
     readers = [
-        PROCESSES.Process(target=_read_until, args=(path, number, stop, results, everybody, ends), daemon=True)
+        PROCESSES.Process(target=_read_until, args=(path, number, stop, results, barrier, ends), daemon=True)
         for number in range(2)
     ]
     writers = [
-        PROCESSES.Process(target=_append, args=(path, number, everybody, ends), daemon=True) for number in range(4)
+        PROCESSES.Process(target=_append, args=(path, number, barrier, ends), daemon=True) for number in range(4)
     ]
     for process in readers + writers:
         process.start()

@@ -58,7 +58,7 @@ def unsynced(store, partition=0):
 # ---- flush.messages
 
 
-def test_by_default_nothing_is_synced_that_nobody_asks_for(make, syncs):
+def test_by_default_nothing_is_synced_unasked(make, syncs):
     store = make()
     for _ in range(50):
         append(store)
@@ -105,7 +105,7 @@ def test_all_processes_count_together(make, syncs):
     assert len(syncs) == 4
 
 
-def test_the_count_goes_on_from_any_other_sync(make, syncs):
+def test_the_count_restarts_at_any_other_sync(make, syncs):
     store = make(flush_messages=5, segment_bytes=1500)
     append(store, 4)
     append(store, sync=True)

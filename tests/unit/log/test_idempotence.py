@@ -283,7 +283,7 @@ def test_an_idle_producer_is_forgotten_and_one_with_a_transaction_open_is_not(tm
             send(fresh, 7, producer=2, transactional=True)
 
 
-def test_a_process_that_goes_on_forgets_idle_producers_in_time(tmp_path):
+def test_a_running_process_forgets_idle_producers_in_time(tmp_path):
     store = Store.create(tmp_path / "store", {"producer.id.expiration.ms": "1000"})
     store.create_topic("t", 1, CONFIG)
     writer = store.logs.writer("t", 0)
@@ -317,7 +317,7 @@ def test_a_publish_that_begins_segments_leaves_a_snapshot_too(store):
     assert offsets(send(fresh, 9))[2] is False
 
 
-def test_what_is_truncated_is_forgotten_by_everybody(store):
+def test_what_is_truncated_is_forgotten_by_all_processes(store):
     other = Store.open(store.path)
     nine(store)
     send(other, 9)
@@ -335,8 +335,8 @@ def test_what_is_truncated_is_forgotten_by_everybody(store):
 
 
 @pytest.mark.parametrize("killed", [False, True])
-@pytest.mark.parametrize("who", ["the same process", "another one", "who comes after a restart"])
-def test_what_is_truncated_with_the_batch_of_the_log_start_is_forgotten_too(store, who, killed, monkeypatch):
+@pytest.mark.parametrize("process", ["the same process", "another one", "another one after a restart"])
+def test_what_is_truncated_with_the_batch_of_the_log_start_is_forgotten_too(store, process, killed, monkeypatch):
     """The file that held it is deleted, or is left by a killed process; and what comes then reaches as far again."""
     send(store, 0, b"0", b"1")
     send(store, 2, b"2", b"3", b"4")
@@ -349,9 +349,9 @@ def test_what_is_truncated_with_the_batch_of_the_log_start_is_forgotten_too(stor
             patched.setattr("pyspark_log.storage.log.replica.delete_before", lambda *_: None)
         assert truncate(writer, 4) == 3
     assert len(store.segment_files("t", 0)) == 1 + killed
-    if who == "who comes after a restart":
+    if process == "another one after a restart":
         monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
-    comes = store if who == "the same process" else Store.open(store.path)
+    comes = store if process == "the same process" else Store.open(store.path)
     plain(comes, 5)
     with pytest.raises(OutOfOrderSequenceError, match="expected was 2"):
         send(comes, 5)
@@ -380,7 +380,7 @@ def test_a_segment_that_a_killed_writer_left_does_not_count_when_a_truncation_be
     assert offsets(send(Store.open(store.path), 5))[2] is False
 
 
-def test_a_truncation_at_the_log_start_between_two_batches_keeps_who_was_before_it(store):
+def test_a_truncation_at_the_log_start_between_two_batches_keeps_earlier_producers(store):
     send(store, 0, b"0", b"1")
     send(store, 2, b"2")
     assert store.delete_records("t", 0, 2) == 2
@@ -469,8 +469,8 @@ def test_an_entry_that_cannot_be_written_keeps_its_marker_out(store, fail):
     assert aborted(store) == [AbortedTransaction(1, 0, 1, 2)]
 
 
-@pytest.mark.parametrize("who", ["the same", "another"])
-def test_an_entry_whose_marker_was_not_finished_goes(store, fail, who):
+@pytest.mark.parametrize("process", ["the same", "another"])
+def test_an_entry_whose_marker_was_not_finished_goes(store, fail, process):
     send(store, 0, transactional=True)
     with store.logs.writer("t", 0).hold() as writer:
         path = writer.place.state_path
@@ -479,7 +479,7 @@ def test_an_entry_whose_marker_was_not_finished_goes(store, fail, who):
     with pytest.raises(Exception, match="log end could not be moved"):
         end_transaction(store, False)
     assert len(aborted(store)) == 1
-    plain(store if who == "the same" else Store.open(store.path))
+    plain(store if process == "the same" else Store.open(store.path))
     assert aborted(store) == []
     assert end_transaction(store, False).base_offset == 2
     assert aborted(store) == [AbortedTransaction(1, 0, 2, 3)]
@@ -564,7 +564,7 @@ REFUSED = {
     "the log's time": (patched(BATCH, layout.ATTRIBUTES_AT, 2, layout.LOG_APPEND_TIME), InvalidRecordError, "append"),
     "a delete horizon": (patched(BATCH, layout.ATTRIBUTES_AT, 2, layout.DELETE_HORIZON), InvalidRecordError, "horizon"),
     "a marker": (ending(True), InvalidRecordError, "control"),
-    "a transaction of nobody": (build([Record()], transactional=True), InvalidRecordError, "without a producer id"),
+    "a transaction of nothing": (build([Record()], transactional=True), InvalidRecordError, "without a producer id"),
     "too large": (ready(0, b"x" * 5000), RecordTooLargeError, r"max\.message\.bytes"),
 }
 

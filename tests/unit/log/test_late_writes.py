@@ -75,7 +75,7 @@ def offsets(store, **options):
     return [offset for batch in store.read("t", 0, **options) for offset in batch["offset"].to_pylist()]
 
 
-def test_who_reads_or_looks_for_a_time_does_not_meet_them(store, late):
+def test_reads_and_lookups_by_time_do_not_meet_them(store, late):
     fill(store)
     late(store)
     # With what is known of inactive segments, without, and by a writer that rebuilds that.

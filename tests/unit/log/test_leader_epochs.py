@@ -51,7 +51,7 @@ def test_a_new_epoch_drops_what_contradicts_it(epoch, start, entries):
         (99, [(4, 99)]),
     ],
 )
-def test_a_cut_at_the_start_keeps_the_epoch_that_goes_on_there(log_start, entries):
+def test_a_cut_at_the_start_keeps_the_epoch_that_spans_it(log_start, entries):
     epochs = LeaderEpochs([(1, 5), (2, 10), (4, 20)])
     assert epochs.cut_start(log_start) is (log_start > 5)
     assert epochs.entries == entries

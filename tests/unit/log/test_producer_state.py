@@ -49,7 +49,7 @@ def after(*steps):
 @pytest.mark.parametrize(
     ("sequence", "count", "expected"), [(5, 5, 10), (INT_MAX, 1, 0), (INT_MAX - 5, 10, 4), (-1, 1, 0)]
 )
-def test_sequences_go_on_with_0_behind_the_largest(sequence, count, expected):
+def test_sequences_wrap_to_0_after_the_largest(sequence, count, expected):
     assert sequence_after(sequence, count) == expected
 
 

@@ -74,7 +74,7 @@ def test_indexes_of_which_a_part_was_lost_are_made_anew(store, monkeypatch, suff
         assert path.read_bytes() == whole != b""
 
 
-def test_who_may_not_write_reads_what_is_there(store, monkeypatch):
+def test_a_reader_that_may_not_write_reads_what_is_there(store, monkeypatch):
     store.append("t", rows(b"synced"), sync=True)
     state = store.logs.reader("t", 0).state()
     monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")

@@ -165,7 +165,7 @@ def test_what_is_only_compacted_has_no_size_and_no_age(store, policy, goes):
     assert (store.earliest_offset("t", 0) > 0) == goes
 
 
-def test_who_rolls_cleans(store, topic, clock):
+def test_the_writer_that_rolls_deletes_old_segments(store, topic, clock):
     clock.ms += HOUR  # The files are younger than any look at the clock else.
     folder = topic(retention_bytes=10 * BATCH, file_delete_delay_ms=0)
     append(store, range(60))
@@ -207,7 +207,7 @@ def test_an_append_does_not_fail_for_retention(store, topic, caplog):
     assert list_segments(folder)[0] >= 10
 
 
-def test_deleted_files_stay_for_their_delay_and_a_reader_goes_on(store, topic):
+def test_deleted_files_stay_for_their_delay_and_a_reader_keeps_reading(store, topic):
     folder = topic(file_delete_delay_ms=HOUR)
     append(store, range(15))
     reader = store.read("t", 0, 0, max_bytes=1)

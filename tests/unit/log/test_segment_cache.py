@@ -149,7 +149,7 @@ def test_what_is_lost_is_made_anew(store, loss, by):
         assert known(store) == right(store)
 
 
-def test_who_is_stopped_before_the_entry_leaves_it_to_the_next(store, stop_at):
+def test_a_writer_stopped_before_the_entry_leaves_it_to_the_next(store, stop_at):
     fill(store, range(8))
     stop_at(is_known)
     with pytest.raises(Stopped):
@@ -161,7 +161,7 @@ def test_who_is_stopped_before_the_entry_leaves_it_to_the_next(store, stop_at):
     assert known(store) == right(store)
 
 
-def test_damage_in_a_segment_ends_what_is_known_but_stops_nobody(store):
+def test_damage_in_a_segment_ends_the_cache_but_stops_no_writer(store):
     fill(store, range(8))
     Path(place(store).segments_path).unlink()
     log, times = (Path(store.segment_files("t", 0)[1]).with_suffix(suffix) for suffix in (".log", ".timeindex"))
@@ -183,7 +183,7 @@ def test_nothing_is_known_of_records_that_were_truncated(store):
 
 
 @pytest.mark.parametrize("stop", [0, 1, 2])
-def test_who_is_stopped_while_truncating_leaves_nothing_false(store, stop_at, stop):
+def test_a_writer_stopped_while_truncating_leaves_nothing_false(store, stop_at, stop):
     fill(store, [1] * 12)
     numbers = iter(range(10))
     stop_at(lambda change: is_known(change) and next(numbers) == stop)

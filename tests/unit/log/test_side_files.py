@@ -213,13 +213,13 @@ def test_they_are_written_once_a_second_at_most(store, written):
     assert offsets(store) == (base, base, None)
 
 
-def test_a_clock_that_was_set_back_stops_nobody(store, written):
+def test_a_clock_that_was_set_back_stops_no_writer(store, written):
     store.logs.clock.read = lambda: written - 1
     roll(store)
     assert offsets(store)[0] > 0
 
 
-def test_nobody_waits_for_their_lock_and_what_is_missing_comes_next(store, always):
+def test_no_writer_waits_for_their_lock_and_the_next_write_adds_what_is_missing(store, always):
     lock = lock_for(f"{store.path}/state/checkpoints.lock")
     append(store)
     lock.acquire()

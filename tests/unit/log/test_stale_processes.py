@@ -1,6 +1,6 @@
 """A process whose knowledge of a log is older than the log's first segment, or than its compaction.
 
-`A` is the process that was suspended: an open store that has read the log up to some offset. `B` goes on meanwhile.
+`A` is the process that was suspended: an open store that has read the log up to some offset. `B` continues meanwhile.
 """
 
 from __future__ import annotations

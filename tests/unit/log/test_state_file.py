@@ -224,7 +224,7 @@ def test_of_a_write_that_fails_no_part_stays(file, durable, written):
     assert state_file.read(file.path).state.next_offset == (6 if written == SLOT_SIZE else 5)
 
 
-def test_who_comes_second_to_create_keeps_the_first(file):
+def test_the_second_creator_keeps_the_first_file(file):
     loaded = state_file.load(file)
     state_file.store(file, loaded, grown(loaded.state, 7), durable=False)
     state_file.create(file.path)

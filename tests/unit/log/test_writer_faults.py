@@ -104,14 +104,14 @@ def test_what_a_failed_write_has_left_is_no_record_after_a_power_loss_either(sto
     assert values(store) == [0]
 
 
-@pytest.mark.parametrize("who", ["the same writer", "another process", "a publish"])
-def test_after_a_failed_sync_the_next_write_begins_a_segment(store, fail, who):
+@pytest.mark.parametrize("process", ["the same writer", "another process", "a publish"])
+def test_after_a_failed_sync_the_next_write_begins_a_segment(store, fail, process):
     append(store, 0)
     fail("sync", ".log", errno.EIO)
     with pytest.raises(OutcomeUnknownError):
         store.append("t", pa.record_batch({"value": [b"9"]}), sync=True)
-    other = store if who == "the same writer" else Store.open(store.path)
-    if who == "a publish":
+    other = store if process == "the same writer" else Store.open(store.path)
+    if process == "a publish":
         writer = StagedWriter(other.logs, StagingPlan.make(other.logs, ["t"]))
         writer.append("t", pa.record_batch({"value": [b"1"]}))
         publish(other.decisions, "q", 0, writer.finish())
@@ -210,7 +210,7 @@ def test_a_store_that_is_replaced_by_a_copy_is_noticed(store):
     assert values(store) == [0, 1, 2, 3]
 
 
-def test_an_writer_goes_on_in_the_copy_that_a_store_was_replaced_by(store):
+def test_a_writer_continues_in_the_copy_that_replaced_a_store(store):
     writer = store.logs.writer("t", 0)
 
     def append_numbered(sequence):

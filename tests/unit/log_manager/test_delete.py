@@ -102,7 +102,7 @@ def test_the_longest_names_are_cut_as_kafka_cuts_them(clock, store):
     assert entries(store, "data") == []
 
 
-def test_a_topic_made_again_is_another_one(store):
+def test_a_recreated_topic_is_another_one(store):
     fill(store)
     other = Store.open(store.path)
     assert len(values(other)) == 6
@@ -180,7 +180,7 @@ def test_a_first_write_and_a_deletion_at_once_leave_nothing_behind(store):
     assert entries(store, "state") == []
 
 
-def test_what_a_killed_deletion_left_is_finished_by_whoever_comes(store, monkeypatch):
+def test_the_next_process_finishes_a_killed_deletion(store, monkeypatch):
     fill(store)
     fill(store, partition=1)
     with monkeypatch.context() as patched:
@@ -198,7 +198,7 @@ def test_what_a_killed_deletion_left_is_finished_by_whoever_comes(store, monkeyp
 
 
 def _fail(*_arguments):
-    raise LockTimeoutError("somebody holds it")
+    raise LockTimeoutError("another process holds it")
 
 
 def test_a_damaged_topic_can_be_deleted(store):

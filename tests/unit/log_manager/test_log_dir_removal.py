@@ -227,7 +227,7 @@ def test_what_is_not_the_stores_stays_in_it(store, second):
 # ---- others at the same time
 
 
-def test_who_has_the_old_list_puts_nothing_there(store, second, monkeypatch):
+def test_a_process_with_the_old_list_creates_nothing_there(store, second, monkeypatch):
     stale, blind = Store.open(store.path), Store.open(store.path)
     for one in (stale, blind):
         one.describe_log_dirs()
@@ -258,7 +258,7 @@ def test_who_has_the_old_list_puts_nothing_there(store, second, monkeypatch):
     assert os.listdir(second) == []
 
 
-def test_who_is_about_to_write_checkpoints_writes_none_there(store, second, monkeypatch):
+def test_a_process_about_to_write_checkpoints_writes_none_there(store, second, monkeypatch):
     monkeypatch.setattr(log_dir, "INTERVAL", 0)
     stale = Store.open(store.path)
     with stale.logs.writer("t", 1).hold() as writer:
@@ -307,16 +307,16 @@ def test_a_topic_that_is_being_imported_does_not_come_into_it(store, second, roo
 
 
 @pytest.mark.parametrize("change", ["move", "create"])
-def test_who_is_putting_a_partition_there_comes_first(store, second, monkeypatch, change):
+def test_a_process_creating_a_partition_there_comes_first(store, second, monkeypatch, change):
     empty_second(store)
     store.create_topic("u", 1)
-    other, begun, go_on, outcome = Store.open(store.path), threading.Event(), threading.Event(), []
+    other, begun, resume, outcome = Store.open(store.path), threading.Event(), threading.Event(), []
 
     def then_wait(real):
         def call(*args):
             found = real(*args)
             begun.set()
-            assert go_on.wait(240)
+            assert resume.wait(240)
             return found
 
         return call
@@ -339,7 +339,7 @@ def test_who_is_putting_a_partition_there_comes_first(store, second, monkeypatch
     threads[1].start()
     time.sleep(0.2)
     assert not outcome
-    go_on.set()
+    resume.set()
     for thread in threads:
         thread.join()
     assert f"holds 1 partitions: {moved}-0" in outcome[0]
@@ -350,13 +350,13 @@ def test_partitions_come_and_go_while_it_is_removed_and_added(store, second):
     empty_second(store)
     ends, problems, made, rounds = time.monotonic() + 1.5, [], [], []
 
-    def goes_on():
-        """For as long as that, and on a slow machine until it was removed twice."""
+    def runs_on():
+        """Whether a worker is to continue: until `ends`, and on a slow machine until the folder was removed twice."""
         return time.monotonic() < ends or (len(rounds) < 2 and not problems and time.monotonic() < ends + 240)
 
     def run(work):
         one, count = Store.open(store.path), 0
-        while goes_on():
+        while runs_on():
             count += 1
             try:
                 work(one, count)

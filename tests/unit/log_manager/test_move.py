@@ -489,7 +489,7 @@ def move_before(owner, name, monkeypatch, store, folder):
 @pytest.mark.parametrize(
     ("owner", "name"), [(reader, "list_segments"), (reader, "aborted_between"), (LastStableOffset, "look")]
 )
-def test_a_move_does_not_mislead_who_reads_committed_records(store, tmp_path, monkeypatch, owner, name):
+def test_a_move_does_not_mislead_a_reader_of_committed_records(store, tmp_path, monkeypatch, owner, name):
     """It comes between the look at the state and that at the files beside the segments."""
     store.append_batch("t", 0, ready(0, b"aborted", producer=1, transactional=True))
     with store.logs.writer("t", 0).hold() as writer:
@@ -502,7 +502,7 @@ def test_a_move_does_not_mislead_who_reads_committed_records(store, tmp_path, mo
 
 
 @pytest.mark.parametrize(("owner", "name"), [(partition, "slot_findings"), (PartitionCheck, "_check_log")])
-def test_a_move_is_no_damage_to_who_verifies_meanwhile(store, tmp_path, monkeypatch, owner, name):
+def test_verify_reports_no_damage_during_a_move(store, tmp_path, monkeypatch, owner, name):
     fill(store, 20)
     move_before(owner, name, monkeypatch, store, f"{tmp_path}/second")
     assert faults(store.path) == []

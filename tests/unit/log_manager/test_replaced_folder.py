@@ -57,7 +57,7 @@ def put_in_place(copy, path):
 
 @pytest.mark.parametrize("opens_again", [True, False], ids=["opened again", "still open"])
 @pytest.mark.parametrize("kind", ["longer", "shorter"])
-def test_an_append_in_a_row_goes_on_in_the_copy(folder, kind, opens_again):
+def test_an_append_in_a_row_continues_in_the_copy(folder, kind, opens_again):
     make(folder / "origin", *numbered(b"first", 10))
     shutil.copytree(folder / "origin", folder / "longer")
     append(Store.open(folder / "longer"), *numbered(b"a longer value", 60))
@@ -76,7 +76,7 @@ def test_an_append_in_a_row_goes_on_in_the_copy(folder, kind, opens_again):
         shutil.rmtree(f"{path}-before")
 
 
-def test_an_append_in_a_row_goes_on_in_another_store_with_a_topic_of_that_name(folder):
+def test_an_append_in_a_row_continues_in_another_store_with_a_topic_of_that_name(folder):
     make(folder / "other", *numbered(b"other", 70))
     path = folder / "live"
     for _ in range(ROUNDS):
@@ -90,7 +90,7 @@ def test_an_append_in_a_row_goes_on_in_another_store_with_a_topic_of_that_name(f
         shutil.rmtree(f"{path}-before")
 
 
-def test_an_append_in_a_row_goes_on_where_only_states_and_logs_were_replaced(folder):
+def test_an_append_in_a_row_continues_where_only_states_and_logs_were_replaced(folder):
     """As a tool does that copies only what differs: the store's and the topic's descriptions are the same files."""
     store = make(folder / "live", b"first")
     shutil.copytree(store.path, folder / "copy")
@@ -117,7 +117,7 @@ def _append_where_asked(connection, path, values_to_append):
         append(store, value)
 
 
-def test_two_processes_go_on_in_the_copy(folder):
+def test_two_processes_continue_in_the_copy(folder):
     store = make(folder / "live", b"first")
     shutil.copytree(store.path, folder / "origin")
     for _ in range(ROUNDS // 10):

@@ -25,7 +25,7 @@ def values(store, partition=0, topic="t"):
 # ---- partitions
 
 
-def test_partitions_are_added_and_seen_by_those_who_have_the_store_open(store):
+def test_added_partitions_are_seen_by_processes_that_have_the_store_open(store):
     other = Store.open(store.path)
     other.append("t", rows(b"before"), partition=1)
     with pytest.raises(UnknownTopicError, match="no partition 4; it has 2"):

@@ -48,5 +48,5 @@ def test_an_exception_in_a_thread_of_pythons_own_code():
 
 
 @ours
-def test_an_exception_that_nobody_can_catch_in_the_tests_own_thread():
+def test_an_exception_that_cannot_be_caught_in_the_tests_own_thread():
     drop()

@@ -51,6 +51,7 @@ NAMES = {
     r"closed_segments?": "inactive segment",
     r"group_positions?|positions?_of_(?:a_|the_)?groups?": "committed offset",
     r"log_(?:folder|directory|directories)s?": "log dir",
+    r"test_(?:\w*_)?(?:who|whoever|whom|somebody|nobody|anybody|everybody)(?:_\w*)?": "name the actor",
 }
 
 

@@ -112,7 +112,7 @@ def test_nor_where_the_plan_has_all_topics(store):
     assert store.topics() == []
 
 
-def test_a_topic_that_is_deleted_and_made_again_while_tasks_are_at_work(store):
+def test_a_topic_that_is_recreated_while_tasks_are_at_work(store):
     plan = open_plan(store)
     first = task(store, plan)
     first.append("new", ROWS)

@@ -96,7 +96,7 @@ def test_a_manifest_with_and_without_committed_offsets(tmp_path):
     assert list(manifest.read(str(tmp_path), name, crc)) == [TopicIdPartition("t", ID, 3)]
 
 
-def test_what_a_newer_version_has_decided_stops_who_publishes_and_nobody_else(store):
+def test_a_decision_of_a_newer_version_stops_publishers_only(store):
     publish(store.decisions, "q", 0, stage(store, rows(b"a")))
     record = json.dumps(FIRST | {"version": VERSION + 1}).encode()
     append_rows(store.logs, PUBLISH_TOPIC, pa.record_batch({"key": [b"newer"], "value": [record]}), None, False)
@@ -119,7 +119,7 @@ def test_a_manifest_of_a_newer_version_says_so(tmp_path):
         manifest.read(str(tmp_path), path.name, crc)
 
 
-def test_the_holder_is_who_has_the_newest_run_and_since_when(store):
+def test_the_holder_is_the_process_with_the_newest_run(store):
     store.logs.clock.read = itertools.count(1_700_000_000_000).__next__
     publish(store.decisions, "q", 0, stage(store, rows(b"a")), run="r1")
     first = store.decisions.last["q"]

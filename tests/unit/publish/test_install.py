@@ -115,7 +115,7 @@ def test_a_large_file_becomes_a_segment(store, before):
     segments = store.segment_files("t", 0)
     assert inodes(segments)[-1:] == wanted
     assert len(segments) == (2 if before else 1)
-    # A process that had the empty segment open, or the one before, goes on in the new one.
+    # A process that had the empty segment open, or the one before, continues in the new one.
     other.append("t", rows("after", 5))
     store.append("t", rows("end", 1))
     check(store, expected(("before", before), ("p", 300), ("after", 5), ("end", 1)))
@@ -250,7 +250,7 @@ def test_under_the_lock_only_the_offsets_are_written(store, far):
 
 
 def test_what_another_helper_has_put_behind_a_file_does_not_stay_in_the_segment(store, monkeypatch):
-    """Both have made it ready: one that copies the little files after it, and cannot copy the last, and one that found
+    """Two processes have made it ready: one copies the little files after it, and cannot copy the last; the other found
     no room for copies, and makes each file a segment.
     """
     parts = [part for name, count in [("a", 200), ("b", 5), ("c", 4)] for part in stage(store, name, count)]
@@ -461,7 +461,7 @@ def test_a_file_with_other_rights_than_the_partitions_files_is_copied(store, mod
 
 
 class Disk:
-    """Has room for so many bytes more."""
+    """A disk with `room` bytes left."""
 
     def __init__(self, room):
         self.room = room
@@ -629,7 +629,7 @@ def test_a_partition_that_is_moved_when_its_copy_is_ready_is_copied_to(tmp_path,
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_who_has_an_empty_segment_open_notices_that_it_was_replaced_and_put_back(store, first):
+def test_a_reader_of_an_empty_segment_notices_that_it_was_replaced_and_restored(store, first):
     """A publish is killed when the first of its two files has the name of the segment that is open elsewhere."""
     other = Store.open(store.path)
     if first:
@@ -665,7 +665,7 @@ def test_who_has_an_empty_segment_open_notices_that_it_was_replaced_and_put_back
 def test_a_helper_that_comes_late_changes_nothing(store, far, monkeypatch):
     """It has made everything ready when another one puts the file into the log, and others append to it."""
     parts = stage(store, "p", 300)
-    late, ready, go_on = Store.open(store.path), threading.Event(), threading.Event()
+    late, ready, resume = Store.open(store.path), threading.Event(), threading.Event()
     with monkeypatch.context() as patched:
         patched.setattr("pyspark_log.storage.publish.applier.apply", _no_room)
         with pytest.raises(PublishPendingError, match="No space"):
@@ -676,7 +676,7 @@ def test_a_helper_that_comes_late_changes_nothing(store, far, monkeypatch):
         real(self, *args, **kwargs)
         if threading.current_thread() is thread:
             ready.set()
-            assert go_on.wait(240)
+            assert resume.wait(240)
 
     monkeypatch.setattr(NewSegment, "__init__", slow)
     thread = threading.Thread(target=help_apply, args=(late.decisions,), daemon=True)
@@ -684,7 +684,7 @@ def test_a_helper_that_comes_late_changes_nothing(store, far, monkeypatch):
     assert ready.wait(240), "the late helper does not get there"
     assert help_apply(Store.open(store.path).decisions) == 1
     store.append("t", rows("after", 50))
-    go_on.set()
+    resume.set()
     thread.join()
     late.append("t", rows("late", 1))
     check(store, expected(("p", 300), ("after", 50), ("late", 1)))
@@ -710,10 +710,10 @@ def test_what_is_set_aside_while_it_is_made_ready_is_not_applied(store, far, mon
     check(store, expected(("p", 300)))
 
 
-def _help(path, everybody):
+def _help(path, barrier):
     with pytest.MonkeyPatch.context() as patched:
         small_sizes(patched)
-        everybody.wait(240)
+        barrier.wait(240)
         store = Store.open(path)
         for number in range(20):
             help_apply(store.decisions)
@@ -727,8 +727,8 @@ def test_processes_that_help_at_once(store, monkeypatch):
         for number in range(6):
             with pytest.raises(PublishPendingError, match="No space"):
                 publish(store.decisions, f"q{number}", 0, stage(store, f"p{number}", 100 + number))
-    everybody = PROCESSES.Barrier(3)
-    helpers = [PROCESSES.Process(target=_help, args=(store.path, everybody), daemon=True) for _ in range(3)]
+    barrier = PROCESSES.Barrier(3)
+    helpers = [PROCESSES.Process(target=_help, args=(store.path, barrier), daemon=True) for _ in range(3)]
     for helper in helpers:
         helper.start()
     for helper in helpers:

@@ -109,7 +109,7 @@ def test_the_time_is_a_setting_and_never_more_than_that_of_others(tmp_path, stor
         assert left(other) == []
 
 
-def test_whoever_lives_loses_nothing_before_a_week(store):
+def test_a_live_process_loses_nothing_before_a_week(store):
     parts = stage(store)
     age(store, 6.9 * 24 * 60)
     assert left(store) == [parts[0].file]
@@ -128,7 +128,7 @@ def test_a_number_that_was_given_out_again_is_not_the_dead_process(store):
 
 
 @pytest.mark.parametrize("birth", ["", f"{'0' * 16}-1"])
-def test_of_a_process_elsewhere_nobody_knows_whether_it_is_dead(store, birth):
+def test_a_process_on_another_host_is_never_known_to_be_dead(store, birth):
     """One of another host, of another boot, or of a container; or of a system that does not say."""
     number, _ = killed_driver(store)
     parts = stage(store, Process(number, birth))
@@ -237,7 +237,7 @@ def test_a_process_that_spark_started_plans_for_the_jvm(tmp_path, how, between):
     assert jvm == told
 
 
-def test_where_no_jvm_is_found_nobody_is_taken_for_dead(tmp_path):
+def test_without_a_jvm_no_process_is_taken_for_dead(tmp_path):
     (tmp_path / "daemon.py").write_text(_DAEMON.replace("driver_process().number", "driver_process()"))
     command = [sys.executable, tmp_path / "daemon.py", "started"]
     told = subprocess.run(command, capture_output=True, text=True, check=True)

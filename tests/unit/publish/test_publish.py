@@ -217,7 +217,7 @@ def test_output_larger_than_a_segment_rolls_as_it_is_applied(tmp_path, segment_b
     assert all(os.path.getsize(path) <= segment_bytes for path in paths)
 
 
-def test_what_was_decided_is_applied_by_whoever_comes_by(store, monkeypatch):
+def test_the_next_process_applies_what_was_decided(store, monkeypatch):
     def die(*_args, **_kwargs):
         raise OSError(28, "No space left on device")
 
@@ -356,7 +356,7 @@ def test_a_one_off_publisher_can_ask_again_although_others_have_tidied_up(store,
 
 
 @pytest.mark.parametrize("topic", ["__pylog_publish", "__consumer_offsets"])
-def test_nobody_else_writes_to_the_engines_own_topics(store, topic):
+def test_no_user_writes_to_the_engines_own_topics(store, topic):
     publish(store.decisions, "q", 0, stage(store, b"a"))
     with pytest.raises(InvalidTopicError, match="own records"):
         store.append(topic, batch(b"x"))
@@ -384,7 +384,7 @@ def test_staged_output_that_was_changed_is_not_applied(store):
     with open(path, "r+b") as file:
         file.seek(1000)
         file.write(b"x")
-    # Nothing of it was visible; once the bytes are right again, it goes on.
+    # Nothing of it was visible; once the bytes are restored, it is applied.
     assert publish(store.decisions, "q", 0, parts).replayed
     assert len(content(store)) == 10_000
 

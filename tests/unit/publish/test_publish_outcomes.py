@@ -378,7 +378,7 @@ def test_what_is_certain_needs_no_lock_to_be_aborted(store):
 
 
 @pytest.mark.parametrize("ask", ["commit", "abort"])
-def test_an_unknown_commit_stays_unknown_until_somebody_can_tell(store, ask):
+def test_an_unknown_commit_stays_unknown_until_it_can_be_checked(store, ask):
     transaction = begun(store)
     with failing("sync", f"/{PUBLISH_TOPIC}-0/", error=errno.EIO), pytest.raises(OutcomeUnknownError):
         transaction.commit()

@@ -45,7 +45,7 @@ def test_a_run_that_claims_fences_the_one_that_is_about_to_decide(store):
     assert values(store) == [b"a"]
 
 
-def test_a_run_with_a_number_that_is_refused_fences_nobody(store):
+def test_a_run_with_a_refused_number_fences_no_other_run(store):
     put(store, 4, b"a", run="r1")
     for number in (3, 6):
         with pytest.raises(PublishNumberError, match=rf"number {number} after 4 \(process \d+ on .*, \d{{4}}-"):

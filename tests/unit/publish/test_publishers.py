@@ -100,7 +100,7 @@ def test_a_publisher_without_a_name_is_remembered_like_others(store):
     assert store.latest_offset("t", 0) == 1
 
 
-def test_what_fails_when_all_is_published_does_not_have_the_call_made_again(store, monkeypatch):
+def test_a_failure_after_the_publish_does_not_ask_for_the_call_again(store, monkeypatch):
     looks, look = [], publishing._active_bases
 
     def fails_at_the_end(*args):
@@ -222,7 +222,7 @@ def test_a_publisher_is_described(store, path):
         assert (missing.exit_code, missing.stderr) == (1, f"Error: there is no publisher 'nobody' in {path}\n")
 
 
-def test_a_publisher_is_deleted_only_by_who_says_that_it_never_comes_back(store, path):
+def test_a_publisher_is_deleted_only_with_the_assurance_that_it_never_comes_back(store, path):
     published(store, "query", 4)
     refused = pylog(path, "publishers", "delete", "query")
     assert (refused.exit_code, "Delete the publisher? There is no terminal" in refused.stderr) == (2, True)

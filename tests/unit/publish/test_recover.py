@@ -156,7 +156,7 @@ def test_a_damaged_partition_holds_up_only_what_is_for_it(store):
     assert content(store, "a") == [b"before", b"0"]
 
 
-def test_a_decision_that_nobody_has_anything_of_can_be_taken_back(store):
+def test_a_decision_applied_nowhere_can_be_withdrawn(store):
     publish(store.decisions, "q", 0, stage(store, b"0", "a"))
     OffsetsLog(store).commit("g", {A0: 5})
     other = decide(
@@ -225,7 +225,7 @@ def test_a_decision_that_some_have_is_given_up_for_the_others(store, caplog):
     assert recover(store.decisions) == []
 
 
-def test_what_waits_behind_a_decision_goes_on_when_it_is_set_aside(store):
+def test_decisions_that_wait_for_another_continue_when_it_is_set_aside(store):
     other = decide(store, "lost", 0, stage(store, b"0", "a"))
     number = waiting(other.decisions)[0].decision.offset
     lose_manifest(store)
@@ -277,7 +277,7 @@ def test_setting_aside_that_was_stopped_halfway_can_be_done_again(store, change)
     assert (content(store, "a"), content(store, "b")) == ([b"1"], [b"1"])
 
 
-def test_who_is_about_to_apply_what_is_set_aside_applies_nothing(store):
+def test_a_decision_set_aside_is_not_applied_by_a_process_about_to_do_so(store):
     """It has looked the decision up, and comes to a partition only when it is set aside."""
     real = applier.apply
 

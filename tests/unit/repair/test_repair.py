@@ -193,7 +193,7 @@ def test_records_below_the_log_start_stay_hidden(path, copy):
 
 
 @pytest.mark.parametrize("harm", ["records", "state lost"])
-def test_a_producer_that_numbers_its_batches_goes_on_with_the_copy(path, copy, harm):
+def test_an_idempotent_producer_continues_with_the_copy(path, copy, harm):
     publishing.tidy(Store.open(path).decisions)
 
     def batch(sequence):
@@ -241,7 +241,7 @@ def test_decided_output_that_is_lost_is_told_and_given_up(path, copy, suffix):
     assert_usable(copy)
 
 
-def test_a_partition_stops_where_nobody_can_tell_what_it_has(path, copy):
+def test_a_partition_stops_where_its_content_cannot_be_known(path, copy):
     stop_publish(path, before=lambda change: change.kind == "write" and "/data/p-" in change.path)
     state_of(path, "p", 1)[0].unlink()
     report = repair(path, copy)

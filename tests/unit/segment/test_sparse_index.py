@@ -56,7 +56,7 @@ def test_an_empty_index_finds_nothing(file):
         assert (index.count, index.floor(50), list(index.entries())) == (0, -1, [])
 
 
-def test_a_cut_keeps_so_many_entries_and_appends_go_on_behind_them(offsets, file):
+def test_a_cut_keeps_the_given_entries_and_appends_follow_them(offsets, file):
     offsets.cut(30)
     assert file.size() == 30 * OffsetIndex.WIDTH
     offsets.cut(4)

@@ -1,4 +1,4 @@
-"""Whatever a public call is given, it gives a result or one of the documented errors; and the store goes on."""
+"""Whatever a public call is given, it gives a result or one of the documented errors; and the store stays usable."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ STEPS = st.lists(st.builds(OffsetStep, TEXTS, AT, st.one_of(st.none(), NUMBERS),
 MOVES = st.dictionaries(AT, st.tuples(st.one_of(st.none(), NUMBERS), NUMBERS), max_size=2)
 
 
-def transaction(store, who, topic, data, group, moves):
-    with Transactions(store, who).begin() as found:
+def transaction(store, name, topic, data, group, moves):
+    with Transactions(store, name).begin() as found:
         found.append(topic, data)
         found.send_offsets(group, moves)
 
@@ -117,9 +117,9 @@ CALLS = {
     "delete_offsets": (lambda store, *a: OffsetsLog(store).delete_offsets(*a), (TEXTS, st.lists(AT, max_size=2))),
     "expire": (lambda store: OffsetsLog(store).expire(), ()),
     "publish": (
-        lambda store, who, number, steps, run, location, plan: publish(
+        lambda store, name, number, steps, run, location, plan: publish(
             store.decisions,
-            who,
+            name,
             number,
             [],
             participants=[OffsetMoves(store.committed_offsets, steps)],

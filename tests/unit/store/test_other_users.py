@@ -156,7 +156,7 @@ def see_records(path):
     return [row for batch in Store.open(path).read("t", 0, headers=True) for row in batch.to_pylist()]
 
 
-def test_who_may_not_write_is_told_so_and_changes_nothing(folder):
+def test_a_user_that_may_not_write_gets_an_error_and_changes_nothing(folder):
     path = folder / "store"
     build(path)
     before, user = tree(path), who_may_not_write(path)
@@ -185,7 +185,7 @@ def test_who_may_not_write_is_told_so_and_changes_nothing(folder):
         may_write_again(path)
 
 
-def test_who_may_not_write_sees_what_was_decided_only_when_it_is_applied(folder, monkeypatch):
+def test_a_user_that_may_not_write_sees_a_decision_only_once_it_is_applied(folder, monkeypatch):
     """The reader can read what is there; the next process that may write makes the rest visible."""
     path = folder / "store"
     store = build(path)
@@ -210,7 +210,7 @@ def test_who_may_not_write_sees_what_was_decided_only_when_it_is_applied(folder,
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user takes root")
 def test_users_of_one_group_write_to_one_store(folder):
-    """Each makes files that the other one goes on with: segments, staged files that become segments, descriptions."""
+    """Each makes files that the other one uses: segments, staged files that become segments, descriptions."""
     os.chown(folder, 0, _GROUP)
     os.chmod(folder, 0o2775)
     path = folder / "store"
@@ -222,7 +222,7 @@ def test_users_of_one_group_write_to_one_store(folder):
         store.create_topic("p", 2, {"segment.bytes": "2000000", **sizes})
 
     def work(turn):
-        def go_on():
+        def resume():
             with Store.open(path) as store:
                 for number in range(20):
                     store.append("t", rows(100 * turn + number, 3))
@@ -237,7 +237,7 @@ def test_users_of_one_group_write_to_one_store(folder):
                 store.clean()
                 return store.latest_offset("p", 0) + store.latest_offset("p", 1)
 
-        return go_on
+        return resume
 
     in_process_of(_USERS[0], begin, umask=0o002)
     for turn in range(4):
@@ -249,7 +249,7 @@ def test_users_of_one_group_write_to_one_store(folder):
     shutil.rmtree(path)
 
 
-def test_a_user_who_may_start_no_more_threads_appends_publishes_and_verifies(folder):
+def test_a_user_that_may_start_no_more_threads_appends_publishes_and_verifies(folder):
     os.chmod(folder, 0o777)
 
     def work(path):

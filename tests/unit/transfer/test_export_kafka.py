@@ -130,7 +130,7 @@ def test_a_log_start_that_begins_a_segment_needs_no_checkpoint(store, folder):
     assert text(folder / "log-start-offset-checkpoint") == ["0", "0"]
 
 
-def test_a_log_without_records_goes_on_at_its_end(store, folder):
+def test_a_log_without_records_continues_at_its_end(store, folder):
     store.delete_records("t", 0, 120)
     (exported, _) = export_kafka(store, "t", folder, ID)
     assert (exported.log_start, exported.log_end) == (120, 120)

@@ -94,7 +94,7 @@ def test_what_is_seen_is_what_comes(root, store):
     assert (rows(store)[-1], rows(store, 1)) == ((14, b"n"), [(0, b"e")])
 
 
-def test_producers_and_transactions_go_on(tmp_path, store):
+def test_producers_and_transactions_continue(tmp_path, store):
     origin = Store.create(tmp_path / "origin")
     origin.create_topic("t", 1, {"segment.bytes": "500", "retention.ms": "-1"})
 

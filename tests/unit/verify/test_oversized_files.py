@@ -113,7 +113,7 @@ def test_partitions_are_found_by_their_files_however_many_there_may_be(path):
     assert repair(path, path.with_name("copy")).complete
 
 
-def test_no_more_findings_are_told_than_anybody_reads(path, monkeypatch):
+def test_the_number_of_reported_findings_is_limited(path, monkeypatch):
     monkeypatch.setattr(segment, "_MOST_FINDINGS", 1)
     DAMAGES["two apart"](path)
     first, rest = (finding for finding in verify(path).findings if finding.severity is Severity.DAMAGE)

@@ -502,7 +502,7 @@ def test_staged_output_that_a_decision_needs_is_looked_at(decided, suffix, harm)
     assert all("decision" in f.what for f in found)
 
 
-def test_a_manifest_that_nobody_needs_any_more_may_be_gone(path):
+def test_a_manifest_that_is_no_longer_needed_may_be_gone(path):
     for file in (path / "staging").iterdir():
         file.unlink()
     assert damage_in(path) == []

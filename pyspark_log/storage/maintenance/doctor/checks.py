@@ -21,7 +21,7 @@ from pyspark_log.storage.maintenance.doctor.second_process import SecondProcess
 
 #: How long the other process works on a file while this one does, in seconds.
 TOGETHER_SECONDS = 0.3
-#: How long it goes on with that, or is waited for, where the machine gives one of both no turn; less than an answer may
+#: How long it repeats that, or is waited for, where the machine gives one of both no turn; less than an answer may
 #: take (second_process.py).
 PATIENCE_SECONDS = 5.0
 #: How soon the lock of a killed process must be free, in seconds.

@@ -82,7 +82,7 @@ def assess(mount: Mount, *, recovers_lost_locks: bool = False) -> Finding:
     if mount.type == "nfs4" and recovers_lost_locks:
         rule = _Rule(
             NFS, frozenset(), Verdict.FAILED,
-            "a host that was cut off goes on writing as if it still had its lock, over the records of others: set "
+            "a host that was cut off keeps writing as if it still had its lock, over the records of others: set "
             "the parameter recover_lost_locks of the kernel module nfs to N",
         )
     elif mount.is_fuse:

@@ -77,7 +77,7 @@ def examine_with_peer(folder: str, wait: float = WAIT_SECONDS) -> list[Finding]:
 
 
 class _GoneError(Exception):
-    """The other run is there no more. No OSError: there is no use in going on with the next check."""
+    """The other run has ended. No OSError, since the next check would be of no use."""
 
 
 class _Line:
