@@ -151,7 +151,7 @@ class CompactedWorkload(Steps):
         writer = Store.open(self.path).logs.writer(topic, partition)
         # A second time the log may end before it.
         with contextlib.suppress(OffsetOutOfRangeError), writer.hold() as held:
-            truncate(held, offset)
+            truncate(held.log, offset)
 
     def delete_records(self, offset):
         Store.open(self.path).delete_records("mixed", 0, offset)

@@ -167,7 +167,7 @@ class Work:
 
         def cut():
             with self.store.logs.writer("kept", 0).hold() as writer:
-                assert truncate(writer, offset) == offset
+                assert truncate(writer.log, offset) == offset
 
         self.step(cut, {**self.seen, "kept": self.seen["kept"][:-4]})
 

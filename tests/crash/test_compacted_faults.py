@@ -53,7 +53,7 @@ class Work:
     def check_at_the_end(self):
         log = self.store.logs.writer("keyed", 1)
         with log.hold() as held:
-            held.roll()
+            held.log.roll()
         before = records_of(self.store, "keyed", 1)
         assert partition_cleaner.run(log, self.store.logs.reader("keyed", 1), 1 << 20, lambda _: None).finished
         last = {key: offset for offset, (key, _) in before.items()}

@@ -142,7 +142,7 @@ class PowerLoss:
         """A cleaning of all takes no last record of a key, but for tombstones that are old enough."""
         for (topic, partition), before in seen.items():
             with store.logs.writer(topic, partition).hold() as held:
-                held.roll()
+                held.log.roll()
             log, reader = store.logs.writer(topic, partition), store.logs.reader(topic, partition)
             done = partition_cleaner.run(log, reader, MEMORY, lambda _: None)
             while done is not None and not done.finished:

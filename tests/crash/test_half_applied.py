@@ -68,7 +68,7 @@ def test_other_batches_of_the_same_offsets_and_sizes_are_not_taken_for_those_of_
     with open(log, "rb") as file:
         older = file.read()
     with store.logs.writer("t", 0).hold() as held:
-        truncate(held, 1)
+        truncate(held.log, 1)
     parts = stage(store, b"newer")
     assert run_until(lambda: publish(store.decisions, "query", 0, parts, run="run"), stop)
     assert os.path.getsize(log) == len(older) - parts[0].size

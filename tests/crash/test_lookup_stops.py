@@ -29,7 +29,7 @@ def run(path):
     append(store, [3, 1, 2, 9, 1, 1, 4])
     stage_and_publish(store, range(10, 16))
     with store.logs.writer("t", 0).hold() as held:
-        truncate(held, 5)
+        truncate(held.log, 5)
     append(store, range(20, 30))
     store.delete_records("t", 0, 4)
     append(store, [8, 7, 6, 50, 5])

@@ -60,7 +60,7 @@ def make(path, base, until):
 def replace(path, base, until):
     with Store.open(path).logs.writer("t", 0).hold() as writer:
         if list_segments(f"{path}/data/t-0") == [0, 6, 12, 18, 24]:
-            swap.begin(writer, base, until)
+            swap.begin(writer.log, base, until)
 
 
 def numbers(path):

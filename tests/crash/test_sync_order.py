@@ -61,7 +61,7 @@ def test_a_decision_does_not_outlive_the_committed_offset_that_it_starts_from(me
         store.decisions, "q", 0, [], participants=[OffsetMoves(store.committed_offsets, [OffsetStep("g", at, None, 3)])]
     )
     with store.logs.writer("__consumer_offsets", 0).hold() as held:
-        held.flush()
+        held.log.flush()
     trace = Trace(store.path)
 
     def move():
@@ -155,7 +155,7 @@ def test_torn_bytes_are_gone_before_the_state_says_that_the_log_was_recovered(me
     files.set_observer(look)
     try:
         with Store.open(store.path).logs.writer("t", 0).hold() as held:
-            held.flush()
+            held.log.flush()
     finally:
         files.set_observer(None)
     assert said

@@ -45,7 +45,7 @@ def make(path, start):
 
 def cut(path, offset):
     with Store.open(path).logs.writer("t", 0).hold() as writer:
-        return truncate(writer, offset)
+        return truncate(writer.log, offset)
 
 
 def numbers(path):

@@ -137,7 +137,7 @@ class Workload(Steps):
         writer = Store.open(self.path).logs.writer("plain", 1)
         # A second time the log may end before it.
         with contextlib.suppress(OffsetOutOfRangeError), writer.hold() as held:
-            truncate(held, offset)
+            truncate(held.log, offset)
 
     def append_numbered(self, number):
         Store.open(self.path).append_batch("small", 0, numbered(number))

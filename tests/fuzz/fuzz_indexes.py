@@ -66,8 +66,8 @@ class Indexes(Family):
         for number in range(_END):
             if number and number % _OFFSETS == 0:
                 with store.logs.writer("t", 0).hold() as writer:
-                    writer.roll()
-                    retention.maintain(writer)
+                    writer.log.roll()
+                    retention.maintain(writer.log)
             row = {"value": [b"%08d" % number * 3], "timestamp": pa.array([_time(number)], pa.int64())}
             store.append("t", pa.record_batch(row), partition=0)
         self._place, self._config = store.logs.reader("t", 0).place, store.topic_config("t")

@@ -47,10 +47,10 @@ def written(tmp_path_factory):
         rows["exported"][1] = rows["exported"][1][LOG_START:]
         for epoch in range(1, EPOCHS + 1):
             with store.logs.writer("exported", 0).hold() as held:
-                end = truncate(held, held.state.next_offset - 3)
+                end = truncate(held.log, held.state.next_offset - 3)
                 # As a leader's election begins one.
                 leader_epochs.begin(held.place.folder, epoch, end)
-                held.save(held.state._replace(leader_epoch=epoch), durable=True)
+                held.log.lease.save(held.state._replace(leader_epoch=epoch), durable=True)
             rows["exported"][0] = rows["exported"][0][:end] + extend(store, "exported", 0)
         rows["transactions"] = write(store, "transactions")
         rows["transactions"][1] += transact(store, "transactions")

@@ -96,8 +96,8 @@ class Code:
         self._store.append("t", rows(VALUE), sync=True)
 
     def _flush(self):
-        with self._store.logs.writer("t", 0).hold() as log:
-            log.flush()
+        with self._store.logs.writer("t", 0).hold() as writer:
+            writer.log.flush()
 
     def _publish(self):
         parts = [*stage(self._store, rows(VALUE)), *stage(self._store, rows(VALUE))]

@@ -87,7 +87,7 @@ class Actor:
 
     def roll(self, topic, partition):
         with self.store.logs.writer(topic, partition).hold() as writer:
-            writer.roll()
+            writer.log.roll()
 
     def clean(self):
         self.store.clean()

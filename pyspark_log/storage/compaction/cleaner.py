@@ -153,9 +153,9 @@ def _look(logs: LogManager, at: TopicPartition, timeout: float, *, asked: bool) 
     # Without a lock: most partitions have no new inactive segment.
     if state.active_base <= max(known.cleaned_to, state.log_start) or (known.reason and not asked):
         return None
-    with logs.writer(at.topic, at.partition).hold(timeout) as held:
-        plan = partition_cleaner.look(held, reader)
-        if not (plan.is_due(held.config) or (asked and plan.dirty_bytes)):
+    with logs.writer(at.topic, at.partition).hold(timeout) as writer:
+        plan = partition_cleaner.look(writer.log, reader)
+        if not (plan.is_due(writer.config) or (asked and plan.dirty_bytes)):
             return None
         return Due(at, plan.ratio, plan.clean_bytes + plan.dirty_bytes)
 

@@ -23,6 +23,7 @@ from pyspark_log.storage.fs import DEFAULT_TIMEOUT, files
 from pyspark_log.storage.log import (
     AbortedRanges,
     CleanerCheckpoint,
+    HeldLog,
     LogReader,
     LogWriter,
     ProducerEntry,
@@ -63,7 +64,7 @@ class Cleaned:
     finished: bool
 
 
-def look(held: LogWriter, reader: LogReader) -> Plan:
+def look(held: HeldLog, reader: LogReader) -> Plan:
     """What can be compacted of a partition, whose lock is held.
 
     Raises:
@@ -100,7 +101,7 @@ def run(
             return _Work(writer, reader, memory, throttle, timeout).run()
         except _DAMAGE as error:
             known = cleaner_checkpoint.read(writer.place)
-            cleaner_checkpoint.write(writer.place, known._replace(reason=str(error), time=writer.clock()))
+            cleaner_checkpoint.write(writer.place, known._replace(reason=str(error), time=writer.log.clock()))
             raise
         except MemoryError:
             raise InvalidConfigError(
@@ -121,7 +122,8 @@ class _Work:
         self._incarnation = self._truncations = -1
 
     def run(self) -> Cleaned | None:
-        with self._writer.hold(self._timeout) as held:
+        with self._writer.hold(self._timeout):
+            held = self._writer.log
             self._place = held.place
             self._remove_unfinished(held)
             plan = look(held, self._reader)
@@ -136,8 +138,8 @@ class _Work:
             log.info("%s: a segment was removed while it was compacted: %s", self._place, error)
             return Cleaned(plan.first_dirty, 0, 0, 0, 0, finished=False)
 
-    def _remove_unfinished(self, held: LogWriter) -> None:
-        held.claim()
+    def _remove_unfinished(self, held: HeldLog) -> None:
+        held.lease.claim()
         remove_unfinished(self._place.folder)
 
     def _clean(self, plan: Plan, producers: Sequence[ProducerEntry]) -> Cleaned:
@@ -156,7 +158,7 @@ class _Work:
                 max_batch_bytes=self._config.max_batch_bytes, throttle=self._throttle,
             )  # fmt: skip
         one_round = Round(
-            self._place, self._config, self._config.delete_retention_ms, keys, self._writer.clock(),
+            self._place, self._config, self._config.delete_retention_ms, keys, self._writer.log.clock(),
             self._legacy_horizon(plan), CleanedTransactions(aborted), _last_records(producers), self._throttle,
         )  # fmt: skip
         groups = segment_groups(plan.segments, end, self._config)
@@ -169,7 +171,7 @@ class _Work:
         done = list(self._rewrite_all(one_round, groups, known))
         finished = len(done) == len(groups)
         if finished:
-            cleaned = CleanerCheckpoint(end, self._truncations, touched_to, self._writer.clock())
+            cleaned = CleanerCheckpoint(end, self._truncations, touched_to, self._writer.log.clock())
             cleaner_checkpoint.write(self._place, cleaned)
         return Cleaned(
             end if finished else plan.first_dirty,
@@ -185,11 +187,12 @@ class _Work:
         for group in groups:
             with self._opened(group) as sources:
                 rewritten = rewrite(one_round, list(sources), group[-1].until)
-            with self._writer.hold(self._timeout) as held:
+            with self._writer.hold(self._timeout):
+                held = self._writer.log
                 if not self._is_unchanged(held, group):
                     self._remove_unfinished(held)
                     return
-                if held.shared:
+                if held.lease.shared:
                     # A cleaner that lost its lock notices it here: the cleaned files are another cleaner's by now.
                     cleaner_checkpoint.write(self._place, known)
                 swap.begin(held, group[0].base, group[-1].until)
@@ -209,7 +212,7 @@ class _Work:
 
             yield each()
 
-    def _is_unchanged(self, held: LogWriter, group: Sequence[InactiveSegment]) -> bool:
+    def _is_unchanged(self, held: HeldLog, group: Sequence[InactiveSegment]) -> bool:
         """Whether the segments are those that were read: none was deleted, truncated or moved."""
         state, until = held.state, group[-1].until
         bases = [base for base in held.bases() if group[0].base <= base < until]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from pyspark_log.config import INT_MAX, TopicConfig
 from pyspark_log.storage.catalog import PUBLISH_TOPIC
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import CleanerCheckpoint, LogWriter, cleaner_checkpoint
+from pyspark_log.storage.log import CleanerCheckpoint, HeldLog, cleaner_checkpoint
 from pyspark_log.storage.record import HEADER_SIZE
 from pyspark_log.storage.segment import LOG, SegmentReader, TimeIndex, segment_path
 from pyspark_log.types import NO_TIMESTAMP
@@ -64,11 +64,11 @@ class Plan(NamedTuple):
         return self.dirty_bytes > 0 and (self.overdue or self.ratio > config.min_cleanable_dirty_ratio)
 
 
-def make_plan(held: LogWriter, known: CleanerCheckpoint, last_stable_offset: int) -> Plan:
+def make_plan(log: HeldLog, known: CleanerCheckpoint, last_stable_offset: int) -> Plan:
     """Plans the compaction of a partition, whose lock is held.
 
     Args:
-        held: its log.
+        log: its log.
         known: the last cleaner's checkpoint.
         last_stable_offset: from here on transactions are open.
 
@@ -76,24 +76,24 @@ def make_plan(held: LogWriter, known: CleanerCheckpoint, last_stable_offset: int
         CorruptRecordError: a segment whose records' times are needed is damaged.
         OSError: a file cannot be read.
     """
-    state, folder, now = held.state, held.place.folder, held.clock()
-    bases = held.bases()
+    state, folder, now = log.state, log.place.folder, log.clock()
+    bases = log.bases()
     bases = bases[max(bisect_right(bases, state.log_start) - 1, 0) :]
     segments = [_inactive(folder, base, until) for base, until in pairwise(bases)]
     dirty = cleaner_checkpoint.first_dirty(known, state)
     uncleanable = min(state.active_base, last_stable_offset)
-    if held.place.topic == PUBLISH_TOPIC:
+    if log.place.topic == PUBLISH_TOPIC:
         uncleanable = min(uncleanable, state.first_undone)
     dirty_segments = [segment for segment in segments if segment.until > dirty]
-    if held.config.min_compaction_lag_ms > 0:
+    if log.config.min_compaction_lag_ms > 0:
         for segment in dirty_segments:
-            if _largest_timestamp(folder, segment) > now - held.config.min_compaction_lag_ms:
+            if _largest_timestamp(folder, segment) > now - log.config.min_compaction_lag_ms:
                 uncleanable = min(uncleanable, segment.base)
                 break
     uncleanable = max(uncleanable, dirty)
     # If an open transaction begins within a segment, the records before it are cleaned only once.
     cleanable = [segment for segment in dirty_segments if dirty < uncleanable and segment.base < uncleanable]
-    overdue = any(_first_timestamp(folder, one) < now - held.config.max_compaction_lag_ms for one in cleanable[:1])
+    overdue = any(_first_timestamp(folder, one) < now - log.config.max_compaction_lag_ms for one in cleanable[:1])
     clean_bytes = sum(segment.size for segment in segments if segment.until <= dirty)
     return Plan(segments, dirty, uncleanable, clean_bytes, sum(segment.size for segment in cleanable), overdue)
 

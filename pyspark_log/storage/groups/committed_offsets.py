@@ -343,7 +343,7 @@ class OffsetMoves:
             for partition in sorted({place_of(logs, step.group).partition for step in self.steps}):
                 writer = held.enter_context(logs.writer(OFFSETS_TOPIC, partition).hold(_LOCK_TIMEOUT))
                 if writer.state.synced < writer.state.position:
-                    writer.flush()  # The decision must not outlive the offset that it starts from.
+                    writer.log.flush()  # The decision must not outlive the offset that it starts from.
             yield
 
     def check(self) -> None:

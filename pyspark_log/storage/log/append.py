@@ -149,7 +149,7 @@ def append_in_room(log: HeldLog, data: bytearray, headers: Sequence[BatchHeader]
     Returns:
         False: they need another segment, a sync, reserved offsets, or a look at their producers, and nothing was done.
     """
-    held, segment = log.held, log.segment
+    held, segment = log.lease.held, log.segment
     state, begin, limits = held.stored, held.position, segment.limits
     if not log.syncs_if_asked or state.synced == begin or state.flags & ~Flags.PRODUCERS:
         return False
@@ -165,7 +165,7 @@ def append_in_room(log: HeldLog, data: bytearray, headers: Sequence[BatchHeader]
         _undo(log, error)
         raise
     try:
-        log.move_end(end, position)
+        log.lease.move_end(end, position)
     except OSError as error:
         raise _end_not_moved(log, end, error) from error
     log.producers.pass_over(first, end)
@@ -218,8 +218,8 @@ def _claim(log: HeldLog, decided: Decided | None, last: _Step, *, sync: bool) ->
     reserve = end + RESERVE if not sync and end > state.reserve else state.reserve
     if decided is None:
         if reserve != state.reserve:
-            log.save(state._replace(reserve=reserve), durable=True)
-        log.claim()
+            log.lease.save(state._replace(reserve=reserve), durable=True)
+        log.lease.claim()
         return
     begun = state._replace(
         reserve=reserve,
@@ -230,7 +230,7 @@ def _claim(log: HeldLog, decided: Decided | None, last: _Step, *, sync: bool) ->
         intent_base=last.base,
         intent_position=last.position + last.piece.size,
     )
-    log.save(log.claiming(begun), durable=sync or reserve != state.reserve)
+    log.lease.save(log.lease.claiming(begun), durable=sync or reserve != state.reserve)
 
 
 # ---- the bytes
@@ -254,7 +254,7 @@ def _write(log: HeldLog, steps: Sequence[_Step], *, sync: bool) -> _Written:
             continue
         if step.base != base:
             segment, headers = log.new_segment(step.base), []
-            log.claim()
+            log.lease.claim()
             base = step.base
         assert segment is not None, "a piece after a complete segment begins another one"
         copied, position = _copied(segment, step, log.state.leader_epoch, early=sync and piece.size >= _WRITE_BACK)
@@ -328,7 +328,7 @@ def _move_end(log: HeldLog, plan: Plan, written: _Written, *, sync: bool) -> Non
     )  # fmt: skip
     try:
         # A power loss can undo this and leave the batches, which are then adopted.
-        log.save(moved, durable=False)
+        log.lease.save(moved, durable=False)
     except OSError as error:
         raise _end_not_moved(log, end, error) from error
     for one in producers:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from functools import partial
+from typing import NoReturn
 
 from pyspark_log.config import LONG_MAX, TopicConfig
 from pyspark_log.errors import (
@@ -15,13 +16,13 @@ from pyspark_log.errors import (
     OutcomeUnknownError,
     PylogError,
 )
-from pyspark_log.storage.catalog import LogDirs, LogOffsets, PartitionPath, kafka_files
+from pyspark_log.storage.catalog import LogDir, LogDirs, LogOffsets, PartitionPath, kafka_files
 from pyspark_log.storage.fs import Clock, files
 from pyspark_log.storage.log import leader_epochs, leftovers, segment_cache, state_file
-from pyspark_log.storage.log.lease import Lease
+from pyspark_log.storage.log.lease import NOTHING_SEEN, Lease
 from pyspark_log.storage.log.missing import check_length
 from pyspark_log.storage.log.producers.manager import ProducerStateManager
-from pyspark_log.storage.log.state_file import Flags
+from pyspark_log.storage.log.state_file import Flags, PartitionState
 from pyspark_log.storage.record import BatchHeader
 from pyspark_log.storage.segment import LOG, SEGMENT_SUFFIXES, SegmentWriter, list_segments, segment_path
 from pyspark_log.types import TopicPartition
@@ -37,23 +38,33 @@ def write_again(log: files.File, start: int, end: int) -> None:
         log.pwrite(log.pread(min(_REWRITE_SIZE, end - at), at), at)
 
 
-class HeldLog(Lease):
-    """One partition's log, for the process that holds its lock. Safe to use from several threads.
+class HeldLog:
+    """One partition's log, for the process that holds its lease.
 
     Attributes:
+        place: the partition; its folder is current while the lease is held.
         config: the topic's configs.
-        producers: the state of idempotent producers.
         clock: what time it is.
+        lease: the lock, and the state.
+        producers: the state of idempotent producers.
+        syncs_if_asked: whether nothing but the caller of an append can ask for a sync.
     """
 
     def __init__(self, place: PartitionPath, config: TopicConfig, log_dirs: LogDirs, clock: Clock) -> None:
-        super().__init__(place, log_dirs)
+        self.place = place
         self.config = config
         self.clock = clock
+        self.lease = Lease(place)
         self.producers = ProducerStateManager(place, config.producer_id_expiration_ms)
-        #: Whether nothing but the caller of an append can ask for a sync.
-        self.syncs_if_asked = not self.shared and config.flush_messages == config.flush_ms == LONG_MAX
+        self.syncs_if_asked = not self.lease.shared and config.flush_messages == config.flush_ms == LONG_MAX
+        self._log_dirs = log_dirs
+        self._log_dir: LogDir = log_dirs.at(0)
         self._segment: SegmentWriter | None = None
+
+    @property
+    def state(self) -> PartitionState:
+        """The partition's state; the lease is held, so only the caller can change it."""
+        return self.lease.state
 
     def find_folder(self) -> None:
         """Switches to the log dir that the state names: the partition may have been moved. LogDirOfflineError."""
@@ -65,11 +76,24 @@ class HeldLog(Lease):
             # No call comes between the two: after an interrupt there, the producers would stay those of another folder.
             self.place, self.producers = place, producers
 
+    def whereabouts(self) -> PartitionPath:
+        """Where the partition is now; its lease need not be held. LogDirOfflineError, LogDamagedError, OSError."""
+        loaded = state_file.read(self.place.state_path)
+        if loaded is None:
+            return self.place  # Its topic is deleted, which acquiring the lease reports.
+        return self.place.in_log_dir(self._log_dirs.check(loaded.state.log_dir, self.place).path)
+
+    def fail(self, error: OSError) -> NoReturn:
+        """Raises a system error; as LogDirOfflineError if it means that the log dir has failed."""
+        explained = self._log_dirs.explained(error, self.place)
+        if explained is error:
+            raise error
+        raise explained from error
+
     def reload(self) -> None:
         """Rereads everything, after an error that left it open whether the state was written."""
         self.invalidate()
-        assert self._lock is not None
-        self.held.set(state_file.load(self._lock.file))
+        self.lease.reload()
 
     def unsynced_since(self) -> int:
         """Since when (ms) records are unsynced, if records are appended now without a sync."""
@@ -114,13 +138,13 @@ class HeldLog(Lease):
     def new_segment(self, base_offset: int) -> SegmentWriter:
         """Creates the files of an empty segment, durably. Deletes leftover files of that name first."""
         path = segment_path(self.place.folder, base_offset, LOG)
-        if self.may_cut:
+        if self.lease.may_cut:
             for suffix in reversed(SEGMENT_SUFFIXES[1:]):
                 leftover = segment_path(self.place.folder, base_offset, suffix)
                 if files.exists(leftover):
-                    self.unlink(leftover)
-        self.claim()
-        if self.may_cut and files.exists(path):
+                    self.lease.unlink(leftover)
+        self.lease.claim()
+        if self.lease.may_cut and files.exists(path):
             # Atomically, as it may be the active one, which readers look for.
             files.replace_whole(path, b"")
         else:
@@ -147,7 +171,8 @@ class HeldLog(Lease):
 
     def invalidate(self) -> None:
         """Drops what is cached of the files; the next use reads them again."""
-        previous, self._segment, self._seen = self._segment, None, (-1, -1)
+        previous, self._segment = self._segment, None
+        self.lease.seen = NOTHING_SEEN
         if previous is not None:
             previous.close()
         self.producers.close()
@@ -157,15 +182,15 @@ class HeldLog(Lease):
         self.producers.close()
         state = self.state
         if self._segment is not None:
-            same = state.generation == self._seen[0] and state.active_base == self._segment.base_offset
+            same = state.generation == self.lease.seen[0] and state.active_base == self._segment.base_offset
             # A client of a shared file system surely sees the writes of others only in a file that it opened after
             # them.
-            if same and not self.shared:
+            if same and not self.lease.shared:
                 self._check_length(self._segment)
                 self._segment.resume(state.position)
             else:
                 self.invalidate()
-        self._seen = (state.generation, state.seq)
+        self.lease.note_seen()
 
     def index(self, headers: Sequence[BatchHeader]) -> None:
         """Adds index entries for batches that readers see already; the active segment is open, or the lock is held.
@@ -189,7 +214,7 @@ class HeldLog(Lease):
         """
         if self.syncs_if_asked:
             return False
-        if self.shared:
+        if self.lease.shared:
             return True
         config, state = self.config, self.state
         unsynced = state.synced < state.position
@@ -218,7 +243,7 @@ class HeldLog(Lease):
         suspect = bool(self.state.flags & Flags.SUSPECT)
         if not suspect:
             # Before the sync: a process that is killed while it waits for the disk does not learn the outcome.
-            self.suspect()
+            self.lease.suspect()
         try:
             log.sync()
         except OSError as error:
@@ -226,7 +251,7 @@ class HeldLog(Lease):
                 f"{self.place}: {log.path} could not be synced ({error}); what was being added is not visible"
             ) from error
         if not suspect:
-            self.trust()
+            self.lease.trust()
 
     def flush(self) -> None:
         """Syncs everything, and returns the unused reserve of offsets. The lock is held.
@@ -239,7 +264,7 @@ class HeldLog(Lease):
         state = self.state
         if state.synced < state.position or state.reserve > state.next_offset:
             self.sync_log(self.segment)
-            self.save(state._replace(synced=state.position, reserve=state.next_offset), durable=True)
+            self.lease.save(state._replace(synced=state.position, reserve=state.next_offset), durable=True)
         self.note_offsets()
 
     def close_segment(self, segment: SegmentWriter, position: int) -> None:
@@ -258,14 +283,14 @@ class HeldLog(Lease):
 
         With `new_incarnation`, no process relies on what it has cached of the log.
         """
-        self.claim()
+        self.lease.claim()
         state = self.state
         self.close_segment(self.segment, state.position)
         self.drop_newer_segments()
         segment = self.new_segment(state.next_offset)
         # No other process can write to the new segment.
-        self._cut_off = False
-        self.save(
+        self.lease.cut_off = False
+        self.lease.save(
             state._replace(
                 flags=state.flags & ~Flags.SUSPECT,
                 active_base=state.next_offset, position=0, synced=0, generation=state.generation + 1,
@@ -302,7 +327,7 @@ class HeldLog(Lease):
         """Removes what a killed writer left beyond the log end. LogDamagedError: the log is shorter than its state."""
         if self._check_length(self.segment) > self.state.position or self.state.flags & Flags.CUTTING:
             self._check_leftovers()
-            self._cut_off = self.shared
+            self.lease.cut_off = self.lease.shared
             self.cut()
 
     def cut(self) -> None:
@@ -310,20 +335,20 @@ class HeldLog(Lease):
 
         The flag makes the next holder do it again, since a power loss can undo a truncation that was not synced.
         """
-        if not self.may_cut:
+        if not self.lease.may_cut:
             self.invalidate()
             return
         # Opened before the claim: after it, a file of that name may be one to which another holder appends.
         segment = self.segment
         state = self.state
         log.info("%s: removing what is beyond the log end %d", self.place, state.next_offset)
-        self.save(state._replace(flags=state.flags | Flags.CUTTING), durable=False)
+        self.lease.save(state._replace(flags=state.flags | Flags.CUTTING), durable=False)
         self.drop_newer_segments()
         segment.cut(state.position, state.next_offset)
         self.producers.cut(state)
         self.sync_log(segment)
         files.sync_folder(self.place.folder)
-        self.save(state._replace(flags=state.flags & ~Flags.CUTTING), durable=False)
+        self.lease.save(state._replace(flags=state.flags & ~Flags.CUTTING), durable=False)
 
     def drop_newer_segments(self) -> None:
         """Deletes segments above the active one, which a killed holder left; called before another one is created.
@@ -333,12 +358,12 @@ class HeldLog(Lease):
         creation.
         """
         newer = [base for base in list_segments(self.place.folder) if base > self.state.active_base]
-        if newer or self.may_cut:
+        if newer or self.lease.may_cut:
             segment_cache.drop_from(self.place, self.state.active_base)
         for base in newer:
             # The log last: as long as it is there, the next holder deletes the others too.
             for suffix in reversed(SEGMENT_SUFFIXES):
-                self.unlink(segment_path(self.place.folder, base, suffix))
+                self.lease.unlink(segment_path(self.place.folder, base, suffix))
 
     # ---- Kafka's files
 

@@ -8,60 +8,70 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import NoReturn
 
 from pyspark_log.errors import InvalidRecordError, ProducerError
-from pyspark_log.storage.catalog import LogDir, LogDirs, PartitionPath
+from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import FileLock, contextmanager, files, is_shared, lock_for
 from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.missing import no_state
 from pyspark_log.storage.log.state_file import Flags, OpenState, PartitionState
+
+#: The value of `Lease.seen` while nothing is cached.
+NOTHING_SEEN = (-1, -1)
 
 
 class Lease:
     """The right to change one partition's log, which a process has while it holds the partition's lock.
 
     Attributes:
-        place: the partition; its folder is current while the lock is held.
-        shared: whether other hosts may write to it too.
+        shared: whether other hosts may change the log too: one may take over at any moment, and sees only what is
+            synced.
+        cut_off: whether the previous holder may have lost its lock, and may still write to the log.
+        seen: generation and sequence number of the state to which all belongs that the holder has cached of the log.
     """
 
-    def __init__(self, place: PartitionPath, log_dirs: LogDirs) -> None:
-        self.place = place
-        # Another host may take over at any moment, and sees only what is synced.
+    def __init__(self, place: PartitionPath) -> None:
         self.shared = is_shared(os.path.dirname(place.state_path))
-        self._log_dirs = log_dirs
-        self._log_dir: LogDir = log_dirs.at(0)
+        self.cut_off = False
+        self.seen = NOTHING_SEEN
+        self._place = place
         self._lock: FileLock | None = None
         self._token = object()  # the lock's user; `self` would refer to itself
-        self._state_file: files.File | None = None
+        self._file: files.File | None = None  # the state file, which is the locked file
         self._open: OpenState | None = None  # the state, while the lock is held
         self._left: OpenState | None = None  # the state at the end of the last hold that ended well
         self._unsaved = False  # whether the state in memory is not the one in the file
         self._in_hand = False  # still set when the lock is acquired: the hold before ended in an error
-        self._seen = (-1, -1)  # generation and sequence number of the state to which all cached data belongs
-        self._cut_off = False  # whether the previous holder may have lost its lock, and may still write to the log
 
     @contextmanager
-    def _locked(self, timeout: float) -> Iterator[FileLock]:
-        """Holds the lock, with the state loaded. Raises as `LogWriter.hold` does."""
-        lock = self._lock = self._lock or lock_for(self.place.state_path)
+    def hold(self, timeout: float) -> Iterator[bool]:
+        """Holds the lock, with the state loaded.
+
+        Yields:
+            Whether what the holder has cached may still be right. Else it must be dropped: this is the first use; or
+            the store's folder was replaced by a copy; or an error, as KeyboardInterrupt, may have come between two
+            changes of what is cached.
+
+        Raises:
+            LockTimeoutError: the lock was not acquired within `timeout` seconds.
+            UnknownTopicError: there is no state file.
+            OSError: the state cannot be read or written.
+        """
+        lock = self._lock = self._lock or lock_for(self._place.state_path)
         locked = False
         try:
             # On a shared file system it can be lost unnoticed.
             with lock.held(timeout, None if self.shared else self._token):
                 locked = True
-                if self._in_hand or lock.file is not self._state_file:
-                    # First use; or the store's folder was replaced by a copy: what is cached belongs to other
-                    # files. Or an error, as KeyboardInterrupt, may have come between two changes of the cached.
-                    self.forget_all()
-                    self._state_file, self._left = lock.file, None
+                usable = not self._in_hand and lock.file is self._file
+                if not usable:
+                    self._file, self._left = lock.file, None
                 self._in_hand = True
                 try:
                     self._open = self._left if self._left and lock.stayed else self._load(lock.file)
                     self._unsaved = False
                     try:
-                        yield lock
+                        yield usable
                     except (ProducerError, InvalidRecordError):
                         # Records are refused before anything is changed; what is cached took long to read.
                         self._leave()
@@ -71,12 +81,37 @@ class Lease:
                     self._leave()
                 finally:
                     self._open = None
-        except FileNotFoundError as error:
+        except FileNotFoundError:
             if not locked:
-                raise no_state(self.place) from None
-            self.fail(error)
-        except OSError as error:
-            self.fail(error)
+                raise no_state(self._place) from None
+            raise
+
+    @contextmanager
+    def hold_if_kept(self) -> Iterator[OpenState | None]:
+        """Holds the lock if it was kept since this process held it last, and that hold ended well.
+
+        Then the state is the one that was left, and all that is cached is right.
+
+        Yields:
+            The state; None: the lock is not held.
+
+        Raises:
+            OSError: the lock's file cannot be used.
+        """
+        if self._lock is None:
+            yield None
+            return
+        with self._lock.held_if_kept(self._token) as is_held:
+            left = self._left
+            if not is_held or self._in_hand or left is None:
+                yield None
+                return
+            self._in_hand, self._open = True, left
+            try:
+                yield left
+                self._leave()
+            finally:
+                self._open = None
 
     def _leave(self) -> None:
         """Notes that the hold ended well."""
@@ -88,9 +123,28 @@ class Lease:
         found = state_file.load(file, known)
         return self._left if self._left and found is known else OpenState(file, found)
 
-    def forget_all(self) -> None:
-        """Drops what is cached of files that were replaced."""
-        raise NotImplementedError
+    # ---- whose state it is
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether the state is the one to which all belongs that is cached: no other process has held the lock."""
+        return (self.state.generation, self.state.seq) == self.seen
+
+    @property
+    def is_as_left(self) -> bool:
+        """Whether it is also, byte for byte, the state at the end of this process's last hold, which ended well."""
+        return self._open is self._left and self.is_mine
+
+    @property
+    def was_kept(self) -> bool:
+        """Whether the lock was kept since this process held it last: not even the files can have changed."""
+        return self._lock is not None and self._lock.stayed
+
+    def note_seen(self) -> None:
+        """Notes that all that is cached belongs to the state as it is."""
+        self.seen = (self.state.generation, self.state.seq)
+
+    # ---- the state
 
     @property
     def held(self) -> OpenState:
@@ -105,14 +159,14 @@ class Lease:
 
     def save(self, state: PartitionState, *, durable: bool) -> None:
         """Saves `state` as the partition's state (and, if `durable`, syncs it)."""
-        if self._cut_off:
+        if self.cut_off:
             state = self.claiming(state)
         if state.high_watermark != state.next_offset:
             # There is one copy of the log, so all of it is visible.
             state = state._replace(high_watermark=state.next_offset)
         self.held.store(state, durable=durable, sync=self.shared)
         self._unsaved = False
-        self._note_seen()
+        self.note_seen()
 
     def move_end(self, next_offset: int, position: int) -> None:
         """Moves the log end, not durably, where no other host writes; the rest of the state stays.
@@ -122,11 +176,42 @@ class Lease:
         """
         held = self.held
         held.move_end(next_offset, position)
-        self._seen = (held.stored.generation, held.seq)
+        self.seen = (held.stored.generation, held.seq)
 
-    def _note_seen(self) -> None:
-        state = self.state
-        self._seen = (state.generation, state.seq)
+    def suspect(self) -> None:
+        """Marks the active segment as one of which a sync may have failed."""
+        self.held.store(self.state._replace(flags=self.state.flags | Flags.SUSPECT), durable=False)
+        self.note_seen()
+
+    def trust(self) -> None:
+        """Removes that mark from the state; the next `save` writes that."""
+        state = self.state._replace(flags=self.state.flags & ~Flags.SUSPECT)
+        self.held.set(self.held.loaded()._replace(state=state))
+        self._unsaved = True
+
+    def confirm(self) -> None:
+        """Syncs a state whose writer may have died between write and sync: what follows must not outlive it. OSError.
+
+        Only the slots for durable states are meant; see `state_file.confirm`.
+        """
+        loaded = self.held.loaded()
+        if loaded.slot >= 2:
+            state_file.confirm(self._locked_file, loaded)
+
+    def reload(self) -> None:
+        """Rereads the state, after an error that left it open whether it was written."""
+        self.held.set(state_file.load(self._locked_file))
+
+    def mend_slots(self) -> None:
+        """Rewrites the slots that a power loss has torn; see `state_file.rewrite_torn_slots`."""
+        self.held.set(state_file.rewrite_torn_slots(self._locked_file, self.held.loaded()))
+
+    @property
+    def _locked_file(self) -> files.File:
+        assert self._file is not None, "the partition's lock is not held"
+        return self._file
+
+    # ---- what a lost lock allows
 
     def claim(self) -> None:
         """Marks the log as being changed. Call it after opening the files and before changing any of them. OSError.
@@ -155,34 +240,4 @@ class Lease:
         On a shared file system only while the previous holder's leftovers are repaired: if this holder has lost its
         lock, the files belong to others. Its own leftovers are for the next holder.
         """
-        return self._cut_off or not self.shared
-
-    def mend_slots(self) -> None:
-        """Rewrites the slots that a power loss has torn; see `state_file.rewrite_torn_slots`."""
-        assert self._lock is not None
-        self.held.set(state_file.rewrite_torn_slots(self._lock.file, self.held.loaded()))
-
-    def suspect(self) -> None:
-        """Marks the active segment as one of which a sync may have failed."""
-        self.held.store(self.state._replace(flags=self.state.flags | Flags.SUSPECT), durable=False)
-        self._note_seen()
-
-    def trust(self) -> None:
-        """Removes that mark from the state; the next `save` writes that."""
-        state = self.state._replace(flags=self.state.flags & ~Flags.SUSPECT)
-        self.held.set(self.held.loaded()._replace(state=state))
-        self._unsaved = True
-
-    def whereabouts(self) -> PartitionPath:
-        """Where the partition is now; its lock need not be held. LogDirOfflineError, LogDamagedError, OSError."""
-        loaded = state_file.read(self.place.state_path)
-        if loaded is None:
-            return self.place  # Its topic is deleted, which taking the lock reports.
-        return self.place.in_log_dir(self._log_dirs.check(loaded.state.log_dir, self.place).path)
-
-    def fail(self, error: OSError) -> NoReturn:
-        """Raises a system error; as LogDirOfflineError if it means that the log dir has failed."""
-        explained = self._log_dirs.explained(error, self.place)
-        if explained is error:
-            raise error
-        raise explained from error
+        return self.cut_off or not self.shared

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from pyspark_log.errors import OffsetOutOfRangeError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import leader_epochs
+from pyspark_log.storage.log.held_log import HeldLog
 from pyspark_log.storage.log.leader_epochs import EpochStart
 from pyspark_log.storage.log.retention import delete_before
 from pyspark_log.storage.log.state_file import Flags
-from pyspark_log.storage.log.writer import LogWriter
 from pyspark_log.storage.segment import SegmentReader, read_headers
 
 #: "No such epoch" and "no such offset" in an answer.
@@ -42,7 +42,7 @@ def end_offset_for(epochs: Sequence[EpochStart], epoch: int, log_end: int) -> tu
     return max((entry.epoch for entry in epochs if entry.epoch <= epoch), default=epoch), later.start_offset
 
 
-def truncate(held: LogWriter, offset: int) -> int:
+def truncate(held: HeldLog, offset: int) -> int:
     """Removes the records from `offset` on, durably; the lock is held. Readers may have seen them.
 
     Only whole batches are removed: the log then ends after the last batch that is below `offset`. (Kafka ends it at
@@ -72,7 +72,7 @@ def truncate(held: LogWriter, offset: int) -> int:
     synced = min(position, state.synced) if base == state.active_base else position
     # The epochs that began beyond the new end are removed; the current one continues there.
     leader_epochs.begin(place.folder, state.leader_epoch, end)
-    held.save(
+    held.lease.save(
         state._replace(
             # What is beyond the new end is now a leftover, which the next holder removes if this one cannot.
             flags=state.flags | Flags.CUTTING, active_base=base, position=position, synced=synced,
@@ -92,7 +92,7 @@ def truncate(held: LogWriter, offset: int) -> int:
     return end
 
 
-def _place_of(held: LogWriter, offset: int) -> tuple[int, int, int]:
+def _place_of(held: HeldLog, offset: int) -> tuple[int, int, int]:
     """The batch that holds `offset`: its segment, its position and its first offset."""
     bases = held.bases()
     base = bases[bisect_right(bases, offset) - 1]

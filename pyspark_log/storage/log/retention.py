@@ -72,7 +72,7 @@ def delete_before(held: HeldLog, offset: int) -> None:
     if offset > state.log_start:
         # Synced first: after a power loss the log must not end below its start.
         held.flush()
-        held.save(held.state._replace(log_start=offset), durable=True)
+        held.lease.save(held.state._replace(log_start=offset), durable=True)
     bases = held.bases()
     count = _below_start(held, bases)
     if count:
@@ -139,5 +139,5 @@ def _delete_segments(held: HeldLog, bases: Sequence[int], count: int) -> None:
     start = bases[count] if count < len(bases) else state.active_base
     start = max(start, state.log_start)
     log.info("%s: deleting %d segments; the log starts at offset %d", place, count, start)
-    held.save(state._replace(log_start=start, generation=state.generation + 1), durable=True)
+    held.lease.save(state._replace(log_start=start, generation=state.generation + 1), durable=True)
     mark_deleted(place.folder, bases[:count])

@@ -19,7 +19,7 @@ from pyspark_log.errors import (
     UnknownTopicError,
 )
 from pyspark_log.storage.catalog import LogDirs, PartitionPath
-from pyspark_log.storage.fs import DEFAULT_TIMEOUT, Clock, FileLock, contextmanager
+from pyspark_log.storage.fs import DEFAULT_TIMEOUT, Clock, contextmanager
 from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.append import Copy, Plan, append, append_in_room, must_roll
 from pyspark_log.storage.log.appends import Appended, Extent, Outcomes, PendingAppend
@@ -27,10 +27,10 @@ from pyspark_log.storage.log.held_log import HeldLog
 from pyspark_log.storage.log.producers.manager import ProducerAppendInfo
 from pyspark_log.storage.log.producers.state import Duplicate
 from pyspark_log.storage.log.recovery import after_restart, apply_intent
-from pyspark_log.storage.log.state_file import Flags, Intent
+from pyspark_log.storage.log.state_file import Flags, Intent, PartitionState
 from pyspark_log.storage.record import BatchHeader, assign_offsets, scan
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 #: No more bytes are appended at once, so that other writers get their turn; but batches that are written while they are
 #: encoded, and batches of one call that need one another's offsets.
@@ -44,12 +44,66 @@ def _of_duplicate(found: Duplicate) -> Appended:
     return Appended(found.base_offset, found.last_offset + 1, duplicate=True)
 
 
-class LogWriter(HeldLog):
+def _enter(log: HeldLog) -> None:
+    """Finishes or undoes what a killed holder of the lease, or a power loss, has left. Raises as `LogWriter.hold`."""
+    lease, state = log.lease, log.state
+    mine = lease.is_mine
+    if lease.is_as_left and not state.flags & ~_AT_REST and not state.intent:
+        # Only what is beyond the log end may have changed, unless the lock was kept.
+        lease.cut_off = False
+        if not lease.was_kept:
+            log.find_folder()
+            log.cut_leftovers()
+        return
+    if state.flags & Flags.DEAD:
+        raise UnknownTopicError(f"{log.place}: the topic was deleted")
+    if state.owner_node:
+        raise PartitionOwnedError(
+            f"{log.place}: node {state.owner_node} owns the partition (owner epoch "
+            f"{state.owner_epoch}): write through that node"
+        )
+    log.find_folder()
+    unfinished = state.flags & (Flags.CLAIMED | Flags.CUTTING) or state.intent != Intent.NONE
+    lease.cut_off = lease.shared and bool(unfinished)
+    if lease.cut_off:
+        lease.claim()
+    if not mine:
+        lease.confirm()
+    if state.boot != state_file.this_boot() and not lease.shared:
+        after_restart(log)
+    elif state.intent != Intent.NONE:
+        log.invalidate()
+        apply_intent.resolve(log)
+    elif not mine:
+        log.catch_up()
+    log.cut_leftovers()
+    if lease.cut_off:
+        _log.warning("%s: a writer was killed or lost its lock: continuing in another segment", log.place)
+        log.roll(new_incarnation=True)
+
+
+class LogWriter:
     """Changes a partition for this process. Safe to use from several threads."""
 
     def __init__(self, place: PartitionPath, config: TopicConfig, log_dirs: LogDirs, clock: Clock) -> None:
-        super().__init__(place, config, log_dirs, clock)
+        #: The log, for what needs its lease.
+        self.log = HeldLog(place, config, log_dirs, clock)
         self._pending = deque[PendingAppend]()
+
+    @property
+    def place(self) -> PartitionPath:
+        """The partition; its folder is current while the lease is held."""
+        return self.log.place
+
+    @property
+    def config(self) -> TopicConfig:
+        """The topic's configs."""
+        return self.log.config
+
+    @property
+    def state(self) -> PartitionState:
+        """The partition's state; the lease is held."""
+        return self.log.lease.state
 
     @contextmanager
     def hold(self, timeout: float = DEFAULT_TIMEOUT) -> Iterator[LogWriter]:
@@ -65,46 +119,15 @@ class LogWriter(HeldLog):
             PartitionOwnedError: a node owns the partition, and it alone may write.
             OSError: the store cannot be written.
         """
-        with self._locked(timeout) as lock:
-            self._enter(lock)
-            yield self
-
-    def _enter(self, lock: FileLock) -> None:
-        state = self.state
-        mine = (state.generation, state.seq) == self._seen
-        if mine and self._open is self._left and not state.flags & ~_AT_REST and not state.intent:
-            # As this process left it: only what is beyond the log end may have changed, unless the lock was kept.
-            self._cut_off = False
-            if not lock.stayed:
-                self.find_folder()
-                self.cut_leftovers()
-            return
-        if state.flags & Flags.DEAD:
-            raise UnknownTopicError(f"{self.place}: the topic was deleted")
-        if state.owner_node:
-            raise PartitionOwnedError(
-                f"{self.place}: node {state.owner_node} owns the partition (owner epoch "
-                f"{state.owner_epoch}): write through that node"
-            )
-        self.find_folder()
-        unfinished = state.flags & (Flags.CLAIMED | Flags.CUTTING) or state.intent != Intent.NONE
-        self._cut_off = self.shared and bool(unfinished)
-        if self._cut_off:
-            self.claim()
-        if not mine and self.held.loaded().slot >= 2:
-            # Its writer may have died between write and sync; what is built on it must not outlive it.
-            state_file.confirm(lock.file, self.held.loaded())
-        if state.boot != state_file.this_boot() and not self.shared:
-            after_restart(self)
-        elif state.intent != Intent.NONE:
-            self.invalidate()
-            apply_intent.resolve(self)
-        elif not mine:
-            self.catch_up()
-        self.cut_leftovers()
-        if self._cut_off:
-            log.warning("%s: a writer was killed or lost its lock: continuing in another segment", self.place)
-            self.roll(new_incarnation=True)
+        log = self.log
+        try:
+            with log.lease.hold(timeout) as usable:
+                if not usable:
+                    log.forget_all()
+                _enter(log)
+                yield self
+        except OSError as error:
+            log.fail(error)
 
     def append(self, data: bytearray, *, sync: bool, first_undone: int | None = None) -> Appended:
         """Appends whole record batches; the caller holds the lock.
@@ -151,7 +174,7 @@ class LogWriter(HeldLog):
             The offsets of each batch, or why it was refused.
         """
         data, headers = self._joined(batches)
-        if not sync and append_in_room(self, data, headers):
+        if not sync and append_in_room(self.log, data, headers):
             return [Appended(header.base_offset, header.next_offset) for header in headers]
         producer_ids = {header.producer_id for header in headers if header.producer_id >= 0}
         if not producer_ids:
@@ -181,8 +204,8 @@ class LogWriter(HeldLog):
             batches: that the topic accepts; no control batches; APPEND_BYTES and `segment.bytes` at most.
             sync: True: they survive a power loss.
         """
-        if self._lock is not None and not sync:
-            outcomes = self._append_in_hand(self._lock, batches)
+        if not sync:
+            outcomes = self._append_in_hand(batches)
             if outcomes is not None:
                 return outcomes
         pending, leads = PendingAppend(batches, sync=sync), False
@@ -198,29 +221,18 @@ class LogWriter(HeldLog):
                 raise
         return pending.outcomes()
 
-    def _append_in_hand(self, lock: FileLock, batches: Sequence[bytes | bytearray]) -> Outcomes | None:
-        """Appends batches if the lock was kept since this writer had it, and the log is in order; else does nothing.
+    def _append_in_hand(self, batches: Sequence[bytes | bytearray]) -> Outcomes | None:
+        """Appends batches if the lock was kept since this process had it, and the log is in order; else does nothing.
 
         Then all that `hold` looks up is known. Raises as `append_each`.
         """
         try:
-            with lock.held_if_kept(self._token) as is_held:
-                left = self._left
-                if not is_held or self._in_hand or left is None:
+            with self.log.lease.hold_if_kept() as held:
+                if held is None or held.stored.flags & ~_AT_REST or held.stored.intent:
                     return None
-                if left.stored.flags & ~_AT_REST or left.stored.intent:
-                    return None
-                self._in_hand, self._open = True, left
-                try:
-                    outcomes = self.append_each(batches, sync=False)
-                    if self._unsaved:
-                        self._left = None
-                    self._in_hand = False
-                    return outcomes
-                finally:
-                    self._open = None
+                return self.append_each(batches, sync=False)
         except OSError as error:
-            self.fail(error)
+            self.log.fail(error)
 
     def _append_pending(self, first: PendingAppend) -> None:
         """Appends what this thread has claimed, and what other threads wait for, as far as it fits."""
@@ -246,13 +258,13 @@ class LogWriter(HeldLog):
 
     def _joined(self, batches: Sequence[bytes | bytearray]) -> tuple[bytearray, list[BatchHeader]]:
         """The bytes of batches with the next offsets of the log, and their headers."""
-        data, held = bytearray().join(batches), self.held
+        data, held = bytearray().join(batches), self.log.lease.held
         assign_offsets(data, 0, len(data), held.next_offset, held.stored.leader_epoch)
         return data, scan(data, 0, len(data))
 
     def _check_each(self, headers: Sequence[BatchHeader], producer_ids: set[int]) -> Outcomes:
         """Where each batch goes if those that are refused, and those that are in the log already, are left out."""
-        ahead = self.producers.copy(self.state, producer_ids, self.clock())
+        ahead = self.log.producers.copy(self.state, producer_ids, self.log.clock())
         end = self.state.next_offset
         outcomes: Outcomes = []
         for sent in headers:
@@ -273,8 +285,8 @@ class LogWriter(HeldLog):
 
     def _flush_due(self, *, sync: bool) -> None:
         """Syncs what was appended before, after an append that adds nothing; `sync`: as it asks."""
-        if sync or self.must_sync(self.state.next_offset):
-            self.flush()
+        if sync or self.log.must_sync(self.state.next_offset):
+            self.log.flush()
 
     def _write(
         self, data: bytearray, headers: Sequence[BatchHeader], numbered: Sequence[ProducerAppendInfo], *, sync: bool,
@@ -283,7 +295,7 @@ class LogWriter(HeldLog):
         """Appends batches that have their offsets; `numbered`: those that have producer ids. Errors as `append`."""
         copy = Copy(len(data), headers[-1].next_offset - self.state.next_offset, (data,), headers)
         newest = max([header.max_timestamp for header in headers])
-        return append(self, Plan((copy,), newest, sync, numbered, first_undone))
+        return append(self.log, Plan((copy,), newest, sync, numbered, first_undone))
 
     def append_pieces(self, pieces: Iterator[memoryview], most: Extent, *, sync: bool) -> Appended:
         """Appends record batches that are encoded while those before them are written.
@@ -302,15 +314,15 @@ class LogWriter(HeldLog):
                 data += piece
             return self.append(data, sync=sync)
         copy = Copy(most.size, most.records, pieces, encoded_meanwhile=True)
-        return append(self, Plan((copy,), most.newest, sync))
+        return append(self.log, Plan((copy,), most.newest, sync))
 
     def append_decided(self, plan: Plan) -> Appended:
         """Appends the records of a decision, all or none of them. Errors as `append.append`."""
-        return append(self, plan)
+        return append(self.log, plan)
 
     def has_room(self, most: Extent) -> bool:
         """Whether so much surely fits into the active segment; the lock is held."""
-        return not must_roll(self, most.size, self.state.next_offset + most.records - 1, most.newest)
+        return not must_roll(self.log, most.size, self.state.next_offset + most.records - 1, most.newest)
 
     def _validate(self, headers: Sequence[BatchHeader], data: bytearray) -> ProducerAppendInfo | None:
         """Checks a batch with a producer id against this partition's producers; None for all others."""
@@ -318,4 +330,4 @@ class LogWriter(HeldLog):
             return None
         if len(headers) != 1:
             raise InvalidRecordError(f"{self.place}: {len(headers)} batches at once, one of them with a producer id")
-        return self.producers.validate(self.state, data, headers[0], self.clock())
+        return self.log.producers.validate(self.state, data, headers[0], self.log.clock())

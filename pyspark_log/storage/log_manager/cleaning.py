@@ -47,7 +47,7 @@ def clean_partition(logs: LogManager, at: TopicPartition) -> int:
         PylogError, OSError: its files cannot be read or changed.
     """
     with logs.writer(at.topic, at.partition).hold(_TIMEOUT) as writer:
-        return retention.clean(writer)
+        return retention.clean(writer.log)
 
 
 def flush(logs: LogManager, topics: Iterable[str]) -> None:
@@ -59,7 +59,7 @@ def flush(logs: LogManager, topics: Iterable[str]) -> None:
             try:
                 if opened.reader(partition).state().next_offset:
                     with logs.writer(topic, partition).hold() as writer:
-                        writer.flush()
+                        writer.log.flush()
             except (PylogError, OSError) as error:
                 log.warning("%s: %s-%d could not be synced: %s", logs.path, topic, partition, error)
                 failed = failed or error
@@ -75,5 +75,5 @@ def delete_records(logs: LogManager, topic: str, partition: int, before_offset: 
         raise InvalidConfigError(f"topic {topic!r}: records are deleted only where cleanup.policy has delete")
     with logs.writer(topic, partition).hold() as writer:
         end = writer.state.next_offset
-        retention.delete_before(writer, end if before_offset == LATEST else before_offset)
+        retention.delete_before(writer.log, end if before_offset == LATEST else before_offset)
         return writer.state.log_start

@@ -328,7 +328,7 @@ class LogManager:
                 # Not a topic of the same name that was created since.
                 if self.topic(place.topic).description.topic_id == place.topic_id:
                     with self.writer(place.topic, place.partition).hold() as writer:
-                        writer.flush()
+                        writer.log.flush()
             except UnknownTopicError:
                 pass
             except (PylogError, OSError) as error:

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pyspark_log.errors import InvalidConfigError, LockTimeoutError, PylogError, UnknownTopicError
 from pyspark_log.storage.catalog import PARTITION_FOLDER, STATE_FOLDER, PartitionPath
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, contextmanager, files, lock_for
-from pyspark_log.storage.log import Flags, LogWriter, cleaner_checkpoint, state_file
+from pyspark_log.storage.log import Flags, HeldLog, cleaner_checkpoint, state_file
 from pyspark_log.storage.log_manager import deletion
 from pyspark_log.storage.log_manager.deletion import DELETE, FUTURE
 from pyspark_log.storage.log_manager.folder_copy import FolderCopy
@@ -101,7 +101,8 @@ class _Move:
             for _ in range(_PASSES):
                 if copy.follow(self._reader.state(), locked=False) < _LITTLE:
                     break
-            with self._writer.hold() as held:
+            with self._writer.hold():
+                held = self._writer.log
                 if held.state.flags & Flags.SUSPECT:
                     held.roll()  # What was read of this segment may be in memory only; now it is on the disk.
                 copy.follow(held.state, locked=True)
@@ -123,14 +124,14 @@ class _Move:
                 "`pylog clean` removes it; else take it away"
             )
 
-    def _switch(self, held: LogWriter, copy: FolderCopy) -> None:
+    def _switch(self, held: HeldLog, copy: FolderCopy) -> None:
         """Switches to the new folder; the partition's lock is held, and all of it was copied."""
         state, old, log_dir = held.state, held.place, os.path.dirname(self._target.folder)
         copy.sync_folder()
-        held.claim()
+        held.lease.claim()
         files.rename(copy.folder, self._target.folder)
         files.sync_folder(log_dir)
-        held.save(
+        held.lease.save(
             held.state._replace(
                 log_dir=self._number, generation=state.generation + 1, synced=state.position,
                 reserve=state.next_offset,

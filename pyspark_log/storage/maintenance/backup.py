@@ -137,7 +137,7 @@ class _Partition:
         """Takes the partition's lock for as long as `held` is open, and notes what is to be copied."""
         writer = held.enter_context(self._writer.hold(timeout))
         if writer.state.flags & Flags.SUSPECT:
-            writer.roll()  # What can be read of this segment may be in memory only; now it is on the disk.
+            writer.log.roll()  # What can be read of this segment may be in memory only; now it is on the disk.
         state = writer.state
         self._new = list(self._copied_from(writer.place.folder, counter).look(state, locked=True))
         # All of the copy is synced, so no offsets are in reserve. There is one log dir, and nothing is in progress.
@@ -155,7 +155,7 @@ class _Partition:
         copy.close()
         writer = self._writer
         # Makes the indexes.
-        SegmentWriter(copy.folder, state.active_base, state.position, writer.config, writer.clock).close()
+        SegmentWriter(copy.folder, state.active_base, state.position, writer.config, writer.log.clock).close()
         copy.sync_folder()
         segment_cache.bring_up(target, list_segments(copy.folder))
         if self._cleaner is not None:

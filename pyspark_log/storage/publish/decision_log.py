@@ -213,7 +213,7 @@ class DecisionWriter:
 
     def flush(self) -> None:
         """Syncs the log to its end. OSError, OutcomeUnknownError."""
-        self._writer.flush()
+        self._writer.log.flush()
 
     def fence(self, publisher: str, run: str, location: str = "") -> None:
         """Records that a newer run holds the publisher, which may be a new publisher, at a checkpoint."""

@@ -53,7 +53,7 @@ def apply(
     """
     work = _Work(writer, decision, decided_at if writer.config.log_append_time else None, regions, sync, timeout)
     # A host that lost its lock unnoticed may still write to a file that it has open, so hosts share no files.
-    installs = installs and not writer.shared
+    installs = installs and not writer.log.lease.shared
     try:
         return work.do(Ways.BY_SIZE if installs else Ways.COPIED)
     except OSError as error:
@@ -74,7 +74,7 @@ def pass_over(writer: LogWriter, decision: int, *, timeout: float = DEFAULT_TIME
     """
     with writer.hold(timeout):
         if writer.state.applied < decision:
-            writer.save(writer.state._replace(applied=decision), durable=True)
+            writer.log.lease.save(writer.state._replace(applied=decision), durable=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +134,12 @@ class _Work:
     def _ready(self, region: StagedRegion, *, inactive: bool) -> NewSegment:
         writer = self.writer
         # Nothing may be created in the mount point of a log dir that is not mounted.
-        place = writer.whereabouts()
+        place = writer.log.whereabouts()
         try:
             links = can_be_linked(region, place)
             return NewSegment(region, place, writer.config, links=links, inactive=inactive, sync=not self.sync)
         except OSError as error:
-            writer.fail(error)
+            writer.log.fail(error)
 
     def _digest(self, pieces: Sequence[StagedRegion | NewSegment]) -> int:
         """A digest that identifies this decision's records as they will be in the log."""

@@ -610,7 +610,7 @@ def _flush(decisions: DecisionLog, decision: Decision) -> None:
         with contextlib.suppress(UnknownTopicError):
             writer = decisions.logs.writer(place.topic, place.partition)
             with writer.hold():
-                writer.flush()
+                writer.log.flush()
 
 
 def _raise_if_set_aside(decisions: DecisionLog, decision: Decision, replayed: bool) -> None:

@@ -318,7 +318,7 @@ def test_nothing_is_written_where_a_disk_should_be_mounted(store, tmp_path, monk
     """Not the checkpoints either, of which something was noted before."""
     monkeypatch.setattr(log_dir, "INTERVAL", 0)
     with store.logs.writer("t", 1).hold() as writer:
-        writer.note_offsets()
+        writer.log.note_offsets()
     mount = empty(monkeypatch, str(tmp_path / "second"))
     for call in (store.flush, store.close, lambda: store.append("t", rows(b"x"), partition=3)):
         with pytest.raises(LogDirOfflineError):

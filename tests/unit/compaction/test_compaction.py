@@ -163,7 +163,7 @@ def test_the_dirtiest_comes_first(store):
 
 def test_young_records_stay(clock, store):
     hour = 3_600_000
-    now = store.logs.writer("t", 0).clock()
+    now = store.logs.writer("t", 0).log.clock()
     for age in range(20, 0, -1):
         put(store, [1, 2, 3], timestamps=[now - age * hour] * 3)
     store.alter_configs("t", {"min.compaction.lag.ms": str(5 * hour + 1000)})
@@ -184,11 +184,11 @@ def test_tombstones_stay_for_their_time(clock, store):
     fill(store, 10, keys=1)
     store.alter_configs("t", {"delete.retention.ms": "100000"})
     writer = store.logs.writer("t", 0)
-    now = writer.clock()
+    now = writer.log.clock()
     list(compact(store.logs, "t"))
     (tombstone,) = [row for row in records(store) if row[1] == b"4" and row[2] is None]
     for later, stays in ((99_000, True), (101_000, False)):
-        writer.clock = lambda later=later: now + later
+        writer.log.clock = lambda later=later: now + later
         fill(store, 6, keys=1)
         assert list(compact(store.logs, "t"))
         assert (tombstone in records(store)) is stays
@@ -249,13 +249,13 @@ def test_readers_at_work_and_writers_continue(store):
 def test_a_reader_comes_to_a_segment_that_was_appended_to_and_is_closed_and_compacted_by_then(store):
     put(store, [1], value=b"v" * 900)  # too large for the two to become one
     with store.logs.writer("t", 0).hold() as writer:
-        writer.roll()
+        writer.log.roll()
     # Cleaned they take more bytes: their times count from when they may go.
     put(store, range(20), value=None)
     reader = store.read("t", 0, max_bytes=1)
     assert next(reader)["offset"].to_pylist() == [0]
     with store.logs.writer("t", 0).hold() as writer:
-        writer.roll()
+        writer.log.roll()
     list(compact(store.logs, "t"))
     assert [offset for batch in reader for offset in batch["offset"].to_pylist()] == list(range(1, 21))
 
@@ -343,7 +343,7 @@ def test_what_is_truncated_meanwhile_is_left_alone(store, monkeypatch):
         result = rewrite(*arguments)
         with Store.open(store.path).logs.writer("t", 0).hold() as held:
             if held.state.next_offset > 9:
-                truncate(held, 9)
+                truncate(held.log, 9)
         fill(Store.open(store.path), 10, keys=30)
         return result
 
@@ -365,7 +365,7 @@ def test_offsets_that_were_given_anew_are_dirty(store):
     place = store.logs.reader("t", 0).place
     known = cleaner_checkpoint.read(place)
     with store.logs.writer("t", 0).hold() as held:
-        end = truncate(held, 40)
+        end = truncate(held.log, 40)
         assert end < known.cleaned_to
     fill(store, 30)
     with store.logs.writer("t", 0).hold() as held:
@@ -524,7 +524,7 @@ def test_a_partition_is_not_moved_while_it_is_compacted(tmp_path, monkeypatch):
 
 
 def test_old_segments_go_and_the_rest_is_compacted(clock, store):
-    now, hour = store.logs.writer("t", 0).clock(), 3_600_000
+    now, hour = store.logs.writer("t", 0).log.clock(), 3_600_000
     store.alter_configs("t", {"cleanup.policy": "compact,delete", "retention.ms": str(hour)})
     for age in [*range(150, 50, -10), *range(50, 0, -5)]:
         put(store, [age, 1, 2], timestamps=[now - age * 60_000] * 3)
@@ -546,7 +546,7 @@ def test_an_aborted_transaction_behind_an_open_one_in_the_same_segment_stays_abo
     store.append_batch("t", 0, ready(0, b"aborted", producer=2, transactional=True))
     with store.logs.writer("t", 0).hold() as writer:
         writer.append(bytearray(ending(False, producer=2)), sync=False)
-        writer.roll()
+        writer.log.roll()
     (outcome,) = compact(store.logs, "t")
     assert outcome.rounds[0].cleaned_to == 2
     with store.logs.writer("t", 0).hold() as writer:

@@ -112,7 +112,7 @@ class CompactedLog(RuleBasedStateMachine):
 
     def clean(self, memory):
         writer = self.store.logs.writer("t", 0)
-        writer.clock = lambda: self.now
+        writer.log.clock = lambda: self.now
         return partition_cleaner.run(writer, self.store.logs.reader("t", 0), memory, lambda _: None)
 
     def note(self, cleaned_to):

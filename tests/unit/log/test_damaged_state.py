@@ -112,7 +112,7 @@ def numbered_appends(store):
 
 def appends_that_roll(store):
     with store.logs.writer("t", 0).hold() as writer:
-        writer.roll()
+        writer.log.roll()
     append(store, *SIX[3:])
 
 

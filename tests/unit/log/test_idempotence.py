@@ -267,13 +267,13 @@ def test_a_partition_without_producers_has_none_of_their_files_and_costs_nothing
 def test_an_idle_producer_is_forgotten_and_one_with_a_transaction_open_is_not(tmp_path):
     store = Store.create(tmp_path / "store", {"producer.id.expiration.ms": "1000"})
     store.create_topic("t", 1, CONFIG)
-    store.logs.writer("t", 0).clock = lambda: NOW
+    store.logs.writer("t", 0).log.clock = lambda: NOW
     send(store, 0)
     send(store, 0, producer=2, transactional=True)
     roll(store)
     for later, known in ((999, True), (1000, False)):
         fresh = Store.open(store.path)
-        fresh.logs.writer("t", 0).clock = lambda now=NOW + later: now
+        fresh.logs.writer("t", 0).log.clock = lambda now=NOW + later: now
         if known:
             with pytest.raises(OutOfOrderSequenceError):
                 send(fresh, 7)
@@ -287,12 +287,12 @@ def test_a_running_process_forgets_idle_producers_in_time(tmp_path):
     store = Store.create(tmp_path / "store", {"producer.id.expiration.ms": "1000"})
     store.create_topic("t", 1, CONFIG)
     writer = store.logs.writer("t", 0)
-    writer.clock = lambda: NOW
+    writer.log.clock = lambda: NOW
     send(store, 0)
-    writer.clock = lambda: NOW + 599_999
+    writer.log.clock = lambda: NOW + 599_999
     with pytest.raises(OutOfOrderSequenceError):
         send(store, 7)
-    writer.clock = lambda: NOW + 600_000
+    writer.log.clock = lambda: NOW + 600_000
     assert offsets(send(store, 7))[2] is False
 
 
@@ -324,7 +324,7 @@ def test_what_is_truncated_is_forgotten_by_all_processes(store):
     snapshot.write(folder(store), 10, [])  # As Kafka leaves one at the end of a log that it closes.
     roll(store)
     with store.logs.writer("t", 0).hold() as writer:
-        assert truncate(writer, 3) == 3
+        assert truncate(writer.log, 3) == 3
     assert list_snapshots(folder(store)) == []
     for sequence in (3, 4):
         plain(store, 12)  # The log is longer again than what the other one knows.
@@ -347,7 +347,7 @@ def test_what_is_truncated_with_the_batch_of_the_log_start_is_forgotten_too(stor
         if killed:
             patched.setattr(manager.ProducerStateManager, "take_snapshot", lambda *_: None)
             patched.setattr("pyspark_log.storage.log.replica.delete_before", lambda *_: None)
-        assert truncate(writer, 4) == 3
+        assert truncate(writer.log, 4) == 3
     assert len(store.segment_files("t", 0)) == 1 + killed
     if process == "another one after a restart":
         monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
@@ -374,7 +374,7 @@ def test_a_segment_that_a_killed_writer_left_does_not_count_when_a_truncation_be
     plain(store, 5)
     assert store.delete_records("t", 0, 7) == 7
     with store.logs.writer("t", 0).hold() as writer:
-        assert truncate(writer, 8) == 7
+        assert truncate(writer.log, 8) == 7
     assert not os.path.exists(left)
     assert offsets(send(Store.open(store.path), 2, b"2", b"3", b"4"))[2] is True
     assert offsets(send(Store.open(store.path), 5))[2] is False
@@ -385,7 +385,7 @@ def test_a_truncation_at_the_log_start_between_two_batches_keeps_earlier_produce
     send(store, 2, b"2")
     assert store.delete_records("t", 0, 2) == 2
     with store.logs.writer("t", 0).hold() as writer:
-        assert truncate(writer, 2) == 2
+        assert truncate(writer.log, 2) == 2
     for opened in (store, Store.open(store.path)):
         assert offsets(send(opened, 0, b"0", b"1")) == (0, 2, True)
         with pytest.raises(OutOfOrderSequenceError, match="expected was 2"):
@@ -518,7 +518,7 @@ def test_a_truncation_cuts_the_index(store):
         send(store, sequence, transactional=True)
         end_transaction(store, False)
     with store.logs.writer("t", 0).hold() as writer:
-        truncate(writer, 3)
+        truncate(writer.log, 3)
     assert aborted(store) == [AbortedTransaction(1, 0, 1, 2)]
     assert end_transaction(store, False) == (3, 4, False)
     assert aborted(store)[1] == AbortedTransaction(1, 2, 3, 4)
@@ -531,7 +531,7 @@ def test_a_repaired_copy_has_the_indexes_and_epochs_that_the_log_gives(store, tm
         end_transaction(store, sequence % 3 == 0)
         plain(store)
     with store.logs.writer("t", 0).hold() as writer:
-        truncate(writer, store.latest_offset("t", 0) - 1)
+        truncate(writer.log, store.latest_offset("t", 0) - 1)
     plain(store)
     assert len(aborted(store)) == 6
     assert len([path for path in Path(folder(store)).glob("*.txnindex") if path.stat().st_size]) > 1

@@ -114,7 +114,7 @@ def test_a_hole_may_end_a_segment(store):
     append(store, 0)
     leave_out(store, 9)
     with store.logs.writer("t", 0).hold() as writer:
-        writer.roll()
+        writer.log.roll()
     append(store, 10)
     assert [read(store, offset) for offset in (0, 1, 9, 10)] == [[(0, 0), (10, 10)], *[[(10, 10)]] * 3]
 
@@ -154,8 +154,8 @@ def test_a_batch_that_is_not_of_its_segment_is_damage_to_the_next_writer(store):
         header = next(SegmentReader(writer.place.folder, 0).since(-1, 0, writer.state.position))
         for offset in (-1, INT_MAX + 1):
             with pytest.raises(CorruptRecordError, match="not of this segment"):
-                writer.segment.enter([header._replace(base_offset=offset, position=writer.state.position)])
-        writer.invalidate()
+                writer.log.segment.enter([header._replace(base_offset=offset, position=writer.state.position)])
+        writer.log.invalidate()
 
 
 # ---- taking back
@@ -167,13 +167,13 @@ def test_a_full_segment_that_is_cut_to_nothing_is_written_to_again(tmp_path):
     store.create_topic("t", 1, {"retention.ms": "-1", "index.interval.bytes": "0", "segment.index.bytes": "60"})
     append(store, 0, 1, 2)
     with store.logs.writer("t", 0).hold() as writer:
-        writer.roll()
+        writer.log.roll()
     last = 3
     while len(store.segment_files("t", 0)) == 2:
         append(store, last)
         last += 1
     with store.logs.writer("t", 0).hold() as writer:
-        assert truncate(writer, 3) == 3
+        assert truncate(writer.log, 3) == 3
     path = store.segment_files("t", 0)[-1]
     # The log ends after the last batch before the offset, in the segment of that batch or an empty one.
     assert read(store) == [(0, 0), (1, 1), (2, 2)]
@@ -189,7 +189,7 @@ def test_the_largest_time_goes_with_the_records_that_had_it(store):
         append(store, number, time=10 * (40 + number))
     assert store.logs.reader("t", 0).find_max_timestamp().timestamp == 690
     with store.logs.writer("t", 0).hold() as writer:
-        truncate(writer, 1)
+        truncate(writer.log, 1)
     for opened in (store, Store.open(store.path)):
         latest = opened.logs.reader("t", 0).find_max_timestamp()
         assert (latest.offset, latest.timestamp) == (0, 400)

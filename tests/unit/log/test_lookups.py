@@ -73,7 +73,7 @@ class LookupsAgainstList(RuleBasedStateMachine):
         if self.times:
             offset = self.start + int((len(self.times) - self.start) * part)
             with self.store.logs.writer("t", 0).hold() as held:
-                del self.times[truncate(held, offset) :]
+                del self.times[truncate(held.log, offset) :]
             self.copies = []  # No file is restored that says something of other records.
 
     @rule()
@@ -146,9 +146,9 @@ store = store_with({"segment.bytes": "300", "index.interval.bytes": "0", "retent
 def write(store, data, count):
     """Puts batches into an empty log as they are, as a broker may have done."""
     with store.logs.writer("t", 0).hold() as held:
-        held.segment.log.pwrite(data, 0)
-        held.save(held.state._replace(next_offset=count, position=len(data)), durable=False)
-        held.invalidate()
+        held.log.segment.log.pwrite(data, 0)
+        held.log.lease.save(held.state._replace(next_offset=count, position=len(data)), durable=False)
+        held.log.invalidate()
 
 
 def test_a_log_without_records_or_times_has_no_largest(store):

@@ -119,7 +119,7 @@ class LogAgainstList(RuleBasedStateMachine):
         offset = data.draw(st.integers(self.start, len(self.expected)))
         with self.store.logs.writer("t", 0).hold() as writer:
             edges = [edge for edge in [*self.edges(writer.state), len(self.expected)] if edge <= offset]
-            end = truncate(writer, offset)
+            end = truncate(writer.log, offset)
         assert end == max([*edges, self.start])
         del self.expected[end:]
         self.sent = [sent for sent in self.sent if sent[0] + sent[1] <= end]
@@ -139,7 +139,7 @@ class LogAgainstList(RuleBasedStateMachine):
         path = self.store.logs.reader("t", 0).place.state_path
         if os.path.exists(path):
             with self.store.logs.writer("t", 0).hold() as writer:
-                writer.flush()
+                writer.log.flush()
             state = state_file.read(path).state._replace(boot=b"anotherb")
             with open(path, "r+b") as file:
                 file.write(state_file.encode_slot(state) + bytes(state_file.FILE_SIZE - state_file.SLOT_SIZE))

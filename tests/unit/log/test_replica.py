@@ -36,7 +36,7 @@ def cut(tmp_path):
 
     def cut_at(offset):
         with store.logs.writer("t", 0).hold() as writer:
-            return truncate(writer, offset)
+            return truncate(writer.log, offset)
 
     cut_at.store = store
     return cut_at
@@ -117,7 +117,7 @@ def test_append_and_truncate_thirty_times(tmp_path):
         store.append("t", rows(b"stays"))
         store.append("t", rows(b"goes"))
         with store.logs.writer("t", 0).hold() as writer:
-            assert truncate(writer, end + 1) == end + 1
+            assert truncate(writer.log, end + 1) == end + 1
         found = [value for batch in store.read("t", 0) for value in batch["value"].to_pylist()]
         assert found[-1] == b"stays"
     assert len(found) == 30

@@ -68,8 +68,8 @@ def names(folder, suffix):
 def clean_at(store, now):
     """One pass at another time."""
     with store.logs.writer("t", 0).hold() as writer:
-        writer.clock = lambda: now
-        return retention.clean(writer)
+        writer.log.clock = lambda: now
+        return retention.clean(writer.log)
 
 
 @pytest.mark.parametrize(("limit", "stay"), [(10, 2), (15, 3), (14, 3), (9, 2), (4, 1), (0, 1), (-1, 3)])
@@ -295,7 +295,7 @@ def test_a_segment_rolls_by_the_times_of_its_records(store, topic):
     any_time = {"message_timestamp_after_max_ms": 1000 * HOUR}
     folder, span, now = topic(segment_ms=HOUR, segment_bytes=100_000, **any_time), HOUR, NOW
     writer = store.logs.writer("t", 0)
-    writer.clock = lambda: now
+    writer.log.clock = lambda: now
 
     def count(timestamp):
         append(store, [0], timestamp)
@@ -304,7 +304,7 @@ def test_a_segment_rolls_by_the_times_of_its_records(store, topic):
     now += span + 1
     assert count(-1) == 1, "an empty segment never rolls"
     # The first append made the files when the clock said so.
-    writer.invalidate()
+    writer.log.invalidate()
     for expected in (2, 3):
         os.utime(f"{folder}/{list_segments(folder)[-1]:020d}.timeindex", (now / 1000, now / 1000))
         now += span + 1

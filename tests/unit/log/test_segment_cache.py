@@ -175,7 +175,7 @@ def test_nothing_is_known_of_records_that_were_truncated(store):
     """The same offsets, in segments of the same sizes, get other times."""
     fill(store, [1] * 12)
     with store.logs.writer("t", 0).hold() as held:
-        assert truncate(held, 4) == 4
+        assert truncate(held.log, 4) == 4
     assert [entry.next_offset for entry in known(store)] == [3]
     fill(store, [50 + n for n in range(8)])
     assert known(store) == right(store)
@@ -189,7 +189,7 @@ def test_a_writer_stopped_while_truncating_leaves_nothing_false(store, stop_at, 
     stop_at(lambda change: is_known(change) and next(numbers) == stop)
     try:
         with store.logs.writer("t", 0).hold() as held:
-            truncate(held, 4)
+            truncate(held.log, 4)
     except Stopped:
         pass
     files.set_observer(None)
@@ -263,7 +263,7 @@ def test_segments_that_were_merged_since_are_found(store):
     for path in logs[2].parent.glob(f"{logs[2].stem}.*"):
         path.unlink()
     with store.logs.writer("t", 0).hold() as held:
-        held.save(held.state._replace(generation=held.state.generation + 1), durable=True)
+        held.log.lease.save(held.state._replace(generation=held.state.generation + 1), durable=True)
     for start in range(10):
         found = [row for batch in Store.open(store.path).read("t", 0, start) for row in batch["offset"].to_pylist()]
         assert found == list(range(start, 10))

@@ -77,7 +77,7 @@ def test_kafkas_own_batches_give_kafkas_files(tmp_path):
             if writer.state.next_offset == 39:
                 lead(writer, 3)
             writer.append(bytearray(log[header.position : header.end]), sync=False)
-        writer.close_segment(writer.segment, writer.state.position)
+        writer.log.close_segment(writer.log.segment, writer.state.position)
     for name in [*names, *(re.sub("log", suffix, n) for n in names for suffix in ("index", "timeindex"))]:
         assert data(store, f"orders-0/{name}").read_bytes() == (LOGDIR / "orders-0" / name).read_bytes(), name
     epochs = data(store, "orders-0/leader-epoch-checkpoint").read_bytes()
@@ -111,7 +111,7 @@ def test_a_truncation_begins_an_incarnation_and_takes_back_epochs(store):
         lead(writer, 2)
     append(store, 3)
     with store.logs.writer("t", 0).hold() as writer:
-        truncate(writer, 2)
+        truncate(writer.log, 2)
         state = writer.state
     assert (state.incarnation, state.truncations, state.leader_epoch) == (1, 1, 2)
     assert data(store, "t-0/leader-epoch-checkpoint").read_bytes() == b"0\n2\n0 0\n2 2\n"
@@ -189,7 +189,7 @@ def test_a_log_start_inside_of_a_segment_is_told_until_the_segment_goes(store, a
 def test_a_truncation_takes_the_offsets_back(store, always):
     roll(store)
     with store.logs.writer("t", 0).hold() as writer:
-        truncate(writer, 2)
+        truncate(writer.log, 2)
     assert offsets(store) == (2, 2, None)
 
 

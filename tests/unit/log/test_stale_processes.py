@@ -75,7 +75,7 @@ def plain(store, count=3):
 
 def roll(store):
     with store.logs.writer("t", 0).hold() as writer:
-        writer.roll()
+        writer.log.roll()
 
 
 def lose_history(store, configs):
@@ -142,7 +142,7 @@ def test_a_reader_does_not_wait_for_a_transaction_that_has_ended(a, b, configs):
 def test_a_batch_that_was_truncated_is_taken_again(a, b):
     send(a, 0)
     with b.logs.writer("t", 0).hold() as held:
-        truncate(held, 0)
+        truncate(held.log, 0)
     plain(b, 1)
     assert not send(a, 0).duplicate
     assert a.latest_offset("t", 0) == 2
@@ -155,7 +155,7 @@ def test_a_reader_does_not_wait_for_a_transaction_that_was_truncated(a, b):
     plain(b, 1)
     assert a.latest_offset("t", 0, isolation_level=READ_COMMITTED) == 0
     with b.logs.writer("t", 0).hold() as held:
-        truncate(held, 0)
+        truncate(held.log, 0)
     plain(b, 2)
     assert a.latest_offset("t", 0, isolation_level=READ_COMMITTED) == b.latest_offset("t", 0) == 2
 
@@ -183,7 +183,7 @@ def test_snapshots_that_were_written_without_the_history_are_found_and_repaired(
 def delete_all(store, topic):
     """What is never done to a topic of the engine: its settings forbid it, and an administrator can change them."""
     with store.logs.writer(topic, 0).hold() as writer:
-        delete_before(writer, writer.state.next_offset)
+        delete_before(writer.log, writer.state.next_offset)
 
 
 @pytest.mark.parametrize("configs", [DELETED], ids=["deleted"])

@@ -262,7 +262,7 @@ def test_a_process_about_to_write_checkpoints_writes_none_there(store, second, m
     monkeypatch.setattr(log_dir, "INTERVAL", 0)
     stale = Store.open(store.path)
     with stale.logs.writer("t", 1).hold() as writer:
-        writer.note_offsets()
+        writer.log.note_offsets()
     empty_second(store)
     folder = stale.logs.log_dirs.at(1)
     looked = folder.problem

@@ -324,7 +324,7 @@ def truncated(store, offset):
     from pyspark_log.storage.log.replica import truncate  # noqa: PLC0415
 
     with store.logs.writer("t", 0).hold() as held:
-        truncate(held, offset)
+        truncate(held.log, offset)
 
 
 def test_old_files_stay_for_readers_and_go_later(clock, store, tmp_path):

@@ -131,7 +131,7 @@ def test_an_empty_segment_that_others_have_open_is_replaced(store, far):
     others[0].delete_records("t", 0, -1)
     for other in others:
         with other.logs.writer("t", 0).hold() as writer:
-            writer.roll()
+            writer.log.roll()
             break
     with others[1].logs.writer("t", 0).hold() as writer:
         assert writer.state.position == 0
@@ -638,7 +638,7 @@ def test_a_reader_of_an_empty_segment_notices_that_it_was_replaced_and_restored(
     else:
         other.append("t", rows("before", 1))
         with other.logs.writer("t", 0).hold() as writer:
-            writer.roll()
+            writer.log.roll()
     parts = stage(store, "p", 300) + stage(store, "r", 300)
 
     def kill(change):

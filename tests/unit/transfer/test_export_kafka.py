@@ -140,7 +140,7 @@ def test_a_log_without_records_continues_at_its_end(store, folder):
 
 def test_leader_epochs_are_those_of_a_new_cluster(store, folder):
     with store.logs.writer("t", 0).hold() as held:
-        truncate(held, 60)
+        truncate(held.log, 60)
         lead(held, 1)
     append(store, 60, 9)
     expected = values(store.path)
@@ -279,7 +279,7 @@ def test_the_end_may_be_taken_back_meanwhile(store, folder, offset):
 
     def take_back():
         with store.logs.writer("t", 0).hold() as held:
-            truncate(held, offset)
+            truncate(held.log, offset)
         append(store, offset, 60, time=2_000_000)
 
     while_exporting(store, folder, take_back)
@@ -292,7 +292,7 @@ def test_the_end_may_be_taken_back_within_the_segment_that_is_copied(store, fold
 
     def take_back():
         with store.logs.writer("t", 0).hold() as held:
-            truncate(held, 102)
+            truncate(held.log, 102)
         append(store, 102, 18, time=2_000_000)
 
     # Three batches a write: four for each of the three segments of eleven, and then the first of the active one.

@@ -138,7 +138,7 @@ def test_a_store_that_is_changed_in_every_way_meanwhile_has_no_findings(tmp_path
             store.delete_records("t", 0, max(store.latest_offset("t", 0) - 5, 0))
         if number % 30 == 0:
             with store.logs.writer("t", 1).hold() as writer:
-                truncate(writer, max(writer.state.next_offset - 3, writer.state.log_start))
+                truncate(writer.log, max(writer.state.next_offset - 3, writer.state.log_start))
         if number % 3 == 0:
             store.append_batch("t", 1, ready(0, b"part", producer=number, transactional=True, timestamp=now))
             with store.logs.writer("t", 1).hold() as writer:

@@ -294,7 +294,7 @@ def test_epochs_are_not_compared_with_those_of_a_log_that_was_truncated_meanwhil
         left[0] -= size
         if left[0] == 0:
             with writer.hold() as held:
-                truncate(held, end - 1)
+                truncate(held.log, end - 1)
 
     check = PartitionCheck(writer.place, writer.config, str(path), truncate_meanwhile)
     assert [finding for finding in check.run().findings if finding.file.endswith(EPOCHS)] == []

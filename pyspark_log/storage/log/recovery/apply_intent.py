@@ -30,7 +30,7 @@ def fulfil(held: HeldLog, *, synced: bool) -> None:
     finished = Flags.CLAIMED | Flags.SUSPECT if rolled else Flags.CLAIMED
     # An active segment that was empty may be another file by now.
     changed = rolled or state.position == 0
-    held.save(
+    held.lease.save(
         state.without_intent()._replace(
             next_offset=state.intent_next,
             active_base=state.intent_base,
@@ -56,21 +56,21 @@ def renew_empty(held: HeldLog) -> None:
     state, folder = held.state, held.place.folder
     path = segment_path(folder, state.active_base, LOG)
     if state.position == 0 and files.exists(path) and files.size_of(path) > 0:
-        held.claim()
+        held.lease.claim()
         files.replace_whole(path, b"")
         for suffix in (INDEX, TIME_INDEX):
-            held.unlink(segment_path(folder, state.active_base, suffix))
+            held.lease.unlink(segment_path(folder, state.active_base, suffix))
 
 
 def drop(held: HeldLog) -> None:
     """Drops the intent with all of its records, so that no later append can be taken for it."""
     held.invalidate()
-    if not held.may_cut:
+    if not held.lease.may_cut:
         return
     renew_empty(held)
     held.cut()
     # The active segment may be another file than before; processes that have the old one open must open it again.
-    held.save(held.state.without_intent()._replace(generation=held.state.generation + 1), durable=True)
+    held.lease.save(held.state.without_intent()._replace(generation=held.state.generation + 1), durable=True)
 
 
 def resolve(held: HeldLog) -> None:
@@ -99,7 +99,7 @@ def finish(held: HeldLog, *, again: bool = False) -> None:
                 writer.close()
     files.sync_folder(held.place.folder)
     fulfil(held, synced=True)
-    held.save(held.state, durable=True)
+    held.lease.save(held.state, durable=True)
 
 
 def is_whole(held: HeldLog) -> bool:

@@ -36,7 +36,7 @@ def after_restart(held: HeldLog) -> None:
     held.invalidate()
     # What is read now is on the disk, except for what an earlier attempt has written and could not sync.
     again = bool(held.state.flags & Flags.SUSPECT)
-    held.trust()
+    held.lease.trust()
     if held.state.swaps:
         swap.finish(held)
     elif held.state.intent != Intent.NONE:
@@ -87,8 +87,8 @@ def after_restart(held: HeldLog) -> None:
 
 
 def _finish(held: HeldLog, state: PartitionState) -> None:
-    held.mend_slots()
-    held.save(
+    held.lease.mend_slots()
+    held.lease.save(
         state.without_intent()._replace(
             flags=state.flags & ~(Flags.CUTTING | Flags.SUSPECT),
             boot=state_file.this_boot(),
@@ -123,7 +123,7 @@ def _settle_intent(held: HeldLog, *, again: bool) -> None:
         held.sync_file(file)
     held.drop_newer_segments()
     files.sync_folder(held.place.folder)
-    held.save(state.without_intent(), durable=True)
+    held.lease.save(state.without_intent(), durable=True)
 
 
 def _whole_up_to(place: PartitionPath, file: files.File, state: PartitionState) -> tuple[int, int, int]:

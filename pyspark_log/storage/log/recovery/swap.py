@@ -64,7 +64,7 @@ def begin(held: HeldLog, base: int, until: int) -> None:
     begun = held.state.without_intent()._replace(
         intent=Intent.SWAP, intent_base=base, intent_next=until, intent_position=size
     )
-    held.save(held.claiming(begun), durable=True)
+    held.lease.save(held.lease.claiming(begun), durable=True)
     finish(held)
 
 
@@ -76,14 +76,14 @@ def finish(held: HeldLog) -> None:
                 "%s: the cleaned segment at offset %d is not there; the old ones stay",
                 held.place, held.state.intent_base,
             )  # fmt: skip
-            held.save(held.state.without_intent(), durable=True)
+            held.lease.save(held.state.without_intent(), durable=True)
             return
         _replace_first(held)
-        held.save(
+        held.lease.save(
             held.state._replace(intent=Intent.SWAPPED, generation=held.state.generation + 1), durable=True
         )
     _let_go_of_others(held)
-    held.save(held.state.without_intent(), durable=True)
+    held.lease.save(held.state.without_intent(), durable=True)
 
 
 def _path(held: HeldLog, suffix: str, ending: str = "") -> str:
@@ -116,10 +116,10 @@ def _replace_first(held: HeldLog) -> None:
             files.rename(_path(held, suffix, CLEANED), _path(held, suffix, SWAP))
     files.sync_folder(held.place.folder)
     for suffix in (INDEX, TIME_INDEX):
-        held.unlink(_path(held, suffix))
+        held.lease.unlink(_path(held, suffix))
     target, new = _path(held, LOG), _path(held, LOG, SWAP)
     if files.exists(new) and not same_file(target, new):
-        held.claim()
+        held.lease.claim()
         # Readers on other hosts, which have the old one open, need it for a while.
         files.unlink(target + DELETED)
         files.unlink(target + _LINKED)
@@ -136,7 +136,7 @@ def _replace_first(held: HeldLog) -> None:
         with files.open_read(_path(held, TXN_INDEX, SWAP)) as index:
             files.replace_whole(_path(held, TXN_INDEX), index.pread(index.size(), 0))
     except FileNotFoundError:
-        held.unlink(_path(held, TXN_INDEX))
+        held.lease.unlink(_path(held, TXN_INDEX))
     files.sync_folder(held.place.folder)
 
 
