@@ -19,7 +19,7 @@ from pyspark_log.errors import InvalidConfigError, LockTimeoutError, PylogError,
 from pyspark_log.storage.compaction import partition_cleaner
 from pyspark_log.storage.compaction.build_offset_map import Throttle
 from pyspark_log.storage.compaction.partition_cleaner import Cleaned
-from pyspark_log.storage.fs import DEFAULT_TIMEOUT
+from pyspark_log.storage.fs import DEFAULT_TIMEOUT, timeouts
 from pyspark_log.storage.log import cleaner_checkpoint
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.types import TopicPartition
@@ -28,11 +28,8 @@ log = logging.getLogger(__name__)
 
 #: How long a background cleaner pauses when nothing is due, in seconds (Kafka's log.cleaner.backoff.ms).
 BACKOFF = 15.0
-# How long to wait for a partition's lock, in seconds; the next try comes soon.
-_LOOK_TIMEOUT = 5.0
-# The same for a process that only helps after its own commit or publish; the next segment comes soon.
-_HELP_TIMEOUT = 0.5
-# And the most bytes of a log. One segment of `__consumer_offsets` as sized by earlier versions is smaller.
+# The most bytes of a log that a process compacts after its own commit or publish. One segment of `__consumer_offsets`
+# as sized by earlier versions is smaller.
 _HELP_BYTES = 128 << 20
 
 
@@ -113,7 +110,7 @@ def due(logs: LogManager, topic: str | None = None) -> list[Due]:
     found = []
     for at in _compacted(logs, topic):
         try:
-            one = _look(logs, at, _LOOK_TIMEOUT, asked=topic is not None)
+            one = _look(logs, at, timeouts.CLEANING, asked=topic is not None)
         except (PylogError, OSError) as error:
             # Compacting it reports the error.
             log.info("%s: %s: %s", logs.path, at, error)
@@ -204,7 +201,7 @@ def compact_if_due(logs: LogManager, at: TopicPartition) -> Outcome | None:
     another cleaner. A log that is too large is skipped.
     """
     try:
-        found = _look(logs, at, _HELP_TIMEOUT, asked=False)
+        found = _look(logs, at, timeouts.HELP_COMPACT, asked=False)
     except LockTimeoutError as error:
         log.info("%s: %s is not compacted now: %s", logs.path, at, error)
         return None
@@ -219,7 +216,7 @@ def compact_if_due(logs: LogManager, at: TopicPartition) -> Outcome | None:
             logs.path, at, found.bytes,
         )  # fmt: skip
         return None
-    return _compact(logs, at, lambda _: None, _HELP_TIMEOUT)
+    return _compact(logs, at, lambda _: None, timeouts.HELP_COMPACT)
 
 
 def compact(

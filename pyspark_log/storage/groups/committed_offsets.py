@@ -25,7 +25,7 @@ from pyspark_log.errors import (
     UnknownTopicError,
 )
 from pyspark_log.storage.catalog import OFFSETS_TOPIC, STAGING_FOLDER, check_name, store_json
-from pyspark_log.storage.fs import Mutex, contextmanager
+from pyspark_log.storage.fs import Mutex, contextmanager, timeouts
 from pyspark_log.storage.groups import modern_group, records
 from pyspark_log.storage.groups.metadata import GroupDescription, GroupState, decode_group_value, topics_read
 from pyspark_log.storage.groups.view import GroupRecords, OffsetAndMetadata, PartitionView
@@ -39,9 +39,6 @@ from pyspark_log.types import OffsetStep, TopicPartition
 MAX_METADATA_BYTES = 4096
 # The longest text in Kafka's group records.
 _MAX_NAME_BYTES = 0x7FFF
-
-# How long a group's partition is waited for while the decision log's lock is held, in seconds.
-_LOCK_TIMEOUT = 0.05
 
 _TOPIC_CONFIGS = {
     "cleanup.policy": "compact",
@@ -341,7 +338,7 @@ class OffsetMoves:
         logs = self.offsets.logs
         with contextlib.ExitStack() as held:
             for partition in sorted({place_of(logs, step.group).partition for step in self.steps}):
-                writer = held.enter_context(logs.writer(OFFSETS_TOPIC, partition).hold(_LOCK_TIMEOUT))
+                writer = held.enter_context(logs.writer(OFFSETS_TOPIC, partition).hold(timeouts.WHILE_DECIDING))
                 if writer.state.synced < writer.state.position:
                     writer.log.flush()  # The decision must not outlive the offset that it starts from.
             yield

@@ -18,7 +18,7 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.catalog import OFFSETS_TOPIC
 from pyspark_log.storage.compaction import compact_if_due
-from pyspark_log.storage.fs import DEFAULT_TIMEOUT
+from pyspark_log.storage.fs import DEFAULT_TIMEOUT, timeouts
 from pyspark_log.storage.groups import committed_offsets, expiry, records
 from pyspark_log.storage.groups.committed_offsets import CommittedOffsets
 from pyspark_log.storage.groups.metadata import GroupDescription, GroupState
@@ -28,9 +28,6 @@ from pyspark_log.storage.publish import TopicIdPartition, apply_in, waits_in
 from pyspark_log.types import OffsetStep, TopicPartition
 
 log = logging.getLogger(__name__)
-
-# How long a fetch waits for a partition's lock, in seconds; the lock's holder applies the decision anyway.
-_HELP_TIMEOUT = 0.05
 
 
 class HasOffsets(Protocol):
@@ -114,7 +111,7 @@ class OffsetsLog:
         self._append(place, unless_moved)
         if self._offsets.is_time_to_look(now, self._check_interval_ms):
             try:
-                self.expire(_HELP_TIMEOUT)
+                self.expire(timeouts.HELP)
             except (PylogError, OSError) as error:
                 log.warning("%s: expired offsets could not be deleted: %s", logs.path, error)
 
@@ -156,7 +153,7 @@ class OffsetsLog:
         place, _, _ = self._offsets.read(group)
         if place is not None and logs.writable:
             try:
-                apply_in(self._offsets.decisions, place, _HELP_TIMEOUT)
+                apply_in(self._offsets.decisions, place, timeouts.HELP)
             except (OSError, LockTimeoutError, PublishError) as error:
                 log.debug("%s: a decided commit of group %s is not applied: %s", logs.path, group, error)
         return self._offsets.committed(group)

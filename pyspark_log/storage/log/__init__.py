@@ -1,7 +1,7 @@
 """One partition's log: its state, lease, writing, reading, recovery, producers, leader epochs, retention."""
 
 from pyspark_log.storage.log import cleaner_checkpoint, leader_epochs, retention, segment_cache, state_file
-from pyspark_log.storage.log.append import Copy, Decided, Plan
+from pyspark_log.storage.log.append import AppendPlan, Copy, Decided
 from pyspark_log.storage.log.appends import Appended, Extent
 from pyspark_log.storage.log.cleaner_checkpoint import CleanerCheckpoint, cleaning
 from pyspark_log.storage.log.followed import Followed
@@ -35,9 +35,9 @@ from pyspark_log.storage.log.writer import APPEND_BYTES, LogWriter
 
 __all__ = [
     "APPEND_BYTES", "EMPTY", "FILE_NAME", "FILE_SIZE", "READ_BYTES", "SLOT_COUNT", "SLOT_DISTANCE", "WIDTH",
-    "AbortedRanges", "Appended", "CleanerCheckpoint", "Copy", "Damage", "Decided", "Epochs", "Extent", "Flags",
-    "Followed", "HeldLog", "Intent", "LeaderEpochs", "Loaded", "LogReader", "LogWriter", "NewSegment", "PartitionState",
-    "Plan", "ProducerEntry", "ProducerStates", "Slots", "StateWatch", "aborted_between", "acknowledged",
+    "AbortedRanges", "AppendPlan", "Appended", "CleanerCheckpoint", "Copy", "Damage", "Decided", "Epochs", "Extent",
+    "Flags", "Followed", "HeldLog", "Intent", "LeaderEpochs", "Loaded", "LogReader", "LogWriter", "NewSegment",
+    "PartitionState", "ProducerEntry", "ProducerStates", "Slots", "StateWatch", "aborted_between", "acknowledged",
     "cleaner_checkpoint", "cleaning", "first_batch", "holds_segments", "idempotent_batches", "is_prepared_name",
     "leader_epochs", "live_segments", "missing_is_damage", "no_state", "read_all", "read_slots", "replay", "retention",
     "segment_cache", "snapshot", "state_file", "swap", "this_boot",

@@ -56,7 +56,7 @@ class Decided(NamedTuple):
     digest: int
 
 
-class Plan(NamedTuple):
+class AppendPlan(NamedTuple):
     """What is appended.
 
     Attributes:
@@ -94,7 +94,7 @@ class _Written(NamedTuple):
     next_offset: int
 
 
-def append(log: HeldLog, plan: Plan) -> Appended:
+def append(log: HeldLog, plan: AppendPlan) -> Appended:
     """Appends records; the lock is held.
 
     Returns:
@@ -181,7 +181,7 @@ def must_roll(log: HeldLog, size: int, last_offset: int, newest: int) -> bool:
 # ---- before anything is written
 
 
-def _place(log: HeldLog, plan: Plan) -> Sequence[_Step]:
+def _place(log: HeldLog, plan: AppendPlan) -> Sequence[_Step]:
     """Where each piece goes. What no decision binds goes into the active segment, after a roll if it must."""
     first, offset = plan.pieces[0], log.state.next_offset
     roll = must_roll(log, first.size, offset + first.count - 1, plan.newest)
@@ -314,7 +314,7 @@ def _undo(log: HeldLog, failure: Exception, decided: Decided | None = None) -> N
 # ---- the end
 
 
-def _move_end(log: HeldLog, plan: Plan, written: _Written, *, sync: bool) -> None:
+def _move_end(log: HeldLog, plan: AppendPlan, written: _Written, *, sync: bool) -> None:
     """Shows readers what was written. OutcomeUnknownError, or for a decision OSError."""
     if plan.decided is not None:
         apply_intent.fulfil(log, synced=sync)

@@ -39,7 +39,7 @@ _AT_ONCE = 32
 _BLOCK = 1024
 
 
-class InactiveSegment(NamedTuple):
+class CachedSegment(NamedTuple):
     """One inactive segment, and the log up to its end.
 
     Attributes:
@@ -62,29 +62,29 @@ def _seed(place: PartitionPath) -> int:
     return crc32c(os.path.basename(place.state_path).encode())
 
 
-def _encode(entry: InactiveSegment, seed: int) -> bytes:
+def _encode(entry: CachedSegment, seed: int) -> bytes:
     return _ENTRY.pack(*entry, VERSION, crc32c(_BODY.pack(*entry, VERSION), seed))
 
 
-def _decode(data: bytes, at: int, seed: int) -> InactiveSegment | None:
+def _decode(data: bytes, at: int, seed: int) -> CachedSegment | None:
     *fields, version, crc = _ENTRY.unpack_from(data, at)
     if version != VERSION or crc != crc32c(data[at : at + _BODY.size], seed):
         return None
-    return InactiveSegment(*fields)
+    return CachedSegment(*fields)
 
 
-def _entries(file: files.File, seed: int, start: int, end: int) -> list[InactiveSegment | None]:
+def _entries(file: files.File, seed: int, start: int, end: int) -> list[CachedSegment | None]:
     """The entries with the numbers [start, end), as far as they exist; None for each that is torn."""
     data = file.pread((end - start) * WIDTH, start * WIDTH)
     return [_decode(data, at, seed) for at in range(0, len(data) - WIDTH + 1, WIDTH)]
 
 
-def _all_entries(file: files.File, seed: int) -> Iterator[InactiveSegment | None]:
+def _all_entries(file: files.File, seed: int) -> Iterator[CachedSegment | None]:
     for start in range(0, file.size() // WIDTH, _BLOCK):
         yield from _entries(file, seed, start, start + _BLOCK)
 
 
-def read_all(place: PartitionPath) -> Iterator[InactiveSegment | None]:
+def read_all(place: PartitionPath) -> Iterator[CachedSegment | None]:
     """All entries of a partition; None for each that is torn. OSError."""
     try:
         file = files.open_read(place.segments_path)
@@ -103,9 +103,9 @@ class SegmentCache:
         self._path = place.segments_path
         self._seed = _seed(place)
         # The last entries that were read, and the generation of the segments then.
-        self._last: tuple[int, Sequence[InactiveSegment]] = (-1, ())
+        self._last: tuple[int, Sequence[CachedSegment]] = (-1, ())
 
-    def holding(self, offset: int, state: PartitionState) -> InactiveSegment | None:
+    def holding(self, offset: int, state: PartitionState) -> CachedSegment | None:
         """The inactive segment that holds `offset`; None: not known."""
         generation, entries = self._last
         if generation != state.generation or (found := _holding(entries, offset)) is None:
@@ -116,7 +116,7 @@ class SegmentCache:
     def start_by_time(self, timestamp: int, state: PartitionState) -> int:
         """Where to begin to look for `timestamp` (ms): no readable record before it is of then or later."""
 
-        def reaches(entry: InactiveSegment) -> bool:
+        def reaches(entry: CachedSegment) -> bool:
             return entry.largest_so_far >= timestamp or entry.next_offset > state.active_base
 
         start = state.log_start
@@ -133,7 +133,7 @@ class SegmentCache:
                 return entry.largest_so_far, entry.next_offset
         return NO_TIMESTAMP, state.log_start
 
-    def _search(self, reached: Callable[[InactiveSegment], bool], state: PartitionState) -> Sequence[InactiveSegment]:
+    def _search(self, reached: Callable[[CachedSegment], bool], state: PartitionState) -> Sequence[CachedSegment]:
         """Some entries around the first for which `reached` holds, as it does for all after that one."""
         if state.log_start >= state.active_base:
             return ()
@@ -147,7 +147,7 @@ class SegmentCache:
         self._last = (state.generation, entries)
         return entries
 
-    def _around(self, file: files.File, reached: Callable[[InactiveSegment], bool]) -> list[InactiveSegment | None]:
+    def _around(self, file: files.File, reached: Callable[[CachedSegment], bool]) -> list[CachedSegment | None]:
         low, high = 0, file.size() // WIDTH
         while high - low > _AT_ONCE:
             middle = (low + high) // 2
@@ -162,7 +162,7 @@ class SegmentCache:
         return _entries(file, self._seed, low, high + 1)
 
 
-def _holding(entries: Sequence[InactiveSegment], offset: int) -> InactiveSegment | None:
+def _holding(entries: Sequence[CachedSegment], offset: int) -> CachedSegment | None:
     number = bisect_right(entries, offset, key=lambda entry: entry.base_offset) - 1
     return entries[number] if number >= 0 and offset < entries[number].next_offset else None
 
@@ -204,7 +204,7 @@ def bring_up(place: PartitionPath, bases: Sequence[int]) -> None:
         _write(file, seed, same, entries[same:])
 
 
-def _write(file: files.File, seed: int, number: int, entries: Iterable[InactiveSegment]) -> None:
+def _write(file: files.File, seed: int, number: int, entries: Iterable[CachedSegment]) -> None:
     data = b"".join(_encode(entry, seed) for entry in entries)
     if data:
         file.pwrite(data, number * WIDTH)
@@ -216,7 +216,7 @@ def chain(
     spans: Sequence[tuple[int, int]],
     known: Mapping[tuple[int, int], int],
     so_far: int = NO_TIMESTAMP,
-) -> Iterator[InactiveSegment]:
+) -> Iterator[CachedSegment]:
     """The entries of inactive segments, as far as the segments can be read.
 
     Args:
@@ -235,7 +235,7 @@ def chain(
             except CorruptRecordError:
                 return  # Readers will report the damage.
         so_far = max(so_far, largest)
-        yield InactiveSegment(first_offset, *span, largest, so_far)
+        yield CachedSegment(first_offset, *span, largest, so_far)
 
 
 def drop_from(place: PartitionPath, active_base: int) -> None:

@@ -21,7 +21,7 @@ from pyspark_log.errors import (
 from pyspark_log.storage.catalog import LogDirs, PartitionPath
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, Clock, contextmanager
 from pyspark_log.storage.log import state_file
-from pyspark_log.storage.log.append import Copy, Plan, append, append_in_room, must_roll
+from pyspark_log.storage.log.append import AppendPlan, Copy, append, append_in_room, must_roll
 from pyspark_log.storage.log.appends import Appended, Extent, Outcomes, PendingAppend
 from pyspark_log.storage.log.held_log import HeldLog
 from pyspark_log.storage.log.producers.manager import ProducerAppendInfo
@@ -295,7 +295,7 @@ class LogWriter:
         """Appends batches that have their offsets; `numbered`: those that have producer ids. Errors as `append`."""
         copy = Copy(len(data), headers[-1].next_offset - self.state.next_offset, (data,), headers)
         newest = max([header.max_timestamp for header in headers])
-        return append(self.log, Plan((copy,), newest, sync, numbered, first_undone))
+        return append(self.log, AppendPlan((copy,), newest, sync, numbered, first_undone))
 
     def append_pieces(self, pieces: Iterator[memoryview], most: Extent, *, sync: bool) -> Appended:
         """Appends record batches that are encoded while those before them are written.
@@ -314,9 +314,9 @@ class LogWriter:
                 data += piece
             return self.append(data, sync=sync)
         copy = Copy(most.size, most.records, pieces, encoded_meanwhile=True)
-        return append(self.log, Plan((copy,), most.newest, sync))
+        return append(self.log, AppendPlan((copy,), most.newest, sync))
 
-    def append_decided(self, plan: Plan) -> Appended:
+    def append_decided(self, plan: AppendPlan) -> Appended:
         """Appends the records of a decision, all or none of them. Errors as `append.append`."""
         return append(self.log, plan)
 

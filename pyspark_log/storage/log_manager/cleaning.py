@@ -7,14 +7,12 @@ from collections.abc import Iterable
 
 from pyspark_log.errors import InvalidConfigError, PylogError
 from pyspark_log.storage.catalog import check_not_internal
+from pyspark_log.storage.fs import timeouts
 from pyspark_log.storage.log import retention
 from pyspark_log.storage.log_manager.manager import LogManager
 from pyspark_log.types import LATEST, TopicPartition
 
 log = logging.getLogger(__name__)
-
-# How long cleaning waits for a partition's lock, in seconds; what is left is for the next pass.
-_TIMEOUT = 5.0
 
 
 def clean(logs: LogManager, topics: Iterable[str]) -> int:
@@ -46,7 +44,7 @@ def clean_partition(logs: LogManager, at: TopicPartition) -> int:
         LockTimeoutError: another process holds the partition for too long.
         PylogError, OSError: its files cannot be read or changed.
     """
-    with logs.writer(at.topic, at.partition).hold(_TIMEOUT) as writer:
+    with logs.writer(at.topic, at.partition).hold(timeouts.CLEANING) as writer:
         return retention.clean(writer.log)
 
 

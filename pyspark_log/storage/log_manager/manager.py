@@ -24,15 +24,13 @@ from pyspark_log.storage.catalog import (
     log_dir_list,
     store_json,
 )
-from pyspark_log.storage.fs import Mutex, StoreClock, files, is_shared
+from pyspark_log.storage.fs import Mutex, StoreClock, files, is_shared, timeouts
 from pyspark_log.storage.log import LogReader, LogWriter, holds_segments, no_state, state_file
 from pyspark_log.storage.log_manager import deletion
 from pyspark_log.types import TopicDescription
 
 log = logging.getLogger(__name__)
 
-# How long a reader waits for another process that recovers a partition, in seconds.
-_RECOVERY_TIMEOUT = 10.0
 # Up to this many partitions are each looked up by name; for more all state files are listed.
 _FEW_PARTITIONS = 64
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
@@ -264,7 +262,7 @@ class LogManager:
         if loaded is None:
             return
         if loaded.state.boot != state_file.this_boot() and not is_shared(f"{self.path}/{STATE_FOLDER}"):
-            with self.writer_of(topic, partition).hold(_RECOVERY_TIMEOUT):
+            with self.writer_of(topic, partition).hold(timeouts.RECOVERY):
                 pass
         topic.recovered.add(partition)
 

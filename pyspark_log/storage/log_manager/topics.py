@@ -10,16 +10,13 @@ from collections.abc import Collection, Iterator, Mapping
 from pyspark_log.config import int_config, store_config
 from pyspark_log.errors import LogDirOfflineError, PylogError, TopicExistsError, UnknownTopicError
 from pyspark_log.storage.catalog import PartitionPath, check_name, check_not_internal
-from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs import files, timeouts
 from pyspark_log.storage.log import PartitionState, state_file
 from pyspark_log.storage.log_manager import deletion
 from pyspark_log.storage.log_manager.manager import LogManager
 from pyspark_log.types import TopicDescription
 
 log = logging.getLogger(__name__)
-
-# How long a delete waits while another process writes the checkpoints, in seconds; that takes milliseconds.
-_CHECKPOINT_TIMEOUT = 1.0
 
 
 class TopicAdmin:
@@ -148,7 +145,7 @@ class TopicAdmin:
                 with self._failed_folder_waits(touched[folder.path]):
                     files.sync_folder(folder.path)
                 # Or a topic of that name that is created next would begin with the offsets of this one.
-                folder.write(_CHECKPOINT_TIMEOUT)
+                folder.write(timeouts.CHECKPOINTS)
 
     @contextlib.contextmanager
     def _failed_folder_waits(self, place: PartitionPath) -> Iterator[None]:

@@ -27,7 +27,7 @@ from pyspark_log.storage.catalog import (
     TOPICS_FOLDER,
     StoreDescription,
 )
-from pyspark_log.storage.fs import DEFAULT_TIMEOUT, files
+from pyspark_log.storage.fs import files, timeouts
 from pyspark_log.storage.log import EMPTY, FILE_SIZE, Flags, LogWriter, segment_cache, state_file
 from pyspark_log.storage.log_manager import FolderCopy, LogManager, NewBytes, TopicLogs
 from pyspark_log.storage.maintenance.new_folder import new_folder
@@ -39,9 +39,6 @@ from pyspark_log.storage.store import Store
 
 log = logging.getLogger(__name__)
 
-# How long (s) it waits for all locks together. Other processes wait for those that it has by then, and give up after
-# DEFAULT_TIMEOUT.
-_PATIENCE = DEFAULT_TIMEOUT / 6
 # How often it tries to get all locks.
 _ATTEMPTS = 5
 _PIECE = 1024 * 1024
@@ -353,4 +350,4 @@ def _state_paths(opened: TopicLogs) -> list[str]:
 
 def _left(began: float) -> float:
     """How long to wait for the next lock, in s."""
-    return max(0.0, began + _PATIENCE - time.monotonic())
+    return max(0.0, began + timeouts.ALL_LOCKS - time.monotonic())

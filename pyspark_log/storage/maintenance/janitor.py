@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from pyspark_log.config import int_config
 from pyspark_log.storage.catalog import DELETED_FOLDER, STAGING_FOLDER, STATE_FOLDER, TOPICS_FOLDER
-from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs import files, timeouts
 from pyspark_log.storage.groups import OffsetsLog
 from pyspark_log.storage.log import is_prepared_name
 from pyspark_log.storage.log_manager import TopicAdmin, cleaning, partition_move
@@ -26,8 +26,6 @@ COPY_LIFETIME_MS = 24 * 60 * 60 * 1000
 
 # What is renamed to this is not looked for any more.
 _TRASH = ".trash"
-# How long cleaning waits for a partition's lock, in seconds; what is left is for the next time.
-_TIMEOUT = 5.0
 
 
 def clean(store: Store) -> int:
@@ -53,7 +51,7 @@ def sweep(store: Store) -> None:
         PylogError, OSError: the first error; a part was cleaned.
     """
     try:
-        OffsetsLog(store).expire(_TIMEOUT)
+        OffsetsLog(store).expire(timeouts.CLEANING)
     finally:
         try:
             TopicAdmin(store.logs).remove_deleted()

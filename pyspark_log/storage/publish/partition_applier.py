@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from pyspark_log.errors import CorruptRecordError, StagedOutputError
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, files, forbids_links
-from pyspark_log.storage.log import Copy, Decided, LogWriter, NewSegment, Plan
+from pyspark_log.storage.log import AppendPlan, Copy, Decided, LogWriter, NewSegment
 from pyspark_log.storage.publish.install import Ways, can_be_linked, choose
 from pyspark_log.storage.publish.staged_file import StagedRegion, headers_of, read_region
 from pyspark_log.storage.record import crc32c, crcs_of, scan, set_log_append_time
@@ -163,7 +163,7 @@ class _Work:
     def _apply(self, pieces: Sequence[StagedRegion | NewSegment], digest: int, newest: int) -> None:
         self._check_staged(pieces)
         planned = [piece if isinstance(piece, NewSegment) else self._copy(piece) for piece in pieces]
-        self.writer.append_decided(Plan(planned, newest, self.sync, decided=Decided(self.decision, digest)))
+        self.writer.append_decided(AppendPlan(planned, newest, self.sync, decided=Decided(self.decision, digest)))
 
     def _check_staged(self, pieces: Sequence[StagedRegion | NewSegment]) -> None:
         """Refuses files that were removed since they were linked; the link still exists.

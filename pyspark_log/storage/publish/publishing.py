@@ -37,7 +37,7 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.catalog import INTERNAL_TOPICS, PUBLISH_TOPIC, STATE_FOLDER
 from pyspark_log.storage.compaction import compact_if_due
-from pyspark_log.storage.fs import DEFAULT_TIMEOUT, is_shared
+from pyspark_log.storage.fs import DEFAULT_TIMEOUT, is_shared, timeouts
 from pyspark_log.storage.log import this_boot
 from pyspark_log.storage.publish import manifest
 from pyspark_log.storage.publish.applier import (
@@ -54,9 +54,6 @@ from pyspark_log.storage.publish.staging import StagedPart
 from pyspark_log.types import OffsetStep, TopicPartition
 
 log = logging.getLogger(__name__)
-
-# How long a helping process waits for a partition's lock, in seconds; the lock's holder applies the decision anyway.
-_HELP_TIMEOUT = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -546,7 +543,7 @@ def help_apply(decisions: DecisionLog) -> int:
     decisions.follow()
     waiting = [decision for decision in decisions.in_order() if not seems_applied(decisions, decision)]
     failed: PylogError | OSError | None = None
-    timeout = _HELP_TIMEOUT
+    timeout = timeouts.HELP
     for decision in waiting:
         try:
             apply_decision(decisions, decision, timeout)

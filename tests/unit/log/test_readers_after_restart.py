@@ -131,7 +131,7 @@ def test_no_process_relies_on_a_decision_log_that_cannot_be_recovered(store, mon
     decide_only(
         store, monkeypatch, [], participants=[OffsetMoves(store.committed_offsets, [OffsetStep("g", at, None, 5)])]
     )
-    monkeypatch.setattr("pyspark_log.storage.log_manager.manager._RECOVERY_TIMEOUT", 0.05)
+    monkeypatch.setattr("pyspark_log.storage.fs.timeouts.RECOVERY", 0.05)
     log = OffsetsLog(Store.open(store.path))
     lock = lock_for(store.logs.reader("__pylog_publish", 0).place.state_path)
     lock.acquire()

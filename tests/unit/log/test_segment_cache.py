@@ -11,7 +11,7 @@ import pytest
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import retention, segment_cache
 from pyspark_log.storage.log.replica import truncate
-from pyspark_log.storage.log.segment_cache import WIDTH, InactiveSegment, read_all
+from pyspark_log.storage.log.segment_cache import WIDTH, CachedSegment, read_all
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
@@ -55,7 +55,7 @@ def right(store):
         columns = [batch["timestamp"].cast(pa.int64()) for batch in store.read("t", 0, start, following)]
         largest = max(time for column in columns for time in column.to_pylist()) // 1000
         so_far = max(so_far, largest)
-        entries.append(InactiveSegment(bases[0], base, following, largest, so_far))
+        entries.append(CachedSegment(bases[0], base, following, largest, so_far))
     return entries
 
 
@@ -89,7 +89,7 @@ def is_known(change):
 
 def test_each_roll_adds_an_entry_in_one_write(store):
     fill(store, [5, 3, 9, 1, 2, 3, 11])
-    assert known(store) == right(store) == [InactiveSegment(0, 0, 3, 9, 9), InactiveSegment(0, 3, 6, 3, 9)]
+    assert known(store) == right(store) == [CachedSegment(0, 0, 3, 9, 9), CachedSegment(0, 3, 6, 3, 9)]
     changes = []
     files.set_observer(lambda change: changes.append(change) if is_known(change) else None)
     try:
@@ -110,7 +110,7 @@ def test_it_follows_retention_and_goes_with_the_topic(store):
     fill(store, [90, *range(1, 20)])
     store.delete_records("t", 0, 8)
     assert known(store) == right(store)
-    assert known(store)[0] == InactiveSegment(6, 6, 9, 8, 8)
+    assert known(store)[0] == CachedSegment(6, 6, 9, 8, 8)
     path = Path(place(store).segments_path)
     store.delete_topic("t")
     store.clean()
