@@ -54,6 +54,7 @@ cdef class GuardedLock:
         in_a_row: how often this process has locked it before, each time within a turn of the time before.
     """
 
+    cdef bytes _encoded_path
     cdef object _mutex
     cdef object _file  # the locked one, open; also while the lock is kept
     cdef object _user
@@ -137,8 +138,9 @@ cdef class GuardedLock:
     cpdef bint is_current(self, file) except -1:
         """Whether the path still names this open file: a store's folder can be replaced by a copy of it."""
         cdef struct_stat named, opened
-        cdef bytes path = os.fsencode(self.path)
-        cdef const char *c_path = path
+        if self._encoded_path is None:
+            self._encoded_path = os.fsencode(self.path)
+        cdef const char *c_path = self._encoded_path
         return (
             stat(c_path, &named) == 0 and fstat(file.fd, &opened) == 0
             and named.st_ino == opened.st_ino and named.st_dev == opened.st_dev

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def check_times(
-    bounds: tuple[int, int], times: Callable[[], pa.Array], config: TopicConfig, now: int, where: str
+    bounds: tuple[int, int], times: Callable[[], pa.Array], config: TopicConfig, now: int, where: object
 ) -> None:
     """Checks the timestamps of records.
 
@@ -61,7 +61,7 @@ def is_past_retention(newest: int, config: TopicConfig, now: int) -> bool:
     return by_age and 0 <= newest < now - config.retention_ms
 
 
-def warn_past_retention(newest: int, config: TopicConfig, where: str) -> None:
+def warn_past_retention(newest: int, config: TopicConfig, where: object) -> None:
     """Warns that records of the time `newest` (ms) and before, past the topic's retention, are being written."""
     log.warning(
         "%s: records of time %d (ms) and before are past the topic's retention.ms (%d) already: the next "

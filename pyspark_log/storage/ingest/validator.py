@@ -24,7 +24,7 @@ from pyspark_log.storage.record import (
 )
 
 
-def validate(batch: bytes, config: TopicConfig, now: int, where: str) -> bytes | bytearray:
+def validate(batch: bytes, config: TopicConfig, now: int, where: object) -> bytes | bytearray:
     """Returns the bytes of a batch for the topic's log: its own, or the same records in the topic's codec.
 
     Args:
@@ -98,7 +98,7 @@ def _broken_rule(one: BatchHeader) -> str:  # noqa: PLR0911  (a rule each)
     return ""
 
 
-def _admitted(batch: bytes, header: BatchHeader, config: TopicConfig, now: int, where: str) -> bytes:
+def _admitted(batch: bytes, header: BatchHeader, config: TopicConfig, now: int, where: object) -> bytes:
     """Checks the records, and returns their batch in the topic's codec. Raises as `validate`; BatchTooLargeError."""
     # If there are as many records as offsets, and these increase, there is no gap between them.
     found = check_records(batch, config.max_batch_bytes)

@@ -130,7 +130,7 @@ def append(log: HeldLog, plan: AppendPlan) -> Appended:
         raise
     _move_end(log, plan, written, sync=sync)
     log.use_segment(written.segment)
-    log.index(written.headers)
+    log.index(written.segment, written.headers)
     if last.base != before.active_base or (installs and before.position == 0):
         retention.maintain(log)
     return Appended(before.next_offset, written.next_offset)
@@ -165,17 +165,17 @@ def append_in_room(log: HeldLog, data: bytearray, headers: Sequence[BatchHeader]
         _undo(log, error)
         raise
     try:
-        log.lease.move_end(end, position)
+        held.move_end(end, position)
     except OSError as error:
         raise _end_not_moved(log, end, error) from error
     log.producers.pass_over(first, end)
-    log.index(headers)
+    log.index(segment, headers)
     return True
 
 
 def must_roll(log: HeldLog, size: int, last_offset: int, newest: int) -> bool:
     """Whether records need a new segment; the lock is held. Arguments as `SegmentWriter.must_roll`."""
-    return bool(log.state.flags & Flags.SUSPECT) or log.segment.must_roll(size, last_offset, newest)
+    return bool(log.lease.held.stored.flags & Flags.SUSPECT) or log.segment.must_roll(size, last_offset, newest)
 
 
 # ---- before anything is written
@@ -183,13 +183,14 @@ def must_roll(log: HeldLog, size: int, last_offset: int, newest: int) -> bool:
 
 def _place(log: HeldLog, plan: AppendPlan) -> Sequence[_Step]:
     """Where each piece goes. What no decision binds goes into the active segment, after a roll if it must."""
-    first, offset = plan.pieces[0], log.state.next_offset
-    roll = must_roll(log, first.size, offset + first.count - 1, plan.newest)
+    first, state = plan.pieces[0], log.state
+    roll = must_roll(log, first.size, state.next_offset + first.count - 1, plan.newest)
     if plan.decided is None:
         if roll:
             log.roll()
             retention.maintain(log)
-        return [_Step(first, log.state.active_base, log.state.position, offset)]
+            state = log.state
+        return [_Step(first, state.active_base, state.position, state.next_offset)]
     return list(_layout(log, plan.pieces, roll=roll))
 
 
@@ -239,7 +240,7 @@ def _claim(log: HeldLog, decided: Decided | None, last: _Step, *, sync: bool) ->
 def _write(log: HeldLog, steps: Sequence[_Step], *, sync: bool) -> _Written:
     """Writes all steps; `sync`: the copied bytes will be synced."""
     segment: SegmentWriter | None = log.segment
-    base, headers = log.state.active_base, list[BatchHeader]()
+    base, epoch, headers = log.state.active_base, log.state.leader_epoch, list[BatchHeader]()
     end = position = 0
     for step in steps:
         piece = step.piece
@@ -247,7 +248,7 @@ def _write(log: HeldLog, steps: Sequence[_Step], *, sync: bool) -> _Written:
             segment.enter(headers)
             log.close_segment(segment, segment.position)
         if not isinstance(piece, Copy):
-            piece.put(log.place.folder, step.base, log.state.leader_epoch)
+            piece.put(log.place.folder, step.base, epoch)
             segment = None if piece.inactive else _opened(log, step.base, piece.size)
             base, headers = step.base, []
             end, position = step.offset + piece.count, piece.size
@@ -257,7 +258,7 @@ def _write(log: HeldLog, steps: Sequence[_Step], *, sync: bool) -> _Written:
             log.lease.claim()
             base = step.base
         assert segment is not None, "a piece after a complete segment begins another one"
-        copied, position = _copied(segment, step, log.state.leader_epoch, early=sync and piece.size >= _WRITE_BACK)
+        copied, position = _copied(segment, step, epoch, early=sync and piece.size >= _WRITE_BACK)
         headers += copied
         end = copied[-1].next_offset
     assert segment is not None, "the last segment is the active one"

@@ -19,7 +19,7 @@ from pyspark_log.errors import (
 from pyspark_log.storage.catalog import LogDir, LogDirs, LogOffsets, PartitionPath, kafka_files
 from pyspark_log.storage.fs import Clock, files
 from pyspark_log.storage.log import leader_epochs, leftovers, segment_cache, state_file
-from pyspark_log.storage.log.lease import NOTHING_SEEN, Lease
+from pyspark_log.storage.log.lease import Lease
 from pyspark_log.storage.log.missing import check_length
 from pyspark_log.storage.log.producers.manager import ProducerStateManager
 from pyspark_log.storage.log.state_file import Flags, PartitionState
@@ -64,7 +64,7 @@ class HeldLog:
     @property
     def state(self) -> PartitionState:
         """The partition's state; the lease is held, so only the caller can change it."""
-        return self.lease.state
+        return self.lease.held.state
 
     def find_folder(self) -> None:
         """Switches to the log dir that the state names: the partition may have been moved. LogDirOfflineError."""
@@ -172,7 +172,6 @@ class HeldLog:
     def invalidate(self) -> None:
         """Drops what is cached of the files; the next use reads them again."""
         previous, self._segment = self._segment, None
-        self.lease.seen = NOTHING_SEEN
         if previous is not None:
             previous.close()
         self.producers.close()
@@ -182,7 +181,7 @@ class HeldLog:
         self.producers.close()
         state = self.state
         if self._segment is not None:
-            same = state.generation == self.lease.seen[0] and state.active_base == self._segment.base_offset
+            same = state.generation == self.lease.generation_left and state.active_base == self._segment.base_offset
             # A client of a shared file system surely sees the writes of others only in a file that it opened after
             # them.
             if same and not self.lease.shared:
@@ -190,16 +189,15 @@ class HeldLog:
                 self._segment.resume(state.position)
             else:
                 self.invalidate()
-        self.lease.note_seen()
 
-    def index(self, headers: Sequence[BatchHeader]) -> None:
-        """Adds index entries for batches that readers see already; the active segment is open, or the lock is held.
+    def index(self, segment: SegmentWriter, headers: Sequence[BatchHeader]) -> None:
+        """Adds index entries for batches of the active segment that readers see already.
 
         If that fails the batches are visible all the same, and the next process that opens the segment adds the
         entries.
         """
         try:
-            self.segment.enter(headers)
+            segment.enter(headers)
         except OSError as error:
             log.warning("%s: index entries could not be written: %s", self.place, error)
             self.invalidate()

@@ -7,7 +7,8 @@ The order of steps is the protocol of docs/protocol.md. On a shared file system 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from pyspark_log.errors import InvalidRecordError, ProducerError
 from pyspark_log.storage.catalog import PartitionPath
@@ -16,8 +17,7 @@ from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.missing import no_state
 from pyspark_log.storage.log.state_file import Flags, OpenState, PartitionState
 
-#: The value of `Lease.seen` while nothing is cached.
-NOTHING_SEEN = (-1, -1)
+T = TypeVar("T")
 
 
 class Lease:
@@ -27,13 +27,11 @@ class Lease:
         shared: whether other hosts may change the log too: one may take over at any moment, and sees only what is
             synced.
         cut_off: whether the previous holder may have lost its lock, and may still write to the log.
-        seen: generation and sequence number of the state to which all belongs that the holder has cached of the log.
     """
 
     def __init__(self, place: PartitionPath) -> None:
         self.shared = is_shared(os.path.dirname(place.state_path))
         self.cut_off = False
-        self.seen = NOTHING_SEEN
         self._place = place
         self._lock: FileLock | None = None
         self._token = object()  # the lock's user; `self` would refer to itself
@@ -86,30 +84,29 @@ class Lease:
                 raise no_state(self._place) from None
             raise
 
-    @contextmanager
-    def hold_if_kept(self) -> Iterator[OpenState | None]:
-        """Holds the lock if it was kept since this process held it last, and that hold ended well.
+    def run_if_kept(self, action: Callable[[OpenState], T | None]) -> T | None:
+        """Runs an action with the lock held, if it was kept since this process held it last, and that hold ended well.
 
-        Then the state is the one that was left, and all that is cached is right.
+        Then the state is the one that was left, and all that is cached is right. (This is no context manager as `hold`
+        is: a generator for each append would take a twentieth of the time of a small one.)
 
-        Yields:
-            The state; None: the lock is not held.
+        Returns:
+            What the action returns; None: the lock was not kept, and nothing was done.
 
         Raises:
             OSError: the lock's file cannot be used.
         """
         if self._lock is None:
-            yield None
-            return
+            return None
         with self._lock.held_if_kept(self._token) as is_held:
             left = self._left
             if not is_held or self._in_hand or left is None:
-                yield None
-                return
+                return None
             self._in_hand, self._open = True, left
             try:
-                yield left
+                result = action(left)
                 self._leave()
+                return result
             finally:
                 self._open = None
 
@@ -123,26 +120,22 @@ class Lease:
         found = state_file.load(file, known)
         return self._left if self._left and found is known else OpenState(file, found)
 
-    # ---- whose state it is
-
-    @property
-    def is_mine(self) -> bool:
-        """Whether the state is the one to which all belongs that is cached: no other process has held the lock."""
-        return (self.state.generation, self.state.seq) == self.seen
+    # ---- what may have changed since the last hold
 
     @property
     def is_as_left(self) -> bool:
-        """Whether it is also, byte for byte, the state at the end of this process's last hold, which ended well."""
-        return self._open is self._left and self.is_mine
+        """Whether the state is the one that this process left: it ended its last hold well, and no other has written."""
+        return self._open is self._left
+
+    @property
+    def generation_left(self) -> int:
+        """The generation of the state that this process left; -1: its last hold ended in an error, or there was none."""
+        return -1 if self._left is None else self._left.stored.generation
 
     @property
     def was_kept(self) -> bool:
         """Whether the lock was kept since this process held it last: not even the files can have changed."""
         return self._lock is not None and self._lock.stayed
-
-    def note_seen(self) -> None:
-        """Notes that all that is cached belongs to the state as it is."""
-        self.seen = (self.state.generation, self.state.seq)
 
     # ---- the state
 
@@ -166,27 +159,17 @@ class Lease:
             state = state._replace(high_watermark=state.next_offset)
         self.held.store(state, durable=durable, sync=self.shared)
         self._unsaved = False
-        self.note_seen()
-
-    def move_end(self, next_offset: int, position: int) -> None:
-        """Moves the log end, not durably, where no other host writes; the rest of the state stays.
-
-        Raises:
-            OSError: readers may have seen it, or not.
-        """
-        held = self.held
-        held.move_end(next_offset, position)
-        self.seen = (held.stored.generation, held.seq)
 
     def suspect(self) -> None:
         """Marks the active segment as one of which a sync may have failed."""
-        self.held.store(self.state._replace(flags=self.state.flags | Flags.SUSPECT), durable=False)
-        self.note_seen()
+        state = self.state
+        self.held.store(state._replace(flags=state.flags | Flags.SUSPECT), durable=False)
 
     def trust(self) -> None:
         """Removes that mark from the state; the next `save` writes that."""
-        state = self.state._replace(flags=self.state.flags & ~Flags.SUSPECT)
-        self.held.set(self.held.loaded()._replace(state=state))
+        loaded = self.held.loaded()
+        state = loaded.state._replace(flags=loaded.state.flags & ~Flags.SUSPECT)
+        self.held.set(loaded._replace(state=state))
         self._unsaved = True
 
     def confirm(self) -> None:

@@ -27,7 +27,7 @@ from pyspark_log.storage.log.held_log import HeldLog
 from pyspark_log.storage.log.producers.manager import ProducerAppendInfo
 from pyspark_log.storage.log.producers.state import Duplicate
 from pyspark_log.storage.log.recovery import after_restart, apply_intent
-from pyspark_log.storage.log.state_file import Flags, Intent, PartitionState
+from pyspark_log.storage.log.state_file import Flags, Intent, OpenState, PartitionState
 from pyspark_log.storage.record import BatchHeader, assign_offsets, scan
 
 _log = logging.getLogger(__name__)
@@ -47,8 +47,8 @@ def _of_duplicate(found: Duplicate) -> Appended:
 def _enter(log: HeldLog) -> None:
     """Finishes or undoes what a killed holder of the lease, or a power loss, has left. Raises as `LogWriter.hold`."""
     lease, state = log.lease, log.state
-    mine = lease.is_mine
-    if lease.is_as_left and not state.flags & ~_AT_REST and not state.intent:
+    mine = lease.is_as_left
+    if mine and not state.flags & ~_AT_REST and not state.intent:
         # Only what is beyond the log end may have changed, unless the lock was kept.
         lease.cut_off = False
         if not lease.was_kept:
@@ -88,6 +88,7 @@ class LogWriter:
     def __init__(self, place: PartitionPath, config: TopicConfig, log_dirs: LogDirs, clock: Clock) -> None:
         #: The log, for what needs its lease.
         self.log = HeldLog(place, config, log_dirs, clock)
+        self.config = config
         self._pending = deque[PendingAppend]()
 
     @property
@@ -96,14 +97,9 @@ class LogWriter:
         return self.log.place
 
     @property
-    def config(self) -> TopicConfig:
-        """The topic's configs."""
-        return self.log.config
-
-    @property
     def state(self) -> PartitionState:
         """The partition's state; the lease is held."""
-        return self.log.lease.state
+        return self.log.lease.held.state
 
     @contextmanager
     def hold(self, timeout: float = DEFAULT_TIMEOUT) -> Iterator[LogWriter]:
@@ -226,11 +222,13 @@ class LogWriter:
 
         Then all that `hold` looks up is known. Raises as `append_each`.
         """
+        def append_each(held: OpenState) -> Outcomes | None:
+            if held.stored.flags & ~_AT_REST or held.stored.intent:
+                return None
+            return self.append_each(batches, sync=False)
+
         try:
-            with self.log.lease.hold_if_kept() as held:
-                if held is None or held.stored.flags & ~_AT_REST or held.stored.intent:
-                    return None
-                return self.append_each(batches, sync=False)
+            return self.log.lease.run_if_kept(append_each)
         except OSError as error:
             self.log.fail(error)
 

@@ -86,7 +86,7 @@ def append_batches(
 
 def append_batch(target: LogWriter, batch: bytes, now: int, *, sync: bool) -> AppendResult:
     """Appends a batch of a client; `now` in ms, the rest as `Store.append_batch`."""
-    [outcome] = target.append_in_turn([validate(batch, target.config, now, str(target.place))], sync=sync)
+    [outcome] = target.append_in_turn([validate(batch, target.config, now, target.place)], sync=sync)
     if not isinstance(outcome, Appended):
         raise outcome
     return AppendResult(target.place.partition, *outcome)
@@ -95,7 +95,7 @@ def append_batch(target: LogWriter, batch: bytes, now: int, *, sync: bool) -> Ap
 def _checked(batch: bytes, target: LogWriter, now: int) -> bytes | bytearray | PylogError:
     """A client's batch as it is appended, or why it is refused."""
     try:
-        return validate(batch, target.config, now, str(target.place))
+        return validate(batch, target.config, now, target.place)
     except PylogError as error:
         return error
 
