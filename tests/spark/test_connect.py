@@ -48,7 +48,7 @@ def test_in_the_shell_of_an_activated_environment(tmp_path):
     )  # fmt: skip
     os.write(mine, b"""
 spark.range(3).selectExpr("string(id) value").write.format("pylog").option("topic", "t").mode("append").save("store")
-print("rows:", spark.read.format("pylog").option("subscribe", "t").load("store").count())
+print(f'rows: {spark.read.format("pylog").option("subscribe", "t").load("store").count()}')
 exit()
 """)
     try:

@@ -34,7 +34,7 @@ query = read.select("value").writeStream.format("pylog").options(topic="copy", c
 query.trigger(availableNow=True).start(sys.argv[1]).awaitTermination()
 assert spark.read.format("pylog").options(subscribe="copy").load(sys.argv[1]).count() == 1000
 for found in set(spark.sparkContext.parallelize(range(4), 4).mapPartitions(place).collect()):
-    print("imported from", found)
+    print(f"imported from {found}")
 """
 
 

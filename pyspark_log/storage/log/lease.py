@@ -124,12 +124,12 @@ class Lease:
 
     @property
     def is_as_left(self) -> bool:
-        """Whether the state is the one that this process left: it ended its last hold well, and no other has written."""
+        """Whether the state is the one that this process left: its last hold ended well, and no other one has written."""
         return self._open is self._left
 
     @property
     def generation_left(self) -> int:
-        """The generation of the state that this process left; -1: its last hold ended in an error, or there was none."""
+        """The generation of the state that this process left; -1: its last hold ended in an error, or there is none."""
         return -1 if self._left is None else self._left.stored.generation
 
     @property
