@@ -124,7 +124,7 @@ class Lease:
 
     @property
     def is_as_left(self) -> bool:
-        """Whether the state is the one that this process left: its last hold ended well, and no other one has written."""
+        """Whether the state is the one that this process left: its last hold ended well, and no other wrote."""
         return self._open is self._left
 
     @property
