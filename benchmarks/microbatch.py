@@ -4,7 +4,7 @@
 
 Each way in turn, in several rounds, in a session with Spark's own defaults; medians in ms of a whole trigger, warm,
 --batches of them a round, and of a whole query of `Trigger.AvailableNow` with 1,000 rows, from `load` to its end.
-The last row into `noop` is the bound of a source in Python: one that has its rows ready, and does nothing else. With
+The last row into `noop` is the bound of a source in Python: its rows are ready, and it does nothing else. With
 --kafka also Spark's Kafka connector and a broker on this machine (`make kafka-jars` first).
 """
 

@@ -59,7 +59,7 @@ def copy_reused(fd: int, size: int) -> None:
 
 
 def in_turns(works: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of processor time in each round, by name, after one that is not counted."""
+    """Seconds of processor time in each round, by name, after a first round that is not counted."""
     times: dict[str, list[float]] = {name: [] for name in works}
     for turn in range(rounds + 1):
         for name, work in works.items():

@@ -150,7 +150,7 @@ class PlainFileWriter(DroppingWriter):
 def take_turns(
     works: dict[str, Callable[[], None]], rounds: int, tidy: Callable[[], None] = lambda: None
 ) -> dict[str, list[float]]:
-    """The seconds of each in each round, after one that is not counted; `tidy` is called before each."""
+    """The seconds of each in each round, after a first round that is not counted; `tidy` is called before each."""
     times: dict[str, list[float]] = {name: [] for name in works}
     for turn in range(rounds + 1):
         for name, work in works.items():

@@ -2,7 +2,7 @@
 
     python benchmarks/streaming.py [--batches 8] [--rows 187500] [--rounds 7] [--kafka] [--folder FOLDER] [--document]
 
-Keys have 8 bytes, values 100, half of them text. Each way in turn, in several rounds after one that is not counted, in
+Keys have 8 bytes, values 100, half of them text. Each way in turn, in several rounds after an uncounted first one, in
 a session with Spark's own defaults: a query of `Trigger.AvailableNow` over --batches micro-batches, from `load` to its
 end. The first rows of the table are the bound of a streaming source and a streaming sink in Python: a source whose
 Arrow batches are ready in memory, a sink that drops what it gets; their tasks do what those of pylog do to start soon.

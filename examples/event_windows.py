@@ -2,7 +2,7 @@
 
     python examples/event_windows.py
 
-Clicks are counted by page and minute. A click may come up to two minutes late (the watermark); one that comes later
+Clicks are counted by page and minute. A click may come up to two minutes late (the watermark); a click that comes later
 is dropped. A window is written once, when no more clicks can come for it.
 """
 

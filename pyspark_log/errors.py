@@ -3,7 +3,7 @@
 The tree:
 
     PylogError
-    |-- StoreError             the folder is not a store, or not one that this version can use
+    |-- StoreError             the folder is no store, or this version cannot use it
     |   |-- StoreNotFoundError
     |   |-- StoreExistsError
     |   |-- StoreVersionError
@@ -181,7 +181,7 @@ class InvalidRecordError(PylogError):
 
 
 class RecordTooLargeError(InvalidRecordError):
-    """A record batch larger than `max.message.bytes`, or one that becomes more than `batch.max.memory.bytes`."""
+    """A record batch is larger than `max.message.bytes`, or takes more memory than `batch.max.memory.bytes`."""
 
     condition = "PYLOG_RECORD_TOO_LARGE"
 

@@ -1,4 +1,4 @@
-"""Processes that tests start: forked from one that has the engine loaded, as a new Python takes far longer to start.
+"""Processes that tests start: forked from a process that has the engine loaded, as a new Python starts far slower.
 
 They share nothing with the process of the test, and know nothing of what it has patched.
 """

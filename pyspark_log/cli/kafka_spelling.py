@@ -99,7 +99,7 @@ def _each_partition(numbers: str) -> Iterator[str]:
 
 
 def _property(text: str) -> Iterator[str]:
-    """The option that a property of the console clients is; nothing for one that says the default, or is unknown."""
+    """The option for a property of the console clients; none if the property is the default, or unknown."""
     name, _, value = text.partition("=")
     if name in _PROPERTIES and value == "true":
         yield _PROPERTIES[name]

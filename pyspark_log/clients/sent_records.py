@@ -182,7 +182,7 @@ class SentRecords:
             half.append(append, spread)
 
     def when_finished(self, callback: Callable[[], None]) -> None:
-        """Calls back once, after `finished`: in this thread if that is set, else in the one that sets it."""
+        """Calls back once, after `finished`: in this thread if that is set, else in the thread that sets it."""
         self._callbacks.append(callback)
         if self.finished.is_set():
             self._call_back()

@@ -261,7 +261,7 @@ class Transaction:
         return self._parts
 
     def _as_before(self, fate: _Fate, error: PublishError) -> PylogError:
-        """An error of a call that has committed nothing, after one that has, or may have."""
+        """An error of a call that has committed nothing, after a call that has, or may have."""
         what = f"transaction {self.number} of {self._owner.transactional_id!r}"
         if fate is _Fate.COMMITTED:
             return PublishPendingError(

@@ -155,8 +155,8 @@ def identity_after(
         loss.report(
             "PARTITIONS_DELETED",
             f"Partitions {names(read)} are gone: {store.path} is another store (cluster id "
-            f"{store.recorded_cluster_id}) than the one that the query has read ({known.cluster_id}). Start the query "
-            "with the path of that one; to read this one, start it with a new checkpoint.",
+            f"{store.recorded_cluster_id}) than the query has read so far ({known.cluster_id}). Start the query "
+            "with the path of that store; to read this one, start it with a new checkpoint.",
         )
     found = identity_of(store, topics)
     for topic, topic_id in found.topic_ids.items():
@@ -182,7 +182,7 @@ def of_same_topics(offsets: Mapping[TopicPartition, int], known: Identity, now: 
 
 
 def is_same_topic(store: Store, at: TopicPartition, topic_id: str | None, loss: LossPolicy) -> bool:
-    """Whether a topic is the one for which a task was planned; reports one that is not.
+    """Whether a topic is the one for which a task was planned; reports another topic.
 
     Args:
         store: the store that the task reads.

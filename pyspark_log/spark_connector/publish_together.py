@@ -44,7 +44,7 @@ class Publish:
 
     The caller chooses the id and the number: in `foreachBatch` a name for this block, and the batch id. The last number
     again is a replay, whose rows are dropped; otherwise only the next number is accepted. So the block must be entered
-    for each micro-batch, even for one that writes nothing; and a second block in the same function needs a second name.
+    for each micro-batch, even if it writes nothing; and a second block in the same function needs a second name.
 
     A restarted query fences the run before it, and a second query cannot use the id of the first.
 

@@ -40,7 +40,7 @@ class QueryPublisher:
     """Under which id a streaming query publishes, and what with its output.
 
     Attributes:
-        publish_id: the user's; None: one that is made of the query's id.
+        publish_id: the user's; None: derived from the query's id.
         take_over: whether an id that belongs to another query becomes that of this one.
         commits_offsets: whether the offsets that a micro-batch has read are committed with it.
     """

@@ -209,7 +209,7 @@ class Campaign:
         return True
 
     def hit_python_worker(self, query):
-        """One that has a state file open, if there is one; the query or the task is started again by itself."""
+        """A process that has a state file open, if there is one; the query or the task is started again by itself."""
         workers = self.driver.workers()
         writers = [pid for pid in workers if holds_open(pid, f"{self.store.path}/state")]
         return self.hit_one(writers if writers and self.chance.random() < 0.7 else workers)

@@ -74,7 +74,7 @@ def step_of(store, topic, checkpoint, since):
 
 
 def step_of_job(store, topic, since):
-    """The step of a job started at `since` (in seconds) that publishes to `topic`, and is the only one that does.
+    """The step of a job started at `since` (in seconds) that alone publishes to `topic`.
 
     Its start and its reading look alike: both are PLANNED.
     """

@@ -38,7 +38,7 @@ def abort_transaction(store, topic, partition, producer):
 
 
 def check_index(store, topic, partition):
-    """The index of aborted transactions is the one that the log gives."""
+    """The index of aborted transactions says what the log says."""
     states, told, found = ProducerStates(), [], []
     for path in map(Path, store.segment_files(topic, partition)):
         found += read_entries(str(path.with_suffix(".txnindex")), int(path.stem))

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threade
 TOPIC = "t"
 # A segment takes five of the appends that follow.
 APPENDED = 3
-# How many appends come last; they go over whatever the one that was cut off may have left above the end.
+# How many appends come last; they overwrite whatever the writer that was cut off may have left above the end.
 AFTER = 6
 ACKNOWLEDGED, FAILED = 0, 3
 

@@ -79,7 +79,7 @@ def check(path):
 
 
 def check_after_cleaning(path):
-    """The same, where the next process is one that cleans."""
+    """The same, where the next process is a cleaner."""
     Store.open(path).clean()
     Store.open(path).clean()
     assert len(places(path)) == 1

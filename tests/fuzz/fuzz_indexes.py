@@ -1,6 +1,6 @@
 """The indexes of segments, and the list of inactive segments: they change nothing but how long a look-up takes.
 
-An entry of the list has a CRC. With one that fits it is believed: then there must be an answer or an error, no more.
+An entry of the list has a CRC. If it fits, the entry is believed: then there must be an answer or an error, no more.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class KafkaSide:
         while True:
             try:
                 return create_topics(self._broker, {topic: partitions}, _RETENTION | (configs or {}))
-            except TopicAlreadyExistsError:  # one that is being deleted
+            except TopicAlreadyExistsError:  # a topic that is being deleted
                 assert time.monotonic() < deadline, f"{topic} is not deleted"
                 time.sleep(0.1)
 

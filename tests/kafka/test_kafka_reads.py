@@ -185,7 +185,7 @@ def test_large_records(broker):
 
 def test_transactions(broker):
     make(broker, "ended-or-open")
-    # The broker would end one that is open for longer.
+    # The broker would end a transaction that is open for longer.
     ids = ({"transactional_id": name, "transaction_timeout_ms": 600_000} for name in ("one", "two"))
     with producer(broker, **next(ids)) as one, producer(broker, **next(ids)) as two:
         one.init_transactions()
@@ -206,7 +206,7 @@ def test_transactions(broker):
         committed = is_read_alike(broker, "ended-or-open", level=READ_COMMITTED)
         everything = is_read_alike(broker, "ended-or-open")
         assert (len(committed), len(everything)) == (8 * 30, 12 * 30 + 5)
-        # One that is open hides what comes after it.
+        # An open transaction hides what comes after it.
         one.begin_transaction()
         send(one, "ended-or-open", rows_of(3))
         with producer(broker) as plain:

@@ -257,7 +257,7 @@ def test_transactions(sides, query, topic, level, running, sizes):
 
 @pytest.mark.parametrize(("level", "count"), [("read_committed", 10), ("read_uncommitted", 15)])
 def test_a_stores_own_transactions(sides, query, topic, level, count):
-    """Known difference: no marker takes an offset, and one that is aborted leaves nothing."""
+    """Known difference: no marker takes an offset, and an aborted transaction leaves nothing."""
     kafkas, ours = sides
     for side in sides:
         side.create(topic)

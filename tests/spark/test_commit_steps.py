@@ -100,7 +100,7 @@ def drive(path, run, first, tell, stop_before, sign):
 
 
 class Driver:
-    """One that runs in a process of its own.
+    """A driver in a process of its own.
 
     Attributes:
         done: the batches that are recorded as done.

@@ -9,7 +9,7 @@ _WANTED = int(os.environ.get("PYLOG_TEST_EXAMPLES", _USUAL))
 
 
 def examples(usual=_USUAL):
-    """How many examples a test tries, given the usual number. One that takes long has the mark `sampled`, too."""
+    """How many examples a test tries, given the usual number. A slow test has the mark `sampled`, too."""
     return max(10, usual * _WANTED // _USUAL)
 
 

@@ -52,7 +52,7 @@ def _objects(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
 
 
 def _record(key: bytes | None, value: bytes | None) -> dict[str, Any]:
-    """What a record says; for one that cannot be decoded, the bytes of its key and value."""
+    """What a record says; if it cannot be decoded, the bytes of its key and value."""
     try:
         what = decode_key(key or b"")
         if isinstance(what, OffsetCommitKey):

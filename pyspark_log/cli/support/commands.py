@@ -59,7 +59,7 @@ def with_store_option(
     """Gives a command, and those below it, the option --store.
 
     Args:
-        command: the command. One that has the option stays as it is.
+        command: the command. It stays as it is if it has the option.
         keep: the option's callback.
     """
     if all(parameter.name != "store" for parameter in command.params):

@@ -44,7 +44,7 @@ def offsets(
 ) -> None:
     """Print the earliest and latest offset and the size of each partition of TOPIC.
 
-    Without TOPIC, of all topics. The latest offset is the one that the next record will get. RECORDS counts offsets, of
+    Without TOPIC, of all topics. The latest offset is what the next record will get. RECORDS counts offsets, of
     which some have no record in a compacted topic.
     """
     store = target.open()

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from pyspark_log.jobs.export.parsed_values import ParsedValues
 
-#: The folder of records without a time, or with one that no calendar has; Hive and Spark read it as null.
+#: The folder of records without a time, or with a time that no calendar has; Hive and Spark read it as null.
 NO_TIME = "__HIVE_DEFAULT_PARTITION__"
 
 _HOUR = 3_600_000_000  # in microseconds

@@ -54,7 +54,7 @@ class BrokerLogDirs:
     def find(cls, path: str) -> BrokerLogDirs | None:
         """Returns the log dir at an absolute path, or several separated by commas, if the path names any.
 
-        Of several, one that cannot be read is left out, with a warning.
+        Of several, a log dir that cannot be read is left out, with a warning.
 
         Raises:
             SideFileError: a `meta.properties` is damaged.

@@ -236,7 +236,7 @@ class BrokerLogReader(LogReader):
                 found = [name for name in files.list_folder(self.place.folder) if LOG_NAME.fullmatch(name)]
         except FileNotFoundError:
             pass
-        # If both exist, the log is the one that the swap is about to replace; it is as good until then.
+        # If both exist, the swap is about to replace this log; it is as good until then.
         names = {int(name[:20]): name for name in sorted(found, reverse=True)}
         return {base: names[base] for base in sorted(names)}
 

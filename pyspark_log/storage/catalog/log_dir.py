@@ -196,7 +196,7 @@ class LogDir:
             path = f"{self.path}/{file}"
             before = _read_or_none(path)
             offsets = before | {partition: getattr(known, field) for partition, known in found.items() if known}
-            # Deleted partitions are removed; one that is recreated must not begin with the old one's offsets.
+            # Deleted partitions are removed; a recreated partition must not begin with the old one's offsets.
             after = {one: at for one, at in offsets.items() if at is not None and str(one) in names}
             if after != before or file == HIGH_WATERMARK or not files.exists(path):
                 kafka_files.write_offsets(path, after)

@@ -96,7 +96,7 @@ def check_name(store: str, name: str, others: Collection[str], own: Collection[s
 def prepare(store: str, name: str, cluster_id: str) -> ListedLogDir:
     """Prepares a new log dir, durably, before store.json lists it. The caller has called `check_name`.
 
-    One that was prepared for this store before, and never listed, is used as it is.
+    A folder that was prepared for this store before, and never listed, is used as it is.
 
     Raises:
         InvalidConfigError: its parent folder is missing; or it is not empty, e.g. has the logs of another store.

@@ -96,11 +96,11 @@ class LogDirs:
 
     @property
     def had_several(self) -> bool:
-        """Whether there are, or were, others than the one that a store has at first."""
+        """Whether there are, or were, log dirs besides the store's first one."""
         return self._next_number > 1
 
     def at(self, number: int) -> LogDir:
-        """The log dir with that number; if there is none, one that cannot be used."""
+        """The log dir with that number; if there is none, a log dir that cannot be used."""
         if number not in self._folders:
             self.refresh()
         found = self._folders.get(number)

@@ -45,7 +45,7 @@ class StoreDescription(NamedTuple):
         cluster_id: 22 characters that identify the store.
         configs: the store's configs, by Kafka's names.
         log_dirs: by their numbers.
-        next_log_dir: the number of the next one that is added. The number of one that was taken off the list is not
+        next_log_dir: the number that the next added log dir gets. The number of a removed log dir is not
             used again, so that it never names another log dir.
     """
 
@@ -208,7 +208,7 @@ def add_log_dir(folder: str, name: str) -> StoreDescription:
     if len(known) == MOST_FOLDERS or number > log_dir_list.LAST_NUMBER:
         raise InvalidConfigError(
             f"{folder} has {len(known)} log dirs and had {number - len(known)} more; it can have {MOST_FOLDERS} "
-            f"at a time and {log_dir_list.LAST_NUMBER + 1} in all, as the number of one that was removed is not given "
+            f"at a time and {log_dir_list.LAST_NUMBER + 1} in all, as the number of a removed log dir is not given "
             "again"
         )
     log_dir_list.check_name(folder, name, [one.name for one in known.values()], _OWN_NAMES)
@@ -262,7 +262,7 @@ def _make_first(folder: str, path: str) -> None:
 
 
 def stamp(folder: str) -> tuple[int, int]:
-    """Identifies the store in a folder, so that one that replaces it later is recognized."""
+    """Identifies the store in a folder, so that another store that replaces it later is recognized."""
     try:
         status = files.status_of(f"{folder}/{STORE_FILE}")
     except OSError:

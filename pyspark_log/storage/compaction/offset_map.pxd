@@ -46,5 +46,5 @@ cdef class OffsetMap:
 
     cdef bint grow(self) noexcept nogil
 
-    # How far a slot is after the one that a hash points to.
+    # How far a slot is after the slot that a hash points to.
     cdef Py_ssize_t away(self, Py_ssize_t slot, uint64_t low) noexcept nogil

@@ -6,8 +6,8 @@ one hash would be taken for one, and all but the last record of the two would be
 such keys can be constructed. This hash (SipHash-2-4-128) has a secret key, drawn at random for each map and never
 stored, so such keys cannot be searched for, and chance is negligible: at 5 million keys it is 1 in 10^25.
 
-The table uses open addressing: an entry is in the slot that its hash points to, or in one of the next. One that is
-farther from its slot displaces one that is nearer ("Robin Hood"), so that a search may end where it meets one that is
+The table uses open addressing: an entry is in the slot that its hash points to, or in one of the next. An entry that is
+farther from its slot displaces a nearer one ("Robin Hood"), so that a search may end where it meets an entry that is
 nearer than itself: absent keys, which are most keys of a log that was compacted before, are recognised after a few
 slots, however full the table is. It starts small and doubles, since most logs have fewer keys than the maximum, and
 the first write to memory takes longer than all the rest.

@@ -183,7 +183,7 @@ class _Work:
     def _rewrite_all(
         self, one_round: Round, groups: Sequence[Sequence[InactiveSegment]], known: CleanerCheckpoint
     ) -> Iterator[Rewritten]:
-        """Replaces group after group, up to one that has changed meanwhile; `known`: as it is written."""
+        """Replaces group after group, up to a group that has changed meanwhile; `known`: as it is written."""
         for group in groups:
             with self._opened(group) as sources:
                 rewritten = rewrite(one_round, list(sources), group[-1].until)

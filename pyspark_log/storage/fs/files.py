@@ -79,7 +79,7 @@ def _named(error: OSError, path: str) -> OSError:
 class File(OpenFile):
     """An open file that is read and written at positions; it has no position of its own.
 
-    So threads and forked children can share one without disturbing each other. One that is dropped is closed without a
+    So threads and forked children can share one without disturbing each other. A dropped one is closed without a
     warning, and without a line of Python.
     """
 

@@ -17,7 +17,7 @@ from posix.stat cimport fstat, stat, struct_stat
 from pyspark_log.errors import LockTimeoutError
 
 #: How long to wait for a lock before LockTimeoutError, in seconds. A lock is held for milliseconds;
-#: one that cannot be acquired for this long belongs to a stopped process.
+#: a lock that cannot be acquired for this long belongs to a stopped process.
 DEFAULT_TIMEOUT = 60.0
 
 cdef extern from "kept_locks.h":

@@ -45,7 +45,7 @@ static void unshare_at_fork(unshared_file *one, int fd) {
     pthread_mutex_unlock(&unshared_guard);
 }
 
-/* Before the file is closed. One that is not in the list, as none is in a forked child, is passed over. */
+/* Before the file is closed. A file that is not in the list is ignored; in a forked child the list is empty. */
 static void share_again(unshared_file *one) {
     unshared_file **place;
     pthread_mutex_lock(&unshared_guard);

@@ -78,8 +78,8 @@ cdef inline uint64_t _next_random(uint64_t* state) noexcept nogil:
 
 
 cdef class Partitioner:
-    """Kafka's default: the partition of the row if it has one, else by the hash of its key, else one that is kept
-    until it has got `batch_size` bytes (KIP-794), so that rows without a key fill whole batches.
+    """Kafka's default: the partition of the row if it has one, else by the hash of its key, else a partition that is
+    kept until it has got `batch_size` bytes (KIP-794), so that rows without a key fill whole batches.
 
     Not thread-safe.
 

@@ -50,7 +50,7 @@ class PendingAppend:
         self._error: BaseException | None = None
 
     def claim(self) -> bool:
-        """Whether the calling thread is the one that appends the batches from now on; once True, never again.
+        """Whether the calling thread appends the batches from now on; once True, never again.
 
         Never in a forked child: the thread that waits is in the parent.
         """

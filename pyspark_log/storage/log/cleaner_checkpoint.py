@@ -37,7 +37,7 @@ class CleanerCheckpoint(NamedTuple):
     Attributes:
         cleaned_to: the first offset that it did not clean: Kafka's cleaner checkpoint. 0: nothing is cleaned.
         truncations: how often the partition's log had been truncated by then.
-        touched_to: no cleaner, not even one that was killed, has replaced a segment above it; UNKNOWN: not known.
+        touched_to: no cleaner, not even a killed one, has replaced a segment above it; UNKNOWN: not known.
         time: when that was, in ms.
         reason: why the partition cannot be cleaned; "" if it can.
     """

@@ -22,8 +22,8 @@ class Followed:
         """Whether the view must be dropped and rebuilt from the log start, which is its position then.
 
         It must if the log is another one, or was truncated or recovered; also if the view was not followed for half of
-        the time for which compaction keeps tombstones: one that was never seen may be gone. Records that were read
-        change in no other way, except by a move of the log start.
+        the time for which compaction keeps tombstones: a tombstone that was never seen may be gone. Records that were
+        read change in no other way, except by a move of the log start.
 
         Args:
             state: the log's current state.

@@ -52,7 +52,7 @@ class LeaderEpochs:
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Records that the batch at `start_offset` has `epoch`.
 
-        Removes entries that contradict it (a later epoch, or one that begins at or after that offset). A batch
+        Removes entries that contradict it (a later epoch, or an epoch that begins at or after that offset). A batch
         without an epoch (-1) changes nothing.
 
         Returns:

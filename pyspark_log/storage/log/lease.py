@@ -115,7 +115,7 @@ class Lease:
         self._left, self._in_hand = None if self._unsaved else self._open, False
 
     def _load(self, file: files.File) -> OpenState:
-        """The state in the file; the one that was left, if it still is that one."""
+        """The state in the file; the very object that was left, if the state did not change."""
         known = self._left.loaded() if self._left else None
         found = state_file.load(file, known)
         return self._left if self._left and found is known else OpenState(file, found)

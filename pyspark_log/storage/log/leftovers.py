@@ -1,7 +1,7 @@
 """What is beyond the log end: the rest of one unfinished append, or records that were acknowledged.
 
 A writer that is killed in an append leaves bytes beyond the log end. They mean nothing, and the next writer deletes
-them. But if the state file is an older one that was restored beside newer segments, what is beyond its log end was
+them. But if an older state file was restored beside newer segments, the bytes beyond its log end were
 acknowledged. So before anything is deleted, this checks whether a single append can have left it.
 """
 

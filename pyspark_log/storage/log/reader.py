@@ -225,8 +225,8 @@ class LogReader:
         def look(state: PartitionState, _: bool) -> AbortedRanges:
             bases = self._present(state)
             found = self._aborted_by(bases[max(bisect_right(bases, start) - 1, 0) :], start, end, state)
-            # An index is deleted before its log when the log start has moved: without it nothing is known. And one that
-            # was removed with others, by a move to another log dir or by a swap, must not be taken for empty.
+            # An index is deleted before its log when the log start has moved: without it nothing is known. And an index
+            # that was removed with others, by a move to another log dir or by a swap, must not be taken for empty.
             now = self.state()
             self._check_range(start, end, now)
             if now.generation != state.generation:
@@ -248,7 +248,7 @@ class LogReader:
 
         Of the columns key, value and headers the chunks have those that are named.
         With `committed`, records of aborted transactions are left out; `end` is at most the last stable offset.
-        `state` is the one that the caller has read before; None: it is read when the first chunk is asked for.
+        `state` is the state that the caller has read before; None: it is read when the first chunk is asked for.
         With `on_damage`, damaged records are left out: it is called with each damage, before the records after it are
         read. A batch that takes more memory than it may is an error in any case.
 

@@ -40,7 +40,7 @@ def clean(held: HeldLog) -> int:
     place, config, state = held.place, held.config, held.state
     now = held.clock()
     bases = held.bases()
-    # An empty active segment is never deleted; one that is not empty may be, with all before it.
+    # An empty active segment is never deleted; another one may be, with all segments before it.
     limit = len(bases) if state.position else len(bases) - 1
     count = _below_start(held, bases)
     if config.deletes and config.retention_bytes >= 0:

@@ -158,7 +158,7 @@ class SegmentCache:
                 high = middle
             else:
                 low = middle
-        # With the one that is reached, if the search has met it.
+        # Including the entry that was reached, if the search has found it.
         return _entries(file, self._seed, low, high + 1)
 
 

@@ -67,7 +67,7 @@ class Flags:
     CUTTING = 2  # bytes beyond the log end are being removed; the next holder does it again
     SUSPECT = 4  # the active segment could not be synced; the next append begins another one
     PRODUCERS = 8  # a batch with a producer id was written here at some time
-    CLAIMED = 16  # on a shared file system: its holder is changing the log; one that was cut off may still do so
+    CLAIMED = 16  # on a shared file system: its holder is changing the log; a holder that was cut off may still do so
 
 
 _ALL_FLAGS = Flags.DEAD | Flags.CUTTING | Flags.SUSPECT | Flags.PRODUCERS | Flags.CLAIMED

@@ -24,9 +24,9 @@ class StateWatch:
     def note(self, state_paths: Iterable[str]) -> None:
         """Notes the states of partitions; call it before they are read. OSError.
 
-        What happens to one that has no state file yet is not noticed. The files are opened each time: a store's folder
-        can be replaced, and a client of a shared file system surely sees what others wrote only in a file that it
-        opened after that.
+        What happens to a partition that has no state file yet is not noticed. The files are opened each time: a store's
+        folder can be replaced, and a client of a shared file system surely sees what others wrote only in a file that
+        it opened after that.
         """
         self._noted = []
         for path in state_paths:

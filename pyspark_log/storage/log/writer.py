@@ -159,7 +159,7 @@ class LogWriter:
         return self._write(data, headers, () if numbered is None else (numbered,), sync=sync, first_undone=first_undone)
 
     def append_each(self, batches: Sequence[bytes | bytearray], *, sync: bool) -> Outcomes:
-        """Appends batches of clients, each for itself: one that is refused leaves the others as they are.
+        """Appends batches of clients, each for itself: a refused batch leaves the others as they are.
 
         All become visible at once. Arguments that are missing here, and errors, are those of `append`.
 
@@ -193,7 +193,7 @@ class LogWriter:
     def append_in_turn(self, batches: Sequence[bytes | bytearray], *, sync: bool) -> Outcomes:
         """Appends batches as `append_each`, and with them those of other threads: one write, one sync if any asks.
 
-        A thread that waits for the lock leaves its batches to the one that gets it first, as in a write group of
+        A thread that waits for the lock leaves its batches to the thread that gets it first, as in a write group of
         RocksDB. The lock is not held by the caller. Raises as `hold` and `append_each`.
 
         Args:

@@ -133,7 +133,7 @@ class _Pieces:
     """Takes some of the pieces at a time.
 
     Attributes:
-        following: the first one that was not taken yet; it is encoded while the last one taken is written.
+        following: the first batch that was not taken yet; it is encoded while the last one taken is written.
     """
 
     def __init__(self, pieces: Iterator[memoryview]) -> None:

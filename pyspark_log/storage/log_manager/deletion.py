@@ -1,8 +1,8 @@
 """What is left of a deleted topic's partitions, and how it is deleted.
 
 A topic is deleted by moving its description away. Then, partition by partition: the state file is marked
-dead under its lock, so that a writer that waited for the lock notices; and the folder gets the name that Kafka gives
-to one that is being deleted, so that its name is free. Readers that have files open keep reading. Finally all of it is
+dead under its lock, so that a writer that waited for the lock notices; and the folder is renamed as
+Kafka renames a deleted one, so that its name is free. Readers that have files open keep reading. Finally all of it is
 deleted.
 """
 
@@ -43,7 +43,7 @@ def schedule_delete(place: PartitionPath) -> None:
 
 
 def set_aside(place: PartitionPath) -> None:
-    """Renames the folder of a partition to the name of one that is being deleted. Not durable by itself. OSError."""
+    """Renames the folder of a partition to that of a deleted one. Not durable by itself. OSError."""
     grave = tombstone_path(place)
     if files.is_folder(place.folder):
         # Left by a partition that was moved twice; or the store is a copy that has the folder by both names.

@@ -312,7 +312,7 @@ class LogManager:
                 looked.add(number)
 
     def check_writable(self) -> None:
-        """Raises ReadOnlyError if the store is one that is never written to."""
+        """Raises ReadOnlyError if this kind of store is never written to."""
 
     def close(self) -> None:
         """Settles the partitions that were opened for changes, and closes their files.

@@ -12,7 +12,7 @@ from pyspark_log.storage.log_manager.manager import LogManager
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """One partition. The numbers of one that cannot be looked at are -1.
+    """One partition. Its numbers are -1 if it cannot be read.
 
     Attributes:
         partition: its number.

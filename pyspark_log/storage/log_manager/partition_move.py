@@ -3,7 +3,7 @@
 The log is copied into a folder with the name that Kafka gives to a future replica (`-future`): without the
 partition's lock as long as there is much to copy, and the rest with it. All of it is on the disk when that folder gets
 the partition's name. Then one durable write of the state, which names the new log dir, completes the move.
-The old folder gets the name of one that is being deleted, and is deleted later: readers have its files open.
+The old folder is renamed as those of deleted partitions are, and deleted later: readers have its files open.
 
 A process that is stopped leaves the partition complete where its state says, and perhaps a copy elsewhere that does
 not count. The next move, or `pylog clean`, deletes it.
@@ -150,7 +150,7 @@ class _Move:
 
 
 def _set_aside(place: PartitionPath) -> None:
-    """Renames a folder that is no longer the partition's to the name of one that is being deleted. OSError."""
+    """Renames a folder that is no longer the partition's, so that it is deleted later. OSError."""
     deletion.set_aside(place)
     files.sync_folder(os.path.dirname(place.folder))
 

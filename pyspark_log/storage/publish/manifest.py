@@ -111,7 +111,7 @@ def read(folder: str, name: str, crc: int) -> dict[TopicIdPartition, list[Staged
 
     Raises:
         FileNotFoundError: it does not exist (any more).
-        StagedOutputError: it is not the one that was decided.
+        StagedOutputError: it is not the manifest that was decided.
         StoreVersionError: a newer version wrote it.
     """
     path = f"{folder}/{name}"

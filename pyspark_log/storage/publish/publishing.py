@@ -158,7 +158,7 @@ def publish(
                 refusals, and what was staged is removed:
             PublishNumberError: neither the next number nor the last one, or the last one with another plan.
             PublisherFencedError: a newer run, or another checkpoint, holds the publisher's id.
-            OffsetConflictError: a group's committed offset is not the one that the publish started from.
+            OffsetConflictError: a group's committed offset is not what the publish started from.
             StagedOutputError: staged output is gone, or its topic is.
             SetAsideError: an administrator set it aside before any of it appeared.
             PublishError itself: the output is in too many pieces.
@@ -430,7 +430,7 @@ def claim(
     decisions: DecisionLog, publisher: str, run: str, number: int | None = None, *, location: str = "",
     take_over: bool = False,
 ) -> int:  # fmt: skip
-    """Makes `run` the one that publishes under an id, and fences earlier runs.
+    """Gives the id to `run`: it alone publishes under it, and earlier runs are fenced.
 
     What they have decided is applied before this returns. A run that already holds the publisher takes no lock.
 

@@ -143,7 +143,7 @@ def set_aside(decisions: DecisionLog, number: int) -> SetAsideResult:
     if decision is None or seems_applied(decisions, decision):
         raise InvalidConfigError(f"{logs.path}: decision {number} is applied everywhere, or there is none")
     folder = _aside_folder(logs, number)
-    # First, so that no process starts to apply it any more, not even one that has looked it up already.
+    # First, so that no process starts to apply it any more, not even a process that has already read it.
     _move_staged(logs, decision, folder)
     # A process that applies it in a partition holds its lock, so what is found now stays true.
     has = [_has(logs, decision, place) for place in decision.places]

@@ -84,7 +84,7 @@ cdef class RowColumns:
         return 0
 
     cdef uint8_t* allocate(self, str name, Py_ssize_t size) except NULL:
-        """A buffer of Arrow's memory pool, which reuses the same pages; one that is there is enlarged."""
+        """A buffer of Arrow's memory pool, which reuses the same pages; an existing buffer is enlarged."""
         buffer = self.buffers.get(name)
         # At least one byte, so that there is an address.
         if buffer is None:

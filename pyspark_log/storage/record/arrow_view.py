@@ -19,7 +19,7 @@ BYTES_TYPES = {pa.binary().id, pa.string().id, pa.large_binary().id, pa.large_st
 
 
 class View(NamedTuple):
-    """Addresses of an array's buffers; 0 for one that is missing.
+    """Addresses of an array's buffers; 0 for a missing buffer.
 
     Attributes:
         array: the array, to keep the buffers alive.

@@ -378,7 +378,7 @@ cdef class BatchBuilder:
     cdef Py_ssize_t take(
         self, RecordColumns columns, const int32_t* picked, Py_ssize_t lo, Py_ssize_t hi
     ) except -1:
-        """Take rows from `lo` on; returns the first one that was not taken."""
+        """Adds rows from `lo` on; returns the first row that was not added."""
         cdef Py_ssize_t needed = 0
         cdef Stop stop
         while True:

@@ -300,7 +300,7 @@ def decode(
     """Decodes the records of the complete batches in `buffer[start:end]` to columns.
 
     Batches that end before `from_offset` are skipped by their headers; control batches are
-    checked but give no rows. It stops at an incomplete batch, at one that starts at
+    checked but give no rows. It stops at an incomplete batch, at a batch that starts at
     `until_offset` or later, and once `max_bytes` are reached.
 
     Args:
@@ -327,7 +327,7 @@ def decode(
         `start`.
 
     Raises:
-        CorruptRecordError: the bytes at `start` are not a record batch; BatchTooLargeError: they are one that takes
+        CorruptRecordError: the bytes at `start` are not a record batch; BatchTooLargeError: they are a batch that takes
             more than `max_batch_bytes`.
         ValueError: a limit that is out of range.
     """

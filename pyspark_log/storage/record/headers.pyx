@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Scans the headers of record batches, and changes them in place.
 
-In formats 0 and 1 every message is a batch of its own. One that is a compressed set of messages shows its
+In formats 0 and 1 every message is a batch of its own. A compressed set of messages shows its
 last offset only: the others are known once it is decompressed.
 """
 

@@ -204,7 +204,7 @@ def _candidates(data: bytearray, offset: int, limit: int) -> Iterator[int]:
 
 
 def _proven(file: files.File, position: int, size: int, offset: int, limit: int) -> tuple[int, int] | None:
-    """The position and base offset of the batch at `position`, if there is one that can belong there."""
+    """The position and base offset of the batch at `position`, if there is a batch that can belong there."""
     try:
         found = batch_at(file, position, size)
     except OSError as error:

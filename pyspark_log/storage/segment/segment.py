@@ -341,7 +341,7 @@ class SegmentWriter:
     def _last_proven(self, end: int) -> OffsetEntry | None:
         for number in range(self._index.count - 1, max(self._index.count - 1 - _MAX_DOUBTS, -1), -1):
             entry = self._index.entry(number)
-            # No entry is of the first batch: one that says so is zeros of a write that was lost.
+            # No entry is of the first batch: an entry that says so is zeros of a write that was lost.
             if entry.position and _proven(self.log, entry, end):
                 self._index.cut(number + 1)
                 return entry

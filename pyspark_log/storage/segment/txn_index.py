@@ -105,7 +105,7 @@ def collect_all(
     """The aborted transactions that reach into [fetch_offset, upper).
 
     Args:
-        segments: the entries of each segment, from the one that holds `fetch_offset` on; taken one by
+        segments: the entries of each segment, from the segment that holds `fetch_offset` on; read one by
             one, and no further than needed, so they can be read from their files on the way.
     """
     found: list[AbortedTransaction] = []

@@ -36,7 +36,7 @@ class Result:
         alone: in how many states one alone was let finish everything.
         seconds: of a processor.
         complete: there are no others.
-        invariant: the one that is violated, as I3; "" if none is.
+        invariant: the violated one, as I3; "" if none is.
         what: how it is violated.
         trace: how the exploration came there.
     """
@@ -332,7 +332,7 @@ class Explorer:
     # ---- one alone
 
     def _finish_alone(self, state: State) -> None:
-        """All processes are dead; one that comes then finishes everything."""
+        """All processes are dead; a new one then finishes everything."""
         left = list(state[: self._first_local])
         for process in range(len(self._processes)):
             self._release(left, process)

@@ -169,7 +169,7 @@ def _check_traces(place: str, traces: Iterable[tuple[int, Any]], durable: Mappin
 
 
 def _durable(folder: Folder) -> dict[int, Record | None]:
-    """The records of decisions that are on the disk; None for one that is compacted away."""
+    """The records of decisions that are on the disk; None for a decision that was compacted away."""
     found: dict[int, Record | None] = {}
     for _, file in folder.files:
         for batch in file.synced:

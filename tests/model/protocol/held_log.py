@@ -140,7 +140,7 @@ class HeldLog:
         return self.file
 
     def new_segment(self, base: int) -> Steps:
-        """Makes an empty segment, durably; one that is there is a leftover."""
+        """Makes an empty segment, durably; an existing file is a leftover."""
         bases = yield self.log, "bases"
         if base not in bases:
             file = yield from self.create(base)

@@ -96,7 +96,7 @@ class Publisher(Helper):
     # ---- publishing
 
     def claim(self, pub: str, run: str, number: int) -> Steps:
-        """Makes `run` the one that publishes; those before it are fenced. RefusedError, SyncError, GivenUpError."""
+        """Lets `run` alone publish; earlier runs are fenced. RefusedError, SyncError, GivenUpError."""
         log = self.writers[D]
         yield from log.enter()
         try:
@@ -169,7 +169,7 @@ class Publisher(Helper):
             yield "promises", "forget", wanted.pub
 
     def _decide(self, wanted: Record, claimed: bool) -> Steps:
-        """Makes the decision, or finds the one that was made before; True for the latter. RefusedError, SyncError."""
+        """Makes the decision, or finds that it was made before; True for the latter. RefusedError, SyncError."""
         log = self.writers[D]
         while True:
             yield from log.enter()

@@ -1,6 +1,6 @@
 """Committed offsets that move with a publish: members that process and commit in one decision, and a plain commit.
 
-A sweep takes back an offset that has expired: one that was committed by itself, before the sweep began.
+A sweep takes back an offset that has expired: it was committed by itself, before the sweep began.
 
 Each member reads the committed offset, and publishes what it made of the next record together with a step from that
 offset to the next: a plan is (from, to).

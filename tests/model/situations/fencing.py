@@ -38,7 +38,7 @@ class Checkpoint(Thing):
 
     @classmethod
     def do_plan(cls, plans: Plans, batches: int) -> Any:
-        """The next batch's number and plan: the one that is not committed, or a new one; None after the last."""
+        """The next batch's number and plan: the uncommitted batch, or a new one; None after the last."""
         if len(plans.batches) == plans.committed:
             if plans.committed == batches:
                 return plans, None

@@ -80,7 +80,7 @@ class Turns(Thing):
 
 
 def again_and_again(process: int, setup: Setup) -> Steps:
-    """One that takes the lock without a pause."""
+    """A process that takes the lock without a pause."""
     for _time in range(3):
         # A process that does not ask for its turn takes the lock whenever it is free.
         if process == 0 or setup.keeps("every waiter takes its turn"):

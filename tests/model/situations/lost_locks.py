@@ -54,7 +54,7 @@ def apply_all(access: SharedLogWriter, decided: int) -> Steps:
 
 
 def last(setup: Setup) -> Steps:
-    """One that comes when all others are dead."""
+    """A process that starts when all others are dead."""
     access = SharedLogWriter(P, 99, setup)
     decided = yield "script", "decided"
     yield from apply_all(access, len(decided))

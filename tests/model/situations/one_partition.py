@@ -188,7 +188,7 @@ def flip(process: int) -> Steps:
 
 
 def last(setup: Setup) -> Steps:
-    """One that comes when all others are dead: it finishes what was decided, and appends."""
+    """A process that starts when all others are dead: it finishes what was decided, and appends."""
     writer = LogWriter(P, 0, 99, setup)
     decided = yield "script", "decided"
     yield from apply_all(writer, decided)

@@ -38,7 +38,7 @@ def publisher(
 def helper(
     process: int, setup: Setup, tidies: bool, places: Sequence[str] = PLACES, kind: type[Publisher] = Publisher
 ) -> Steps:
-    """One that comes by; `tidies`: and records what is done."""
+    """A process that helps to apply; `tidies`: and records what is done."""
     access = kind(process, places, setup, patient=False)
     try:
         yield from access.help()
@@ -49,7 +49,7 @@ def helper(
 
 
 def last(setup: Setup, places: Sequence[str] = PLACES, kind: type[Publisher] = Publisher) -> Steps:
-    """One that comes when all others are dead, and finishes what was decided."""
+    """A process that starts when all others are dead, and finishes what was decided."""
     access = kind(99, places, setup)
     yield from access.help()
     yield from access.tidy()

@@ -1,7 +1,7 @@
 """The swap of compaction: a cleaned segment takes the place of the two that it was made of, beside readers and appends.
 
 Models pyspark_log/storage/log/recovery/swap.py.
-Segments 0 and 2 (two batches each) become one that begins at 0; segment 4 is
+Segments 0 and 2 (two batches each) become one segment at 0; segment 4 is
 active. The cleaned one has an empty batch for what is compacted away. A reader takes its time between its looks at the
 state, the names and the files. A cleaner that was killed comes again, and repeats everything.
 """
@@ -266,7 +266,7 @@ class Starts(Thing):
 
 
 def alone(setup: Setup) -> Steps:
-    """One that comes when all others are dead: the swap is finished, and all can be read."""
+    """A process that starts when all others are dead: the swap is finished, and all can be read."""
     access = Cleaner(P, 0, 99, setup)
     yield from access.enter()
     yield from access.append(("last",), sync=False)

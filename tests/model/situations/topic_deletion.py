@@ -47,7 +47,7 @@ class Topics(Thing):
 
 
 class Careful(Publisher):
-    """A publisher that asks whether a topic is still the one that was meant."""
+    """A publisher that checks whether a topic was recreated."""
 
     def is_applied_in(self, record: Record, place: str) -> Steps:
         """What was for a topic that is gone needs not be applied."""

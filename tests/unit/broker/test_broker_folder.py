@@ -443,7 +443,7 @@ def test_segments_that_are_merged_right_before_one_is_opened(root, monkeypatch):
 
 
 def swap(folder, base):
-    """Puts a cleaned segment, which is there as `.swap`, in the place of the one that it replaces."""
+    """Puts a cleaned segment, which is there as `.swap`, in the place of the segment that it replaces."""
     log = segment_path(str(folder), base, LOG)
     os.rename(log, log + ".deleted")
     os.rename(log + ".swap", log)

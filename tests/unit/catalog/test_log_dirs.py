@@ -161,7 +161,7 @@ def test_an_added_folder_is_seen_by_processes_that_have_the_store_open(tmp_path)
         assert values(one, 1) == [b"x"]
     with pytest.raises(InvalidConfigError, match="log dir"):
         store.add_log_dir(f"{tmp_path}/second")
-    # One that was made ready, and not listed before the process was killed, is taken when it is added again.
+    # A folder that was prepared, and not listed before the process was killed, is used when it is added again.
     before = Path(store.path, "store.json").read_bytes()
     store.add_log_dir("third")
     Path(store.path, "store.json").write_bytes(before)

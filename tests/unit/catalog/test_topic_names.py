@@ -44,7 +44,7 @@ CALLS = {
 
 @pytest.fixture
 def above(tmp_path):
-    """The folder above a store, with a topic `t`; and beside the store one that a name could lead to."""
+    """The folder above a store, with a topic `t`; and beside the store a folder that a name could lead to."""
     for name in ("store", "t-0"):
         store = Store.create(tmp_path / name)
         store.create_topic("t", 1)

@@ -330,7 +330,7 @@ def test_a_reader_that_may_not_write_sees_what_is_decided(store, cannot_apply, m
 
 
 def test_one_of_many_gets_each_range_and_positions_never_go_back(store):
-    """Members that all believe the partition to be theirs, and one that commits by hand what it has read."""
+    """Members that all believe the partition to be theirs, and a member that commits by hand what it has read."""
     target, taken, seen = 60, [], []
 
     def member(name):

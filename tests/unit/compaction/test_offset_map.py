@@ -297,7 +297,7 @@ def test_records_that_make_no_sense_are_refused(log, batch, what):
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_any_bytes_give_offsets_or_an_error(data):
-    """The records are mutated unnoticed by the CRC: each batch gets the one that fits."""
+    """The records are mutated unnoticed by the CRC: each batch gets the CRC that fits."""
     records = [pair("a", "1"), pair("b", None), Record(b"c", b"v", headers=(("h", b"x"),)), pair(None, "4")]
     codec = data.draw(st.sampled_from(CODECS))
     batch = bytearray(build(records, codec))

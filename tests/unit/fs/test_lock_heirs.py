@@ -1,4 +1,4 @@
-"""Processes that inherit a locked file from the one that locked it, which is then killed."""
+"""Processes that inherit a locked file from the process that locked it, which is then killed."""
 
 import os
 import subprocess

@@ -227,7 +227,7 @@ def test_a_waiter_gets_its_turn_beside_a_process_that_never_pauses(path):
     lock, overtaken, before = locks.lock_for(path), [], 0
     for _ in range(50):
         deadline = time.monotonic() + PATIENCE
-        while taken.value == before:  # This one must not be the one that never pauses.
+        while taken.value == before:  # This process must not be the one without pauses.
             assert time.monotonic() < deadline, "the other process does not get the lock"
             time.sleep(0.0001)
         before = taken.value

@@ -188,7 +188,7 @@ def test_offsets_that_a_publish_has_committed_do_not_come_to_expire(store, log, 
 
 
 def test_a_publish_that_is_decided_keeps_its_committed_offset(store, log, clock, monkeypatch):
-    """It moves one that has expired: first it is applied, and then there is nothing to take back any more."""
+    """It moves an expired offset: first the publish is applied, and then there is nothing left to remove."""
     log.commit("g", {ORDERS_0: 5})
     clock.ms += 11 * MINUTE
     with monkeypatch.context() as stopped:

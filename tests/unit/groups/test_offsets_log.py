@@ -109,7 +109,7 @@ def test_a_waiter_for_a_partitions_lock_blocks_no_read_of_committed_offsets(stor
         time.sleep(0.1)
         began = time.monotonic()
         assert fresh.committed_offsets.committed("g")[ORDERS_0].offset == 1
-        assert time.monotonic() - began < PATIENCE / 2, "it has waited for the one that waits"
+        assert time.monotonic() - began < PATIENCE / 2, "it has waited for the waiter"
     other.join()
 
 

@@ -91,7 +91,7 @@ class LookupsAgainstList(RuleBasedStateMachine):
 
     @rule(data=st.data(), seed=st.integers(0, 2**32))
     def change_what_is_known(self, data, seed):
-        """An old file comes back, or one that is lost, cut, mixed up, or noise in part."""
+        """A file is replaced by an older one, lost, cut, mixed up, or noise in part."""
         if not self.known.exists():
             return
         choices, content = random.Random(seed), bytearray(self.known.read_bytes())

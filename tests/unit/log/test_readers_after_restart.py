@@ -126,7 +126,7 @@ def test_a_decision_whose_end_move_was_lost_is_found_by_a_reader(store, monkeypa
 
 
 def test_no_process_relies_on_a_decision_log_that_cannot_be_recovered(store, monkeypatch):
-    """An offset that is committed by hand must not come before one that was decided to move."""
+    """No offset may be committed by hand before a decided publish has moved it."""
     at = TopicPartition("t", 0)
     decide_only(
         store, monkeypatch, [], participants=[OffsetMoves(store.committed_offsets, [OffsetStep("g", at, None, 5)])]

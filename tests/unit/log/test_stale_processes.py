@@ -120,7 +120,7 @@ def test_a_transaction_that_has_ended_is_not_open_for_ever(a, b, configs, commit
     end_transaction(b, commit=commit)
     lose_history(b, configs)
     if torn:
-        # As one that a cleaner is writing just now, or that one of another version has written.
+        # As a checkpoint that a cleaner is writing just now, or that another version has written.
         Path(a.logs.place("t", 0).cleaner_path).write_bytes(b"x" * 512)
     plain(a)
     roll(a)

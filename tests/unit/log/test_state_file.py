@@ -197,7 +197,7 @@ def test_a_slot_that_is_being_written_is_waited_for(file, monkeypatch):
 
 
 def test_a_slot_that_was_written_just_before_its_writer_went_is_looked_at_again(file):
-    """Between the look that met it half written and the one that finds no writer at work."""
+    """Between the read that met it half written and the read that finds no writer at work."""
     looks = ["half written", "whole"]
     assert state_file.patiently(file.path, lambda: looks.pop(0), lambda found: found == "whole") == "whole"
 

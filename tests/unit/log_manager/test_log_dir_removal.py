@@ -46,7 +46,7 @@ def store(tmp_path, second):
 
 
 def listed(store):
-    """The names by their numbers; "" for one that was removed."""
+    """The names by their numbers; "" for a removed log dir."""
     known = describe(store.path)
     numbers = range(known.next_log_dir)
     return [known.log_dirs[number].name if number in known.log_dirs else "" for number in numbers]

@@ -185,7 +185,7 @@ def test_readers_at_work_and_other_writers_follow(store, tmp_path):
     store.move_partition("t", 0, f"{tmp_path}/second")
     got += [value for batch in reading for value in batch["value"].to_pylist()]
     assert [int(value[:6]) for value in got[1:]][-1] == 104
-    # Also one that meets several moves.
+    # Also a read that meets several moves.
     found = []
     for number, batch in enumerate(other.read("t", 0, max_bytes=1)):
         found += [int(value[:6]) for value in batch["value"].to_pylist()]

@@ -140,7 +140,7 @@ def test_processes_that_meet_it_at_the_same_time(store):
         process.join()
     described = store.describe_topic("new")
     assert {(one.topic_id, one.partitions) for one in agreed} == {(described.topic_id, described.partitions)}
-    # The one that makes it need not be the one that writes it down.
+    # The task that creates the topic need not be the task that records it.
     assert any(one.made for one in agreed)
 
 

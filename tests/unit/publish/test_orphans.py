@@ -117,7 +117,7 @@ def test_a_live_process_loses_nothing_before_a_week(store):
 
 
 def test_a_number_that_was_given_out_again_is_not_the_dead_process(store):
-    """The files of the one that had the number before go, those of the one that has it now stay."""
+    """The files of the process that had the number before go, those of the process that has it now stay."""
     here = Process.here()
     machine, _, start = here.birth.partition("-")
     before = Process(here.number, f"{machine}-{int(start, 16) - 1:x}")

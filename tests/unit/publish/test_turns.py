@@ -56,7 +56,7 @@ def overtaken(path, counts):
     writer, times, before = Store.open(path).logs.writer("t", 0), [], -1
     for _ in range(100):
         deadline = time.monotonic() + PATIENCE
-        while counts[0] == before:  # This one must not be the one that never pauses.
+        while counts[0] == before:  # This process must not be the one without pauses.
             assert time.monotonic() < deadline, "the writer of partition 0 does not get the lock"
             time.sleep(0.0001)
         before = counts[0]

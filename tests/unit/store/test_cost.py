@@ -90,7 +90,7 @@ def max_timestamp(store, topic, at):
 def cost(store, topic, action, cold, monkeypatch, repeat=40):
     """Calls and bytes of one action at places spread over the partition, on average.
 
-    Cold: each time as in a process that has just opened the store. Else in one that has done this before.
+    Cold: each time as in a process that has just opened the store. Else in a process that has done this before.
     """
     end = store.latest_offset(topic, 0)
     opened = Store.open(store.path)

@@ -34,7 +34,7 @@ _USERS = (54_321, 54_322)
 
 @pytest.fixture
 def folder():
-    """One that other users can reach, which those of pytest are not."""
+    """A folder that other users can reach, unlike those of pytest."""
     with tempfile.TemporaryDirectory() as made:
         os.chmod(made, 0o755)
         yield Path(made)

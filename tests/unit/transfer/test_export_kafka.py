@@ -247,7 +247,7 @@ def test_retention_may_take_segments_meanwhile(store, folder):
 
 @pytest.mark.parametrize("together", [False, True])
 def test_a_cleaner_may_swap_segments_meanwhile(store, folder, together):
-    """Also the one that was active when it began. If several become one, it starts over."""
+    """Also the segment that was active when it began. If several become one, it starts over."""
     before = values(store.path)
 
     def compacted():

@@ -1,4 +1,4 @@
-"""Replaces segments by the cleaned one that was made of them, while readers are at work.
+"""Replaces segments by the cleaned segment that was made of them, while readers are at work.
 
 The cleaned segment has the base offset of the first of them, and reaches to the segment after the last. Its files
 are ready, on the disk, with the suffix `.cleaned`. Under the partition's lock:
@@ -94,7 +94,7 @@ def _is_ready(held: HeldLog) -> bool:
     """Whether the cleaned log exists under one of its names. If not, no old segment may be deleted.
 
     Under its own name, as a file system without hard links leaves it, it differs from the old one by its size or by
-    its end. An old one that has both is alone, and differs in nothing that its indexes say.
+    its end. An old segment with the same size and end is the only one replaced, and its indexes say the same.
     """
     if files.exists(_path(held, LOG, CLEANED)) or files.exists(_path(held, LOG, SWAP)):
         return True

@@ -89,7 +89,7 @@ def free_space(folder: str) -> Finding:
 
 
 def log_dirs(folder: str) -> Iterator[Finding]:
-    """The log dirs of the store in a folder, if it has others than the one that it is made with."""
+    """The log dirs of the store in a folder, if it has others than its first one."""
     try:
         found = Store.open(folder).describe_log_dirs()
     except (StoreError, OSError):

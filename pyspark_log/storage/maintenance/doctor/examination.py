@@ -48,7 +48,7 @@ def examine(folder: str) -> Iterator[Finding]:
 
 
 def _conduct(check: Check, scratch: str) -> Finding:
-    """Each check has a folder and a second process of its own, so that one that hangs spoils no other."""
+    """Each check has a folder and a second process of its own, so that a check that hangs spoils no other."""
     folder = tempfile.mkdtemp(dir=scratch)
     mine = Operations(folder)
     try:

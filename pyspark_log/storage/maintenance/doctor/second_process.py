@@ -86,7 +86,7 @@ class SecondProcess:
 
     def __exit__(self, *_: object) -> None:
         self._process.kill()
-        # One that hangs in a call to the file system cannot be ended; it must not take this process with it.
+        # A process that hangs in a call to the file system cannot be killed; this process must not hang with it.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(1)
         for pipe in (self._process.stdin, self._process.stdout):

@@ -152,8 +152,8 @@ class ProducerCheck:
                 txn == right.txn_first_offset
                 or (txn is not None and right.txn_first_offset is not None and txn < self._believed_to)
             )
-            # One that was forgotten between its last batch and a marker has no batch. And the log may have the marker
-            # only.
+            # A producer that was forgotten between its last batch and a marker has no batch. And the log may have the
+            # marker only.
             and (not entry.batches or _last(entry) == _last(right) or (not right.batches and last < self._believed_to))
         )
 
