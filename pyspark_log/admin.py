@@ -1,4 +1,4 @@
-"""What looks after a store, for programs: backup, verify, repair, compact, transfer from and to Kafka, the janitor.
+"""Maintenance of a store, for programs: backup, verify, repair, compact, transfer from and to Kafka, the janitor.
 
 `pylog` does the same on the command line.
 """

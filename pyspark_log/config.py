@@ -163,7 +163,7 @@ STORE_CONFIGS: Mapping[str, ConfigKey] = _table(
     ConfigKey("num.partitions", "num.partitions", "1", "",
               "partitions of a topic that is created without a number", _whole(1, INT_MAX)),
     ConfigKey("offsets.retention.check.interval.ms", "offsets.retention.check.interval.ms", "600000", "ms",
-              "how often a process that commits offsets looks for expired ones", _whole(1, LONG_MAX)),
+              "how often a process that commits offsets checks for expired ones", _whole(1, LONG_MAX)),
     ConfigKey("offsets.retention.minutes", "offsets.retention.minutes", "10080", "minutes",
               "how long the committed offsets of an idle group are kept, unless their commit said otherwise",
               _whole(1, INT_MAX)),

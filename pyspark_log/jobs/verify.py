@@ -1,4 +1,4 @@
-"""Looks for damage anywhere in a store, one Spark task a partition:
+"""Finds damage anywhere in a store, one Spark task a partition:
 
     spark-submit $(pylog jobs path verify) STORE [TOPIC]
 

@@ -164,7 +164,7 @@ def identity_after(
         if topic_id != before:
             loss.report(
                 "PARTITIONS_DELETED",
-                f"Partitions {names(at for at in read if at.topic == topic)} have been deleted: {_made_again(topic)} "
+                f"Partitions {names(at for at in read if at.topic == topic)} have been deleted: {_recreated(topic)} "
                 f"(topic id {topic_id}) since the query has read it ({before}). To read the new one, start the query "
                 "with a new checkpoint.",
             )
@@ -199,13 +199,13 @@ def is_same_topic(store: Store, at: TopicPartition, topic_id: str | None, loss: 
         return True
     loss.report(
         "COULD_NOT_READ_OFFSET_RANGE",
-        f"Could not read records of topic partition {at}: {_made_again(at.topic)} (topic id {found}) since the "
+        f"Could not read records of topic partition {at}: {_recreated(at.topic)} (topic id {found}) since the "
         f"read was planned ({topic_id}). Call load() again to read the new one.",
     )
     return False
 
 
-def _made_again(topic: str) -> str:
+def _recreated(topic: str) -> str:
     return f"topic {topic!r} was deleted and recreated"
 
 

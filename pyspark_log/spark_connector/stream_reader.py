@@ -123,7 +123,7 @@ class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
             begin = SourceOffset.from_json(start)
             store = Store.shared(self._path)
             # Before the log ends: if a topic is recreated in between, the tasks refuse it by its id.
-            partitions, identity = self._looked_after(store, begin)
+            partitions, identity = self._current_partitions(store, begin)
             # Spark asks with this start only when all earlier batches are done, also after the last batch of
             # Trigger.AvailableNow, which gets no `commit`.
             self._commit_group(store, begin, identity)
@@ -157,7 +157,7 @@ class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
                 starts = until.start
             store = Store.shared(self._path)
             # Where the topic is another one by now, and that is no error, the tasks read nothing.
-            topic_ids = {**self._looked_after(store, until)[1].topic_ids, **until.identity.topic_ids}
+            topic_ids = {**self._current_partitions(store, until)[1].topic_ids, **until.identity.topic_ids}
             known = of_same_topics(starts, begin.identity, until.identity)
             begins = starts_of(known, until.offsets, partial(earliest, store), self._options.subscription, self._loss)
             plan, options = ReadPlan.make(store, self._columns, self._options, self._transform), self._options
@@ -175,7 +175,7 @@ class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
         """Commits the group's offsets: Spark has recorded the micro-batch that ends here as done."""
         with conditions_shown():
             store, done = Store.shared(self._path), SourceOffset.from_json(end)
-            self._commit_group(store, done, self._looked_after(store, done)[1])
+            self._commit_group(store, done, self._current_partitions(store, done)[1])
 
     def stop(self) -> None:
         """Ends Spark's process with the query; nothing else is to be released."""
@@ -184,13 +184,13 @@ class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
     def _group_of(self, offset: SourceOffset) -> str:
         return self._options.group_id or offset.group or self._new_group
 
-    def _looked_after(self, store: Store, known: SourceOffset) -> tuple[list[TopicPartition], Identity]:
+    def _current_partitions(self, store: Store, known: SourceOffset) -> tuple[list[TopicPartition], Identity]:
         """The partitions that the query is of now, and their identity. Raises if that is not the one of the offsets."""
         with missing_is_lost(known.offsets):
             while True:
                 partitions = self._partitions(store)
                 topics = {at.topic for at in partitions}
-                with suppress(UnknownTopicError):  # It was deleted since: look again.
+                with suppress(UnknownTopicError):  # It was deleted since: read the topics again.
                     return partitions, identity_after(store, topics, known.identity, known.offsets, self._loss)
 
     def _partitions(self, store: Store) -> list[TopicPartition]:

@@ -57,9 +57,9 @@ def outlive_interrupt() -> None:
 def spare_modules() -> None:
     """Freezes loaded objects, so that the garbage collection which Spark runs after each task skips them.
 
-    It looks at each object of the process: with Spark, Arrow and the engine loaded it takes three times as long as to
-    read 50,000 records. To be called when a task begins. Objects that exist then, and are lost in a cycle later, stay:
-    so it has an effect only in a process of Spark's, and only if modules were loaded since the last call.
+    A collection visits each object of the process: with Spark, Arrow and the engine loaded it takes three times as long
+    as to read 50,000 records. To be called when a task begins. Objects that exist then, and are lost in a cycle later,
+    stay: so it has an effect only in a process of Spark's, and only if modules were loaded since the last call.
     """
     global _modules  # noqa: PLW0603
     if is_spark_process() and len(sys.modules) != _modules:

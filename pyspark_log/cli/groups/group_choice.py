@@ -94,7 +94,7 @@ def topic_partitions(store: Store, specs: Iterable[str]) -> list[TopicPartition]
     return sorted(found)
 
 
-def those_there(store: Store, partitions: Collection[TopicPartition], group: str) -> list[TopicPartition]:
+def existing_partitions(store: Store, partitions: Collection[TopicPartition], group: str) -> list[TopicPartition]:
     """Those of some partitions that still exist, in order; of the others a line on standard error says so."""
     there = []
     for at in sorted(partitions):

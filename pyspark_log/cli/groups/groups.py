@@ -114,20 +114,20 @@ def describe(
     log = OffsetsLog(store)
     shown = _MEMBERS if members else _STATE if state else _OFFSETS
 
-    def look() -> tuple[list[str], list[dict[str, object]], Refusals]:
+    def describe() -> tuple[list[str], list[dict[str, object]], Refusals]:
         chosen = chosen_groups(log, names, more, all_groups)
         return chosen, *_described(store, log, chosen, shown)
 
     def table(rows: Sequence[Mapping[str, object]]) -> list[list[object]]:
         return [[cell(row[name]) for name in shown.values()] for row in rows]
 
-    chosen, rows, refusals = look()
+    chosen, rows, refusals = describe()
     if watched:
         refusals.raise_if_any(chosen)
 
         def again() -> None:
             nonlocal rows
-            rows = look()[1]
+            rows = describe()[1]
 
         watch(again, lambda: table_text(list(shown), table(rows)), interval)
         return

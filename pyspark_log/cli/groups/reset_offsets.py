@@ -14,8 +14,8 @@ import click
 from pyspark_log.cli.groups.group_choice import (
     Refusals,
     chosen_groups,
+    existing_partitions,
     group_options,
-    those_there,
     topic_option,
     topic_partitions,
 )
@@ -133,7 +133,7 @@ def reset_offsets(
             if listed is not None:
                 if group not in listed:
                     raise click.ClickException(f"{from_file} has no line for group {group}")
-                there = those_there(store, listed[group], group)
+                there = existing_partitions(store, listed[group], group)
                 offsets = _clamped(store, {at: listed[group][at] for at in there})
             else:
                 there = _held(store, group, committed) if all_topics else named
@@ -158,7 +158,7 @@ def _held(store: Store, group: str, committed: _Committed) -> list[TopicPartitio
     """The partitions that --all-topics means."""
     if not committed:
         raise click.ClickException(f"group {group} has no committed offsets, so --all-topics finds no topic")
-    return those_there(store, committed, group)
+    return existing_partitions(store, committed, group)
 
 
 def _print(plans: Mapping[str, _Offsets], export: bool, single: bool, as_json: bool) -> None:

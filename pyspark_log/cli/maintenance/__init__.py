@@ -1,1 +1,1 @@
-"""The commands that look after a store and its files, one a file: `verify`, `repair`, `compact`, `log-dirs`, ..."""
+"""The commands that maintain a store and its files, one a file: `verify`, `repair`, `compact`, `log-dirs`, ..."""

@@ -48,7 +48,8 @@ def list_folders(target: Target, as_json: bool) -> None:
         ])
         return
     print_table(("FOLDER", "PARTITIONS", "SIZE", "FREE", "PROBLEM"), [
-        (one.path, len(one.partitions), human_size(one.size), _shown(one.free), one.problem or NOTHING) for one in found
+        (one.path, len(one.partitions), human_size(one.size), _format_size(one.free), one.problem or NOTHING)
+        for one in found
     ])
 
 
@@ -70,10 +71,10 @@ def describe(target: Target, topic_names: Sequence[str], as_json: bool) -> None:
         names = ("path", "topic", "partition", "size")
         print_json([dict(zip(names, (*row[:3], None if row[3] < 0 else row[3]), strict=True)) for row in rows])
     else:
-        print_table(("FOLDER", "TOPIC", "PARTITION", "SIZE"), [(*row[:3], _shown(row[3])) for row in rows])
+        print_table(("FOLDER", "TOPIC", "PARTITION", "SIZE"), [(*row[:3], _format_size(row[3])) for row in rows])
 
 
-def _shown(size: int) -> str:
+def _format_size(size: int) -> str:
     return human_size(size) if size >= 0 else NOTHING
 
 

@@ -55,7 +55,7 @@ def describe(target: Target, names: Sequence[str], as_json: bool) -> None:
         if number:
             click.echo()
         for name, value in _document(one).items():
-            click.echo(f"{name.replace('_', ' ')}: {_shown(name, value)}")
+            click.echo(f"{name.replace('_', ' ')}: {_format_value(name, value)}")
 
 
 @publishers.command()
@@ -110,9 +110,9 @@ def _origin(origin: Origin) -> dict[str, object] | None:
     return dict(origin._asdict()) if origin.host else None
 
 
-def _shown(name: str, value: object) -> object:
+def _format_value(name: str, value: object) -> object:
     if isinstance(value, dict):
-        return ", ".join(f"{part.replace('_', ' ')} {_shown(part, of)}" for part, of in value.items())
+        return ", ".join(f"{part.replace('_', ' ')} {_format_value(part, of)}" for part, of in value.items())
     if isinstance(value, list):
         return ", ".join(value) or NOTHING
     if name == "time" and isinstance(value, int):

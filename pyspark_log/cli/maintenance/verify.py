@@ -1,4 +1,4 @@
-"""`pylog verify`: look for damage anywhere in a store."""
+"""`pylog verify`: find damage anywhere in a store."""
 
 from __future__ import annotations
 

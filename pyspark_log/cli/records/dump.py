@@ -113,11 +113,11 @@ def _print_records(file: File, batch: BatchHeader, limit: int) -> None:
     columns = [chunk.columns[name].to_pylist() for name in names]
     for time, row in zip(times_ms(chunk.columns["timestamp"]), zip(*columns, strict=True), strict=True):
         offset, kind, key, value, headers = row
-        shown = ", ".join(header["key"] + "=" + _shown(header["value"]) for header in headers or ())
+        shown = ", ".join(header["key"] + "=" + _format_bytes(header["value"]) for header in headers or ())
         click.echo(
             f"| offset: {offset} {TIMESTAMP_TYPES[kind]}: {time}"
             f" keySize: {_size(key)} valueSize: {_size(value)}"
-            f" headers: [{shown}] key: {_shown(key)} value: {_shown(value)}"
+            f" headers: [{shown}] key: {_format_bytes(key)} value: {_format_bytes(value)}"
         )
 
 
@@ -125,7 +125,7 @@ def _size(data: bytes | None) -> int:
     return -1 if data is None else len(data)
 
 
-def _shown(data: bytes | None) -> str:
+def _format_bytes(data: bytes | None) -> str:
     """Bytes as text on one line; what does not print is escaped."""
     return "null" if data is None else repr(data)[2:-1]
 

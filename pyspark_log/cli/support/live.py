@@ -29,13 +29,13 @@ def is_end(key: str) -> bool:
 
 
 def watch(
-    look: Callable[[], None], show: Callable[[], str], interval: float, press: Callable[[str], bool] = is_end
+    refresh: Callable[[], None], show: Callable[[], str], interval: float, press: Callable[[str], bool] = is_end
 ) -> None:
     """Shows a text that changes, until a key or Ctrl-C ends it.
 
     Args:
-        look: called every `interval` seconds.
-        show: returns the text, styled with ANSI codes; called after each look and each key.
+        refresh: called every `interval` seconds.
+        show: returns the text, styled with ANSI codes; called after each refresh and each key.
         interval: in seconds.
         press: gets each key, and returns whether it ends the view. Of keys without a character there is only Esc.
 
@@ -47,7 +47,7 @@ def watch(
     from rich.live import Live  # noqa: PLC0415  (it takes long, and few commands need it)
     from rich.text import Text  # noqa: PLC0415
 
-    look()
+    refresh()
     with _keyboard() as keys, Live(Text.from_ansi(show()), screen=True, auto_refresh=False) as live:
         due = time.monotonic() + interval
         while True:
@@ -55,7 +55,7 @@ def watch(
             if pressed is None or any(press(key) for key in pressed):
                 return
             if not pressed:
-                look()
+                refresh()
                 due = time.monotonic() + interval
             live.update(Text.from_ansi(show()), refresh=True)
 

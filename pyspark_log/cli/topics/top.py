@@ -32,7 +32,7 @@ _GROUPS = ("GROUP", "TOPIC", "LAG", "RECORDS/S", "CAUGHT UP IN")
 
 
 @dataclass(frozen=True, slots=True)
-class TopicLook:
+class TopicSnapshot:
     """A topic at a moment: its partitions, the sums of its log starts and ends, and the bytes of its segments."""
 
     partitions: int
@@ -42,7 +42,7 @@ class TopicLook:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupLook:
+class GroupSnapshot:
     """A group in a topic at a moment: the sum of what it has committed, and the offsets from there to the log ends."""
 
     committed: int
@@ -50,8 +50,8 @@ class GroupLook:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """All of it at a moment.
+class Snapshot:
+    """What is shown, at one moment.
 
     Attributes:
         time: seconds of a clock that never goes back.
@@ -60,8 +60,8 @@ class Look:
     """
 
     time: float
-    topics: Mapping[str, TopicLook]
-    groups: Mapping[tuple[str, str], GroupLook]
+    topics: Mapping[str, TopicSnapshot]
+    groups: Mapping[tuple[str, str], GroupSnapshot]
 
 
 @click.command()
@@ -83,29 +83,29 @@ def top(target: Target, topic_names: Sequence[str], interval: float, once: bool,
     for name in topic_names:
         store.describe_topic(name)
     log = OffsetsLog(store)
-    before = look_at(store, log, topic_names)
+    before = take_snapshot(store, log, topic_names)
     if once or as_json:
         time.sleep(interval)
-        found = document(before, look_at(store, log, topic_names))
+        found = document(before, take_snapshot(store, log, topic_names))
         if as_json:
             print_json(found)
         else:
             click.echo(text(found))
         return
     view = View(f"{store.path}, every {interval:g} s", before)
-    watch(lambda: view.take(look_at(store, log, topic_names)), view.show, interval, view.press)
+    watch(lambda: view.update(take_snapshot(store, log, topic_names)), view.show, interval, view.press)
 
 
 class View:
     """What is shown, and how the user wants it."""
 
-    def __init__(self, heading: str, first: Look) -> None:
+    def __init__(self, heading: str, first: Snapshot) -> None:
         self._heading, self._now = heading, first
         self._found = document(first, first)
         self._sort, self._backwards, self._filter, self._typing = 0, False, "", False
 
-    def take(self, now: Look) -> None:
-        """A new look: from now on it is shown."""
+    def update(self, now: Snapshot) -> None:
+        """Shows a newer snapshot from now on."""
         self._found, self._now = document(self._now, now), now
 
     def press(self, key: str) -> bool:
@@ -162,9 +162,9 @@ def _colour(heading: str, cell: str) -> str | None:
     return "red" if heading == "CAUGHT UP IN" and cell == NOTHING else None
 
 
-def look_at(store: Store, log: OffsetsLog, names: Sequence[str]) -> Look:
-    """Looks at the topics, or at all of them, and at all groups that have committed offsets of them."""
-    now, topics, ends = time.monotonic(), dict[str, TopicLook](), dict[tuple[str, int], int]()
+def take_snapshot(store: Store, log: OffsetsLog, names: Sequence[str]) -> Snapshot:
+    """Reads the topics, or all of them, and all groups that have committed offsets in them."""
+    now, topics, ends = time.monotonic(), dict[str, TopicSnapshot](), dict[tuple[str, int], int]()
     for name in names or store.topics():
         try:
             count, starts, total, size = store.describe_topic(name).partitions, 0, 0, 0
@@ -175,20 +175,20 @@ def look_at(store: Store, log: OffsetsLog, names: Sequence[str]) -> Look:
                 size += store.size(name, number)
         except UnknownTopicError:
             continue  # deleted meanwhile
-        topics[name] = TopicLook(count, starts, total, size)
-    return Look(now, topics, _groups(log, topics, ends))
+        topics[name] = TopicSnapshot(count, starts, total, size)
+    return Snapshot(now, topics, _groups(log, topics, ends))
 
 
 def _groups(
-    log: OffsetsLog, topics: Mapping[str, TopicLook], ends: Mapping[tuple[str, int], int]
-) -> dict[tuple[str, str], GroupLook]:
-    found = dict[tuple[str, str], GroupLook]()
+    log: OffsetsLog, topics: Mapping[str, TopicSnapshot], ends: Mapping[tuple[str, int], int]
+) -> dict[tuple[str, str], GroupSnapshot]:
+    found = dict[tuple[str, str], GroupSnapshot]()
     for group in log.groups():
         for at, kept in log.fetch(group).items():
             if at.topic in topics:
-                known = found.get((group, at.topic), GroupLook(0, 0))
+                known = found.get((group, at.topic), GroupSnapshot(0, 0))
                 lag = max(ends.get((at.topic, at.partition), 0) - kept.offset, 0)
-                found[group, at.topic] = GroupLook(known.committed + kept.offset, known.lag + lag)
+                found[group, at.topic] = GroupSnapshot(known.committed + kept.offset, known.lag + lag)
     return found
 
 
@@ -215,8 +215,8 @@ def _rate(amount: float) -> str:
     return f"{amount:.0f}" if amount >= 10 or not amount else f"{amount:.1f}"
 
 
-def document(before: Look, now: Look) -> dict[str, list[dict[str, Any]]]:
-    """A look, with the rates since another one."""
+def document(before: Snapshot, now: Snapshot) -> dict[str, list[dict[str, Any]]]:
+    """A snapshot, with the rates since an earlier one."""
     seconds = max(now.time - before.time, 1e-3)
     topics, groups, written = list[dict[str, Any]](), list[dict[str, Any]](), dict[str, float]()
     for name, one in now.topics.items():

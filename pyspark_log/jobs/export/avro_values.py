@@ -42,7 +42,7 @@ class AvroValues(ParsedValues):
         """Decodes values into structs of the fields; a null has nulls. ArrowInvalid: one of them does not fit."""
         kind = pa.struct(list(self.schema))
         if self.registry_id is not None and self.bad_as_null:
-            # Values of another schema are not looked for one by one.
+            # Values of another schema are not searched for one by one.
             values = pc.if_else(pc.starts_with(values, self._prefix), values, None)
         present = values.drop_null()
         if not len(present):

@@ -29,7 +29,7 @@ class Target:
     """
 
     def __init__(self, path: str, group: str) -> None:
-        """Looks at nothing. InvalidConfigError: not a path."""
+        """Reads nothing yet. InvalidConfigError: not a path."""
         self.path = local_path(path)
         self.work = f"{self.path}/{_HIDDEN}/{quote(group, safe='')}"
         self.plan_path = f"{self.work}/{_PLAN}"

@@ -48,7 +48,7 @@ def import_files(spark: SparkSession, target: ImportTarget, wanted: FileImport) 
     """
     began = time.monotonic()
     rows = size = count = 0
-    # All are looked at before the first is imported.
+    # All are checked before the first is imported.
     found = list(new_files(wanted.sources, target.topic, target.imported()))
     for group in grouped(found, wanted.publish_bytes, lambda one: one.size):
         plan = target.plan()

@@ -26,7 +26,7 @@ class MirrorPlan:
         available_now: whether it ends when all there is is mirrored.
         trigger: how often a micro-batch begins.
         groups: whose offsets go along; None: of no group.
-        groups_interval: how often these are looked at, in seconds.
+        groups_interval: how often their offsets are read, in seconds.
     """
 
     name: str

@@ -99,7 +99,7 @@ class _Mirror:
         plan = self._plan
         if plan.groups is None:
             return 0
-        # Before the groups are looked at: a sync that is older than an offset only makes it lower.
+        # Before the groups are read: a sync that is older than an offset only makes it lower.
         syncs = self._syncs
         return move_groups(self._target, plan.name, plan.source.groups(plan.groups), syncs, plan.prefix)
 

@@ -22,7 +22,7 @@ from pyspark_log.spark_connector.worker_process import spare_modules
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 
-# How often the progress is looked at, in seconds.
+# How often the progress is read, in seconds.
 _EVERY = 0.2
 _CONDITION = re.compile(r"\[(PYLOG_[A-Z_.]+)\] ([^\n]+)")
 

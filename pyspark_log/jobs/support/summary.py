@@ -17,7 +17,7 @@ def show_summary(facts: Mapping[str, int | float | str], *, as_json: bool) -> No
         return
     width = max(map(len, facts))
     for name, value in facts.items():
-        print(f"{name.replace('_', ' '):<{width}}  {_shown(name, value)}")
+        print(f"{name.replace('_', ' '):<{width}}  {_format_value(name, value)}")
 
 
 @contextlib.contextmanager
@@ -50,7 +50,7 @@ class _Collector(logging.Handler):
         _collected.append(" ".join(record.getMessage().split()))
 
 
-def _shown(name: str, value: float | str) -> str:
+def _format_value(name: str, value: float | str) -> str:
     if name == "bytes":
         return human_size(int(value))
     if isinstance(value, float):

@@ -25,7 +25,7 @@ from pyspark_log.storage.segment import AbortedTransaction, SegmentReader, batch
 from pyspark_log.types import TopicPartition
 
 # How often an index is compared with its log before it is reported that they differ.
-_LOOKS = 2
+_ATTEMPTS = 2
 # How often a segment is opened by the name that it is listed with before it is reported as missing.
 _OPENS = 5
 
@@ -82,16 +82,16 @@ class BrokerLogReader(LogReader):
             SideFileError: a checkpoint is damaged.
             LogDamagedError: a segment that is listed cannot be opened.
         """
-        return self._looked()[0]
+        return self._read_state()[0]
 
     def lost_end(self) -> str:
         """Returns what the log lacks at its end by the broker's checkpoints, as text for a warning; "": nothing.
 
         A broker writes its checkpoints late, so one below the end is normal. Raises as `state` does.
         """
-        return self._looked()[1]
+        return self._read_state()[1]
 
-    def _looked(self) -> tuple[PartitionState, str]:
+    def _read_state(self) -> tuple[PartitionState, str]:
         while True:
             generation, names = self._list()
             # Before the end, which can only grow from here on.
@@ -108,7 +108,7 @@ class BrokerLogReader(LogReader):
             log_start = max(self._broker.log_start(self._at), bases[0])
             limit = self._broker.high_watermark(self._at)
             try:
-                end = self._look(bases, LONG_MAX if limit is None else max(limit, log_start))
+                end = self._find_end(bases, LONG_MAX if limit is None else max(limit, log_start))
             except LogDamagedError:
                 if self._list()[0] == generation:
                     raise
@@ -159,11 +159,11 @@ class BrokerLogReader(LogReader):
         """
         end = self.last_stable_offset()
 
-        def look(state: PartitionState, _: bool) -> str:
+        def read_fault(state: PartitionState, _: bool) -> str:
             bases = self.segments(state)
             return self._compared(bases, state.log_start, end, state)[1] if bases else ""
 
-        return self._settled(look)
+        return self._retry_while_segments_change(read_fault)
 
     def _compared(
         self, bases: list[int], start: int, end: int, state: PartitionState
@@ -172,7 +172,7 @@ class BrokerLogReader(LogReader):
 
         If it refutes them, the transactions are those of the log itself.
         """
-        for look in range(_LOOKS):
+        for attempt in range(_ATTEMPTS):
             indexed, fault = list[AbortedTransaction](), ""
             try:
                 indexed = aborted_between(self.place.folder, bases, start, end)
@@ -186,7 +186,7 @@ class BrokerLogReader(LogReader):
                 return indexed, ""  # Readers will report the damage, after the records before it.
             fault = fault or refuted(indexed, ended, start)
             # The cleaner may just have replaced a segment and its index.
-            if not fault or look == _LOOKS - 1:
+            if not fault or attempt == _ATTEMPTS - 1:
                 break
         if not fault:
             return indexed, ""
@@ -255,7 +255,7 @@ class BrokerLogReader(LogReader):
                     if tries == _OPENS:
                         raise
 
-    def _look(self, bases: list[int], limit: int) -> _End:
+    def _find_end(self, bases: list[int], limit: int) -> _End:
         """The visible end: of complete batches, or `limit`."""
         base = bases[max(bisect_right(bases, limit) - 1, 0)]
         with self._open_listed(base) as segment:
@@ -289,7 +289,7 @@ class BrokerLogReader(LogReader):
         self._list()
         return segment, self.state()
 
-    def _counted(self, segment: SegmentReader, state: PartitionState, now: PartitionState) -> int:
+    def _live_bytes(self, segment: SegmentReader, state: PartitionState, now: PartitionState) -> int:
         """The live bytes of the last segment of `state`.
 
         The cleaner may have replaced it, as the high watermark can be in a segment that is inactive.

@@ -95,7 +95,7 @@ class LogDir:
         try:
             status = files.status_of(path)
             stamp = (status.st_dev, status.st_ino, status.st_ctime_ns)
-            return "" if stamp == self._seen else self._look(path, stamp)
+            return "" if stamp == self._seen else self._check_owner(path, stamp)
         except (FileNotFoundError, NotADirectoryError):
             return f"it has no {META_PROPERTIES}: it is missing, or its file system is not mounted"
         except OSError as error:
@@ -103,7 +103,7 @@ class LogDir:
         except SideFileError as error:
             return str(error)
 
-    def _look(self, path: str, stamp: tuple[int, int, int]) -> str:
+    def _check_owner(self, path: str, stamp: tuple[int, int, int]) -> str:
         """The same by its `meta.properties`, which is cached if there is no problem."""
         found = read_meta_properties(path)
         if found is not None and (found.cluster_id, found.directory_id) != (self._cluster_id, self.directory_id):
@@ -117,7 +117,7 @@ class LogDir:
         """The same; and why it cannot be written to. Reads from the disk itself, if the system allows that."""
         if self.directory_id:
             self._seen = (-1, -1, -1)
-            # The look below reports what it cannot open.
+            # The check below reports what it cannot open.
             with contextlib.suppress(OSError), files.open_read(f"{self.path}/{META_PROPERTIES}") as file:
                 file.drop_cached()
         problem = self.problem()

@@ -28,7 +28,7 @@ VERSION = 1
 #: The descriptions of deleted topics whose files still exist, one file each, named by the topic's id.
 DELETED_FOLDER = "deleted"
 MAX_NAME_LENGTH = 249
-#: The most partitions that a topic can have. Each that is written to has files, and each reader looks at all: a
+#: The most partitions that a topic can have. Each that is written to has files, and each reader reads all: a
 #: whole Kafka cluster has some 200,000.
 MAX_PARTITIONS = 100_000
 #: Topics of the engine itself; records of other writers would break it.

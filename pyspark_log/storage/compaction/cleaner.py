@@ -110,7 +110,7 @@ def due(logs: LogManager, topic: str | None = None) -> list[Due]:
     found = []
     for at in _compacted(logs, topic):
         try:
-            one = _look(logs, at, timeouts.CLEANING, asked=topic is not None)
+            one = _find_due(logs, at, timeouts.CLEANING, asked=topic is not None)
         except (PylogError, OSError) as error:
             # Compacting it reports the error.
             log.info("%s: %s: %s", logs.path, at, error)
@@ -144,14 +144,14 @@ def _compacted(logs: LogManager, topic: str | None) -> Iterator[TopicPartition]:
             raise InvalidConfigError(f"topic {topic!r} is not compacted: its cleanup.policy is delete")
 
 
-def _look(logs: LogManager, at: TopicPartition, timeout: float, *, asked: bool) -> Due | None:
+def _find_due(logs: LogManager, at: TopicPartition, timeout: float, *, asked: bool) -> Due | None:
     reader = logs.recovered(at.topic, at.partition)
     known, state = cleaner_checkpoint.read(reader.place), reader.state()
     # Without a lock: most partitions have no new inactive segment.
     if state.active_base <= max(known.cleaned_to, state.log_start) or (known.reason and not asked):
         return None
     with logs.writer(at.topic, at.partition).hold(timeout) as writer:
-        plan = partition_cleaner.look(writer.log, reader)
+        plan = partition_cleaner.plan_cleaning(writer.log, reader)
         if not (plan.is_due(writer.config) or (asked and plan.dirty_bytes)):
             return None
         return Due(at, plan.ratio, plan.clean_bytes + plan.dirty_bytes)
@@ -201,7 +201,7 @@ def compact_if_due(logs: LogManager, at: TopicPartition) -> Outcome | None:
     another cleaner. A log that is too large is skipped.
     """
     try:
-        found = _look(logs, at, timeouts.HELP_COMPACT, asked=False)
+        found = _find_due(logs, at, timeouts.HELP_COMPACT, asked=False)
     except LockTimeoutError as error:
         log.info("%s: %s is not compacted now: %s", logs.path, at, error)
         return None

@@ -318,7 +318,7 @@ cdef class BatchFilter:
         cdef BatchWalk batches = self.batches
         batches.load(buffer, start, end)
         self.output.begin_piece(buffer, batches.source.data)
-        while batches.look():
+        while batches.peek():
             self.clean()
             batches.pass_by()
         return batches.position

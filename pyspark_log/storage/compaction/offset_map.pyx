@@ -129,7 +129,8 @@ cdef class OffsetMap:
     def note_replaced(self, int64_t start, int64_t end):
         """Notes from now on, in a bit for each offset of [start, end), which records are replaced by later ones.
 
-        The cleaner need not look for the keys of these records again. If there are too many offsets, nothing is noted.
+        The cleaner need not search for the keys of these records again. If there are too many offsets, nothing is
+        noted.
         """
         self.forget()
         if start < end <= start + NOTED * self.slots:
@@ -204,7 +205,7 @@ cdef class OffsetMap:
         batches.load(buffer, start, end)
         batches.follows = follows
         batches.limit = max_batch_bytes
-        while batches.look() and batches.header.base_offset < until_offset:
+        while batches.peek() and batches.header.base_offset < until_offset:
             attributes = batches.header.attributes
             if batches.header.last_offset >= from_offset:
                 if not attributes & CONTROL and not (

@@ -64,7 +64,7 @@ class Cleaned:
     finished: bool
 
 
-def look(held: HeldLog, reader: LogReader) -> Plan:
+def plan_cleaning(held: HeldLog, reader: LogReader) -> Plan:
     """What can be compacted of a partition, whose lock is held.
 
     Raises:
@@ -126,7 +126,7 @@ class _Work:
             held = self._writer.log
             self._place = held.place
             self._remove_unfinished(held)
-            plan = look(held, self._reader)
+            plan = plan_cleaning(held, self._reader)
             self._incarnation, self._truncations = held.state.incarnation, held.state.truncations
             if not plan.dirty_bytes:
                 return None

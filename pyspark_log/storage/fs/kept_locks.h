@@ -20,7 +20,7 @@ typedef struct kept_lock {
 
 /* The thread's polling interval in ns, and the number of idle polls before it sleeps until it is signalled. */
 #define KEPT_LOCKS_PAUSE 500000
-#define KEPT_LOCKS_LOOKS 20
+#define KEPT_LOCKS_TRIES 20
 
 static pthread_mutex_t kept_guard = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t kept_call = PTHREAD_COND_INITIALIZER;
@@ -56,7 +56,7 @@ static void *kept_thread(void *unused) {
     pthread_mutex_lock(&kept_guard);
     for (;;) {
         in_vain = kept_first == NULL ? in_vain + 1 : 0;
-        if (in_vain > KEPT_LOCKS_LOOKS) {
+        if (in_vain > KEPT_LOCKS_TRIES) {
             in_vain = 0;
             kept_thread_sleeps = 1;
             pthread_cond_wait(&kept_call, &kept_guard);

@@ -15,7 +15,7 @@ WHILE_DECIDING: Final = 0.05
 HELP_COMPACT: Final = 0.5
 #: To write the checkpoints of a log dir: their writers take milliseconds.
 CHECKPOINTS: Final = 1.0
-#: To clean a partition, or to look whether it can be compacted; the next pass does what is left.
+#: To clean a partition, or to check whether it can be compacted; the next pass does what is left.
 CLEANING: Final = 5.0
 #: To read a partition while another process recovers it.
 RECOVERY: Final = 10.0

@@ -146,7 +146,7 @@ class CommittedOffsets:
         self._stamp = (-1, -1)  # of the store that all this was read from
         self._topic_id = ""
         self._views: list[PartitionView] = []
-        self._look_at: int | None = None  # when to check for expired offsets
+        self._next_check: int | None = None  # when to check for expired offsets
 
     def read(
         self, group: str
@@ -231,15 +231,15 @@ class CommittedOffsets:
                 view.follow(self.logs)
             return sorted(name for view in views for name in view.groups)
 
-    def is_time_to_look(self, now: int, interval: int) -> bool:
+    def is_check_due(self, now: int, interval: int) -> bool:
         """Whether this process should check for expired offsets at `now`: once every `interval` ms, so True resets the
         timer. It skips its first `interval`.
         """
-        if self._look_at is None:
-            self._look_at = now + interval
-        if now < self._look_at:
+        if self._next_check is None:
+            self._next_check = now + interval
+        if now < self._next_check:
             return False
-        self._look_at = now + interval
+        self._next_check = now + interval
         return True
 
     def in_partition(self, partition: int) -> tuple[TopicIdPartition, dict[str, GroupRecords]]:

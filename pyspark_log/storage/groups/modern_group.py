@@ -85,7 +85,8 @@ def described(
         unclear = tuple(GroupMember(member_id, None, "", "", b"", b"", ()) for member_id in sorted(values[_MEMBER]))
         return GroupDescription(group, GroupState.UNKNOWN, "", unclear, None, CONSUMER_848)
     shown = tuple(
-        _shown(member_id, member, current.get(member_id), topic_name) for member_id, member in sorted(members.items())
+        _describe_member(member_id, member, current.get(member_id), topic_name)
+        for member_id, member in sorted(members.items())
     )
     topics = None
     if not any(member.has_pattern for member in members.values()):
@@ -106,7 +107,7 @@ def _state(members: set[str], current: Mapping[str, _Current], epoch: int, targe
     return GroupState.STABLE
 
 
-def _shown(
+def _describe_member(
     member_id: str, member: _Member, current: _Current | None, topic_name: Callable[[str], str | None]
 ) -> GroupMember:
     partitions = []

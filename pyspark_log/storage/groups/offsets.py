@@ -104,12 +104,12 @@ class OffsetsLog:
         batches = committed_offsets.encoded(logs, group, offsets, metadata, now, expire_timestamp)
         steps = [OffsetStep(group, at, before, 0) for at, before in (expected or {}).items()]
 
-        def unless_moved() -> list[bytes]:
+        def batches_unless_moved() -> list[bytes]:
             self._offsets.check_unmoved(steps)
             return batches
 
-        self._append(place, unless_moved)
-        if self._offsets.is_time_to_look(now, self._check_interval_ms):
+        self._append(place, batches_unless_moved)
+        if self._offsets.is_check_due(now, self._check_interval_ms):
             try:
                 self.expire(timeouts.HELP)
             except (PylogError, OSError) as error:
@@ -181,7 +181,7 @@ class OffsetsLog:
             raise UnknownGroupError(f"there is no group {group!r} in {logs.path}")
         place = committed_offsets.place_of(logs, group)
 
-        def all_of_it() -> list[bytes]:
+        def tombstones_of_group() -> list[bytes]:
             check_empty(self.describe(group))
             keys = _offset_keys(group, self._offsets.committed(group))
             known = self._offsets.records(group)
@@ -190,7 +190,7 @@ class OffsetsLog:
             keys += known.modern
             return committed_offsets.tombstones(logs, keys, self._now())
 
-        self._append(place, all_of_it)
+        self._append(place, tombstones_of_group)
 
     def delete_offsets(self, group: str, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
         """Deletes a group's committed offsets for some partitions.
@@ -207,7 +207,7 @@ class OffsetsLog:
         if self.describe(group).state is GroupState.DEAD:
             raise UnknownGroupError(f"there is no group {group!r} in {logs.path}")
 
-        def these() -> list[bytes]:
+        def tombstones_if_unread() -> list[bytes]:
             found = self.describe(group)
             for at in partitions:
                 if found.topics is None or at.topic in found.topics:
@@ -217,7 +217,7 @@ class OffsetsLog:
             gone[:] = sorted(at for at in set(partitions) if at in committed)
             return committed_offsets.tombstones(logs, _offset_keys(group, gone), self._now())
 
-        self._append(committed_offsets.place_of(logs, group), these)
+        self._append(committed_offsets.place_of(logs, group), tombstones_if_unread)
         return gone
 
     def expire(self, timeout: float = DEFAULT_TIMEOUT) -> int:
@@ -254,7 +254,7 @@ class OffsetsLog:
         now, logs, known = self._now(), self._logs, self._offsets
         count = 0
 
-        def over() -> list[bytes]:
+        def tombstones_of_expired() -> list[bytes]:
             nonlocal count
             keys, count = list[bytes](), 0
             for name, group in known.in_partition(partition)[1].items():
@@ -270,9 +270,9 @@ class OffsetsLog:
                     log.warning("%s: group %r is kept, because its members are unknown: %s", logs.path, name, error)
             return committed_offsets.tombstones(logs, keys, now)
 
-        if over():
+        if tombstones_of_expired():
             # Check again, as another process may have committed, or decided to, since.
-            self._append(known.in_partition(partition)[0], over, timeout)
+            self._append(known.in_partition(partition)[0], tombstones_of_expired, timeout)
         return count
 
 

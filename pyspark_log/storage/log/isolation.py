@@ -68,7 +68,7 @@ class LastStableOffset:
         self._incarnation = -1  # of the log that `_states` were read from
         self._mutex = Mutex()
 
-    def look(
+    def follow(
         self,
         folder: str,
         state: PartitionState,
@@ -113,5 +113,5 @@ def _restored(folder: str, first: int, end: int, known: ProducerStates | None = 
             except FileNotFoundError:
                 continue  # deleted meanwhile
             except SideFileError as error:
-                log.warning("looking for an older snapshot: %s", error)
+                log.warning("trying an older snapshot: %s", error)
     return known or ProducerStates(end_offset=first)

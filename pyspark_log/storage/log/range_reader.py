@@ -2,7 +2,7 @@
 
 The end of a file is never taken for the end of a range in a dense log: each batch must begin where the one before it
 ends, and the last one must reach the range's end. Anything else is an error, since rows would be missing silently:
-a file can look short for a while on a shared file system, be truncated, or have a damaged base offset, which no CRC
+a file can seem short for a while on a shared file system, be truncated, or have a damaged base offset, which no CRC
 covers.
 """
 
@@ -62,7 +62,7 @@ class RangeReader:
             size: its live bytes.
             start, until: offsets; the segment holds all records of the range.
             following: the base offset of the next segment; None: it is the active one.
-            begin: the byte at which the batch of `start` begins; None: the index says where to look for it.
+            begin: the byte at which the batch of `start` begins; None: it is found by the index.
 
         Raises:
             CorruptRecordError, LogDamagedError: as `LogReader.read`.

@@ -71,7 +71,7 @@ class Damage(NamedTuple):
 def holds_segments(folders: LogDirs | None, place: PartitionPath) -> bool:
     """Whether a partition without a state has segments; False if its log dir has failed. OSError.
 
-    A partition that was never written to is looked for in the first log dir, which a failure must not take offline.
+    A partition that was never written to is expected in the first log dir, which a failure must not take offline.
     """
     try:
         return bool(list_segments(place.folder))
@@ -113,7 +113,7 @@ class LogReader:
         """
         loaded = state_file.read(self.place.state_path)
         if loaded is None and (self._written or holds_segments(self._log_dirs, self.place)):
-            # Perhaps it was created between the two looks; the first write creates the files, the state first.
+            # Perhaps it was created between the two reads; the first write creates the files, the state first.
             loaded = state_file.read(self.place.state_path)
             if loaded is None:
                 raise no_state(self.place)
@@ -167,23 +167,23 @@ class LogReader:
 
     def segment_count(self) -> int:
         """How many live segments a partition has that was written to. LogDamagedError, LogDirOfflineError: none."""
-        return self._settled(lambda state, _: len(self._present(state)))
+        return self._retry_while_segments_change(lambda state, _: len(self._present(state)))
 
     def size(self) -> int:
         """Bytes of the live `.log` files."""
 
-        def look(state: PartitionState, _: bool) -> int:
+        def sum_sizes(state: PartitionState, _: bool) -> int:
             inactive = [base for base in self.segments(state) if base != state.active_base]
             with missing_is_damage(self.place):
                 return state.position + sum(files.size_of(self._log_path(base, state)) for base in inactive)
 
-        return self._settled(look)
+        return self._retry_while_segments_change(sum_sizes)
 
     def _log_path(self, base: int, state: PartitionState) -> str:
         return segment_path(self._folder(state), base, LOG)
 
-    def _settled(self, look: Callable[[PartitionState, bool], _T]) -> _T:
-        """Returns the result of `look`, which is called again if segments are deleted while it runs.
+    def _retry_while_segments_change(self, read: Callable[[PartitionState, bool], _T]) -> _T:
+        """Returns the result of `read`, which is called again if segments are deleted while it runs.
 
         Its flag says whether to list the folder: if not, it may use the cached entries of inactive segments.
         """
@@ -191,7 +191,7 @@ class LogReader:
         while True:
             state = self.state()
             try:
-                return look(state, listed)
+                return read(state, listed)
             except (LogDamagedError, CorruptRecordError, FileNotFoundError):
                 now = self.state()
                 if (now.generation, now.log_start) == (state.generation, state.log_start):
@@ -209,20 +209,20 @@ class LogReader:
             UnknownTopicError, LogDamagedError: as `state`.
             CorruptRecordError: a batch after the newest snapshot of producers is damaged.
         """
-        return self._settled(self._last_stable)
+        return self._retry_while_segments_change(self._last_stable)
 
     def _last_stable(self, state: PartitionState, listed: bool) -> int:
         if not state.flags & Flags.PRODUCERS:
             return state.high_watermark
         bases = self._present(state)
-        return self._stable.look(
+        return self._stable.follow(
             self._folder(state), state, bases[0], lambda offset: self._segments_from(offset, state, listed)
         )
 
     def _aborted(self, start: int, end: int) -> AbortedRanges:
         """The aborted transactions with records in [start, end), a range in which all are decided."""
 
-        def look(state: PartitionState, _: bool) -> AbortedRanges:
+        def read_aborted(state: PartitionState, _: bool) -> AbortedRanges:
             bases = self._present(state)
             found = self._aborted_by(bases[max(bisect_right(bases, start) - 1, 0) :], start, end, state)
             # An index is deleted before its log when the log start has moved: without it nothing is known. And an index
@@ -233,7 +233,7 @@ class LogReader:
                 raise LogDamagedError(f"{self.place}: segments were removed while their indexes were read")
             return AbortedRanges(found)
 
-        return self._settled(look)
+        return self._retry_while_segments_change(read_aborted)
 
     def _aborted_by(self, bases: list[int], start: int, end: int, state: PartitionState) -> list[AbortedTransaction]:
         """What the indexes of some segments, and of those after them, say of [start, end)."""
@@ -272,7 +272,7 @@ class LogReader:
                 base, following = self._segment_of(position, state, listed)
                 until = end if following is None else min(end, following)
                 segment, now = self._open(base, following, state)
-                size = self._counted(segment, state, now) if following is None else segment.log.size()
+                size = self._live_bytes(segment, state, now) if following is None else segment.log.size()
                 # After damage the indexes may lead to before it.
                 begin = passed.end if passed is not None and passed.file == segment.log.path else None
                 for chunk in reader.read(segment, size, position, until, following, begin):
@@ -347,7 +347,7 @@ class LogReader:
             raise LogDamagedError(f"{self.place}: the log was truncated while it was read")
         return segment, now
 
-    def _counted(self, segment: SegmentReader, state: PartitionState, now: PartitionState) -> int:
+    def _live_bytes(self, segment: SegmentReader, state: PartitionState, now: PartitionState) -> int:
         """The live bytes of the segment that is active by a state, and was opened between that and `now`.
 
         Once it is inactive the cleaner may replace it by another file, to which the state's position does not apply.
@@ -371,7 +371,7 @@ class LogReader:
             UnknownTopicError, LogDamagedError, CorruptRecordError: as `last_stable_offset`.
         """
 
-        def look(state: PartitionState, listed: bool) -> tuple[int, int]:
+        def find_end(state: PartitionState, listed: bool) -> tuple[int, int]:
             first, last = max(start, state.log_start), min(end, state.high_watermark)
             taken = 0
             for segment, size in self._segments_from(first, state, listed) if first < last else ():
@@ -386,7 +386,7 @@ class LogReader:
                     break
             return end, taken
 
-        return self._settled(look)
+        return self._retry_while_segments_change(find_end)
 
     def _end_in(self, segment: SegmentReader, start: int, stop: int, size: int, end: int) -> int:
         """The last known offset at which a batch begins, before byte `stop`; at least the end of the first batch."""
@@ -428,7 +428,9 @@ class LogReader:
 
     def find_timestamp(self, timestamp: int) -> OffsetAndTimestamp | None:
         """The first record, in offset order, whose time is `timestamp` (ms) or later, if there is one."""
-        return self._settled(lambda state, listed: self._find(timestamp, state, listed, control=False))
+        return self._retry_while_segments_change(
+            lambda state, listed: self._find(timestamp, state, listed, control=False)
+        )
 
     def find_max_timestamp(self) -> OffsetAndTimestamp | None:
         """The record with the largest time, of several the first; None if no record has a time.
@@ -436,7 +438,7 @@ class LogReader:
         As Kafka answers a ListOffsets request for -3 (KIP-734), but deleted records do not count. So a transaction
         marker counts as a record.
         """
-        return self._settled(self._find_max)
+        return self._retry_while_segments_change(self._find_max)
 
     def _find(
         self, timestamp: int, state: PartitionState, listed: bool, *, control: bool
@@ -465,9 +467,9 @@ class LogReader:
         if largest == NO_TIMESTAMP:
             return None
         # Records that were deleted or compacted away may have had it.
-        return self._find(largest, state, listed, control=True) or self._look_for_max(state, listed)
+        return self._find(largest, state, listed, control=True) or self._scan_for_max(state, listed)
 
-    def _look_for_max(self, state: PartitionState, listed: bool) -> OffsetAndTimestamp | None:
+    def _scan_for_max(self, state: PartitionState, listed: bool) -> OffsetAndTimestamp | None:
         """The record with the largest time, found by reading all batches."""
         best = OffsetAndTimestamp(-1, NO_TIMESTAMP)
         for segment, size in self._segments_from(state.log_start, state, listed):
@@ -490,7 +492,7 @@ class LogReader:
         while position is not None and position < state.high_watermark:
             base, position = self._segment_of(position, state, listed)
             segment, now = self._open(base, position, state)
-            yield segment, self._counted(segment, state, now) if position is None else segment.log.size()
+            yield segment, self._live_bytes(segment, state, now) if position is None else segment.log.size()
             segment.close()
 
     def opened(self, state: PartitionState) -> Iterator[tuple[SegmentReader, int]]:

@@ -114,7 +114,7 @@ class SegmentCache:
         return found
 
     def start_by_time(self, timestamp: int, state: PartitionState) -> int:
-        """Where to begin to look for `timestamp` (ms): no readable record before it is of then or later."""
+        """Where to start the search for `timestamp` (ms): no readable record before it is of then or later."""
 
         def reaches(entry: CachedSegment) -> bool:
             return entry.largest_so_far >= timestamp or entry.next_offset > state.active_base

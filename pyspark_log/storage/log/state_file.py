@@ -36,7 +36,7 @@ FILE_SIZE = SLOT_COUNT * SLOT_DISTANCE
 VERSION = 2
 SLOT_SIZE = 256
 # A slot that is being written is invalid for a moment. While a writer holds the partition's lock, it gets this long
-# (s) before the slot is reported as damaged, as a busy machine may delay it. Pauses between looks double.
+# (s) before the slot is reported as damaged, as a busy machine may delay it. Pauses between reads double.
 _PATIENCE = 1.0
 _FIRST_PAUSE = 0.0005
 
@@ -60,7 +60,7 @@ log = logging.getLogger(__name__)
 
 
 class Flags:
-    """What is in progress in a partition: bits of a number. Plain ones, as every append looks at them several times."""
+    """What is in progress in a partition: bits of a number. Plain ones, as every append tests them several times."""
 
     NONE = 0
     DEAD = 1  # the topic was deleted: nothing may be done here any more
@@ -262,7 +262,7 @@ def _decode_body(data: bytes, at: int, path: str) -> PartitionState:
 
 
 def _refuse_version_1(data: bytes, path: str) -> None:
-    """Raises StoreVersionError for a slot of version 1, which has 128 bytes and would look damaged."""
+    """Raises StoreVersionError for a slot of version 1, which has 128 bytes and would seem damaged."""
     if data[0] == 1 and _CRC.unpack_from(data, 124)[0] == crc32c(data[:124]):
         raise StoreVersionError(
             f"{path}: written in version 1 of the state format, this pyspark-log knows version {VERSION}: use the "
@@ -292,7 +292,7 @@ class Loaded(NamedTuple):
 
 
 def load(file: files.File, known: Loaded | None = None) -> Loaded:
-    """Reads the slots; the partition's lock is held, or a single look is enough.
+    """Reads the slots; the partition's lock is held, or a single read is enough.
 
     Returns `known` itself, what was found or written before, if the file still has the same bytes.
 
@@ -308,7 +308,7 @@ def load(file: files.File, known: Loaded | None = None) -> Loaded:
 
 
 def checked(path: str, loaded: Loaded | None) -> Loaded:
-    """Returns what a look has found, if it can be relied on. LogDamagedError."""
+    """Returns the state that was read, if it can be relied on. LogDamagedError."""
     if loaded is None:
         problem = f"none of its {SLOT_COUNT} slots is valid"
     elif -1 in loaded.seqs and not explained_by_power_loss(path, loaded.state):
@@ -337,7 +337,7 @@ def explained_by_power_loss(path: str, newest: PartitionState) -> bool:
     return newest.boot != this_boot() and not is_shared(os.path.dirname(path))
 
 
-def _look(file: files.File) -> Loaded | None:
+def _load_slots(file: files.File) -> Loaded | None:
     """The newest valid slot; None if there is none. StoreVersionError."""
     return _decode(file.path, file.pread(FILE_SIZE, 0))
 
@@ -364,33 +364,33 @@ def read(path: str) -> Loaded | None:
     Opens the file each time: a process may read thousands of partitions, and a store's folder may be
     replaced by a copy of it.
     """
-    def look() -> Loaded | None:
+    def read_file() -> Loaded | None:
         with files.open_read(path) as file:
-            return _look(file)
+            return _load_slots(file)
 
     try:
-        found = patiently(path, look, partial(_is_settled, path))
+        found = read_until_settled(path, read_file, partial(_is_settled, path))
     except FileNotFoundError:
         return None
     return checked(path, found)
 
 
 def _is_settled(path: str, found: Loaded | None) -> bool:
-    """Whether another look would find the same: no slot is being written."""
+    """Whether another read would find the same: no slot is being written."""
     return found is not None and (-1 not in found.seqs or explained_by_power_loss(path, found.state))
 
 
-def patiently(path: str, look: Callable[[], _T], is_settled: Callable[[_T], bool]) -> _T:
-    """Returns what a look at a state file finds; looks again if it may have met a slot that was being written."""
-    found, pause = look(), _FIRST_PAUSE
+def read_until_settled(path: str, read: Callable[[], _T], is_settled: Callable[[_T], bool]) -> _T:
+    """Returns what `read` finds in a state file; reads again if it may have met a slot that was being written."""
+    found, pause = read(), _FIRST_PAUSE
     deadline = time.monotonic() + _PATIENCE
     while not is_settled(found) and time.monotonic() < deadline:
         with files.open_read(path) as file:
             if _is_free(file):
-                return look()  # No process is writing: what is found now stays.
+                return read()  # No process is writing: what is found now stays.
         time.sleep(pause)
         pause *= 2
-        found = look()
+        found = read()
     return found
 
 
@@ -505,7 +505,7 @@ def _undo(file: files.File, before: Loaded, slot: int) -> None:
     A partial slot would be damage. A complete one stays, as readers may have used it.
     """
     try:
-        found = _look(file)
+        found = _load_slots(file)
         if found is None or slot in found.torn:
             file.pwrite(encode_slot(before.state), slot * SLOT_DISTANCE)
     except OSError as error:

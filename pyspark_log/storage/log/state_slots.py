@@ -14,7 +14,7 @@ from pyspark_log.storage.log.state_file import (
     PartitionState,
     decode_slot,
     explained_by_power_loss,
-    patiently,
+    read_until_settled,
 )
 
 
@@ -42,10 +42,13 @@ class Slots(NamedTuple):
 
 def read_slots(path: str) -> Slots:
     """Reads a state file without a lock, and again if something in it is torn. OSError."""
-    return patiently(path, lambda: _look(path), lambda slots: slots.size < 0 or not (slots.torn or slots.problem))
+    def is_settled(slots: Slots) -> bool:
+        return slots.size < 0 or not (slots.torn or slots.problem)
+
+    return read_until_settled(path, lambda: _read_slots(path), is_settled)
 
 
-def _look(path: str) -> Slots:
+def _read_slots(path: str) -> Slots:
     try:
         file = files.open_read(path)
     except FileNotFoundError:

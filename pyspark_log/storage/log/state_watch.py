@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.state_file import FILE_SIZE
 
-# How long a wait sleeps between two looks at all state files, in seconds; and longer for each of them, so that looks of
-# a few microseconds never need more than a twentieth of a processor.
+# How long a wait sleeps between two checks of all state files, in seconds; and longer for each of them, so that checks
+# of a few microseconds never need more than a twentieth of a processor.
 _PAUSE = 0.001
 _PAUSE_EACH = 0.0001
 

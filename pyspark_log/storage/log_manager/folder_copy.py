@@ -94,11 +94,11 @@ class FolderCopy:
             OSError: e.g. a full disk; or the disk does not return what was written.
         """
         before = self.bytes
-        for new in self.look(state, locked=locked):
+        for new in self.find_new(state, locked=locked):
             self.take(new)
         return self.bytes - before
 
-    def look(self, state: PartitionState, *, locked: bool) -> Iterator[NewBytes]:
+    def find_new(self, state: PartitionState, *, locked: bool) -> Iterator[NewBytes]:
         """Finds what is new since the last time, for `take`. Arguments and errors are those of `follow`."""
         wanted = self._wanted(state)
         for name in self._known.keys() - wanted.keys():
@@ -109,7 +109,7 @@ class FolderCopy:
                 continue  # A writer may cut it at any moment; with the lock it would be copied once more.
             try:
                 # The time alone does not prove that a file was not changed a moment ago.
-                new = self._look_at(name, size, state, again=is_changing)
+                new = self._find_new(name, size, state, again=is_changing)
             except FileNotFoundError:
                 if locked:
                     raise
@@ -118,7 +118,7 @@ class FolderCopy:
                 yield new
 
     def take(self, new: NewBytes) -> None:
-        """Copies what `look` has found. Raises as `follow` does."""
+        """Copies what `find_new` has found. Raises as `follow` does."""
         if new.start == 0 and new.name in self._known:
             self._drop(new.name)  # It is another file.
         self._copy_bytes(new)
@@ -149,7 +149,7 @@ class FolderCopy:
         files.unlink(f"{self.folder}/{name}")
         del self._known[name]
 
-    def _look_at(self, name: str, size: int, state: PartitionState, *, again: bool) -> NewBytes | None:
+    def _find_new(self, name: str, size: int, state: PartitionState, *, again: bool) -> NewBytes | None:
         source = files.open_read(f"{self.source}/{name}")
         status, known = os.fstat(source.fd), self._known.get(name)
         end = status.st_size if size < 0 else size

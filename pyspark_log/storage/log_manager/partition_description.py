@@ -16,7 +16,7 @@ class PartitionDescription:
 
     Attributes:
         partition: its number.
-        problem: why it cannot be looked at; "" if it can.
+        problem: why it cannot be read; "" if it can.
         log_dir: the absolute path of the log dir that its log is in; "": it has no log yet.
         leader_epoch: Kafka's leader epoch, which each new record batch gets.
         log_start: the first offset that can be read.
@@ -45,7 +45,7 @@ class PartitionDescription:
 
 
 def describe_partition(logs: LogManager, topic: str, partition: int) -> PartitionDescription:
-    """Looks at a partition of a topic. UnknownTopicError: there is none, or it was deleted meanwhile."""
+    """Describes a partition of a topic. UnknownTopicError: there is none, or it was deleted meanwhile."""
     try:
         reader = logs.recovered(topic, partition)
         state = reader.state()

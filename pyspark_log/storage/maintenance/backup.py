@@ -136,7 +136,7 @@ class _Partition:
         if writer.state.flags & Flags.SUSPECT:
             writer.log.roll()  # What can be read of this segment may be in memory only; now it is on the disk.
         state = writer.state
-        self._new = list(self._copied_from(writer.place.folder, counter).look(state, locked=True))
+        self._new = list(self._copied_from(writer.place.folder, counter).find_new(state, locked=True))
         # All of the copy is synced, so no offsets are in reserve. There is one log dir, and nothing is in progress.
         self.state = state._replace(
             log_dir=0, synced=state.position, reserve=state.next_offset, flags=state.flags & Flags.PRODUCERS
@@ -210,7 +210,7 @@ class _Backup:
             for number in opened.written():
                 with contextlib.suppress(UnknownTopicError):  # It was deleted meanwhile.
                     self._partition(opened, number).copy_ahead(self._counter)
-        moment = self._look()
+        moment = self._take_moment()
         copied = sum(partition.finish() for partition in self._partitions.values())
         copied += self._copy_staged(moment.staged)
         files.sync_folder(f"{self._target.path}/data")
@@ -243,12 +243,12 @@ class _Backup:
 
     # ---- the moment
 
-    def _look(self) -> _Moment:
+    def _take_moment(self) -> _Moment:
         for attempt in range(1, _ATTEMPTS + 1):
             self._apply()
             try:
                 with contextlib.ExitStack() as held:
-                    return self._look_held(held, time.monotonic())
+                    return self._take_moment_held(held, time.monotonic())
             except (LockTimeoutError, _DecisionsBeganError) as error:
                 if attempt == _ATTEMPTS and isinstance(error, LockTimeoutError):
                     raise
@@ -259,7 +259,7 @@ class _Backup:
         """Applies what is decided. What cannot be applied is decided in the copy, too."""
         apply_pending(self._source.decisions)
 
-    def _look_held(self, held: contextlib.ExitStack, began: float) -> _Moment:
+    def _take_moment_held(self, held: contextlib.ExitStack, began: float) -> _Moment:
         # A publisher that has the decision log's lock may make a partition of the offsets log, with the lock of all
         # topics; so that comes second.
         decisions = self._hold_partitions(held, began, [one for one in self._topics() if _is_decision_log(one)])

@@ -24,7 +24,7 @@ UNFINISHED_LIFETIME_MS = 7 * 24 * 60 * 60 * 1000
 #: A copy that has not become a segment of a log for this long (ms) is a leftover of a dead process.
 COPY_LIFETIME_MS = 24 * 60 * 60 * 1000
 
-# What is renamed to this is not looked for any more.
+# Files renamed to this are not searched for any more.
 _TRASH = ".trash"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from pyspark_log.storage.fs import Mutex
 
-#: ProgressCounter how far it is: bytes of segments that were looked at, and bytes that there are.
+#: ProgressCounter how far it is: bytes of segments that were read, and bytes in all.
 Progress = Callable[[int, int], None]
 
 
@@ -19,9 +19,9 @@ class ProgressCounter:
         self._mutex = Mutex()
 
     def add(self, size: int) -> None:
-        """Adds bytes that were looked at."""
+        """Adds bytes that were read."""
         if self._progress is not None:
             with self._mutex.lock:
                 self._done += size
-                # Others write meanwhile, and what changed is looked at twice.
+                # Other processes write meanwhile, and what changed is read twice.
                 self._progress(self._done, max(self._done, self._total))

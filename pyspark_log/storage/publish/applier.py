@@ -36,7 +36,7 @@ def staging_folder(logs: LogManager) -> str:
     return f"{logs.path}/{STAGING_FOLDER}"
 
 
-# ---- looking
+# ---- reading
 
 
 def is_applied_in(logs: LogManager, decision: Decision, place: TopicIdPartition) -> bool:
@@ -189,7 +189,7 @@ def _apply_in(
             if isinstance(entries, Exception):
                 raise entries
             if place in entries:
-                # Copying looks at every byte.
+                # Copying checks every byte.
                 apply(
                     writer, step.offset, step.time, entries[place],
                     sync=step.boot != here, installs=not unsure, timeout=timeout,

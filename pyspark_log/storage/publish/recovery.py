@@ -64,10 +64,10 @@ def waiting(decisions: DecisionLog) -> list[Waiting]:
         CorruptRecordError, LogDamagedError: the decision log is damaged.
     """
     decisions.follow()
-    return [_looked_at(decisions.logs, one) for one in decisions.in_order() if not seems_applied(decisions, one)]
+    return [_inspect(decisions.logs, one) for one in decisions.in_order() if not seems_applied(decisions, one)]
 
 
-def _looked_at(logs: LogManager, decision: Decision) -> Waiting:
+def _inspect(logs: LogManager, decision: Decision) -> Waiting:
     places, damage = list[TopicIdPartition](), ""
     for place in decision.places:
         try:
@@ -76,10 +76,10 @@ def _looked_at(logs: LogManager, decision: Decision) -> Waiting:
         except (PylogError, OSError) as error:
             places.append(place)
             damage = damage or str(error)
-    return _with_what_is_staged(logs, Waiting(decision, tuple(places), -1, damage))
+    return _with_staged_output(logs, Waiting(decision, tuple(places), -1, damage))
 
 
-def _with_what_is_staged(logs: LogManager, found: Waiting) -> Waiting:
+def _with_staged_output(logs: LogManager, found: Waiting) -> Waiting:
     """The same, with the size of its staged output and the problem with it."""
     decision = found.decision
     try:

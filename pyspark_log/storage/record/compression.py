@@ -10,7 +10,7 @@ What Kafka's readers require of each codec, and where libraries differ:
 - snappy: the framing of xerial's snappy-java (a header of 16 bytes, then blocks of 32 KiB, each with
   its length before it), not the official framing format. One raw block without a header is read too.
 - lz4: one frame of independent blocks. Linked blocks, the default of most libraries, are refused. In
-  message format 0 the frame's header has a wrong checksum, which `mend_lz4_header` corrects.
+  message format 0 the frame's header has a wrong checksum, which `repair_lz4_header` corrects.
 - zstd: one frame or several, with or without their size in the header.
 """
 
@@ -259,7 +259,7 @@ def _unlz4(data: BytesLike, limit: int) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def mend_lz4_header(data: BytesLike) -> BytesLike:
+def repair_lz4_header(data: BytesLike) -> BytesLike:
     """Returns an lz4 frame with the correct checksum in its header.
 
     Kafka's writers of format 0 computed it over the frame's magic number too, so its readers do not

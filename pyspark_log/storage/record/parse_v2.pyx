@@ -75,7 +75,7 @@ cdef const char* read_records(
     cdef int64_t key_nulls = 0, value_nulls = 0, headers_nulls = 0
     cdef bint want_headers = rows.headers_edge != NULL
     cdef bint keep, is_usual
-    # What holds for all records of most batches is looked at once: all are in the range, and the short time delta of a
+    # What holds for all records of most batches is checked once: all are in the range, and the short time delta of a
     # usual record, which has no headers, leads to no time that does not fit.
     cdef bint all_kept = from_offset <= base_offset and header.last_offset < until_offset
     cdef bint near_times = -(INT64_MAX // 2000) < base_timestamp < INT64_MAX // 2000

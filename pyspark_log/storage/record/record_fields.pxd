@@ -11,7 +11,7 @@ cdef enum:
     SMALLEST_RECORD = 7
     # Key length and value length of a header.
     SMALLEST_HEADER = 2
-    # Bytes that `read_short` looks at, at most.
+    # The most bytes that `read_short` reads.
     LONGEST_SHORT = 3
     # The same for a record up to its key: four numbers and its attributes.
     MOST_NUMBERS = 4 * LONGEST_SHORT + 1

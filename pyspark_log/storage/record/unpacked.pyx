@@ -9,7 +9,7 @@ from zstandard import ZstdError
 
 from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.layout import CODECS
-from pyspark_log.storage.record.compression import contexts, decompress, mend_lz4_header
+from pyspark_log.storage.record.compression import contexts, decompress, repair_lz4_header
 
 from cpython.buffer cimport PyBUF_READ
 from cpython.memoryview cimport PyMemoryView_FromMemory
@@ -61,7 +61,7 @@ cdef class Unpacked:
         if found is None:
             stream = PyMemoryView_FromMemory(<char*>p, stop - p, PyBUF_READ)
             if codec == LZ4 and h.magic == 0:
-                stream = mend_lz4_header(stream)
+                stream = repair_lz4_header(stream)
             found = decompress(CODECS[codec], stream, limit)
         self.held = Bytes(found, 0, 0)
         self.data = self.held.data

@@ -52,7 +52,7 @@ cdef class BatchWalk:
     cdef int load(self, buffer, Py_ssize_t start, Py_ssize_t end) except -1
 
     # Checks the batch at `position`; False: it is incomplete. CorruptRecordError.
-    cdef bint look(self) except -1
+    cdef bint peek(self) except -1
 
     # Decompresses it if needed. CorruptRecordError.
     cdef int open(self) except -1

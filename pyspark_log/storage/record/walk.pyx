@@ -38,7 +38,7 @@ cdef class BatchWalk:
         self.end = end
         return 0
 
-    cdef bint look(self) except -1:
+    cdef bint peek(self) except -1:
         cdef const uint8_t* p = self.source.data + self.position
         cdef Py_ssize_t left = self.end - self.position
         cdef Header* h = &self.header
@@ -180,7 +180,7 @@ cdef inline const char* take_message(Walk* walk, Record* record) noexcept nogil:
 
 
 cdef enum:
-    # Records that are looked at together.
+    # How many records are checked together.
     BLOCK = 64
 
 

@@ -93,7 +93,7 @@ cdef inline bint read_group(
 
 
 cdef inline bint read_short(const uint8_t** at, int32_t* value) noexcept nogil:
-    # A number of up to three bytes, as nearly all are; there must be three to look at. 0: it is longer.
+    # A number of up to three bytes, as nearly all are; three bytes must be readable. 0: it is longer.
     cdef const uint8_t* p = at[0]
     cdef uint32_t low
     if p[0] < 0x80:

@@ -149,7 +149,7 @@ class SegmentReader:
         """A byte in the log from which reading forward meets all batches from `offset` on.
 
         Args:
-            offset: the offset that is looked for.
+            offset: the offset that is sought.
             end: the live bytes of the log.
         """
         if offset <= self.base_offset:
@@ -196,7 +196,7 @@ class SegmentReader:
                 yield header
 
     def _start_by_time(self, timestamp: int, offset: int, end: int) -> int:
-        """Where to begin to look for `timestamp`: no batch before it that reaches `offset` has it."""
+        """Where to start the search for `timestamp`: no batch before it that reaches `offset` has it."""
         by_offset = self.position_of(offset, end)
         file = _open_index(segment_path(self._folder, self.base_offset, TIME_INDEX))
         if file is None:
@@ -209,10 +209,10 @@ class SegmentReader:
             entry = index.entry(number)
         finally:
             file.close()
-        header = self._bearing_out(entry, end)
+        header = self._batch_of_entry(entry, end)
         return by_offset if header is None else max(by_offset, header.position)
 
-    def _bearing_out(self, entry: TimeEntry, end: int) -> BatchHeader | None:
+    def _batch_of_entry(self, entry: TimeEntry, end: int) -> BatchHeader | None:
         """The batch that a time entry is of, if there is one.
 
         The entry says that up to its offset nothing is later than its time. Its own batch must confirm that.
@@ -232,7 +232,7 @@ class SegmentReader:
         if file is not None:
             with file:
                 entry = TimeIndex(file, self.base_offset).last_before_zeros()
-            header = None if entry is None else self._bearing_out(entry, end)
+            header = None if entry is None else self._batch_of_entry(entry, end)
             if header is not None:
                 start = header.position
         for header in self.headers(start, end):
@@ -314,7 +314,7 @@ class SegmentWriter:
         self._due: list[tuple[TimeEntry, OffsetEntry]] = []
         self._asked = -1, -1  # the last position for `offset_at`, and its answer
         self.limits = _NO_LIMITS
-        self._take_up(position)
+        self._resume(position)
 
     def resume(self, position: int) -> None:
         """Takes in what another process has appended since, up to `position`.
@@ -323,12 +323,12 @@ class SegmentWriter:
         """
         self.enter(read_headers(self.log, self.position, position))
 
-    def _take_up(self, position: int) -> None:
+    def _resume(self, position: int) -> None:
         entry, last, start = self._last_proven(position), None, 0
         if entry is not None:
             self._times.cut(entry.offset + 1)
             last, start = self._times.last(), entry.position
-        if last is None or not self._bears_out(last, position):
+        if last is None or not self._is_confirmed(last, position):
             # No time reached the time index, or it is lost, or is wrong: the log has it.
             self._index.cut(0)
             self._times.clear()
@@ -348,7 +348,7 @@ class SegmentWriter:
         self._index.cut(0)
         return None
 
-    def _bears_out(self, entry: TimeEntry, end: int) -> bool:
+    def _is_confirmed(self, entry: TimeEntry, end: int) -> bool:
         """Whether the log has a batch that a time entry is of."""
         number = self._index.floor(entry.offset)
         try:

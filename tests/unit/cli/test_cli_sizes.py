@@ -10,7 +10,7 @@ import pytest
 from cli_tools import output, pylog, records
 
 from pyspark_log.cli.topics import top
-from pyspark_log.cli.topics.top import GroupLook, Look, TopicLook, document, look_at, text
+from pyspark_log.cli.topics.top import GroupSnapshot, Snapshot, TopicSnapshot, document, take_snapshot, text
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
@@ -131,11 +131,14 @@ def test_the_partitions_of_log_dirs(store):
 # --- top
 
 
-def test_what_is_between_two_looks():
-    before = Look(10.0, {"t": TopicLook(2, 0, 100, 1000)}, {("g", "t"): GroupLook(20, 80), ("h", "t"): GroupLook(0, 0)})
-    now = Look(
-        12.0, {"t": TopicLook(2, 50, 200, 500), "new": TopicLook(1, 0, 7, 70)},
-        {("g", "t"): GroupLook(140, 60), ("h", "t"): GroupLook(50, 150), ("i", "t"): GroupLook(200, 0)},
+def test_the_rates_between_two_snapshots():
+    before = Snapshot(
+        10.0, {"t": TopicSnapshot(2, 0, 100, 1000)},
+        {("g", "t"): GroupSnapshot(20, 80), ("h", "t"): GroupSnapshot(0, 0)},
+    )  # fmt: skip
+    now = Snapshot(
+        12.0, {"t": TopicSnapshot(2, 50, 200, 500), "new": TopicSnapshot(1, 0, 7, 70)},
+        {("g", "t"): GroupSnapshot(140, 60), ("h", "t"): GroupSnapshot(50, 150), ("i", "t"): GroupSnapshot(200, 0)},
     )  # fmt: skip
     found = document(before, now)
     assert found["topics"] == [
@@ -158,13 +161,13 @@ def test_what_is_between_two_looks():
 def test_a_look_at_a_store(store):
     log = OffsetsLog(store)
     log.commit("g", {TopicPartition("big", 1): 4, TopicPartition("small", 0): 1, TopicPartition("gone", 0): 9})
-    found = look_at(store, log, [])
+    found = take_snapshot(store, log, [])
     assert found.topics == {
-        "big": TopicLook(3, 0, 6, store.size("big", 1)), "none": TopicLook(2, 0, 0, 0),
-        "small": TopicLook(1, 0, 1, store.size("small", 0)),
+        "big": TopicSnapshot(3, 0, 6, store.size("big", 1)), "none": TopicSnapshot(2, 0, 0, 0),
+        "small": TopicSnapshot(1, 0, 1, store.size("small", 0)),
     }  # fmt: skip
-    assert found.groups == {("g", "big"): GroupLook(4, 2), ("g", "small"): GroupLook(1, 0)}
-    assert look_at(store, log, ["small"]).groups == {("g", "small"): GroupLook(1, 0)}
+    assert found.groups == {("g", "big"): GroupSnapshot(4, 2), ("g", "small"): GroupSnapshot(1, 0)}
+    assert take_snapshot(store, log, ["small"]).groups == {("g", "small"): GroupSnapshot(1, 0)}
 
 
 def test_top_looks_twice(store, monkeypatch):

@@ -20,7 +20,7 @@ from cli_tools import output, pylog, records
 
 from pyspark_log.cli.support.output import table_text
 from pyspark_log.cli.support.progress import ProgressBar
-from pyspark_log.cli.topics.top import GroupLook, Look, TopicLook, View
+from pyspark_log.cli.topics.top import GroupSnapshot, Snapshot, TopicSnapshot, View
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
@@ -264,8 +264,8 @@ def test_top_ends_without_a_keyboard(store):
 
 def test_what_top_shows_is_sorted_filtered_and_coloured():
     def look(second, **ends):
-        topics = {name: TopicLook(1, 0, end, 100 - end) for name, end in ends.items()}
-        return Look(second, topics, {("g", name): GroupLook(0, end) for name, end in ends.items()})
+        topics = {name: TopicSnapshot(1, 0, end, 100 - end) for name, end in ends.items()}
+        return Snapshot(second, topics, {("g", name): GroupSnapshot(0, end) for name, end in ends.items()})
 
     def names(view):
         lines = [line.split() for line in click.unstyle(view.show()).splitlines()[3:]]
@@ -283,7 +283,7 @@ def test_what_top_shows_is_sorted_filtered_and_coloured():
         assert not view.press(key)
     assert names(view) == (["b"], ["b"])
     view.press("\x1b")
-    view.take(look(2.0, a=1, b=13, c=2))
+    view.update(look(2.0, a=1, b=13, c=2))
     for _ in range(3):
         view.press("s")
     assert "sorted by TOPIC" in view.show()

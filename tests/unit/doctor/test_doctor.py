@@ -534,7 +534,7 @@ def test_a_message_that_is_being_written_is_not_read(tmp_path):
     line = peer._Line(str(tmp_path), "a")
     line._send({"beat": 1, "introduction": {}})
     whole = (tmp_path / "a.mailbox").read_bytes()
-    assert line._look("a") == {"beat": 1, "introduction": {}, "with": ""}
+    assert line._receive("a") == {"beat": 1, "introduction": {}, "with": ""}
     for torn in (b"", whole[:5], whole[:-1], whole[:-1] + b"!"):
         (tmp_path / "a.mailbox").write_bytes(torn)
-        assert line._look("a") is None
+        assert line._receive("a") is None

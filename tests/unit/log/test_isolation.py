@@ -155,7 +155,7 @@ def test_what_was_deleted_is_not_asked_for_where_no_snapshot_tells_of_it(tmp_pat
     stable = LastStableOffset()
     for first, end in [(0, 2), (2, 4), (7, 9)]:
         state = EMPTY._replace(active_base=first, log_start=first, next_offset=end, high_watermark=end)
-        assert stable.look(str(tmp_path), state, first, lambda offset: asked.append(offset) or iter(())) == end
+        assert stable.follow(str(tmp_path), state, first, lambda offset: asked.append(offset) or iter(())) == end
     assert asked == [0, 2, 7]
 
 

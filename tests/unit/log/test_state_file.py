@@ -158,9 +158,9 @@ def torn(file, durable, torn_at):
 @pytest.mark.parametrize("durable", [False, True])
 def test_a_slot_that_no_power_loss_explains_is_damage_which_is_named(file, durable):
     after = torn(file, durable, 64)
-    for look in (lambda: state_file.load(file), lambda: state_file.read(file.path)):
+    for read in (lambda: state_file.load(file), lambda: state_file.read(file.path)):
         with pytest.raises(LogDamagedError, match=rf"{file.path}: slot {after.slot} \(at byte {after.slot * 512}\)"):
-            look()
+            read()
 
 
 def test_on_a_shared_file_system_no_host_knows_of_the_power_losses_of_others(file, monkeypatch):
@@ -199,7 +199,7 @@ def test_a_slot_that_is_being_written_is_waited_for(file, monkeypatch):
 def test_a_slot_that_was_written_just_before_its_writer_went_is_looked_at_again(file):
     """Between the read that met it half written and the read that finds no writer at work."""
     looks = ["half written", "whole"]
-    assert state_file.patiently(file.path, lambda: looks.pop(0), lambda found: found == "whole") == "whole"
+    assert state_file.read_until_settled(file.path, lambda: looks.pop(0), lambda found: found == "whole") == "whole"
 
 
 @pytest.mark.parametrize("durable", [False, True])

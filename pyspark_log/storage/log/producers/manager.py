@@ -36,7 +36,7 @@ from pyspark_log.storage.segment import (
 
 log = logging.getLogger(__name__)
 
-# How often to look for producers that were idle for too long, in ms (Kafka's
+# How often to check for producers that were idle for too long, in ms (Kafka's
 # producer.id.expiration.check.interval.ms).
 _EXPIRATION_CHECK = 600_000
 

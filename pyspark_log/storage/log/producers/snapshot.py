@@ -114,7 +114,7 @@ def load_newest(folder: str, log_start: int, log_end: int) -> Snapshot | None:
         try:
             return Snapshot(offset, read(path))
         except SideFileError as error:
-            log.warning("deleting a snapshot that is damaged, and looking for an older one: %s", error)
+            log.warning("deleting a damaged snapshot, and trying an older one: %s", error)
             files.unlink(path)
     return None
 

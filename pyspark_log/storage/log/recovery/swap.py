@@ -12,7 +12,7 @@ are ready, on the disk, with the suffix `.cleaned`. Under the partition's lock:
 5. They get the suffix `.deleted`, and retention deletes them later, as it does with others. The indexes are created.
 6. The intent is cleared, durably.
 
-Each step looks at what is there, so all of it can be done again from the top after a kill or a power loss.
+Each step first checks which files exist, so after a kill or a power loss all steps can be repeated from the first.
 """
 
 from __future__ import annotations

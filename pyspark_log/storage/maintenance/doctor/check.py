@@ -44,7 +44,7 @@ class Check(NamedTuple):
     """A check and its words.
 
     Attributes:
-        name: what is looked at.
+        name: what is checked.
         good: what it means if it passes.
         bad: what it means if it does not.
         run: the check.

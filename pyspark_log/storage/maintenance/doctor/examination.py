@@ -18,7 +18,7 @@ from pyspark_log.storage.maintenance.doctor.second_process import SecondProcess
 
 
 def examine(folder: str) -> Iterator[Finding]:
-    """Looks at what the engine runs on, and tries out a folder's file system.
+    """Checks what the engine runs on, and tests a folder's file system.
 
     All files are made in a temporary sub-folder, which is removed.
 

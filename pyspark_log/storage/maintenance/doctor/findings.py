@@ -16,10 +16,10 @@ class Verdict(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at.
+    """One thing that was checked.
 
     Attributes:
-        name: what was looked at.
+        name: what was checked.
         verdict: see Verdict.
         measured: what was seen.
         meaning: what that means for a store there.

@@ -5,9 +5,9 @@ it writes, in place, as a message of
 
     length of the JSON (4 bytes), its CRC-32C (4 bytes, both big-endian), the JSON
 
-which its reader opens again each time: on NFS, opening a file is what makes it look for changes on the server.
+which its reader opens again each time: on NFS, a client checks for changes on the server when it opens a file.
 
-1. Meeting. Each run counts `beat` up in its mailbox, and looks for another one whose beat changes (that of a run
+1. Meeting. Each run counts `beat` up in its mailbox, and searches for another run whose beat changes (that of a run
    that has ended does not). It names that one in `with`, and has met it when it is named by it, too.
 2. Talk. The run with the lower name leads: its message n asks for an operation (operations.py), and the other one's
    message n is the reply. So the checks are those that are made with a second process.
@@ -45,7 +45,7 @@ _FOLDER = ".pylog-doctor-peer"
 _MAILBOX = ".mailbox"
 _HEADER = struct.Struct(">II")
 _BEAT_SECONDS = 0.2
-_LOOK_SECONDS = 0.01
+_POLL_SECONDS = 0.01
 _FAREWELL = "farewell"
 
 
@@ -106,7 +106,7 @@ class _Line:
             beat += 1
             self._send({"beat": beat, "introduction": self.introduction})
             for name in self._mailboxes():
-                message = self._look(name)
+                message = self._receive(name)
                 # A run that has met this one beats no more.
                 if message and name == self._other and message["with"] == self._name:
                     self.leads = self._name < self._other
@@ -144,12 +144,12 @@ class _Line:
         deadline = time.monotonic() + SILENCE_SECONDS
         while time.monotonic() < deadline:
             try:
-                message = self._look(self._other)
+                message = self._receive(self._other)
             except FileNotFoundError:
                 raise _GoneError("the second run has given up") from None
             if message and message.get("number") == self._number:
                 return message["body"]
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
         raise _GoneError(f"the second run said nothing for {SILENCE_SECONDS:.0f} s; it hangs, or was ended")
 
     def _mailboxes(self) -> list[str]:
@@ -164,7 +164,7 @@ class _Line:
         with files.open_write(self._path(self._name)) as file:
             file.pwrite(_HEADER.pack(len(data), crc32c(data)) + data, 0)
 
-    def _look(self, name: str) -> dict[str, Any] | None:
+    def _receive(self, name: str) -> dict[str, Any] | None:
         """What is in a mailbox; None while it is being written."""
         with files.open_read(self._path(name)) as file:
             data = file.pread(file.size(), 0)

@@ -98,7 +98,7 @@ class DamagedPartition(NamedTuple):
     needs_decisions: bool
 
     @classmethod
-    def look(cls, place: PartitionPath, config: TopicConfig) -> DamagedPartition | None:
+    def inspect(cls, place: PartitionPath, config: TopicConfig) -> DamagedPartition | None:
         """Reads what there is; None if there is nothing to copy. OSError, StoreVersionError."""
         slots, bases = read_slots(place.state_path), list_segments(place.folder)
         if slots.problem:

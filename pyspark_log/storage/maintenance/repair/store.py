@@ -109,7 +109,7 @@ class _Repair:
 
     def run(self, progress: Progress | None) -> RepairReport:
         described = self._topics()
-        damaged = self._look(described)
+        damaged = self._find_damaged(described)
         counter = ProgressCounter(progress, sum(log_bytes(found.place.folder) for found in damaged))
         self._copy_decisions(damaged, counter)
         for found in damaged:
@@ -134,13 +134,13 @@ class _Repair:
                 files.create_whole(f"{root}/{name}", file.pread(file.size(), 0))
         return described
 
-    def _look(self, described: Sequence[TopicDescription]) -> list[DamagedPartition]:
+    def _find_damaged(self, described: Sequence[TopicDescription]) -> list[DamagedPartition]:
         """The partitions that have anything to copy."""
         places = written_places(self._source, described)
         return [found for place in places if (found := self._damaged(place)) is not None]
 
     def _damaged(self, place: PartitionPath) -> DamagedPartition | None:
-        return DamagedPartition.look(place, self._source.topic_config(place.topic))
+        return DamagedPartition.inspect(place, self._source.topic_config(place.topic))
 
     def _repairer(
         self, found: DamagedPartition, counter: ProgressCounter, check: RecordCheck | None

@@ -39,23 +39,23 @@ class BrokerCheck:
         self._check = SegmentCheck(self._place, config, self._finding, progress, None, dense=False)
 
     def run(self) -> PartitionReport:
-        """Looks at everything. OSError, if a folder cannot be read."""
+        """Checks everything. OSError, if a folder cannot be read."""
         report = PartitionReport(self._place, None)
         for _ in range(_TRIES):
             bases = list_segments(self._place.folder)
             report.totals = Totals()
             spans = [Span(base, until, None) for base, until in zip(bases, [*bases[1:], None], strict=False)]
-            looks = [self._check.run(span, None, report.totals) for span in spans]
-            report.findings = [self._brokers(finding) for look in looks for finding in look.findings]
+            reports = [self._check.run(span, None, report.totals) for span in spans]
+            report.findings = [self._as_broker_finding(finding) for one in reports for finding in one.findings]
             if not report.findings or list_segments(self._place.folder) == bases:
                 break  # Else retention or the cleaner has taken segments meanwhile.
         try:
-            report.findings += self._check_reader(looks, damaged=bool(report.findings))
+            report.findings += self._check_reader(reports, damaged=bool(report.findings))
         except UnknownTopicError:
             report.findings = []  # It was deleted meanwhile.
         return report
 
-    def _brokers(self, finding: Finding) -> Finding:
+    def _as_broker_finding(self, finding: Finding) -> Finding:
         """What was found, said of a broker's folder."""
         if finding.severity is Severity.DAMAGE:
             return replace(finding, advice=_DAMAGED)
@@ -63,7 +63,7 @@ class BrokerCheck:
             return replace(finding, severity=Severity.NOTE, advice=_INDEX)
         return replace(finding, advice="none, if the broker is at work: it is being written; else what it left")
 
-    def _check_reader(self, looks: list[SegmentReport], damaged: bool) -> Iterator[Finding]:
+    def _check_reader(self, reports: list[SegmentReport], damaged: bool) -> Iterator[Finding]:
         """The errors that readers of the partition get."""
         folder = self._place.folder
         try:
@@ -75,13 +75,13 @@ class BrokerCheck:
             if not damaged or isinstance(error, SideFileError):
                 yield self._finding.damage(folder, str(error), _DAMAGED)
             return
-        last = looks[-1].span.base_offset if looks else -1
-        for finding in looks[-1].findings if looks else ():
+        last = reports[-1].span.base_offset if reports else -1
+        for finding in reports[-1].findings if reports else ():
             # Half-written batches are not below the offset that readers see.
             if finding.severity is Severity.NOTE and state.active_base == last and finding.position < state.position:
                 yield replace(finding, severity=Severity.DAMAGE, advice=_DAMAGED)
         path = f"{folder}/{LEADER_EPOCHS}"
-        runs = [run for look in looks for run in look.epochs]
+        runs = [run for one in reports for run in one.epochs]
         try:
             # Epochs may begin above the high watermark.
             end = state._replace(next_offset=LONG_MAX)

@@ -80,7 +80,7 @@ class DecisionCheck:
     """The check of a store's decisions against its partitions and its staging folder."""
 
     def __init__(self, store: Store, decided: DecisionRecords) -> None:
-        """`decided`: what the decision log held when it was looked at."""
+        """`decided`: what the decision log held when it was read."""
         self._store, self._records = store, decided
         self._folder = f"{store.path}/{STAGING_FOLDER}"
         self._finding = Finder(store.path, PUBLISH_TOPIC, 0)

@@ -33,7 +33,7 @@ from pyspark_log.types import NO_TIMESTAMP
 MakeFinding = Callable[[str, str, int], Finding]
 
 # How often, and how long apart (s), a writer is given time to add the entries of what it has just written.
-_LOOKS = 5
+_ATTEMPTS = 5
 _PAUSE = 0.01
 # The end of an index: no entry has an offset that large.
 _NO_ENTRY = OffsetEntry(LONG_MAX + 1, -1)
@@ -58,7 +58,7 @@ class IndexCheck:
         self._schedule = IndexSchedule(base_offset, interval)
         self._larger = _LargerInterval()
         self._entered = NO_TIMESTAMP  # the last time that has an entry, or should have one
-        # Each entry is for a batch of its own; what an index has beyond that is not looked at.
+        # Each entry is for a batch of its own; what an index has beyond that is not checked.
         most = size // SMALLEST_MESSAGE + 1
         self._offsets = _Track(OffsetIndex, segment_path(folder, base_offset, INDEX), base_offset, most, end)
         self._times = _Track(TimeIndex, segment_path(folder, base_offset, TIME_INDEX), base_offset, most, end)
@@ -193,10 +193,10 @@ class _Track:
         """What is wrong with the index, one finding of each kind."""
         self.has(_NO_ENTRY, LONG_MAX)
         # Entries are added after the end has moved: what was missing at first may have come since, or come now.
-        for look in range(1 if inactive else _LOOKS):
+        for attempt in range(1 if inactive else _ATTEMPTS):
             if not 0 < self._missing_count <= _MOST_BEHIND:
                 break
-            time.sleep(_PAUSE * look)
+            time.sleep(_PAUSE * attempt)
             still = set(self._missing).difference(self._read())
             self._missing = [entry for entry in self._missing if entry in still]
             self._missing_count = len(self._missing)

@@ -51,7 +51,7 @@ def log_dir_faults(store: Store) -> Iterator[Finding]:
             continue  # The first record creates it; each partition reports a lost one.
         problem = folder.problem()
         try:
-            yield from () if problem else list(_look(store, folder.path))
+            yield from () if problem else list(_find_damage(store, folder.path))
         except OSError as error:
             problem = f"{error.filename}: {error.strerror}"
         if problem:
@@ -59,8 +59,8 @@ def log_dir_faults(store: Store) -> Iterator[Finding]:
             yield Finder(store.path).damage(folder.path, f"the log dir has failed: {problem}", advice)
 
 
-def _look(store: Store, folder: str) -> Iterator[Finding]:
-    """Looks at all files of a log dir that has not failed. OSError."""
+def _find_damage(store: Store, folder: str) -> Iterator[Finding]:
+    """Checks all files of a log dir that has not failed. OSError."""
     for name, consequence in _CHECKPOINTS.items():
         yield from _checkpoint(store, f"{folder}/{name}", consequence)
     yield from _properties(store, f"{folder}/{META_PROPERTIES}")

@@ -44,7 +44,7 @@ class PartitionReport:
         place: which one.
         state: its state; None if it has no valid one.
         findings: in the order of offsets.
-        totals: what was looked at.
+        totals: what was checked.
     """
 
     place: PartitionPath
@@ -70,7 +70,7 @@ class PartitionCheck:
             place: which partition.
             config: its topic's configs.
             root: the store's folder, to which findings name files.
-            progress: called with the number of bytes that were looked at since the last call.
+            progress: called with the number of bytes that were checked since the last call.
             check_records: what else must hold for its records.
         """
         self._place = place
@@ -78,10 +78,10 @@ class PartitionCheck:
         self._finding = Finder(root, place.topic, place.partition)
         self._check = SegmentCheck(place, config, self._finding, progress, check_records)
         self._state: PartitionState | None = None
-        self._looks: dict[int, SegmentReport] = {}  # by the base offset of the segment
+        self._reports: dict[int, SegmentReport] = {}  # by the base offset of the segment
 
     def run(self) -> PartitionReport:
-        """Looks at everything. OSError, if a folder cannot be read."""
+        """Checks everything. OSError, if a folder cannot be read."""
         slots = read_slots(self._place.state_path)
         bases = list_segments(self._place.folder)
         if slots.size < 0 and bases:
@@ -107,25 +107,25 @@ class PartitionCheck:
 
     def _check_log(self, totals: Totals) -> Iterator[Finding]:
         spans = self._spans()
-        looks = self._looks = {span.base_offset: self._check.run(span, self._state, totals) for span in spans}
-        faulty = {base for base, look in looks.items() if look.findings}
+        reports = self._reports = {span.base_offset: self._check.run(span, self._state, totals) for span in spans}
+        faulty = {base for base, report in reports.items() if report.findings}
         for _ in range(_TRIES):
             if not (faulty or any(self._missing_segments(spans))) or not self._changed():
                 break
             # A segment deleted meanwhile was not damaged, and an active one may have become inactive.
             spans = self._spans()
-            looks |= {span.base_offset: SegmentReport(span) for span in spans if span.base_offset not in looks}
-            looks |= {
+            reports |= {span.base_offset: SegmentReport(span) for span in spans if span.base_offset not in reports}
+            reports |= {
                 span.base_offset: self._check.run(span, self._state, Totals())
                 for span in spans
                 if span.base_offset in faulty
             }
-            faulty = {span.base_offset for span in spans if looks[span.base_offset].findings}
+            faulty = {span.base_offset for span in spans if reports[span.base_offset].findings}
         yield from self._missing_segments(spans)
         epoch = -1
         for span in spans:
-            yield from looks[span.base_offset].findings
-            runs = looks[span.base_offset].epochs
+            yield from reports[span.base_offset].findings
+            runs = reports[span.base_offset].epochs
             if runs and runs[0].epoch < epoch:
                 path = segment_path(self._place.folder, span.base_offset, LOG)
                 what = f"leader epoch {runs[0].epoch} after {epoch} of the segment before it"
@@ -173,17 +173,17 @@ class PartitionCheck:
         if before is None or now is None or now.incarnation != before.incarnation:
             return  # The log was truncated meanwhile, and then it is of other records.
         largest = {
-            (span.base_offset, span.until): look.largest
-            for look in self._looks.values()
-            if (span := look.span).position is None and span.until is not None and look.largest is not None
+            (span.base_offset, span.until): report.largest
+            for report in self._reports.values()
+            if (span := report.span).position is None and span.until is not None and report.largest is not None
         }
         yield from cache_findings(self._place, self._finding, largest)
 
     def _check_epochs(self) -> list[Finding]:
         state, path = self._state, f"{self._place.folder}/{LEADER_EPOCHS}"
-        if state is None or all(look.largest is None for look in self._looks.values()):
+        if state is None or all(report.largest is None for report in self._reports.values()):
             return []
-        runs = [run for base in sorted(self._looks) for run in self._looks[base].epochs]
+        runs = [run for base in sorted(self._reports) for run in self._reports[base].epochs]
         entries, unreadable = [], list[Finding]()
         try:
             entries = read_epochs(path)
@@ -196,7 +196,7 @@ class PartitionCheck:
 
     def _check_producers(self, damaged: int) -> list[Finding]:
         """`damaged`: the first offset at which batches are damaged."""
-        numbered = any(look.numbered for look in self._looks.values())
+        numbered = any(report.numbered for report in self._reports.values())
         for _ in range(_TRIES):
             before = read_slots(self._place.state_path).state
             if before is None or before.flags & Flags.DEAD or not (numbered or before.flags & Flags.PRODUCERS):
@@ -204,7 +204,7 @@ class PartitionCheck:
             found, compacted_to = [], cleaner_checkpoint.read(self._place).touched_to
             if compacted_to == cleaner_checkpoint.UNKNOWN:
                 # Each batch that a cleaner has changed lacks records.
-                spans = (look.span for look in self._looks.values() if look.lacks_records)
+                spans = (report.span for report in self._reports.values() if report.lacks_records)
                 compacted_to = max((span.until or 0 for span in spans if span.position is None), default=0)
                 if files.exists(self._place.cleaner_path):
                     what = (

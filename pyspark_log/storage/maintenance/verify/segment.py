@@ -21,7 +21,7 @@ from pyspark_log.storage.record import MAGIC, BatchHeader
 from pyspark_log.storage.segment import LOG, Damaged, Intact, SegmentScanner, segment_path
 from pyspark_log.types import NO_TIMESTAMP
 
-#: Looks at the records of a file's batches, and finds those that their topic cannot have.
+#: Reads the records of a file's batches, and finds those that their topic cannot have.
 RecordCheck = Callable[[Finder, str, Intact], Iterator[Finding]]
 
 # The most findings that are reported individually for one segment.
@@ -34,7 +34,7 @@ _FEW = 32
 
 @dataclass(slots=True)
 class Totals:
-    """How much was looked at."""
+    """How much was checked."""
 
     segments: int = 0
     batches: int = 0
@@ -42,7 +42,7 @@ class Totals:
     bytes: int = 0
 
     def add(self, other: Totals) -> None:
-        """Adds what another look covered."""
+        """Adds what another check covered."""
         self.segments += other.segments
         self.batches += other.batches
         self.records += other.records
@@ -106,7 +106,7 @@ class SegmentCheck:
         self._walker = SegmentScanner(config.max_batch_bytes, dense=dense)
 
     def run(self, span: Span, state: PartitionState | None, totals: Totals) -> SegmentReport:
-        """Looks at a segment; `state`: the partition's, if it has a valid one. Adds to `totals`."""
+        """Checks a segment; `state`: the partition's, if it has a valid one. Adds to `totals`."""
         report = SegmentReport(span)
         findings = self._findings(report, state, totals)
         found = report.findings = list(islice(findings, _MOST_FINDINGS))

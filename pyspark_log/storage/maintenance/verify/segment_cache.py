@@ -1,7 +1,7 @@
 """Rebuilds the cached facts about inactive segments with the writer's code, and compares.
 
-A time that is larger than that of any record is right as well: it costs a look into the segment, and no more. So is an
-entry that is missing.
+A time that is larger than that of any record is right as well: it costs one search of the segment, and no more. So is
+an entry that is missing.
 """
 
 from __future__ import annotations

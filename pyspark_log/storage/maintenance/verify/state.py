@@ -1,4 +1,4 @@
-"""Looks for damage in the state file of a partition."""
+"""Finds damage in the state file of a partition."""
 
 from __future__ import annotations
 

@@ -68,8 +68,8 @@ class Report:
 
     Attributes:
         findings: the worst first; of equals in the order of topics, partitions and offsets.
-        partitions: how many partitions with records (or traces of them) were looked at.
-        totals: segments, batches, records and bytes that were looked at.
+        partitions: how many partitions with records (or traces of them) were checked.
+        totals: segments, batches, records and bytes that were checked.
         seconds: how long it took.
     """
 
@@ -87,12 +87,12 @@ class Report:
 def verify(
     path: str | os.PathLike[str], topic: str | None = None, *, jobs: int | None = None, progress: Progress | None = None
 ) -> Report:
-    """Looks at every byte of a store, or of one topic of it; or of a folder of a Kafka broker, see verify_broker.
+    """Checks every byte of a store, or of one topic of it; or of a folder of a Kafka broker, see verify_broker.
 
     Args:
         path: the folder, or a `file:` URI.
-        topic: only this topic; what was published, and what belongs to no topic, is not looked at then.
-        jobs: how many partitions are looked at side by side; None: as many as there are processors.
+        topic: only this topic; what was published, and what belongs to no topic, is not checked then.
+        jobs: how many partitions are checked side by side; None: as many as there are processors.
         progress: called now and then, by any thread but never by two at once.
 
     Raises:
@@ -101,7 +101,7 @@ def verify(
         SideFileError: a broker's meta.properties is damaged.
         UnknownTopicError: there is no such topic.
     """
-    return _verify(path, topic, lambda looks: _side_by_side(looks, jobs or os.cpu_count() or 1, progress))
+    return _verify(path, topic, lambda checks: _side_by_side(checks, jobs or os.cpu_count() or 1, progress))
 
 
 def verify_elsewhere(
@@ -109,9 +109,9 @@ def verify_elsewhere(
     topic: str | None,
     check: Callable[[Sequence[TopicPartition]], Iterable[PartitionReport | None]],
 ) -> Report:
-    """The same, with partitions that other processes look at, by `check_partition`.
+    """The same, with partitions that other processes check, by `check_partition`.
 
-    Those of the engine's own topics are looked at here: what was published is compared with them.
+    Those of the engine's own topics are checked here: what was published is compared with them.
 
     Args:
         path, topic: as for `verify`.
@@ -121,9 +121,9 @@ def verify_elsewhere(
         StoreError, SideFileError, UnknownTopicError: as `verify`.
     """
 
-    def run(looks: Mapping[PartitionPath, _Look]) -> list[PartitionReport]:
-        internal = {place: look for place, look in looks.items() if place.topic in INTERNAL_TOPICS}
-        others = [TopicPartition(place.topic, place.partition) for place in looks if place not in internal]
+    def run(checks: Mapping[PartitionPath, _Check]) -> list[PartitionReport]:
+        internal = {place: check for place, check in checks.items() if place.topic in INTERNAL_TOPICS}
+        others = [TopicPartition(place.topic, place.partition) for place in checks if place not in internal]
         found = [report for report in check(others) if report is not None]
         return _in_order([*found, *_side_by_side(internal, os.cpu_count() or 1, None)])
 
@@ -131,29 +131,29 @@ def verify_elsewhere(
 
 
 def check_partition(path: str | os.PathLike[str], at: TopicPartition) -> PartitionReport | None:
-    """Looks at one partition; None: its topic was deleted. Raises: as `verify`."""
-    brokers = _brokers(path)
+    """Checks one partition; None: its topic was deleted. Raises: as `verify`."""
+    brokers = _open_broker(path)
     try:
         if brokers is not None:
-            looks = _brokers_looks(brokers, at.topic)
+            checks = _broker_checks(brokers, at.topic)
         else:
             store, _ = open_damaged(path)
-            looks = _looks(store, [store.describe_topic(at.topic)], DecisionRecords())
+            checks = _store_checks(store, [store.describe_topic(at.topic)], DecisionRecords())
     except UnknownTopicError:
         return None
-    return next((look(lambda _: None) for place, look in looks.items() if place.partition == at.partition), None)
+    return next((check(lambda _: None) for place, check in checks.items() if place.partition == at.partition), None)
 
 
 def _verify(
     path: str | os.PathLike[str],
     topic: str | None,
-    run: Callable[[Mapping[PartitionPath, _Look]], list[PartitionReport]],
+    run: Callable[[Mapping[PartitionPath, _Check]], list[PartitionReport]],
 ) -> Report:
-    """The whole of it; `run` calls the looks, and returns what they return in the order of partitions."""
+    """The whole check; `run` calls the checks, and returns what they return in the order of partitions."""
     began = time.monotonic()
-    brokers = _brokers(path)
+    brokers = _open_broker(path)
     if brokers is not None:
-        return _report([], run(_brokers_looks(brokers, topic)), [], began)
+        return _report([], run(_broker_checks(brokers, topic)), [], began)
     store, findings = open_damaged(path)
     described: list[TopicDescription] = []
     for name in [topic] if topic is not None else store.topics(internal=True):
@@ -163,7 +163,7 @@ def _verify(
         elif topic is not None and not any(finding.topic == topic for finding in findings):
             raise UnknownTopicError(f"there is no topic {topic!r}")
     decisions = DecisionRecords()
-    parts = run(_looks(store, described, decisions))
+    parts = run(_store_checks(store, described, decisions))
     others: list[Finding] = []
     if topic is None:
         check = DecisionCheck(store, decisions)
@@ -190,7 +190,7 @@ def _report(first: list[Finding], parts: list[PartitionReport], others: list[Fin
     return report
 
 
-def _brokers(path: str | os.PathLike[str]) -> Store | None:
+def _open_broker(path: str | os.PathLike[str]) -> Store | None:
     """The folder of a broker at a path, if it is one."""
     try:
         store = Store.open(local_path(path))
@@ -246,14 +246,14 @@ def describe(store: Store, name: str, findings: list[Finding]) -> TopicDescripti
 # ---- partitions
 
 
-#: Looks at one partition; called with what is to be called with the bytes that were looked at.
-_Look = Callable[[Callable[[int], None]], PartitionReport]
+#: Checks one partition; its argument is called with the number of bytes that were checked.
+_Check = Callable[[Callable[[int], None]], PartitionReport]
 
 
-def _looks(
+def _store_checks(
     store: Store, described: Sequence[TopicDescription], decisions: DecisionRecords
-) -> dict[PartitionPath, _Look]:
-    """How to look at each partition of topics; the records of decisions are noted."""
+) -> dict[PartitionPath, _Check]:
+    """How to check each partition of topics; the records of decisions are noted."""
     checks: dict[str, RecordCheck] = {PUBLISH_TOPIC: decisions.check, OFFSETS_TOPIC: check_group_records}
     configs: dict[str, TopicConfig] = {}
     for topic in described:
@@ -261,10 +261,10 @@ def _looks(
         with contextlib.suppress(UnknownTopicError):
             configs[topic.name] = store.topic_config(topic.name)
 
-    def look(place: PartitionPath, add: Callable[[int], None]) -> PartitionReport:
+    def check_place(place: PartitionPath, add: Callable[[int], None]) -> PartitionReport:
         if problem := store.logs.log_dirs.problem_of(place):
             finding = Finder(store.path, place.topic, place.partition)
-            what = f"its log dir has failed, so it was not looked at: {problem}"
+            what = f"its log dir has failed, so it was not checked: {problem}"
             advice = "repair or mount it, or restore all of it from a copy"
             report = PartitionReport(place, None, [finding.damage(place.folder, what, advice)])
         else:
@@ -273,16 +273,16 @@ def _looks(
         with contextlib.suppress(UnknownTopicError):
             now = store.logs.place(place.topic, place.partition)
             if report.findings and now.topic_id == place.topic_id and now != place:
-                return look(now, add)  # It was moved meanwhile.
+                return check_place(now, add)  # It was moved meanwhile.
         return report
 
     return {
-        place: partial(look, place) for place in written_places(store, described) if place.topic in configs
+        place: partial(check_place, place) for place in written_places(store, described) if place.topic in configs
     }
 
 
-def _brokers_looks(store: Store, topic: str | None) -> dict[PartitionPath, _Look]:
-    """How to look at each partition in a broker's folder, or at those of one topic."""
+def _broker_checks(store: Store, topic: str | None) -> dict[PartitionPath, _Check]:
+    """How to check each partition in a broker's folder, or at those of one topic."""
     readers = dict[PartitionPath, BrokerLogReader]()
     for name in [topic] if topic is not None else store.topics(internal=True):
         for number in store.written_partitions(name):
@@ -290,7 +290,7 @@ def _brokers_looks(store: Store, topic: str | None) -> dict[PartitionPath, _Look
             assert isinstance(reader, BrokerLogReader)
             readers[reader.place] = reader
 
-    def look(place: PartitionPath, add: Callable[[int], None]) -> PartitionReport:
+    def check_place(place: PartitionPath, add: Callable[[int], None]) -> PartitionReport:
         try:
             config = store.topic_config(place.topic)
             check = BrokerCheck(readers[place], config, os.path.dirname(place.folder), add)
@@ -298,17 +298,17 @@ def _brokers_looks(store: Store, topic: str | None) -> dict[PartitionPath, _Look
         except UnknownTopicError:
             return PartitionReport(place, None)
 
-    return {place: partial(look, place) for place in readers}
+    return {place: partial(check_place, place) for place in readers}
 
 
 def _side_by_side(
-    looks: Mapping[PartitionPath, _Look], jobs: int, progress: Progress | None
+    checks: Mapping[PartitionPath, _Check], jobs: int, progress: Progress | None
 ) -> list[PartitionReport]:
-    """Looks at all partitions; the largest first, so that no thread is left alone with one at the end."""
-    sizes = {place: _size(place) for place in looks}
+    """Checks all partitions; the largest first, so that no thread is left alone with one at the end."""
+    sizes = {place: _size(place) for place in checks}
     done = ProgressCounter(progress, sum(sizes.values()))
     places = sorted(sizes, key=lambda place: sizes[place], reverse=True)
-    return _in_order(side_by_side(lambda place: looks[place](done.add), places, jobs))
+    return _in_order(side_by_side(lambda place: checks[place](done.add), places, jobs))
 
 
 def _in_order(reports: Iterable[PartitionReport]) -> list[PartitionReport]:
@@ -327,9 +327,9 @@ def _readable(store: Store, place: PartitionPath, run: Callable[[], PartitionRep
 def written_places(store: Store, described: Sequence[TopicDescription]) -> list[PartitionPath]:
     """The partitions of these topics that have files, in order; found by their files, however many there may be."""
     found: dict[str, set[int]] = {}  # by topic id, and by name
-    looks = [(f"{store.path}/{STATE_FOLDER}", _STATE_NAME)]
-    looks += [(folder.path, PARTITION_FOLDER) for folder in store.logs.log_dirs]
-    for folder, pattern in looks:
+    checks = [(f"{store.path}/{STATE_FOLDER}", _STATE_NAME)]
+    checks += [(folder.path, PARTITION_FOLDER) for folder in store.logs.log_dirs]
+    for folder, pattern in checks:
         for name in _names(folder) if pattern is _STATE_NAME else _names_of_logs(folder):
             match = pattern.fullmatch(name)
             if match:
@@ -400,7 +400,7 @@ def unknown_files(store: Store, described: Sequence[TopicDescription]) -> Iterat
     # After the folders, which are younger than the topics and partitions that they belong to.
     ids = {topic.topic_id: _partitions_now(store, topic) for topic in described}
     counts = {topic.name: ids[topic.topic_id] for topic in described}
-    # Those that were made since are among them; they are left to the next look.
+    # Those that were made since are among them; they are left to the next check.
     damaged = set(store.topics(internal=True)) - {topic.name for topic in described}
     known = {topic.name: topic for topic in described} | {hex_id(topic.topic_id): topic for topic in described}
     for path in folders:
