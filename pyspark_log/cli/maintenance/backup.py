@@ -8,7 +8,7 @@ import click
 
 from pyspark_log.cli.support import ProgressBar, human_size, json_option, print_json
 from pyspark_log.cli.target import Target
-from pyspark_log.storage.fs import shown
+from pyspark_log.storage.fs import format_time
 from pyspark_log.storage.maintenance.backup import back_up
 
 
@@ -31,6 +31,6 @@ def backup(target: Target, into: str, as_json: bool) -> None:
         click.echo(f"{done.undone} decided publishes cannot be applied in the copy: pylog recover --store {done.path}")
     click.echo(
         f"copied {done.partitions} partitions, {human_size(done.bytes)}, into {done.path}, as they were at "
-        f"{shown(done.time)}; writers paused for {done.pause:.3f} s. "
+        f"{format_time(done.time)}; writers paused for {done.pause:.3f} s. "
         f"Now check the copy: pylog verify --store {done.path}"
     )

@@ -8,7 +8,7 @@ import click
 
 from pyspark_log.cli.support import NOTHING, CommandGroup, confirm, json_option, print_json, print_table, yes_option
 from pyspark_log.cli.target import Target
-from pyspark_log.storage.fs import shown
+from pyspark_log.storage.fs import format_time
 from pyspark_log.storage.publish import NO_NUMBER, Decision, Origin, delete_publisher
 from pyspark_log.storage.publish import publishers as known_publishers
 from pyspark_log.storage.store import Store
@@ -34,7 +34,7 @@ def list_publishers(target: Target, as_json: bool) -> None:
     print_table(("PUBLISHER", "NUMBER", "RUN", "STATUS", "TIME"), [
         (
             one.publisher, NOTHING if one.number == NO_NUMBER else one.number, one.run or NOTHING, _status(one),
-            shown(one.time),
+            format_time(one.time),
         )
         for one in found
     ])  # fmt: skip
@@ -71,8 +71,8 @@ def delete(target: Target, name: str, yes: bool) -> None:
     store = Store.open(target.store_path())
     last = _find(store, name)
     confirm(
-        f"Publisher {name} is at number {last.number} ({shown(last.time)}). If a query uses that id again, it starts "
-        "over, and the batch it repeats is published twice. Delete the publisher?", yes,
+        f"Publisher {name} is at number {last.number} ({format_time(last.time)}). If a query uses that id again, it "
+        "starts over, and the batch it repeats is published twice. Delete the publisher?", yes,
     )  # fmt: skip
     last = delete_publisher(store.decisions, name)
     click.echo(f"Deleted publisher {name}; its last number was {last.number}.")
@@ -116,5 +116,5 @@ def _format_value(name: str, value: object) -> object:
     if isinstance(value, list):
         return ", ".join(value) or NOTHING
     if name == "time" and isinstance(value, int):
-        return shown(value)
+        return format_time(value)
     return NOTHING if value is None else str(value).lower() if isinstance(value, bool) else value

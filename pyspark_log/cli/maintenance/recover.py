@@ -16,7 +16,7 @@ from pyspark_log.cli.support import (
     yes_option,
 )
 from pyspark_log.cli.target import Target
-from pyspark_log.storage.fs import shown
+from pyspark_log.storage.fs import format_time
 from pyspark_log.storage.publish import TopicIdPartition, Waiting, recovery
 from pyspark_log.storage.store import Store
 
@@ -81,7 +81,7 @@ def _print(found: Sequence[Waiting], dry_run: bool) -> None:
     done = "waits" if dry_run else "applied"
     print_table(("DECISION", "PUBLISHER", "NUMBER", "DECIDED", "BY", "RECORDS", "STAGED", "LACKED BY", "STATE"), [
         (
-            one.decision.offset, one.decision.publisher, one.decision.number, shown(one.decision.time),
+            one.decision.offset, one.decision.publisher, one.decision.number, format_time(one.decision.time),
             f"{one.decision.host}:{one.decision.process}", one.decision.records,
             NOTHING if one.size < 0 else human_size(one.size),
             f"{_names(one.places)} ({len(one.places)} of {len(one.decision.places)})",

@@ -31,7 +31,7 @@ class StoreClock:
         return self.read()
 
 
-def shown(ms: int) -> str:
+def format_time(ms: int) -> str:
     """Formats a time in ms since 1970 for messages: 2013-06-01T12:00:00.000Z; the number, if no calendar has it."""
     try:
         # From ms by whole numbers, since a float loses some.

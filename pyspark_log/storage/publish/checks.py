@@ -13,7 +13,7 @@ from pyspark_log.errors import (
     StagedOutputError,
     UnknownTopicError,
 )
-from pyspark_log.storage.fs import files, shown
+from pyspark_log.storage.fs import files, format_time
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.publish.applier import staging_folder
 from pyspark_log.storage.publish.decision import NO_NUMBER, NO_ORIGIN, Decision
@@ -50,7 +50,7 @@ def check_fenced(wanted: Decision, last: Decision | None, claimed: bool) -> None
             )
         return
     holder = last.holder
-    held = f"process {holder.process} on {holder.host}, since {shown(holder.time)}"
+    held = f"process {holder.process} on {holder.host}, since {format_time(holder.time)}"
     if wanted.run and wanted.run != last.run and (claimed or wanted.run in last.replaced):
         raise PublisherFencedError(
             f"publisher {wanted.publisher!r}: run {wanted.run} was replaced by run {last.run} ({held}); this one "
@@ -68,7 +68,7 @@ def check_fenced(wanted: Decision, last: Decision | None, claimed: bool) -> None
 
 
 def _last_number(last: Decision) -> str:
-    return "none yet" if last.number == NO_NUMBER else f"{last.number}, of {shown(last.time)}"
+    return "none yet" if last.number == NO_NUMBER else f"{last.number}, of {format_time(last.time)}"
 
 
 def check_number(wanted: Decision, last: Decision | None) -> None:
@@ -83,7 +83,7 @@ def check_number(wanted: Decision, last: Decision | None) -> None:
     if wanted.number == last.number + 1:
         return
     what = f"publisher {wanted.publisher!r}: number {wanted.number}"
-    when = f"process {last.process} on {last.host}, {shown(last.time)}"
+    when = f"process {last.process} on {last.host}, {format_time(last.time)}"
     advice = "Continue with a new checkpoint or publisher id, from offsets that you choose"
     if wanted.number != last.number:
         raise PublishNumberError(

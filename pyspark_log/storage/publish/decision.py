@@ -15,7 +15,7 @@ from typing import NamedTuple
 from pyspark_log.config import INT_MAX, LONG_MAX
 from pyspark_log.errors import CorruptRecordError, InvalidTopicError
 from pyspark_log.storage.catalog import PUBLISH_TOPIC, check_id, check_name
-from pyspark_log.storage.fs import Fields, shown, text, whole
+from pyspark_log.storage.fs import Fields, format_time, text, whole
 
 VERSION = 2
 #: The number of a publisher that has published nothing yet.
@@ -61,7 +61,7 @@ class Origin(NamedTuple):
         return cls(socket.gethostname(), os.getpid(), now)
 
     def __str__(self) -> str:
-        return f"process {self.process} on {self.host}, {shown(self.time)}"
+        return f"process {self.process} on {self.host}, {format_time(self.time)}"
 
 
 #: An unknown origin.

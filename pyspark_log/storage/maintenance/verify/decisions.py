@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pyspark_log.errors import PylogError, UnknownTopicError
 from pyspark_log.storage.catalog import CUT_FOLDER, PUBLISH_TOPIC, STAGING_FOLDER, STATE_FOLDER
-from pyspark_log.storage.fs import Process, files, shown
+from pyspark_log.storage.fs import Process, files, format_time
 from pyspark_log.storage.groups import records
 from pyspark_log.storage.log import is_prepared_name
 from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding
@@ -194,7 +194,7 @@ class DecisionCheck:
             sizes, times = zip(*(_size_and_time(f"{self._folder}/{name}") for name in of_job), strict=True)
             what = (
                 f"{len(of_job)} staged files of {sum(sizes)} bytes that no decision names, this is the first: last "
-                f"written {shown(max(times))}, {_whose(host, owner)}"
+                f"written {format_time(max(times))}, {_whose(host, owner)}"
             )
             advice = (
                 "none while the job runs; pylog clean removes them when nothing was written for "
