@@ -166,7 +166,7 @@ class Publish:
 def own_publish_id() -> str:
     """The id under which the query of this thread publishes if its user names none; it stays with the checkpoint.
 
-    For a function of `foreachBatch` with one block only: a second block under the same id would be taken for a replay.
+    Only for functions of `foreachBatch` with one block: the output of a second one would be dropped as a replay.
 
     Raises:
         ConnectorError: this thread runs no streaming query.

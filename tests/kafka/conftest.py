@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def sockets_that_are_let_go():
+def released_sockets():
     """They are collected while that is borne, and not in a test elsewhere."""
     yield
     gc.collect()

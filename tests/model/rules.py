@@ -124,7 +124,7 @@ RULES = (
     ),
     *_of(
         one_partition.model, given(tasks=2, kinds=("append", "publish"), failing=(0, 1)),
-        ("what a failed sync left is not taken for whole", "I2"),
+        ("what a failed sync left is not mistaken for whole", "I2"),
     ),
     *_of(leftovers.model, given(), ("the digest identifies the decision's bytes", "I3")),
     # After a power loss.

@@ -238,7 +238,7 @@ def _prepare(folder: str, name: str, cluster_id: str, known: Iterable[ListedLogD
     prepared, path = log_dir_list.prepare(folder, name, cluster_id), log_dir_list.path_of(folder, name)
     for other in known:
         if other.directory_id == prepared.directory_id:
-            # If it were listed twice, what is in it by the one name would be taken for a leftover by the other.
+            # If it were listed twice, what is in it by the one name would be mistaken for a leftover by the other.
             raise InvalidConfigError(
                 f"log dir {path}: it is {other.name} by its {META_PROPERTIES}, which is listed; if it has another "
                 f"place now, put that into {folder}/{STORE_FILE}"

@@ -2,7 +2,7 @@
 """The latest offset of each key in a part of a log, in little memory (the part of Kafka's SkimpyOffsetMap).
 
 A key is identified by its hash alone, 16 bytes, so an entry takes 24 bytes, however long the keys are. Two keys with
-one hash would be taken for one, and all but the last record of the two would be lost. Kafka uses MD5, for which
+one hash would be mistaken for one, and all but the last record of the two would be lost. Kafka uses MD5, for which
 such keys can be constructed. This hash (SipHash-2-4-128) has a secret key, drawn at random for each map and never
 stored, so such keys cannot be searched for, and chance is negligible: at 5 million keys it is 1 in 10^25.
 

@@ -196,7 +196,7 @@ class _Work:
                     # A cleaner that lost its lock notices it here: the cleaned files are another cleaner's by now.
                     cleaner_checkpoint.write(self._place, known)
                 swap.begin(held, group[0].base, group[-1].until)
-                segment_cache.bring_up(self._place, held.bases())
+                segment_cache.update(self._place, held.bases())
             yield rewritten
 
     @contextlib.contextmanager

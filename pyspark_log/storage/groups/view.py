@@ -16,7 +16,7 @@ from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.catalog import OFFSETS_TOPIC
 from pyspark_log.storage.groups import records
 from pyspark_log.storage.groups.modern_group import kept_value, modern_group_of
-from pyspark_log.storage.log import READ_BYTES, Followed, LogReader
+from pyspark_log.storage.log import READ_BYTES, LogReader, ViewPosition
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.types import TopicPartition
 
@@ -76,7 +76,7 @@ class PartitionView:
         """Creates an empty view."""
         self.partition = partition
         self.groups: dict[str, GroupRecords] = {}
-        self._followed = Followed()
+        self._view = ViewPosition()
 
     def follow(self, logs: LogManager) -> int:
         """Reads on to the log's end; returns the last decision that is applied up to there.
@@ -93,15 +93,15 @@ class PartitionView:
             end = reader.last_stable_offset()
         stay = logs.topic_config(OFFSETS_TOPIC).delete_retention_ms
         # CommittedOffsets creates new views for another store, or a recreated topic.
-        if self._followed.begins_again(state, end, now, stay, None):
+        if self._view.must_rebuild(state, end, now, stay, None):
             self.groups = {}
-        if self._followed.position < end:
+        if self._view.position < end:
             self._read(reader, end)
-        self._followed.reached(end, now)
+        self._view.advance(end, now)
         return state.applied
 
     def _read(self, reader: LogReader, end: int) -> None:
-        for chunk in reader.read(self._followed.position, end, max_bytes=READ_BYTES, committed=True):
+        for chunk in reader.read(self._view.position, end, max_bytes=READ_BYTES, committed=True):
             for key, value, offset in _newest(chunk.columns):
                 try:
                     self._apply(key, value)

@@ -168,7 +168,7 @@ def append_in_room(log: HeldLog, data: bytearray, headers: Sequence[BatchHeader]
         held.move_end(end, position)
     except OSError as error:
         raise _end_not_moved(log, end, error) from error
-    log.producers.pass_over(first, end)
+    log.producers.skip(first, end)
     log.index(segment, headers)
     return True
 
@@ -334,7 +334,7 @@ def _move_end(log: HeldLog, plan: AppendPlan, written: _Written, *, sync: bool) 
         raise _end_not_moved(log, end, error) from error
     for one in producers:
         log.producers.enter(one)
-    log.producers.pass_over(producers[-1].header.next_offset if producers else state.next_offset, end)
+    log.producers.skip(producers[-1].header.next_offset if producers else state.next_offset, end)
 
 
 def _end_not_moved(log: HeldLog, end: int, error: OSError) -> OutcomeUnknownError:

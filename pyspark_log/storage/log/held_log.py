@@ -76,7 +76,7 @@ class HeldLog:
             # No call comes between the two: after an interrupt there, the producers would stay those of another folder.
             self.place, self.producers = place, producers
 
-    def whereabouts(self) -> PartitionPath:
+    def current_place(self) -> PartitionPath:
         """Where the partition is now; its lease need not be held. LogDirOfflineError, LogDamagedError, OSError."""
         loaded = state_file.read(self.place.state_path)
         if loaded is None:
@@ -312,7 +312,7 @@ class HeldLog:
 
     def _check_leftovers(self) -> None:
         """Raises LogDamagedError if records beyond the log end may have been acknowledged."""
-        reason = leftovers.acknowledged(self.place, self.state)
+        reason = leftovers.reason_to_keep(self.place, self.state)
         if reason:
             self.invalidate()
             raise LogDamagedError(

@@ -185,7 +185,7 @@ class Lease:
         """Rereads the state, after an error that left it open whether it was written."""
         self.held.set(state_file.load(self._locked_file))
 
-    def mend_slots(self) -> None:
+    def repair_slots(self) -> None:
         """Rewrites the slots that a power loss has torn; see `state_file.rewrite_torn_slots`."""
         self.held.set(state_file.rewrite_torn_slots(self._locked_file, self.held.loaded()))
 

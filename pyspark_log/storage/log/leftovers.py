@@ -27,7 +27,7 @@ _SMALL = 256 * 1024
 _MOST_BATCHES = 1000
 
 
-def acknowledged(place: PartitionPath, state: PartitionState, config: TopicConfig | None = None) -> str:
+def reason_to_keep(place: PartitionPath, state: PartitionState, config: TopicConfig | None = None) -> str:
     """Returns why what is beyond the log end cannot come from one unfinished append; "" if it can, or there is nothing.
 
     Args:

@@ -133,7 +133,7 @@ class LogReader:
         return self.place_in(state).folder
 
     def _check_folder(self, state: PartitionState) -> None:
-        """Raises LogDirOfflineError if the log dir has failed, so that the log is not taken for damaged."""
+        """Raises LogDirOfflineError if the log dir has failed, so that the log is not mistaken for damaged."""
         if self._log_dirs is not None:
             self._log_dirs.check(state.log_dir, self.place)
 
@@ -226,7 +226,7 @@ class LogReader:
             bases = self._present(state)
             found = self._aborted_by(bases[max(bisect_right(bases, start) - 1, 0) :], start, end, state)
             # An index is deleted before its log when the log start has moved: without it nothing is known. And an index
-            # that was removed with others, by a move to another log dir or by a swap, must not be taken for empty.
+            # that was removed with others, by a move to another log dir or by a swap, must not be mistaken for empty.
             now = self.state()
             self._check_range(start, end, now)
             if now.generation != state.generation:

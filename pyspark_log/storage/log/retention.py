@@ -93,7 +93,7 @@ def remove_overdue(folder: str, delay_ms: int, now: int) -> None:
 
 def _note_largest_timestamps(held: HeldLog, left: Sequence[int]) -> None:
     """Updates the cache of inactive segments, after a roll too; `left` are the segments that were not deleted."""
-    segment_cache.bring_up(held.place, left or [held.state.active_base])
+    segment_cache.update(held.place, left or [held.state.active_base])
 
 
 def _below_start(held: HeldLog, bases: Sequence[int]) -> int:

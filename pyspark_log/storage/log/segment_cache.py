@@ -167,7 +167,7 @@ def _holding(entries: Sequence[CachedSegment], offset: int) -> CachedSegment | N
     return entries[number] if number >= 0 and offset < entries[number].next_offset else None
 
 
-def bring_up(place: PartitionPath, bases: Sequence[int]) -> None:
+def update(place: PartitionPath, bases: Sequence[int]) -> None:
     """Updates the file to describe exactly the inactive segments. The partition's lock is held.
 
     Args:

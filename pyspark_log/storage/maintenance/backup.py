@@ -154,7 +154,7 @@ class _Partition:
         # Makes the indexes.
         SegmentWriter(copy.folder, state.active_base, state.position, writer.config, writer.log.clock).close()
         copy.sync_folder()
-        segment_cache.bring_up(target, list_segments(copy.folder))
+        segment_cache.update(target, list_segments(copy.folder))
         if self._cleaner is not None:
             files.create_whole(target.cleaner_path, self._cleaner)
         state_file.create(target.state_path, state)

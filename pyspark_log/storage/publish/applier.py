@@ -19,7 +19,7 @@ from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.publish import manifest
 from pyspark_log.storage.publish.decision import Decision, TopicIdPartition
 from pyspark_log.storage.publish.decision_log import DecisionLog
-from pyspark_log.storage.publish.partition_applier import apply, pass_over
+from pyspark_log.storage.publish.partition_applier import apply, mark_applied
 from pyspark_log.storage.publish.staged_file import StagedRegion
 
 log = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ def apply_decision(
             in the other partitions. The call can be repeated.
     """
     if decision.offset in decisions.undone:
-        _bring_up(decisions, decision.places, decision.offset, timeout, entries)
+        _apply_up_to(decisions, decision.places, decision.offset, timeout, entries)
         decisions.applied.add(decision.offset)
 
 
@@ -116,7 +116,7 @@ def apply_in(decisions: DecisionLog, place: TopicIdPartition, timeout: float) ->
     """Applies every pending decision in one partition. Raises: as `apply_decision`."""
     decisions.follow()
     if decisions.undone:
-        _bring_up(decisions, [place], max(decisions.undone), timeout)
+        _apply_up_to(decisions, [place], max(decisions.undone), timeout)
 
 
 def waits_in(decisions: DecisionLog, place: TopicIdPartition, applied: int) -> bool:
@@ -127,7 +127,7 @@ def waits_in(decisions: DecisionLog, place: TopicIdPartition, applied: int) -> b
     )
 
 
-def _bring_up(
+def _apply_up_to(
     decisions: DecisionLog,
     places: Collection[TopicIdPartition],
     until: int,
@@ -157,7 +157,7 @@ def _bring_up(
         except (PylogError, OSError) as error:
             entries[step.offset] = error
 
-    def bring_up(place: TopicIdPartition) -> PylogError | OSError | None:
+    def apply_pending_in(place: TopicIdPartition) -> PylogError | OSError | None:
         try:
             for step in steps:
                 if place not in step.places:
@@ -168,7 +168,7 @@ def _bring_up(
             return error
         return None
 
-    for problem in side_by_side(bring_up, sorted(places), _APPLY_THREADS):
+    for problem in side_by_side(apply_pending_in, sorted(places), _APPLY_THREADS):
         if problem is not None:
             raise problem
 
@@ -202,7 +202,7 @@ def _apply_in(
                 "gets nothing of it: %s",
                 logs.path, step.offset, step.publisher, step.number, writer.place, error,
             )  # fmt: skip
-            pass_over(writer, step.offset, timeout=timeout)
+            mark_applied(writer, step.offset, timeout=timeout)
 
 
 # ---- removing what was staged

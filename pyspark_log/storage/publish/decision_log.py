@@ -16,7 +16,7 @@ from pyspark_log.errors import TopicExistsError, UnknownTopicError
 from pyspark_log.storage.catalog import PUBLISH_TOPIC, store_json
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, Mutex, contextmanager
 from pyspark_log.storage.ingest import encode, packed
-from pyspark_log.storage.log import Followed, LogReader, LogWriter, PartitionState, state_file
+from pyspark_log.storage.log import LogReader, LogWriter, PartitionState, ViewPosition, state_file
 from pyspark_log.storage.log_manager import LogManager, TopicAdmin
 from pyspark_log.storage.publish.decision import (
     NO_NUMBER,
@@ -70,7 +70,7 @@ class DecisionLog:
         self.staged: dict[int, set[str]] = {}
         self.active_base = 0
         self.reported = ""
-        self._followed = Followed()
+        self._view = ViewPosition()
         self._mutex = Mutex()
 
     def follow(self) -> None:
@@ -97,12 +97,12 @@ class DecisionLog:
             if state is None:
                 state = state_file.EMPTY if reader is None else reader.state()
             end, self.active_base = state.high_watermark, state.active_base
-            stamp, followed = store_json.stamp(self.logs.path), self._followed
-            if followed.begins_again(state, end, now, _tombstones_stay(self.logs), stamp):
+            stamp, view = store_json.stamp(self.logs.path), self._view
+            if view.must_rebuild(state, end, now, _tombstones_stay(self.logs), stamp):
                 self.last, self.undone, self.applied = {}, {}, set()
-            if reader is not None and followed.position < end:
-                self._read(reader.read(followed.position, end, max_bytes=READ_SIZE, state=state))
-            followed.reached(end, now)
+            if reader is not None and view.position < end:
+                self._read(reader.read(view.position, end, max_bytes=READ_SIZE, state=state))
+            view.advance(end, now)
 
     def _read(self, chunks: Iterator[Chunk]) -> None:
         names = ("key", "value", "offset")
@@ -119,12 +119,12 @@ class DecisionLog:
             state: the log's state after the append.
         """
         with self._mutex.lock:
-            position = self._followed.position
+            position = self._view.position
             if position != state.next_offset - len(records):
                 return  # Some of them could not be added in one append; the next `follow` reads all.
             for offset, (publisher, decision) in enumerate(records, position):
                 self._take(publisher, None if decision is None else numbered(decision, offset))
-            self._followed.position, self.active_base = state.next_offset, state.active_base
+            self._view.position, self.active_base = state.next_offset, state.active_base
 
     def in_order(self) -> list[Decision]:
         """The undone decisions, in the order in which they were made."""

@@ -66,7 +66,7 @@ def apply(
         raise
 
 
-def pass_over(writer: LogWriter, decision: int, *, timeout: float = DEFAULT_TIMEOUT) -> None:
+def mark_applied(writer: LogWriter, decision: int, *, timeout: float = DEFAULT_TIMEOUT) -> None:
     """Marks a decision as applied in a partition without its records, so that later decisions can be applied.
 
     Raises:
@@ -134,7 +134,7 @@ class _Work:
     def _ready(self, region: StagedRegion, *, inactive: bool) -> NewSegment:
         writer = self.writer
         # Nothing may be created in the mount point of a log dir that is not mounted.
-        place = writer.log.whereabouts()
+        place = writer.log.current_place()
         try:
             links = can_be_linked(region, place)
             return NewSegment(region, place, writer.config, links=links, inactive=inactive, sync=not self.sync)

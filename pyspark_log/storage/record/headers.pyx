@@ -118,7 +118,7 @@ cdef inline void read_batch(const uint8_t* p, Header* h) noexcept nogil:
 
 
 cdef inline void read_message(const uint8_t* p, Header* h) noexcept nogil:
-    # Bits that its format does not define are dropped, so that they are not taken for those of format 2.
+    # Bits that its format does not define are dropped, so that they are not mistaken for those of format 2.
     h.attributes = p[MESSAGE_ATTRIBUTES_AT] & (CODEC_MASK | LOG_APPEND_TIME if h.magic else CODEC_MASK)
     h.crc = load_u32(p + MESSAGE_CRC_AT)
     h.base_timestamp = h.max_timestamp = load_i64(p + MESSAGE_TIME_AT) if h.magic else -1

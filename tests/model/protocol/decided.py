@@ -92,7 +92,7 @@ class Helper:
                 steps = (*steps, earlier)
         order = yield "chance", "order", record.places
         for number in range(len(order)):
-            yield from self._bring_up(order[number], steps)
+            yield from self._apply_up_to(order[number], steps)
         self.applied |= {record.decision}
 
     def _has_manifest(self, record: Record) -> Steps:
@@ -107,7 +107,7 @@ class Helper:
             raise GivenUpError(f"the manifest of {record} is missing")
         return False
 
-    def _bring_up(self, place: str, steps: Sequence[Record]) -> Steps:
+    def _apply_up_to(self, place: str, steps: Sequence[Record]) -> Steps:
         for number in range(len(steps)):
             record = steps[number]
             if place not in record.places or (yield from self.is_applied_in(record, place)):

@@ -80,7 +80,7 @@ class Intents(HeldLog):
     def is_whole(self) -> Steps:
         """Whether exactly the intent's batches are beyond the end, and can be on the disk."""
         intent, state = self.state.intent, self.state
-        if state.suspect and self.keeps("what a failed sync left is not taken for whole"):
+        if state.suspect and self.keeps("what a failed sync left is not mistaken for whole"):
             return False
         bases = yield from self._bases()
         if not bases or bases[-1] != intent.base:

@@ -73,12 +73,12 @@ class Cleaner(LogWriter):
                 yield from self.save(self.state._replace(intent=None), durable=True)
                 return
             if not self.keeps("the new segment comes before the old ones go"):
-                yield from self._let_go_of_others(swap)
+                yield from self._delete_old_segments(swap)
             yield from self._replace_first(swap)
             if told:
                 now = self.state._replace(intent=swap._replace(swapped=True), generation=self.next_generation())
                 yield from self.save(now, durable=True)
-        yield from self._let_go_of_others(swap)
+        yield from self._delete_old_segments(swap)
         generation = self.state.generation if told else self.next_generation()
         yield from self.save(self.state._replace(intent=None, generation=generation), durable=True)
 
@@ -113,7 +113,7 @@ class Cleaner(LogWriter):
         if self.keeps("the new segment's name is on the disk before the old ones go"):
             yield self.log, "sync_folder"
 
-    def _let_go_of_others(self, swap: Swap) -> Steps:
+    def _delete_old_segments(self, swap: Swap) -> Steps:
         bases = yield self.log, "bases"
         for number in range(len(bases)):
             if swap.base < bases[number] < swap.next:

@@ -95,7 +95,7 @@ def test_a_topic_that_was_never_read_is_gone_while_a_batch_is_planned(two, delet
 
 
 def test_a_topic_that_is_made_while_a_batch_is_planned_comes_with_its_id(two, monkeypatch):
-    """In the next batch then: without the id, a topic recreated under the name would be taken for it."""
+    """In the next batch then: without the id, a topic recreated under the name would be mistaken for it."""
     reader = of(two, **PATTERN)
     start = reader.initialOffset()
 

@@ -322,7 +322,7 @@ def test_an_error_in_it_fails_no_append(store, monkeypatch):
     def failing(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(retention.segment_cache, "bring_up", failing)
+    monkeypatch.setattr(retention.segment_cache, "update", failing)
     fill(store, range(3, 12))
     monkeypatch.undo()
     look_up(store, range(12))

@@ -123,7 +123,7 @@ class ProducerStateManager:
         # No other replica has to acknowledge it.
         self._states.acknowledge(numbered.header.next_offset)
 
-    def pass_over(self, base_offset: int, next_offset: int) -> None:
+    def skip(self, base_offset: int, next_offset: int) -> None:
         """Skips the batches appended in [base_offset, next_offset), which have no producer ids."""
         if self._states is not None and self._states.end_offset == base_offset:
             self._states.end_offset = next_offset

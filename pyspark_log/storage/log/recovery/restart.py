@@ -87,7 +87,7 @@ def after_restart(held: HeldLog) -> None:
 
 
 def _finish(held: HeldLog, state: PartitionState) -> None:
-    held.lease.mend_slots()
+    held.lease.repair_slots()
     held.lease.save(
         state.without_intent()._replace(
             flags=state.flags & ~(Flags.CUTTING | Flags.SUSPECT),

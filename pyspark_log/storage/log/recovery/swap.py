@@ -82,7 +82,7 @@ def finish(held: HeldLog) -> None:
         held.lease.save(
             held.state._replace(intent=Intent.SWAPPED, generation=held.state.generation + 1), durable=True
         )
-    _let_go_of_others(held)
+    _delete_old_segments(held)
     held.lease.save(held.state.without_intent(), durable=True)
 
 
@@ -140,7 +140,7 @@ def _replace_first(held: HeldLog) -> None:
     files.sync_folder(held.place.folder)
 
 
-def _let_go_of_others(held: HeldLog) -> None:
+def _delete_old_segments(held: HeldLog) -> None:
     state, folder = held.state, held.place.folder
     mark_deleted(folder, [base for base in list_segments(folder) if state.intent_base < base < state.intent_next])
     for suffix in (INDEX, TIME_INDEX):

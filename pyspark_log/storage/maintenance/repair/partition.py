@@ -21,10 +21,10 @@ from pyspark_log.storage.log import (
     Intent,
     PartitionState,
     Slots,
-    acknowledged,
     first_batch,
     live_segments,
     read_slots,
+    reason_to_keep,
     state_file,
 )
 from pyspark_log.storage.maintenance.transfer import LogCopy, marker_fault
@@ -112,7 +112,7 @@ class DamagedPartition(NamedTuple):
             return None
         # If the state is older than the log, it does not say which decisions the log has.
         old = bool(slots.torn and not slots.explained and first_batch(place.folder, state)) or bool(
-            acknowledged(place, state, config)
+            reason_to_keep(place, state, config)
         )
         # An intent describes bytes beyond the end. It is dropped: its decision is applied to the copy.
         restarted = state.boot != state_file.this_boot() and state.intent != Intent.APPLY

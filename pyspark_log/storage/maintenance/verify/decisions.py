@@ -118,7 +118,7 @@ class DecisionCheck:
         if applied >= end:
             what = (
                 f"decision {applied} was applied here, but the decision log ends at {end}: they are out of step, "
-                "and the next decisions would be taken for applied"
+                "and the next decisions would be mistaken for applied"
             )
             advice = f"bring both back from one copy; or {REPAIR}"
             yield self._finding.at(topic, partition).damage(STATE_FOLDER, what, advice)

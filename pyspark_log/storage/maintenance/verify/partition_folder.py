@@ -9,7 +9,7 @@ from pyspark_log.config import TopicConfig
 from pyspark_log.errors import SideFileError
 from pyspark_log.storage.catalog import PartitionPath, read_partition_metadata
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import Flags, PartitionState, acknowledged, read_slots
+from pyspark_log.storage.log import Flags, PartitionState, read_slots, reason_to_keep
 from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding
 from pyspark_log.storage.segment import LOG, list_segments, segment_path
 
@@ -60,7 +60,7 @@ def _check_metadata(place: PartitionPath, finding: Finder, written: bool) -> Ite
 
 def _beyond(place: PartitionPath, config: TopicConfig, finding: Finder, state: PartitionState) -> Iterator[Finding]:
     """The bytes beyond the log end."""
-    if reason := acknowledged(place, state, config):
+    if reason := reason_to_keep(place, state, config):
         what = f"the log ends at offset {state.next_offset}, but {reason}: the state file is older than the log"
         advice = f"write nothing to this partition; {REPAIR}"
         yield finding.damage(place.state_path, what, advice, first=state.next_offset)

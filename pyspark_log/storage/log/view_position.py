@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark_log.storage.log.state_file import PartitionState
 
 
-class Followed:
+class ViewPosition:
     """The position of a view, and the rule for whether the view may be continued from there.
 
     Attributes:
@@ -18,7 +18,7 @@ class Followed:
         self._at = 0
         self._seen: tuple[object, int] = (None, -1)
 
-    def begins_again(self, state: PartitionState, end: int, now: int, tombstones_stay: int, store: object) -> bool:
+    def must_rebuild(self, state: PartitionState, end: int, now: int, tombstones_stay: int, store: object) -> bool:
         """Whether the view must be dropped and rebuilt from the log start, which is its position then.
 
         It must if the log is another one, or was truncated or recovered; also if the view was not followed for half of
@@ -36,10 +36,10 @@ class Followed:
         slept = not 0 <= now - self._at < tombstones_stay // 2
         again = slept or seen != self._seen or not state.log_start <= self.position <= end
         if again:
-            # Until `reached`, each call says so: the caller may be stopped before it has dropped the view.
+            # Until `advance`, each call says so: the caller may be stopped before it has dropped the view.
             self._at, self._seen, self.position = 0, seen, state.log_start
         return again
 
-    def reached(self, end: int, now: int) -> None:
+    def advance(self, end: int, now: int) -> None:
         """Records that the view has read up to `end`; a view that could not be read to its end was not followed."""
         self.position, self._at = end, now
