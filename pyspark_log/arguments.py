@@ -38,7 +38,7 @@ def check_path(what: str, path: str) -> None:
     except UnicodeEncodeError as error:
         problem = f"character {error.start} is half of a surrogate pair"
     if problem:
-        raise InvalidConfigError(f"{what} {shortened(path)!r} is no path: {problem}")
+        raise InvalidConfigError(f"{what} {shortened(path)!r} is not a path: {problem}")
 
 
 def check_whole(what: str, number: int, low: int = 0, high: int = LONG_MAX) -> None:

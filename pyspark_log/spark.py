@@ -165,7 +165,7 @@ def write_stream(
         ConnectorError: in mode `update`, a column is refused; in other modes the query fails.
     """
     if interval is not None and available_now:
-        raise InvalidConfigError("interval and available_now: a query has one trigger")
+        raise InvalidConfigError("interval and available_now exclude each other: a query has one trigger")
     writer = df.writeStream.outputMode(mode).option("checkpointLocation", os.fspath(checkpoint))
     if mode == "update":
         if publish_offsets or options:
@@ -228,7 +228,7 @@ def _reading(
     transform: ArrowFunction | None, schema: StructType | str | None,
 ) -> dict[str, str]:  # fmt: skip
     if (transform is None) != (schema is None):
-        raise InvalidConfigError("transform and schema go together: the schema says what the transform returns")
+        raise InvalidConfigError("transform and schema need each other: the schema says what the transform returns")
     given = _texts({"subscribePattern": pattern, "includeHeaders": headers or None}) | _bound("starting", start)
     if isinstance(topics, Mapping):
         given["assign"] = json.dumps({topic: list(numbers) for topic, numbers in topics.items()})

@@ -36,7 +36,7 @@ def with_unit(text: str, units: Mapping[str, int]) -> int:
     if match is None or not (match[2] or "" in units):
         raise ValueError(f"must be a whole number, or one with a unit ({', '.join(filter(None, units))})")
     if match[2] not in units:
-        raise ValueError(f"{match[2]!r} is no unit of it; these are: {', '.join(filter(None, units))}")
+        raise ValueError(f"{match[2]!r} is not a valid unit; the units are: {', '.join(filter(None, units))}")
     return int(match[1]) * units[match[2]]
 
 
@@ -59,4 +59,4 @@ def java_duration(text: str) -> timedelta:
             return -timedelta(**parts) if sign == "-" else timedelta(**parts)
     except OverflowError:
         pass  # no calendar reaches so far
-    raise ValueError("is no duration: PnDTnHnMnS, as in P7D or PT1H30M")
+    raise ValueError("is not a duration: PnDTnHnMnS, as in P7D or PT1H30M")

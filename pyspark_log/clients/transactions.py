@@ -101,8 +101,8 @@ class Transactions:
         # A forked child would commit under the numbers of its parent.
         if os.getpid() != self._process:
             raise TransactionStateError(
-                f"transactional id {self.transactional_id!r} was taken over by process {self._process}, and this is a "
-                "child of it: make a new Transactions here"
+                f"transactional id {self.transactional_id!r} was taken over by process {self._process}, and this "
+                "process is its child: create a new Transactions object here"
             )
 
     def _publish(self, number: int, parts: list[StagedPart], offsets: list[OffsetStep]) -> PublishResult:
@@ -181,8 +181,8 @@ class Transaction:
         Args:
             group: the group's name.
             offsets: for each partition the committed offset that the transaction's reading began with (None: the group
-                had none), and the offset of the next record to read after it. A partition that was given before goes
-                on where it ended then.
+                had none), and the offset of the next record to read after it. A partition that was given before
+                must start where it ended then.
 
         Raises:
             TransactionStateError: the transaction has ended, is being committed, or can only be aborted.
@@ -252,7 +252,7 @@ class Transaction:
                 condition = condition_of(error)
                 raise PublishFailedError(
                     f"transaction {self.number} of {self._owner.transactional_id!r} is not committed and can only be "
-                    f"aborted, as it could not be staged to its end: [{condition}] {error}",
+                    f"aborted, because not all of its output could be staged: [{condition}] {error}",
                     condition, error.retriable if isinstance(error, PylogError) else False,
                 ) from error  # fmt: skip
             except BaseException:
@@ -291,7 +291,7 @@ class Transaction:
             discard(self._owner.store.logs, self._parts)
         elif self._fate is _Fate.COMMITTED or not self._owner._revoke(self.number, self._parts):
             self._fate = _Fate.COMMITTED
-            raise self.state_error("is committed already; commit() again returns when all of it is there")
+            raise self.state_error("is committed already; call commit() again to wait until all of it is visible")
         self.ended = True
 
     def _check_open(self) -> None:

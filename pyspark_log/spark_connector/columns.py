@@ -59,11 +59,11 @@ def columns_of(given: StructType, headers: bool) -> tuple[str, ...]:
         what = ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in unknown) or "nothing"
         columns = ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in known)
         raise option_error(
-            f"pylog source has fixed columns, of which a schema can name some; this one names {what}. All can be null. "
-            f"The columns: {columns}"
+            f"pylog source has fixed columns, and a schema can only select some of them; this one names {what}. "
+            f"All can be null. The columns: {columns}"
         )
     if headers and "headers" not in given.names:
-        raise option_error("includeHeaders is set, but the schema that is given does not name the column headers")
+        raise option_error("includeHeaders is set, but the given schema does not have the column headers")
     return tuple(given.names)
 
 

@@ -90,7 +90,7 @@ def check_agreements(messages: Sequence[StagedMessage]) -> None:
         terms = (one.topic_id, one.partitions)
         if agreed.setdefault(one.file, terms) != terms:
             raise StagedOutputError(
-                f"the write's tasks went by {agreed[one.file][1]} and by {one.partitions} partitions of topic "
+                f"tasks of one write saw {agreed[one.file][1]} and {one.partitions} partitions of topic "
                 f"{one.name!r}, as {one.file} was removed from the staging folder meanwhile: write it again"
             )
 
@@ -130,7 +130,7 @@ def _run_of(staged: Sequence[StagedMessage], batch_id: int) -> QueryRun:
     if len(runs) != 1 or not staged[0].run.query_id:
         raise ConnectorError(
             "PYLOG_UNKNOWN_QUERY",
-            f"micro-batch {batch_id}: its tasks do not name the one query that they worked for: {runs}",
+            f"micro-batch {batch_id}: its tasks do not agree on the query that they worked for: {runs}",
         )
     return staged[0].run
 
@@ -140,7 +140,8 @@ def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[StagedMessag
     staged = [message for message in messages if isinstance(message, StagedMessage)]
     if len(staged) != len(messages):
         silent = len(messages) - len(staged)
-        raise ConnectorError("PYLOG_INCOMPLETE_WRITE", f"{silent} of {len(messages)} tasks do not say what they staged")
+        problem = f"{silent} of {len(messages)} tasks did not report what they staged"
+        raise ConnectorError("PYLOG_INCOMPLETE_WRITE", problem)
     return staged
 
 

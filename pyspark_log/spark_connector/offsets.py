@@ -140,7 +140,7 @@ class SourceOffset:
         except (ValueError, TypeError, AttributeError, RecursionError):
             raise ConnectorError(
                 "PYLOG_OFFSET_NOT_UNDERSTOOD",
-                f"the checkpoint holds an offset that is not this source's: {json.dumps(nested)}",
+                f"the checkpoint holds an offset of another source: {json.dumps(nested)}",
             ) from None
 
 

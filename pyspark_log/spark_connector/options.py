@@ -339,7 +339,7 @@ def _start(options: Options) -> Position | None:
     by_time = options.keys() & {"startingtimestamp", "startingoffsetsbytimestamp"}
     if not by_time and options.get("startingoffsets", "").strip().lower() == "group":
         if "kafka.group.id" not in options:
-            raise option_error("startingOffsets=group needs kafka.group.id: the group whose committed offsets it means")
+            raise option_error("startingOffsets=group needs kafka.group.id: the group at whose offsets to start")
         return AtCommitted(options["kafka.group.id"])
     return _bound(options, "starting", or_latest=strategy == "latest")
 

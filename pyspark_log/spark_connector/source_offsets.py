@@ -53,8 +53,8 @@ def _ranges(store: Store, location: str, batch_id: int) -> Iterator[tuple[Offset
             yield (before.offsets if before is not None else end.start or {}), end
     if not found:
         raise option_error(
-            f"publishOffsets: no source of this query reads the store {store.path}: offsets can be committed with a "
-            "publish only for topics of the store that it is made in"
+            f"publishOffsets: no source of this query reads the store {store.path}: a publish can commit offsets "
+            "only of topics in the store that it writes to"
         )
 
 

@@ -114,7 +114,7 @@ def test_batches_of_the_decision_at_other_offsets_are_not_taken_for_applied(tmp_
     assert values == [b"before", b"first", b"second"]
 
 
-def test_what_was_applied_behind_a_hole_is_applied_anew(tmp_path, monkeypatch):
+def test_what_was_applied_after_a_hole_is_applied_again(tmp_path, monkeypatch):
     """The decision is on the disk as a whole, and the records before it, which were never synced, are not."""
     store = Store.create(tmp_path / "store")
     store.create_topic("t", 1)

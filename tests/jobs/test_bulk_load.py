@@ -211,7 +211,7 @@ def test_two_runs_of_a_group_at_once(load, store, capsys):
     finally:
         files.set_observer(None)
     assert seen == [1]
-    assert "another export of group 'bulk-load' runs" in capsys.readouterr().err
+    assert "another export of group 'bulk-load' is running" in capsys.readouterr().err
 
 
 def test_records_that_were_deleted_before_they_were_loaded(load, store, target, capsys):

@@ -70,7 +70,7 @@ def test_a_job_that_is_stopped_holds_its_place(store, tmp_path):
         send(first.own(), signal.SIGSTOP)
         with Job(tmp_path / "second", *arguments) as second:
             assert second.wait() == 1
-        assert "another export of group 'bulk-load' runs" in second.log.read_text()
+        assert "another export of group 'bulk-load' is running" in second.log.read_text()
     with Job(tmp_path / "third", *arguments) as third:
         assert third.wait() == 0, third.log.read_text()[-3000:]
     assert rows_in(target) == rows_of(store, "t")

@@ -343,7 +343,7 @@ def test_a_log_that_is_written_to_meanwhile(broker):
     assert all(value == b"%d" % offset * 10 for offset, value in seen)
 
 
-def test_a_topic_that_is_deleted_and_made_anew(broker):
+def test_a_topic_that_is_deleted_and_recreated(broker):
     make(broker, "passing")
     with producer(broker) as found:
         send(found, "passing", rows_of(400))

@@ -249,7 +249,7 @@ RULES = (
     ),
     *_of(
         committed_offsets.model, given(members=0, commits=2, sweeps=1),
-        ("what has expired is looked at again under the lock", "I11"),
+        ("what has expired is checked again under the lock", "I11"),
     ),
     *_of(
         committed_offsets.model, given(members=1, commits=1, sweeps=1),

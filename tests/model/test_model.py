@@ -22,7 +22,7 @@ QUICK = (
 )  # fmt: skip
 QUICK_RULES = (
     "an intent after a hole is dropped", "the last number again is a replay",
-    "readers hear of the swap before the old segments go", "what has expired is looked at again under the lock",
+    "readers hear of the swap before the old segments go", "what has expired is checked again under the lock",
     "no process waits for the decision log under a partition's lock",
 )  # fmt: skip
 

@@ -99,7 +99,7 @@ def tasks_of(df):
     return [(number, [row["count"] for row in counts if row.partition == number]) for number in range(3)]
 
 
-def test_a_range_that_ends_before_it_starts_is_told_also_where_ranges_are_split(spark, store):
+def test_a_range_that_ends_before_it_starts_is_reported_also_where_ranges_are_split(spark, store):
     fill(store, "t", range(10))
     df = read(spark, store, "t", minPartitions="3", startingOffsets='{"t":{"0":12}}')
     with fails(r"\[PYLOG_RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET\].*offset 12 .* offset 10"):

@@ -62,7 +62,7 @@ def watch(
 
 @contextlib.contextmanager
 def _keyboard() -> Iterator[Callable[[float], list[str] | None]]:
-    """What waits for keys, that many seconds at most, and returns them; None: the terminal is gone.
+    """A function that waits for keys, that many seconds at most, and returns them; None: the terminal is closed.
 
     Standard input need not be a terminal.
     """

@@ -123,7 +123,7 @@ def _layout(arguments: argparse.Namespace, kind: str, spark: SparkSession, *, ba
         for name in values.schema.names:
             if name.lower() in taken:
                 raise CallError(
-                    f"--schema: {name!r} is a column of the records, too, or a folder, or twice in the schema "
+                    f"--schema: {name!r} is also a column of the records or a folder, or is twice in the schema "
                     "(upper and lower case are the same): leave it out with --columns or --partition-by, or of the "
                     "schema"
                 )
@@ -131,7 +131,7 @@ def _layout(arguments: argparse.Namespace, kind: str, spark: SparkSession, *, ba
         if kind == "csv" and (nested := [one.name for one in values.schema if pa.types.is_nested(one.type)]):
             raise CallError(f"--schema: CSV has no columns for {nested[0]!r}")
     elif arguments.schema_id is not None:
-        raise CallError("--schema-id says how values begin: give their --schema, too")
+        raise CallError("--schema-id needs --schema: the schema of the values that have this id")
     return Layout(kind, codec, columns, values, base64, by_topic, by_time, arguments.max_records_per_file)
 
 
@@ -139,7 +139,7 @@ def _columns(arguments: argparse.Namespace, kind: str, without: set[str]) -> tup
     """The columns to write; `without`: those that are left out unless they are named."""
     if kind == "text":
         if arguments.columns or arguments.headers:
-            raise CallError("files of text have the values only: leave --columns and --headers out")
+            raise CallError("text files hold only the values: leave out --columns and --headers")
         return ("value",)
     if kind == "csv" and (arguments.headers or "headers" in (arguments.columns or "")):
         raise CallError("CSV has no column for headers: choose another format")
@@ -166,7 +166,7 @@ def _values(arguments: argparse.Namespace, spark: SparkSession) -> ParsedValues:
         if document is not None and document.get("type") == "record":
             return avro_values(text, arguments.schema_id, bad_as_null=bad_as_null)
         if arguments.schema_id is not None:
-            raise CallError("--schema-id is for values in Avro, and --schema is no schema of Avro")
+            raise CallError("--schema-id is for Avro values, but --schema is not an Avro schema")
         if document is None:
             schema = to_arrow_schema(spark.createDataFrame([], text).schema)
         elif "properties" in document:

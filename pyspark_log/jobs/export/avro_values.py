@@ -127,7 +127,7 @@ def avro_values(text: str, registry_id: int | None, *, bad_as_null: bool) -> Avr
         import fastavro  # noqa: PLC0415
         import fastavro.schema  # noqa: PLC0415
     except ImportError:
-        raise CallError("values in Avro need the package fastavro: pip install fastavro") from None
+        raise CallError("Avro values need the package fastavro: pip install fastavro") from None
     try:
         avro_schema = json.loads(text)
         expanded: Any = fastavro.schema.expand_schema(fastavro.parse_schema(avro_schema))
@@ -156,7 +156,7 @@ def _type(name: str, given: Any) -> pa.DataType:  # noqa: ANN401  (what JSON has
     if isinstance(given, list):
         kinds = [one for one in given if one != "null"]
         if len(kinds) > 1:
-            raise CallError(f"--schema: no column has several types, as {name!r} has: {json.dumps(given)}")
+            raise CallError(f"--schema: a column has one type, but { name!r} has: {json.dumps(given)}")
         return _type(name, kinds[0] if kinds else "null")
     if not isinstance(given, dict):
         given = {"type": given}
@@ -164,7 +164,7 @@ def _type(name: str, given: Any) -> pa.DataType:  # noqa: ANN401  (what JSON has
     if isinstance(kind, (dict, list)):
         return _type(name, kind)
     if (kind, given.get("fields")) == ("record", []) or (kind, given.get("size")) == ("fixed", 0):
-        raise CallError(f"--schema: {name!r} has no content, which no column of Parquet holds: {json.dumps(given)}")
+        raise CallError(f"--schema: {name!r} has no fields, which Parquet cannot store: {json.dumps(given)}")
     if kind in _NESTED:
         return _NESTED[kind](name, given)
     logical = given.get("logicalType", "")
@@ -172,7 +172,7 @@ def _type(name: str, given: Any) -> pa.DataType:  # noqa: ANN401  (what JSON has
         return pa.decimal128(given["precision"], given.get("scale", 0))
     found = pa.binary(given["size"]) if kind == "fixed" else _LOGICAL.get((kind, logical)) or _TYPES.get(kind)
     if found is None:
-        raise CallError(f"--schema: no type of columns fits {name!r}: {kind!r}; a record cannot hold itself")
+        raise CallError(f"--schema: no column type fits {name!r}: {kind!r}; a record cannot hold itself")
     return found
 
 

@@ -71,7 +71,7 @@ class _Lines:
         else:
             texts = text_of(rows.column("value"), "value", base64=base64).fill_null("")
             if pc.any(pc.match_substring(texts, "\n")).as_py():
-                raise JobError("a value has several lines; --encoding base64, or another format", "PYLOG_BAD_VALUE")
+                raise JobError("a value has several lines: use --encoding base64 or another format", "PYLOG_BAD_VALUE")
         lines = pc.binary_join_element_wise(texts, "\n", "")
         self._sink.write(pc.binary_join(pa.ListArray.from_arrays([0, len(lines)], lines), "")[0].as_buffer())
 

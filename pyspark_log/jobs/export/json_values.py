@@ -47,7 +47,7 @@ def _parse(values: pa.Array, kind: pa.DataType) -> pa.StructArray:
 def json_values(schema: pa.Schema, *, bad_as_null: bool) -> JsonValues:
     """How JSON objects with the fields of a schema are parsed. CallError: Arrow does not parse one of them."""
     if days := [one.name for one in schema if pa.types.is_date(one.type)]:
-        raise CallError(f"--schema: Arrow reads no dates from JSON: make {days[0]!r} a STRING or a TIMESTAMP")
+        raise CallError(f"--schema: Arrow cannot read dates from JSON: make {days[0]!r} a STRING or a TIMESTAMP")
     try:
         _parse(pa.array([b"{}"]), pa.struct(list(schema)))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -75,5 +75,5 @@ def _type(name: str, given: Any) -> pa.DataType:  # noqa: ANN401  (what JSON has
     if kind == "string" and given.get("format") in _FORMATS:
         return _FORMATS[given["format"]]
     if kind not in _TYPES:
-        raise CallError(f"--schema: no type of columns fits {name!r}: {json.dumps(given)}")
+        raise CallError(f"--schema: no column type fits {name!r}: {json.dumps(given)}")
     return _TYPES[kind]

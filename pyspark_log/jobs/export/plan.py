@@ -78,7 +78,7 @@ class Plan:
         try:
             content: dict[str, Any] = json.loads(data)
             if content["version"] != _VERSION:
-                raise JobError(f"{path}: its version is {content['version']}, and this program knows {_VERSION}")
+                raise JobError(f"{path}: its version is {content['version']}, but this program knows only {_VERSION}")
             files = content["files"]
             return cls(
                 content["cluster_id"],

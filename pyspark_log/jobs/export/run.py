@@ -85,7 +85,7 @@ class _Export:
         self._state = self._source if request.state is None else Store.open(request.state)
         if self._state.is_brokers:
             raise JobError(
-                f"{self._state.path} is a Kafka broker's folder, which cannot be written: name a store for the group's "
+                f"{self._state.path} is a Kafka broker's folder, which is read-only: name a store for the group's "
                 "offsets with --state"
             )
         self._state.check_writable()
@@ -118,7 +118,7 @@ class _Export:
         try:
             lock.acquire(timeout=0)
         except LockTimeoutError as error:
-            raise JobError(f"another export of group {group!r} runs: {error}", error.condition) from None
+            raise JobError(f"another export of group {group!r} is running: {error}", error.condition) from None
         return lock
 
     def _plan(self) -> Plan:
@@ -135,7 +135,7 @@ class _Export:
         if plan.cluster_id != self._source.cluster_id:
             raise JobError(
                 f"{self._target.plan_path} is the plan of an export from another store (cluster id {plan.cluster_id}) "
-                f"than {self._source.path} ({self._source.cluster_id}): finish it with that one, or use another group"
+                f"than {self._source.path} ({self._source.cluster_id}): finish it with that store, or use another group"
             )
         left, placed = self._left(plan), tuple[WrittenFile, ...]()
         self._target.sweep(plan.files or ())

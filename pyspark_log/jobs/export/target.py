@@ -89,8 +89,8 @@ class Target:
             except FileNotFoundError:
                 if not files.exists(path):
                     raise JobError(
-                        f"{source} is missing, which was written for {path}. If files were removed by hand, remove "
-                        f"{self.plan_path} and the files that it names, too: then all of it is written again"
+                        f"{source} was written for {path}, and is missing. If files were removed by hand, remove "
+                        f"{self.plan_path} and the files that it names, too: the export then writes everything again"
                     ) from None
         for folder in folders:
             files.sync_folder(folder)

@@ -79,4 +79,5 @@ def _text(column: pa.Array) -> pa.Array:
     try:
         return column.cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise JobError(f"a column of type {column.type} has no form in JSON: {error}", "PYLOG_BAD_VALUE") from error
+        problem = f"a column of type {column.type} cannot be written as JSON: {error}"
+        raise JobError(problem, "PYLOG_BAD_VALUE") from error

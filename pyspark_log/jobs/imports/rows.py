@@ -46,7 +46,7 @@ def rows_of_json(data: bytes, fields: RecordFields) -> pa.RecordBatch:
         return pa.record_batch({"value": values})
     try:
         if not pc.all(pc.match_substring_regex(values.cast(pa.string()), _OBJECT)).as_py():
-            raise JobError("a line is no JSON object", _BAD)
+            raise JobError("a line is not a JSON object", _BAD)
     except pa.ArrowInvalid:
         raise JobError("not text in UTF-8: it may be compressed", _BAD) from None
     text = b"\n".join(lines)
@@ -69,8 +69,8 @@ def _json_field(text: bytes, name: str, block: int, count: int) -> pa.Array:
             continue
         if pa.types.is_floating(column.type):
             raise JobError(
-                f"column {name!r} has numbers with a fraction, or with more than 64 bits, which have no one form as "
-                "text: write them as text",
+                f"column {name!r} has numbers with a fraction, or with more than 64 bits, which have more than one "
+                "form as text: store them as text in the file",
                 _BAD,
             )
         return column
@@ -87,7 +87,7 @@ def _parsed_json(text: bytes, kind: pa.DataType | None, name: str, block: int, c
     try:
         table = pyarrow.json.read_json(io.BytesIO(text), pyarrow.json.ReadOptions(block_size=block), options)
     except pa.ArrowInvalid as error:
-        raise JobError(f"a line is no JSON object, or column {name!r} has several types: {error}", _BAD) from error
+        raise JobError(f"a line is not a JSON object, or column {name!r} has several types: {error}", _BAD) from error
     if table.num_rows != count:
         raise JobError(f"{count} lines have {table.num_rows} JSON objects", _BAD)
     return _column(table, name)
@@ -164,7 +164,7 @@ def _bytes(table: pa.Table, name: str) -> pa.Array:
     try:
         return column.cast(pa.string())
     except _REFUSED as error:
-        raise JobError(f"column {name!r} of type {kind} has no form as bytes: {error}", _BAD) from error
+        raise JobError(f"column {name!r} of type {kind} cannot be converted to bytes: {error}", _BAD) from error
 
 
 def _times(table: pa.Table, name: str) -> pa.Array:
@@ -180,7 +180,7 @@ def _times(table: pa.Table, name: str) -> pa.Array:
             return column.cast(_UTC, safe=False)  # of nanoseconds only the last digits are lost
         return column.cast(pa.timestamp("us")).cast(_UTC)
     except _REFUSED as error:
-        raise JobError(f"column {name!r} of type {kind} has no times: {error}", _BAD) from error
+        raise JobError(f"column {name!r} of type {kind} cannot be converted to timestamps: {error}", _BAD) from error
 
 
 def _parsed(text: pa.Array) -> pa.Array:

@@ -74,7 +74,7 @@ def new_files(
         elif before.offset != one.size:
             raise JobError(
                 f"{path} had {before.offset} bytes when it was imported, and has {one.size} now: a file is imported "
-                "once, when it is complete. Put what is new into a file of its own; or import all of it again, with "
+                "once, when it is complete. Put new records into a new file; or import the whole file again, with "
                 "another --group",
                 "PYLOG_SOURCE_CHANGED",
             )

@@ -102,7 +102,7 @@ def _bounds(spark: SparkSession, table: Table, start: int) -> tuple[int | None, 
     kind = bounds.schema[0].dataType
     if not isinstance(kind, IntegralType) and not (isinstance(kind, DecimalType) and kind.scale == 0):
         raise JobError(
-            f"{table.name}: column {column} has the type {kind.simpleString()}, and must have whole numbers", _BAD
+            f"{table.name}: column {column} has the type {kind.simpleString()}, but must have an integer type", _BAD
         )
     what = f"SELECT COUNT(*) AS n FROM {table.name} WHERE {column} < 0 OR {column} IS NULL"
     (unfit,) = _read(spark, table, what).collect()[0]

@@ -25,7 +25,7 @@ class MirrorPlan:
         checkpoint: the folder of the query.
         available_now: whether it ends when all there is is mirrored.
         trigger: how often a micro-batch begins.
-        groups: whose offsets go along; None: of no group.
+        groups: whose offsets are copied too; None: of no group.
         groups_interval: how often their offsets are read, in seconds.
     """
 
@@ -114,7 +114,7 @@ def plan_of(arguments: argparse.Namespace) -> MirrorPlan:
     target = Store.open_or_create(arguments.store)
     target.check_writable()
     if source is not None and source.cluster_id == target.cluster_id:
-        raise CallError(f"{target.path} is the source as well: name another store")
+        raise CallError(f"{target.path} is also the source: name another store")
     return MirrorPlan(
         arguments.name,
         StoreSource(source, reading) if source else ClusterSource(arguments.from_kafka, reading),

@@ -155,7 +155,7 @@ def run(
 
     Args:
         parser: has the arguments.
-        work: gets them; returns whether all went well. What it raises is shown.
+        work: gets them; returns whether it succeeded. Its errors are shown.
         given: the arguments; None: those of the call.
 
     Raises:

@@ -76,7 +76,7 @@ class BrokerLogDirs:
                 log.warning("%s: its partitions are left out: %s", part, error)
                 continue
             if found is None or not files.exists(f"{part}/{META_PROPERTIES}"):
-                raise StoreNotFoundError(f"{part} is none of a Kafka broker's log.dirs: it has no {META_PROPERTIES}")
+                raise StoreNotFoundError(f"{part} is not one of a Kafka broker's log.dirs: it has no {META_PROPERTIES}")
             folders.append(found)
             if found.cluster_id != folders[0].cluster_id:
                 raise InvalidConfigError(
@@ -126,7 +126,7 @@ class BrokerLogDirs:
                     if partition in where:
                         raise InvalidConfigError(
                             f"partition {topic}-{partition} is in {where[partition].path} and in {folder.path}: "
-                            "a broker has it once"
+                            "a broker has each partition once"
                         )
                     where[partition] = folder
         return {topic: dict(sorted(where.items())) for topic, where in found.items()}

@@ -18,7 +18,7 @@ from pyspark_log.types import TopicDescription, TopicPartition
 
 def _refuse(broker: BrokerLogDirs) -> NoReturn:
     raise ReadOnlyError(
-        f"{broker.path} is a Kafka broker's folder, which cannot be written. To write, copy its topics into a store"
+        f"{broker.path} is a Kafka broker's folder, which is read-only here. To write, copy its topics into a store"
     )
 
 

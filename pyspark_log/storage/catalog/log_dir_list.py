@@ -54,7 +54,7 @@ def parse(text: str) -> list[str]:
     names = [os.path.normpath(name.strip()) for name in text.split(",") if name.strip()]
     if not names or len(set(names)) < len(names) or len(names) > MOST_FOLDERS:
         raise InvalidConfigError(
-            f"log.dirs = {shortened(text)!r}: must be 1 to {MOST_FOLDERS} different folders, with commas between them"
+            f"log.dirs = {shortened(text)!r}: must be 1 to {MOST_FOLDERS} different folders, separated by commas"
         )
     for name in names:
         check_path("log dir", name)
@@ -81,8 +81,8 @@ def check_name(store: str, name: str, others: Collection[str], own: Collection[s
     """
     if not os.path.isabs(name) and (os.sep in name or name in {*own, os.curdir, os.pardir}):
         raise InvalidConfigError(
-            f"log dir {shortened(name)!r}: must be an absolute path, or a plain name of a folder in the store that "
-            f"has no other use there ({', '.join(sorted(own))})"
+            f"log dir {shortened(name)!r}: must be an absolute path, or the name of a folder in the store that is "
+            f"not used for anything else ({', '.join(sorted(own))})"
         )
     real = files.real_path(path_of(store, name))
     taken = [files.real_path(path_of(store, other)) for other in others]

@@ -119,7 +119,7 @@ class LogDirs:
             if known.path == path:
                 return number
         raise InvalidConfigError(
-            f"{folder!r} is no log dir of the store; these are: {', '.join(known.path for known in self)}"
+            f"{folder!r} is not a log dir of the store; its log dirs are: {', '.join(known.path for known in self)}"
         )
 
     def choose(self, name: str, given: Counter[int] | None = None) -> int:

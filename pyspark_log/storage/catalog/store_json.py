@@ -77,7 +77,7 @@ def local_path(path: str | os.PathLike[str]) -> str:
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", text) or text.startswith("file:"):
         parts = urlsplit(text)
         if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-            raise InvalidConfigError(f"{text}: a store is a folder of a file system: give a path or a file: URI")
+            raise InvalidConfigError(f"{text}: a store is a folder in a file system: give a path or a file: URI")
         text = unquote(parts.path)
     check_path("the store's folder", text)
     return files.absolute_path(text)
@@ -102,7 +102,7 @@ def describe(folder: str) -> StoreDescription:
         what = "there is no such folder" if not files.is_folder(folder) else f"it holds no {STORE_FILE}"
         raise StoreNotFoundError(f"{folder} is no store: {what}") from None
     except ValueError as error:
-        raise DescriptionError(f"{folder}/{STORE_FILE} is no store's description: {error}") from None
+        raise DescriptionError(f"{folder}/{STORE_FILE} is not a valid store description: {error}") from None
     return StoreDescription(cluster_id, configs, folders, next_log_dir)
 
 
@@ -240,8 +240,8 @@ def _prepare(folder: str, name: str, cluster_id: str, known: Iterable[ListedLogD
         if other.directory_id == prepared.directory_id:
             # If it were listed twice, what is in it by the one name would be mistaken for a leftover by the other.
             raise InvalidConfigError(
-                f"log dir {path}: it is {other.name} by its {META_PROPERTIES}, which is listed; if it has another "
-                f"place now, put that into {folder}/{STORE_FILE}"
+                f"log dir {path}: by its {META_PROPERTIES} it is {other.name}, which is already listed; if it was "
+                f"moved, change its path in {folder}/{STORE_FILE}"
             )
     problem = log_dir_owner.problem(path, f"{folder}/{STORE_FILE}", cluster_id)
     if problem:
@@ -257,7 +257,7 @@ def _make_first(folder: str, path: str) -> None:
     except FileNotFoundError:
         written = []
     if written and not files.is_folder(path):
-        raise InvalidConfigError(f"log dir {path} is missing, and has partitions: restore it first")
+        raise InvalidConfigError(f"log dir {path} is missing, but holds partitions: restore it first")
     files.make_folder(path)
 
 

@@ -281,5 +281,5 @@ def _read(path: str, name: str | None = None) -> TopicDescription:
         )
     except (ValueError, InvalidTopicError) as error:
         raise DescriptionError(
-            f"{path} is no topic's description: {error}; restore the file from a copy"
+            f"{path} is not a valid topic description: {error}; restore the file from a copy"
         ) from None

@@ -187,7 +187,7 @@ def read_whole(path: str, limit: int) -> bytes:
     with open_read(path) as file:
         size = file.size()
         if size > limit:
-            raise ValueError(f"it has {size} bytes, and no such file has more than {limit}")
+            raise ValueError(f"it has {size} bytes, more than the maximum of {limit}")
         return file.pread(size, 0)
 
 

@@ -73,7 +73,7 @@ cdef class OpenFile:
     def begin_sync(self, long long position, long long size):
         """Has the system begin to write bytes of the file to the disk, if it can be asked to: a later sync waits less.
 
-        It does not wait, and what goes wrong is reported by the sync. Returns whether a sync was begun in the
+        It does not wait, and the sync reports any error. Returns whether a sync was begun in the
         background, as it is after each 16 MiB of all files (`early_sync.h`).
         """
         cdef int fd = self.fd

@@ -125,7 +125,7 @@ def _described(group: str, members: bytes | None, has_offsets: bool) -> GroupDes
         topics = topics_read(value)
     except ValueError as error:
         raise CorruptRecordError(
-            f"{OFFSETS_TOPIC}: the record of the members of group {group!r} is none of Kafka's: {error}"
+            f"{OFFSETS_TOPIC}: the record of the members of group {group!r} is not in a format of Kafka's: {error}"
         ) from error
     state = GroupState.STABLE if value.members else GroupState.EMPTY
     return GroupDescription(group, state, value.protocol or "", value.members, topics, value.protocol_type)

@@ -107,7 +107,7 @@ class PartitionView:
                     self._apply(key, value)
                 except ValueError as error:
                     raise CorruptRecordError(
-                        f"the record at offset {offset} is no group record of Kafka's: {error}",
+                        f"the record at offset {offset} is not a group record in Kafka's format: {error}",
                         base_offset=offset, topic=OFFSETS_TOPIC, partition=self.partition,
                     ) from error
 

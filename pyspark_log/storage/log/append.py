@@ -182,7 +182,7 @@ def must_roll(log: HeldLog, size: int, last_offset: int, newest: int) -> bool:
 
 
 def _place(log: HeldLog, plan: AppendPlan) -> Sequence[_Step]:
-    """Where each piece goes. What no decision binds goes into the active segment, after a roll if it must."""
+    """Where each piece goes. Pieces without a decision go into the active segment, after a roll if one is needed."""
     first, state = plan.pieces[0], log.state
     roll = must_roll(log, first.size, state.next_offset + first.count - 1, plan.newest)
     if plan.decided is None:
@@ -308,7 +308,7 @@ def _undo(log: HeldLog, failure: Exception, decided: Decided | None = None) -> N
     except (OSError, OutcomeUnknownError) as error:
         log.invalidate()
         raise OutcomeUnknownError(
-            f"{log.place}: an append failed ({failure}), and what it wrote could not be removed now ({error})"
+            f"{log.place}: an append failed ({failure}), and the bytes that it wrote could not be removed ({error})"
         ) from failure
 
 

@@ -124,7 +124,7 @@ class HeldLog:
         except FileNotFoundError:
             if state.position > 0:
                 raise LogDamagedError(
-                    f"{self.place}: the active segment {path} is missing, which held {state.position} bytes"
+                    f"{self.place}: the active segment {path} is missing; it held {state.position} bytes"
                 ) from None
         files.make_folder(folder)
         metadata = f"{folder}/{kafka_files.PARTITION_METADATA}"

@@ -102,6 +102,6 @@ class RangeReader:
         if base_offset >= following:
             raise LogDamagedError(
                 f"{self._place}: {segment.log.path} at byte {position}: a batch has the base offset {base_offset}, "
-                f"but the next segment begins at {following}. Either that field is damaged, or this is a copy that was "
-                "made while the cleaner was at work: take these files from another copy"
+                f"but the next segment begins at {following}. Either that field is damaged, or this copy was made "
+                "while the cleaner was at work: restore these files from another copy"
             )

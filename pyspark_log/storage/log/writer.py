@@ -148,7 +148,7 @@ class LogWriter:
         if len(data) > self.config.segment_bytes:
             raise RecordTooLargeError(
                 f"{self.place}: an append of {len(data)} bytes is larger than segment.bytes "
-                f"({self.config.segment_bytes}): append less at a time, or raise segment.bytes"
+                f"({self.config.segment_bytes}): append fewer records at a time, or raise segment.bytes"
             )
         assign_offsets(data, 0, len(data), self.state.next_offset, self.state.leader_epoch)
         headers = scan(data, 0, len(data))

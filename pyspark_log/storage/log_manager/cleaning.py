@@ -70,7 +70,7 @@ def delete_records(logs: LogManager, topic: str, partition: int, before_offset: 
     """Deletes the records before an offset, or all for LATEST; returns the log start. See `Store.delete_records`."""
     check_not_internal(topic)
     if not logs.topic(topic).config.deletes:
-        raise InvalidConfigError(f"topic {topic!r}: records are deleted only where cleanup.policy has delete")
+        raise InvalidConfigError(f"topic {topic!r}: records can be deleted only if cleanup.policy includes delete")
     with logs.writer(topic, partition).hold() as writer:
         end = writer.state.next_offset
         retention.delete_before(writer.log, end if before_offset == LATEST else before_offset)

@@ -190,7 +190,7 @@ class FolderCopy:
             for at in range(start, end, _PIECE):
                 written = crc32c(target.pread(min(_PIECE, end - at), at), written)
             if written != checksum or target.size() != end:
-                raise OSError(errno.EIO, "the disk returned other bytes than were written", path)
+                raise OSError(errno.EIO, "the disk returned different bytes from those written", path)
         self.bytes += end - start
 
     def sync_folder(self) -> None:

@@ -120,8 +120,8 @@ class _Move:
         _remove_stray(self._logs, self._opened, self._target.partition, self._number)
         if files.exists_as_link(self._target.folder):
             raise InvalidConfigError(
-                f"{self._target.folder} is there already, and is not the partition's. If it is of a deleted topic, "
-                "`pylog clean` removes it; else take it away"
+                f"{self._target.folder} exists already, and is not the partition's. If it is of a deleted topic, "
+                "`pylog clean` removes it; otherwise move it away"
             )
 
     def _switch(self, held: HeldLog, copy: FolderCopy) -> None:

@@ -68,7 +68,7 @@ def _check_states(logs: LogManager, number: int, problem: str) -> None:
         shown = f"{names.get(match[1], match[1])}-{match[2]}"
         if slots.state is None:
             raise LogDamagedError(
-                f"{shown}: it is unknown in which log dir it is, as its state {path} cannot be read; "
+                f"{shown}: its log dir is unknown, because its state {path} cannot be read; "
                 "`pylog verify` says more. Nothing was changed"
             )
         # What a deleted topic has there is deleted, or lost, with the log dir.
@@ -116,9 +116,9 @@ def _content_problem(folder: LogDir) -> str:
     ]
     if found:
         raise InvalidConfigError(
-            f"log dir {folder.path} still has {_some(found)}. What moves and deleted topics have left goes with "
-            "`pylog clean` once file.delete.delay.ms is over, and `-future` folders when their import ends; of the "
-            "rest `pylog verify` says what it is"
+            f"log dir {folder.path} still has {_some(found)}. `pylog clean` removes leftovers of moves and deleted "
+            "topics after file.delete.delay.ms; `-future` folders disappear when their import ends; `pylog verify` "
+            "explains the rest"
         )
     return ""
 

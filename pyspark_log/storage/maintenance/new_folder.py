@@ -27,7 +27,7 @@ def new_folder(source: Store, into: str | os.PathLike[str]) -> str:
         other = files.real_path(path)
         if os.path.commonpath([real, other]) in (real, other):
             what = "the store" if path == source.path else "its log dir"
-            raise StoreExistsError(f"{folder}: the copy must lie outside of {what} {path}")
+            raise StoreExistsError(f"{folder}: the copy must be outside of {what} {path}")
     if list_made_folder(folder):
         raise StoreExistsError(f"{folder} is not empty: a copy is made only in a new or empty folder")
     return folder

@@ -64,4 +64,4 @@ def agree(logs: LogManager, job: Job, topic: str) -> AgreedTopic:
         made = made or kept.value("made") is True
         return AgreedTopic(topic, kept.text("topic_id"), kept.whole("partitions", low=1), made, file)
     except ValueError as error:
-        raise StagedOutputError(f"{path}, by which a write's tasks agree on {topic!r}, is damaged: {error}") from None
+        raise StagedOutputError(f"{path}, in which a write's tasks agree on {topic!r}, is damaged: {error}") from None

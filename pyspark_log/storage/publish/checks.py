@@ -44,8 +44,8 @@ def check_fenced(wanted: Decision, last: Decision | None, claimed: bool) -> None
     if last is None:
         if claimed:
             raise PublisherFencedError(
-                f"publisher {wanted.publisher!r} is not known here any more: it was deleted, or an older copy of the "
-                "store has taken its place; begin again",
+                f"publisher {wanted.publisher!r} is no longer known here: it was deleted, or an older copy of the "
+                "store has replaced the store; begin again",
                 *NO_ORIGIN,
             )
         return
@@ -78,7 +78,7 @@ def check_number(wanted: Decision, last: Decision | None) -> None:
         return
     if last is None or last.number == NO_NUMBER:
         if wanted.number <= NO_NUMBER:
-            raise PublishNumberError(f"publisher {wanted.publisher!r}: number {wanted.number}: numbers begin at 0")
+            raise PublishNumberError(f"publisher {wanted.publisher!r}: number {wanted.number}: numbers start at 0")
         return
     if wanted.number == last.number + 1:
         return
@@ -127,7 +127,7 @@ def check_parts(logs: LogManager, parts: Sequence[StagedPart], manifest: str) ->
             now = ""
         if now != topic_id:
             raise StagedOutputError(
-                f"topic {topic!r} was deleted (or created again) while output for it was being staged"
+                f"topic {topic!r} was deleted or recreated while output for it was being staged"
             )
     needed = {manifest: 0} if manifest else {}
     for part in parts:

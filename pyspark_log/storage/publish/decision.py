@@ -37,7 +37,7 @@ class TopicIdPartition(NamedTuple):
 def place_of(fields: object) -> TopicIdPartition:
     """The partition that a JSON list of topic, topic id and partition names. ValueError."""
     if not isinstance(fields, list) or len(fields) != 3:
-        raise ValueError("a place that is no list of topic, topic id and partition")
+        raise ValueError("a place that is not a list of topic, topic id and partition")
     topic, topic_id = text(fields[0], "topic"), text(fields[1], "topic_id")
     place = TopicIdPartition(topic, topic_id, whole(fields[2], "partition", 0, INT_MAX))
     try:

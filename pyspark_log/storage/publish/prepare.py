@@ -1,7 +1,7 @@
 """Prepares staged output for a decision: merges small pieces, writes the manifest, removes leftovers.
 
 Large files that tasks stage for one partition become segments of its log unchanged. Small pieces are copied while the
-partition's lock is held, so many of them, from many tasks, would block other writers for long. The publisher merges
+partition's lock is held, and many of them, from many tasks, would block other writers for long. The publisher merges
 them first, while no other process waits. The same holds for topics with LogAppendTime: the time is covered by the CRCs
 of their batches.
 """
@@ -81,7 +81,7 @@ def gather(logs: LogManager, parts: Sequence[StagedPart], *, sync: bool) -> Gath
         for path in [path for place in wanting for path in place.made]:
             files.unlink(path)
         if isinstance(error, FileNotFoundError | CorruptRecordError):
-            raise StagedOutputError(f"staged output that was to be published: {error}") from error
+            raise StagedOutputError(f"staged output that was about to be published: {error}") from error
         raise
     restamped = any(place.restamps for place in wanting)
     return Gathered([part for place in work for part in place.parts], time if restamped else 0)

@@ -401,12 +401,12 @@ def revoke(decisions: DecisionLog, publisher: str, number: int, parts: Sequence[
             decided = last is not None and last.number >= number
     except (PylogError, OSError) as error:
         raise OutcomeUnknownError(
-            f"whether number {number} of publisher {publisher!r} is decided could not be found out now: "
+            f"whether number {number} of publisher {publisher!r} is decided could not be determined now: "
             f"[{condition_of(error)}] {error}"
         ) from error
     if fenced is not None and (decided or last is None):
         raise OutcomeUnknownError(
-            f"whether number {number} of publisher {publisher!r} was decided by this run can no longer be found out: "
+            f"whether number {number} of publisher {publisher!r} was decided by this run can no longer be determined: "
             f"[{fenced.condition}] {fenced}"
         ) from fenced
     if decided:

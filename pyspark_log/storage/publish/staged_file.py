@@ -132,7 +132,7 @@ def _in_file(region: StagedRegion) -> Iterator[tuple[memoryview, list[BatchHeade
 
     with files.open_read(region.path) as source:
         if source.size() < end:
-            raise StagedOutputError(f"{region.path} has {source.size()} bytes, it must have {end}")
+            raise StagedOutputError(f"{region.path} has {source.size()} bytes, expected {end}")
         yield from BatchStream(region.size, window=_READ_SIZE).read(source, region.position, end, take)
 
 

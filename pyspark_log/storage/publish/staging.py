@@ -38,7 +38,7 @@ _OWN_FILE_SIZE = _MEMORY // 64
 _OWN_FILES = 64
 # A partition with this much gets one before that, so that the disk has its part of the work early.
 _BEGIN = 2 * 1024 * 1024
-# What goes to a file that is there is written in pieces of this many bytes: while they are in the processor's cache.
+# Output is appended to an existing file in pieces of this many bytes, while they are in the processor's cache.
 _PIECE = _OWN_FILE_SIZE // 2
 # After how many more bytes the disk begins to write such a file, so that its sync has little left to wait for.
 _WRITE_BACK = 2 * 1024 * 1024

@@ -84,7 +84,7 @@ def check_codec(codec: str, level: int | None) -> None:
     if level is None:
         return
     if codec not in LEVELS:
-        raise InvalidConfigError(f"codec {codec} has no levels, so level {level} means nothing")
+        raise InvalidConfigError(f"codec {codec} has no levels, so level {level} has no meaning")
     lowest, highest, default = LEVELS[codec]
     if level != default and not lowest <= level <= highest:
         raise InvalidConfigError(f"{codec} level {level} is outside {lowest}..{highest}")
@@ -187,7 +187,7 @@ def _snappy(data: BytesLike, _level: int | None) -> bytes:
 def _unsnappy(data: BytesLike, limit: int) -> BytesLike:
     source = memoryview(data)
     if bytes(source[: len(_SNAPPY_STREAM)]) == _SNAPPY_STREAM:
-        raise CorruptRecordError("snappy's official framing format is not what Kafka reads")
+        raise CorruptRecordError("snappy's official framing format, which Kafka does not read")
     if bytes(source[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         return _unsnappy_block(source, limit, limit)
     pieces: list[BytesLike] = []
@@ -236,7 +236,7 @@ def _lz4(data: BytesLike, level: int | None) -> bytes:
 def _unlz4(data: BytesLike, limit: int) -> bytes:
     head = bytes(data[:_LZ4_LONGEST_HEAD])
     if head[: len(_LZ4_MAGIC)] != _LZ4_MAGIC:
-        raise CorruptRecordError("the lz4 stream does not start as an lz4 frame does")
+        raise CorruptRecordError("the lz4 stream does not start with an lz4 frame")
     if len(data) < _LZ4_SHORTEST:
         raise _cut_short("lz4")
     flags = head[_LZ4_DESCRIPTOR_AT]

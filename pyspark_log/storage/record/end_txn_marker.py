@@ -52,7 +52,7 @@ def decode_end_txn_marker(data: bytes | memoryview, header: BatchHeader) -> EndT
     try:
         return _parse(bytes(decompress(header.codec, data[HEADER_SIZE : header.size], _MAX_RECORD_BYTES)))
     except (ValueError, IndexError, struct.error, CorruptRecordError) as error:
-        raise ControlRecordError(f"no control record: {error}", header.position, header.base_offset) from error
+        raise ControlRecordError(f"not a valid control record: {error}", header.position, header.base_offset) from error
 
 
 def _parse(record: bytes) -> EndTxnMarker | None:

@@ -123,7 +123,7 @@ class BatchStream:
         found = held + file.pread_into(self._buffer[held:filled], position + held)
         if found < filled:
             raise LogDamagedError(
-                f"{self._topic}-{self._partition}: {file.path} has {position + found} bytes, it had {end}: "
+                f"{self._topic}-{self._partition}: {file.path} has {position + found} bytes but had {end}: "
                 "another program truncated it during the read; restore it from a copy"
             )
         return filled

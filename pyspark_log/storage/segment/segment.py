@@ -429,7 +429,7 @@ class SegmentWriter:
                 last = header.last_offset
                 if not base <= header.base_offset <= last <= base + INT_MAX:
                     raise CorruptRecordError(
-                        f"its offsets {header.base_offset} to {last} are not of this segment",
+                        f"its offsets {header.base_offset} to {last} do not belong to this segment",
                         header.position, header.base_offset, self.log.path,
                     )  # fmt: skip
                 if self.position == 0:

@@ -90,7 +90,7 @@ class Member(Publisher):
         if expired is None:
             return
         yield from self._enter_behind(self.keeps("a sweep comes after what is decided"))
-        if self.keeps("what has expired is looked at again under the lock"):
+        if self.keeps("what has expired is checked again under the lock"):
             expired = yield from self._expired(now)
         if expired is not None:
             yield from log.append((("x", mark, expired),), sync=False)

@@ -216,13 +216,13 @@ def test_a_folder_that_cannot_be_read_takes_only_its_partitions_out(disks, caplo
 
 def test_folders_that_are_not_of_one_broker_are_refused(disks, tmp_path):
     shutil.copytree(disks[2] / "t-1", disks[1] / "t-1")
-    with pytest.raises(InvalidConfigError, match=r"partition t-1 is in .*disk 2 and in .*disk3: a broker has it once"):
+    with pytest.raises(InvalidConfigError, match=r"partition t-1 is in .*disk 2 and in .*disk3: a broker has each"):
         Store.open(joined(disks))
     (disks[1] / META_PROPERTIES).write_text("version=1\ncluster.id=xyz\nnode.id=3\n")
     with pytest.raises(InvalidConfigError, match=r"logs is of the Kafka cluster abc, and .*disk 2 of xyz"):
         Store.open(joined(disks))
     (disks[1] / META_PROPERTIES).unlink()
-    with pytest.raises(StoreNotFoundError, match=r"disk 2 is none of a Kafka broker's log\.dirs"):
+    with pytest.raises(StoreNotFoundError, match=r"disk 2 is not one of a Kafka broker's log\.dirs"):
         Store.open(joined(disks))
     with pytest.raises(StoreNotFoundError, match="can be read"):
         Store.open(joined([tmp_path / "none", tmp_path / "no other"]))
@@ -304,7 +304,7 @@ def test_tails_of_zeros_are_no_records(tmp_path):
     assert Store.open(tmp_path / "logs").latest_offset("t", 0) == 60
 
 
-def test_a_damaged_batch_is_told_with_its_place(root):
+def test_a_damaged_batch_is_reported_with_its_place(root):
     path = Path(segment_path(str(root / "t-0"), 0, LOG))
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
@@ -339,7 +339,7 @@ def test_a_damaged_batch_is_not_taken_for_the_end(root, base, place, watermark, 
 
 @pytest.mark.parametrize(("number", "flipped"), [(0, 40), (1, 22), (1, 1 << 40), (2, 20)])
 @pytest.mark.parametrize("end", [14, 20, 21])
-def test_a_base_offset_of_a_later_segment_is_told(root, number, flipped, end):
+def test_a_base_offset_of_a_later_segment_is_reported(root, number, flipped, end):
     """It is under no CRC; what follows it would be missing."""
     path = Path(segment_path(str(root / "t-0"), 10, LOG))
     batches = [batch(12, b"m"), batch(13, b"n"), batch(15, b"p", b"q")]
@@ -352,7 +352,7 @@ def test_a_base_offset_of_a_later_segment_is_told(root, number, flipped, end):
     assert rows(store, start=20) == ALL[-1:]
 
 
-def test_a_log_start_above_the_end_is_told(root, caplog):
+def test_a_log_start_above_the_end_is_reported(root, caplog):
     store = Store.open(root)
     assert (rows(store), caplog.text) == (ALL, "")
     kafka_files.write_offsets(str(root / LOG_START), {T0: 30})

@@ -51,7 +51,7 @@ def without_any_segment(root):
 
 @pytest.mark.parametrize("lose", [cut_in_a_batch, cut_between_batches, without_its_last_segment, without_any_segment])
 @pytest.mark.parametrize("checkpoint", ["replication-offset-checkpoint", RECOVERY_POINT])
-def test_a_log_that_has_lost_its_end_is_told(root, tmp_path, caplog, lose, checkpoint):
+def test_a_log_that_has_lost_its_end_is_reported(root, tmp_path, caplog, lose, checkpoint):
     kafka_files.write_offsets(str(root / checkpoint), {T0: 21})
     assert (read(Store.open(root)), caplog.messages) == (ALL, [])
     what = lose(root)

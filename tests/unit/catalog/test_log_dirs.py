@@ -145,7 +145,7 @@ def test_a_listed_folder_is_not_listed_by_another_name_too(store, tmp_path):
     store.add_log_dir(f"{tmp_path}/third")
     before = Path(store.path, "store.json").read_bytes()
     os.rename(tmp_path / "third", tmp_path / "elsewhere")
-    with pytest.raises(InvalidConfigError, match="put that into"):
+    with pytest.raises(InvalidConfigError, match="change its path in"):
         store.add_log_dir(f"{tmp_path}/elsewhere")
     assert Path(store.path, "store.json").read_bytes() == before
 
@@ -169,7 +169,7 @@ def test_an_added_folder_is_seen_by_processes_that_have_the_store_open(tmp_path)
     assert not verify(store.path).findings
 
 
-def test_the_checkpoints_of_each_folder_tell_of_its_partitions(store, tmp_path, monkeypatch):
+def test_the_checkpoints_of_each_folder_name_its_partitions(store, tmp_path, monkeypatch):
     monkeypatch.setattr(log_dir, "INTERVAL", 0)
     store.flush()
     for folder, partitions in ((f"{store.path}/data", {0, 2}), (f"{tmp_path}/second", {1, 3})):
@@ -338,7 +338,7 @@ def test_a_lost_partition_in_a_sound_folder_is_damage(store, tmp_path):
     assert not (tmp_path / "second" / "t-1").exists()
 
 
-def test_a_state_that_names_an_unlisted_folder_is_told(store):
+def test_a_state_that_names_an_unlisted_folder_is_reported(store):
     path = store.logs.place("t", 0).state_path
     os.unlink(path)
     state_file.create(path, state_file.EMPTY._replace(log_dir=7))
@@ -348,7 +348,7 @@ def test_a_state_that_names_an_unlisted_folder_is_told(store):
     assert {finding.partition for finding in findings} == {0}
 
 
-def test_a_copy_is_mended_with_and_without_the_folder(store, tmp_path):
+def test_a_copy_is_repaired_with_and_without_the_folder(store, tmp_path):
     assert repair(store.path, tmp_path / "copy").complete
     copy = Store.open(tmp_path / "copy")
     assert [values(copy, partition) for partition in range(PARTITIONS)] == [[b"first"]] * PARTITIONS
@@ -392,7 +392,7 @@ def test_the_command_adds_one_and_moves_partitions(store, tmp_path):
     assert values(store, 0) == [b"first"]
     refused = pylog(store, "log-dirs", "move", "t", "0", "fourth")
     assert refused.exit_code == 1
-    assert "[PYLOG_INVALID_CONFIG] 'fourth' is no log dir of the store" in refused.output
+    assert "[PYLOG_INVALID_CONFIG] 'fourth' is not a log dir of the store" in refused.output
 
 
 def test_other_commands_work_where_a_log_dir_has_failed(store, tmp_path):

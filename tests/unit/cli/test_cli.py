@@ -88,7 +88,7 @@ def test_topics_create_makes_the_store_and_says_so(path):
     assert (topic.partitions, topic.configs) == (3, {"retention.ms": "-1"})
 
 
-def test_topics_create_again_is_an_error_unless_told_otherwise(events, path):
+def test_topics_create_again_is_an_error_without_if_not_exists(events, path):
     result = pylog(path, "topics", "create", "events")
     assert result.exit_code == 1
     assert result.stderr == "Error: [PYLOG_TOPIC_EXISTS] topic 'events' exists already\n"
@@ -111,8 +111,8 @@ def test_times_and_sizes_may_have_units(tmp_path, given, kept):
 
 @pytest.mark.parametrize(("given", "said"), [
     ("retention.ms=soon", "must be a whole number, or one with a unit (ms, s, m, h, d, w)"),
-    ("retention.ms=7y", "'y' is no unit of it; these are: ms, s, m, h, d, w"),
-    ("segment.bytes=1GB", "'GB' is no unit of it; these are: B, KiB, MiB, GiB, TiB"),
+    ("retention.ms=7y", "'y' is not a valid unit; the units are: ms, s, m, h, d, w"),
+    ("segment.bytes=1GB", "'GB' is not a valid unit; the units are: B, KiB, MiB, GiB, TiB"),
     ("retention.ms=7 d d", "must be a whole number"),
     ("compression.zstd.level=3d", "must be a whole number"),
 ])  # fmt: skip
@@ -287,7 +287,7 @@ def test_consume_writes_values_byte_for_byte(events, path):
     assert pylog(path, "consume", "events").stdout_bytes == b"one\ntwo\nnull\n\xff\x00raw\n"
 
 
-def test_consume_prints_what_stands_before_the_value_as_kafka_does(events, path):
+def test_consume_prints_what_comes_before_the_value_as_kafka_does(events, path):
     assert output(
         path, "consume", "events", "--partition", "0", "--print-timestamp", "--print-partition",
         "--print-offset", "--print-key", "--key-separator", "|",
@@ -333,7 +333,7 @@ def test_consume_as_json_loses_nothing(events, path):
         (["--max-messages", "0"], ""),
     ],
 )
-def test_consume_starts_and_stops_where_it_is_told(events, path, arguments, expected):
+def test_consume_starts_and_stops_where_the_options_say(events, path, arguments, expected):
     assert output(path, "consume", "events", "--partition", "0", *arguments).split() == expected.split()
 
 
@@ -482,7 +482,7 @@ def test_dump_marks_a_damaged_batch_shows_the_others_and_fails(events, path):
     assert result.stderr == "Error: 1 damaged batch\n"
 
 
-def test_dump_shows_what_stands_before_a_batch_whose_length_is_lost(events, path):
+def test_dump_shows_what_comes_before_a_batch_whose_length_is_lost(events, path):
     size = events.size("events", 0)
     events.append("events", records(["d"], [b"more"]), partition=0)
     (segment,) = events.segment_files("events", 0)
@@ -493,7 +493,7 @@ def test_dump_shows_what_stands_before_a_batch_whose_length_is_lost(events, path
     assert f"[PYLOG_CORRUPT_RECORD] {segment} at byte {size}" in result.stderr
 
 
-def test_dump_tells_of_a_torn_tail(events, path):
+def test_dump_reports_a_torn_tail(events, path):
     (segment,) = events.segment_files("events", 1)
     size = events.size("events", 1)
     damage(segment, size, b"\x00" * 20)

@@ -278,7 +278,7 @@ def test_a_transactional_id_and_a_forked_child(store):
 
     process = context.Process(target=child, daemon=True)
     process.start()
-    assert all("a child of it" in answers.get(timeout=120) for _ in range(2))
+    assert all("this process is its child" in answers.get(timeout=120) for _ in range(2))
     process.join()
     transaction.commit()
 
@@ -307,7 +307,7 @@ def test_a_decided_position_counts_before_it_is_applied(store, cannot_apply):
     assert content(store, "a") == [b"x"]
 
 
-def test_a_commit_by_hand_comes_behind_what_was_decided_before_it(store, cannot_apply):
+def test_a_commit_by_hand_comes_after_what_was_decided_before_it(store, cannot_apply):
     """Also the commit of another group that lies in the same partition."""
     names = [f"g{number}" for number in range(20)]
     with pytest.raises(PublishPendingError, match="No space"):

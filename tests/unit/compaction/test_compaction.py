@@ -359,7 +359,7 @@ def test_what_is_truncated_meanwhile_is_left_alone(store, monkeypatch):
     assert records(store) == compacted(before, outcome.rounds[0].cleaned_to)
 
 
-def test_offsets_that_were_given_anew_are_dirty(store):
+def test_offsets_that_were_given_again_are_dirty(store):
     fill(store, 30)
     list(compact(store.logs, "t"))
     place = store.logs.reader("t", 0).place
@@ -539,7 +539,7 @@ def test_old_segments_go_and_the_rest_is_compacted(clock, store):
     assert faults(store.path) == []
 
 
-def test_an_aborted_transaction_behind_an_open_one_in_the_same_segment_stays_aborted(store):
+def test_an_aborted_transaction_after_an_open_one_in_the_same_segment_stays_aborted(store):
     """What follows the open one is not cleaned yet, but its segment is rewritten, with its index."""
     put(store, [0, 0])
     store.append_batch("t", 0, ready(0, b"open", producer=1, transactional=True))

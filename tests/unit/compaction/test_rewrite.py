@@ -423,7 +423,7 @@ def test_a_marker_without_a_record_in_it_is_damage(log):
     log.append(build([Record(None, None)], producer_id=1, producer_epoch=0, transactional=False))
     log.append(build([Record(b"\0", b"\0" * 6)], control=True))
     log.roll()
-    with pytest.raises(CorruptRecordError, match=r"events-0: .*no control record") as caught:
+    with pytest.raises(CorruptRecordError, match=r"events-0: .*not a valid control record") as caught:
         log.clean()
     assert caught.value.base_offset == 1
 
@@ -543,7 +543,7 @@ def broken(log: Log) -> None:
         file.write(b"\xff")
 
 
-def test_damage_leaves_nothing_behind(log):
+def test_damage_leaves_no_leftovers(log):
     broken(log)
     before = sorted(os.listdir(log.folder))
     keys = OffsetMap(4096)
@@ -554,7 +554,7 @@ def test_damage_leaves_nothing_behind(log):
     assert sorted(os.listdir(log.folder)) == before
 
 
-def test_a_missing_segment_is_told(log):
+def test_a_missing_segment_is_reported(log):
     for _ in range(3):
         log.put(pair("a", "1"))
         log.roll()
@@ -638,7 +638,7 @@ def test_a_group_of_too_many_offsets_is_refused(log):
         rewrite(log.round(keys), log.sources([0]), 2**31 + 1)
 
 
-def test_the_throttle_is_told_of_all_bytes(log):
+def test_the_throttle_counts_all_bytes(log):
     for number in range(6):  # More than are read at a time, and not a whole number of them.
         log.put(pair("a", "1" * 600_000), pair(f"{number}", "2" * 30_000))
     log.roll()

@@ -34,7 +34,7 @@ def test_an_agreement_that_was_removed_while_tasks_were_at_work_is_noticed(tmp_p
     messages = [first, task(store, plan)]
     ends = [store.latest_offset("new", partition) for partition in range(7)]
     if removed:
-        with pytest.raises(ConnectorError, match=r"not published: .* by 1 and by 7 partitions of topic 'new'.*again"):
+        with pytest.raises(ConnectorError, match=r"not published: .* saw 1 and 7 partitions of topic 'new'.*again"):
             publish_batch(StoreRef.to(store), messages, "p", 0, one_off=False)
         assert [store.latest_offset("new", partition) for partition in range(7)] == ends
     else:

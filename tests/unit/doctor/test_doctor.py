@@ -246,7 +246,7 @@ def test_a_lock_that_never_answers_does_not_hang_the_doctor(bench, monkeypatch):
     os.kill(bench.other.pid, signal.SIGSTOP)
     finding = conduct(CHECKS["lock between processes"], bench)
     assert finding.verdict is Verdict.FAILED
-    assert "a call did not come back" in finding.measured
+    assert "a call did not return" in finding.measured
 
 
 def test_a_second_process_that_does_not_start_is_a_failure(bench, monkeypatch):
@@ -369,7 +369,7 @@ def test_a_store_is_described(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "seen"), [('{"version": 99}', "format version 99"), ("{", "is no store's description")]
+    ("content", "seen"), [('{"version": 99}', "format version 99"), ("{", "is not a valid store description")]
 )
 def test_a_store_that_cannot_be_opened_is_a_failure(tmp_path, content, seen):
     (tmp_path / "store.json").write_text(content)
@@ -496,7 +496,7 @@ def test_a_host_whose_locks_do_not_reach_the_other_is_found_out(tmp_path):
     assert [run.returncode for run in runs] == [1, 1]
 
 
-def test_a_second_run_on_another_machine_is_told_apart():
+def test_a_second_run_on_another_machine_is_recognized():
     def introduction(boot):
         return {"host": "same-name", "pid": 1, "boot": boot}
 

@@ -136,7 +136,7 @@ def test_a_committer_checks_for_expired_offsets_now_and_then(store, log, clock):
     assert log.groups() == ["busy"]
 
 
-def test_a_commit_stands_even_if_the_look_behind_it_fails(store, log, clock, monkeypatch, caplog):
+def test_a_commit_stays_even_if_the_check_after_it_fails(store, log, clock, monkeypatch, caplog):
     log.commit("idle", {ORDERS_0: 5})
     clock.ms += 10 * MINUTE
     monkeypatch.setattr(offsets_log.expiry, "expired", lambda *_: (_ for _ in ()).throw(OSError("no disk")))

@@ -172,5 +172,5 @@ def test_the_folder_of_a_broker(tmp_path):
     code, told, _ = run(store, "list", "--state")
     assert (code, [line.split("  ") for line in told.splitlines()][1][0]) == (0, "g")
     add(root / "__consumer_offsets-0", 0, (4).to_bytes(8, "big") + build([Record(b"\0\5\0\x09g", b"v", 7)])[8:])
-    with pytest.raises(CorruptRecordError, match="offset 4 is no group record"):
+    with pytest.raises(CorruptRecordError, match="offset 4 is not a group record"):
         OffsetsLog(store).groups()

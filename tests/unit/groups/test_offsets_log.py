@@ -217,7 +217,7 @@ def test_an_older_version_of_the_key_is_the_same_committed_offset(store):
     assert offsets(OffsetsLog(Store.open(store.path)), "g") == {ORDERS_0: 77}
 
 
-def test_a_view_that_has_slept_for_long_may_have_missed_tombstones_and_begins_anew(store, monkeypatch):
+def test_a_view_that_has_slept_for_long_may_have_missed_tombstones_and_starts_over(store, monkeypatch):
     log, now = OffsetsLog(store), store.logs.clock()
     log.commit("g", {ORDERS_0: 5, ORDERS_1: 7})
     assert len(log.fetch("g")) == 2

@@ -155,7 +155,7 @@ def test_what_one_unfinished_append_has_left_is_no_damage(store, tmp_path):
     assert values(store) == [*SIX[:3], b"next"]
 
 
-def test_a_process_that_has_the_log_open_tells_that_what_another_has_appended_was_cut(store):
+def test_a_process_that_has_the_log_open_reports_that_the_records_of_another_were_cut(store):
     append(store, *SIX[:3])
     append(Store.open(store.path), *SIX[3:])
     os.truncate(log_path(store), os.path.getsize(log_path(store)) - 10)
@@ -176,7 +176,7 @@ def test_after_a_power_loss_batches_beyond_the_log_end_are_no_damage_and_are_ado
 
 
 @pytest.mark.parametrize("left", ["all but ten bytes", "four batches", "ten bytes", "nothing"])
-def test_all_processes_tell_of_a_log_that_something_has_cut_in_the_same_words(store, left):
+def test_all_processes_report_a_truncated_log_in_the_same_words(store, left):
     sizes = []
     for value in SIX:
         append(store, value)

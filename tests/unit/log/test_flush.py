@@ -152,7 +152,7 @@ def test_a_publish_that_asks_for_no_sync_counts_too(make, syncs):
     assert syncs.count("t-0") == 2
 
 
-def test_a_sync_by_the_setting_that_fails_is_told(make):
+def test_a_sync_by_the_setting_that_fails_is_reported(make):
     store = make(flush_messages=2)
     append(store)
 
@@ -251,7 +251,7 @@ def test_closing_lets_all_files_go_and_the_store_can_be_used_again(make):
     assert sum(batch.num_rows for batch in store.read("t", 0)) == 2
 
 
-def test_closing_tells_kafka(make, monkeypatch):
+def test_closing_writes_the_checkpoints(make, monkeypatch):
     monkeypatch.setattr(log_dir, "INTERVAL", 0)
     with make() as store:
         append(store, 3)
@@ -282,7 +282,7 @@ def test_a_topic_that_is_gone_has_nothing_to_be_closed(make, again):
     assert not again or not os.path.exists(f"{store.path}/state/{topic_id}-0")
 
 
-def test_a_partition_that_cannot_be_synced_is_told_and_tried_again(make, caplog):
+def test_a_partition_that_cannot_be_synced_is_reported_and_tried_again(make, caplog):
     store = make()
     for partition in range(2):
         append(store, partition=partition)

@@ -21,7 +21,7 @@ from tests.store_tools import Stopped
 pytestmark = pytest.mark.usefixtures("prompt_checkpoints")
 
 
-def test_an_open_transaction_hides_what_comes_behind_it(log):
+def test_an_open_transaction_hides_what_comes_after_it(log):
     log.plain(b"before")
     log.write(1, b"a", b"b")
     log.plain(b"behind")
@@ -116,7 +116,7 @@ def test_a_transaction_whose_begin_was_deleted_does_not_hide_what_is_left(log):
     assert rows(log.store) == [(1, b"b")]
 
 
-def test_damaged_side_files_are_told_or_done_without(tmp_path, log, caplog):
+def test_damaged_side_files_are_reported_or_done_without(tmp_path, log, caplog):
     for number in range(20):
         log.write(1, b"%d" % number * 20)
         log.finish(1, commit=number % 2 == 0)
@@ -149,7 +149,7 @@ def test_the_command(log):
     assert consume("--isolation-level", "read_committed", "--timestamp", str(NOW)) == ["plain"]
 
 
-def test_what_was_deleted_is_not_asked_for_where_no_snapshot_tells_of_it(tmp_path):
+def test_what_was_deleted_is_not_asked_for_where_no_snapshot_has_it(tmp_path):
     """The log has started over since the last look; a broker's reader has no second try."""
     asked = []
     stable = LastStableOffset()
@@ -160,7 +160,7 @@ def test_what_was_deleted_is_not_asked_for_where_no_snapshot_tells_of_it(tmp_pat
 
 
 @pytest.mark.parametrize("kind", ["create", "write", "sync", "rename"])
-def test_an_index_is_made_anew_as_a_whole(tmp_path, log, kind):
+def test_an_index_is_rebuilt_as_a_whole(tmp_path, log, kind):
     log.write(1, b"aborted")
     log.finish(1, commit=False)
     log.write(1, b"good")

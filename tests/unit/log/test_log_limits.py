@@ -87,7 +87,7 @@ def test_a_read_gives_about_as_much_as_it_may_take(store):
 # ---- holes
 
 
-def test_a_read_from_inside_of_a_hole_begins_behind_it(store):
+def test_a_read_from_inside_of_a_hole_begins_after_it(store):
     append(store, 0, 1)
     leave_out(store, 8)
     append(store, 10, 11)
@@ -153,7 +153,7 @@ def test_a_batch_that_is_not_of_its_segment_is_damage_to_the_next_writer(store):
     with store.logs.writer("t", 0).hold() as writer:
         header = next(SegmentReader(writer.place.folder, 0).since(-1, 0, writer.state.position))
         for offset in (-1, INT_MAX + 1):
-            with pytest.raises(CorruptRecordError, match="not of this segment"):
+            with pytest.raises(CorruptRecordError, match="do not belong to this segment"):
                 writer.log.segment.enter([header._replace(base_offset=offset, position=writer.state.position)])
         writer.log.invalidate()
 

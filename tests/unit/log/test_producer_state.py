@@ -75,7 +75,7 @@ def test_the_last_five_batches_are_known_again(nine):
 
 @pytest.mark.parametrize(("sequence", "count"), [(7, 2), (1, 1), (6, 4), (10, 1), (0, 1)])
 def test_part_of_a_batch_an_old_batch_or_a_gap_is_out_of_order(nine, sequence, count):
-    with pytest.raises(OutOfOrderSequenceError, match="expected was 9"):
+    with pytest.raises(OutOfOrderSequenceError, match="expected 9"):
         nine.check(data(30, sequence, count))
 
 
@@ -274,7 +274,7 @@ steps = st.lists(st.tuples(st.integers(1, 3), st.sampled_from(["data", "txn", "c
 
 @searched
 @given(steps, st.data())
-def test_a_snapshot_and_the_rest_of_the_log_tell_what_the_whole_log_does(steps, choice):
+def test_a_snapshot_and_the_rest_of_the_log_say_what_the_whole_log_says(steps, choice):
     log, sequences = [], {}
     for offset, (producer, kind) in enumerate(steps):
         if kind in ("commit", "abort"):

@@ -60,7 +60,7 @@ def test_a_reader_that_came_before_does_not_wait_for_a_transaction_that_was_lost
 
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
-def test_indexes_of_which_a_part_was_lost_are_made_anew(store, monkeypatch, suffix):
+def test_indexes_of_which_a_part_was_lost_are_rebuilt(store, monkeypatch, suffix):
     store.alter_configs("t", {"index.interval.bytes": "1"})
     for number in range(6):
         store.append("t", rows(b"%d" % number), sync=True)

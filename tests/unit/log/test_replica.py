@@ -17,7 +17,7 @@ from tests.store_tools import rows
     ("epoch", "answer"),
     [(-1, (-1, -1)), (5, (-1, -1)), (4, (4, 33)), (3, (2, 20)), (2, (2, 20)), (1, (1, 10)), (0, (0, 5))],
 )
-def test_a_copy_is_told_where_its_epoch_ended(epoch, answer):
+def test_a_copy_learns_where_its_epoch_ended(epoch, answer):
     assert end_offset_for(LeaderEpochs([(1, 5), (2, 10), (4, 20)]).entries, epoch, log_end=33) == answer
 
 

@@ -97,7 +97,7 @@ def test_when_all_is_too_old_an_empty_segment_at_the_log_end_stays(store, topic)
     assert values(store) == [13]
 
 
-def test_one_segment_with_a_newer_record_keeps_all_behind_it(store, topic):
+def test_one_segment_with_a_newer_record_keeps_all_after_it(store, topic):
     folder = topic()
     append(store, range(15), lambda number: NOW if number == 6 else NOW - 3 * HOUR)
     store.alter_configs("t", {"retention.ms": str(2 * HOUR)})
@@ -140,7 +140,7 @@ def test_without_times_the_age_is_that_of_the_file(store, topic):
     assert values(store) == [10, 11]
 
 
-def test_a_damaged_segment_stays_with_all_behind_it(store, topic, caplog):
+def test_a_damaged_segment_stays_with_all_after_it(store, topic, caplog):
     folder = topic()
     append(store, range(15), NOW - 3 * HOUR)
     os.unlink(f"{folder}/{5:020d}.timeindex")
@@ -268,7 +268,7 @@ def test_delete_records_is_refused_beyond_the_end_and_where_records_are_not_dele
     assert store.earliest_offset("t", 0) == 0
 
 
-def test_records_are_deleted_behind_a_failed_sync(store, topic):
+def test_records_are_deleted_after_a_failed_sync(store, topic):
     """The segment that could not be synced becomes inactive first: its last records must be on the disk, or go."""
     folder = topic()
     append(store, range(3))

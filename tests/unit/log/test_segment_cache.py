@@ -130,7 +130,7 @@ def test_a_publish_that_rolls_adds_its_segments(store):
 
 @pytest.mark.parametrize("by", ["cleaning", "the next roll"])
 @pytest.mark.parametrize("loss", ["all", "the file", "some", "a part", "the middle"])
-def test_what_is_lost_is_made_anew(store, loss, by):
+def test_what_is_lost_is_rebuilt(store, loss, by):
     fill(store, range(40))
     path = Path(place(store).segments_path)
     content = path.read_bytes()
@@ -274,7 +274,7 @@ def test_segments_that_were_merged_since_are_found(store):
     assert known(store) == right(store)
 
 
-def test_verify_tells_of_times_that_are_too_small_and_of_torn_entries(store):
+def test_verify_reports_times_that_are_too_small_and_of_torn_entries(store):
     fill(store, [5, 3, 9, 1, 2, 3, 8, 1, 1, 1])
     assert verify(store.path).findings == []
     path, seed = Path(place(store).segments_path), segment_cache._seed(place(store))

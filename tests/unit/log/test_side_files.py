@@ -167,7 +167,7 @@ def test_checkpoints_follow_each_roll(store, always):
     assert data(store, START).read_bytes() == b"0\n0\n"
 
 
-def test_a_flush_tells_of_everything(store, always):
+def test_a_flush_writes_all_checkpoints(store, always):
     roll(store)
     store.create_topic("u", 1)
     append(store, topic="u")
@@ -176,7 +176,7 @@ def test_a_flush_tells_of_everything(store, always):
     assert (offsets(store), offsets(store, "u")) == ((end, end, None), (1, 1, None))
 
 
-def test_a_log_start_inside_of_a_segment_is_told_until_the_segment_goes(store, always):
+def test_a_log_start_inside_of_a_segment_is_reported_until_the_segment_goes(store, always):
     append(store, 3)
     store.delete_records("t", 0, 2)
     assert offsets(store) == (3, 3, 2)

@@ -171,7 +171,7 @@ def test_on_a_shared_file_system_no_host_knows_of_the_power_losses_of_others(fil
         state_file.load(file)
 
 
-def test_the_slots_that_a_power_loss_has_torn_are_mended_before_the_new_boot_id_is_there(file, monkeypatch):
+def test_the_slots_that_a_power_loss_has_torn_are_repaired_before_the_new_boot_id_is_there(file, monkeypatch):
     torn(file, durable=False, torn_at=64)
     monkeypatch.setattr(state_file, "this_boot", lambda: b"next one")
     loaded = state_file.rewrite_torn_slots(file, state_file.load(file))

@@ -168,7 +168,7 @@ def test_a_writer_that_waited_for_the_lock_learns_of_the_deletion(store):
     assert store.topics() == []
 
 
-def test_a_first_write_and_a_deletion_at_once_leave_nothing_behind(store):
+def test_a_first_write_and_a_deletion_at_once_leave_no_leftovers(store):
     """No state file is made for a topic that is gone."""
     stale = Store.open(store.path)
     runtime = stale.logs.topic("t")
@@ -301,7 +301,7 @@ def test_what_an_undone_decision_names_stays_however_old(store):
 
 
 @pytest.mark.usefixtures("files_only")
-def test_the_janitor_removes_nothing_if_it_cannot_tell_what_is_needed(store):
+def test_the_janitor_removes_nothing_if_it_cannot_know_what_is_needed(store):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(publishing, "apply_decision", lambda *_: None)
         publish(store.decisions, "q", 0, stage(store, b"decided"))

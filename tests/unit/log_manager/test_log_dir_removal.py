@@ -119,7 +119,7 @@ def test_one_that_holds_partitions_stays(store, second):
         store.append("u", rows(b"x"), partition=partition)
     with pytest.raises(InvalidConfigError, match=r"/second holds 16 partitions: .* and 6 more; move them"):
         store.remove_log_dir(second)
-    with pytest.raises(InvalidConfigError, match="no log dir"):
+    with pytest.raises(InvalidConfigError, match="not a log dir"):
         store.remove_log_dir("third")
     # It is unknown where a partition is whose state is damaged.
     empty_second(store)
@@ -127,7 +127,7 @@ def test_one_that_holds_partitions_stays(store, second):
     path = Path(store.logs.place("t", 0).state_path)
     state = path.read_bytes()
     path.write_bytes(bytes(len(state)))
-    with pytest.raises(LogDamagedError, match="t-0: it is unknown in which log dir"):
+    with pytest.raises(LogDamagedError, match="t-0: its log dir is unknown"):
         store.remove_log_dir(second)
     path.write_bytes(state)
     # What goes later.
@@ -136,7 +136,7 @@ def test_one_that_holds_partitions_stays(store, second):
     assert Path(store.path, "store.json").read_bytes() == before
 
 
-def test_the_log_of_a_partition_that_has_lost_its_state_is_not_left_behind(store, second, tmp_path):
+def test_the_log_of_a_partition_that_has_lost_its_state_is_not_forgotten(store, second, tmp_path):
     os.rename(store.logs.place("t", 1).state_path, tmp_path / "lost")
     with pytest.raises(InvalidConfigError, match=r"/second still has t-1\. .*pylog verify"):
         store.remove_log_dir(second)
@@ -250,7 +250,7 @@ def test_a_process_with_the_old_list_creates_nothing_there(store, second, monkey
         ):
             with pytest.raises(OSError, match="Too many open files"):
                 change()
-    with pytest.raises(InvalidConfigError, match="no log dir"):
+    with pytest.raises(InvalidConfigError, match="not a log dir"):
         stale.move_partition("t", 0, second)
     for partition in (0, 1):
         stale.append("u", rows(b"x"), partition=partition)

@@ -203,12 +203,12 @@ def test_readers_at_work_and_other_writers_follow(store, tmp_path):
 
 def test_what_cannot_be_is_refused_and_changes_nothing(store, tmp_path):
     fill(store)
-    with pytest.raises(InvalidConfigError, match="no log dir of the store; these are: "):
+    with pytest.raises(InvalidConfigError, match="not a log dir of the store; its log dirs are: "):
         store.move_partition("t", 0, f"{tmp_path}/nowhere")
     with pytest.raises(UnknownTopicError):
         store.move_partition("t", 2, f"{tmp_path}/second")
     (tmp_path / "second" / "t-0").mkdir()
-    with pytest.raises(InvalidConfigError, match="second/t-0 is there already"):
+    with pytest.raises(InvalidConfigError, match="second/t-0 exists already"):
         store.move_partition("t", 0, f"{tmp_path}/second")
     (tmp_path / "second" / "t-0").rmdir()
     os.rename(tmp_path / "second", tmp_path / "away")
@@ -233,7 +233,7 @@ def test_a_copy_that_fails_leaves_the_partition_where_it_is(store, tmp_path, mon
 
     monkeypatch.setattr(files.File, "pwrite", pwrite)
     kind = OSError if bad == "full" else LogDirOfflineError
-    text = "No space" if bad == "full" else "other bytes than were written"
+    text = "No space" if bad == "full" else "different bytes from those written"
     with pytest.raises(kind, match=text):
         store.move_partition("t", 0, f"{tmp_path}/second")
     monkeypatch.undo()
@@ -349,7 +349,7 @@ def test_old_files_stay_for_readers_and_go_later(clock, store, tmp_path):
     assert not verify(store.path).findings
 
 
-def test_a_copy_that_does_not_count_is_told_and_removed(store, tmp_path):
+def test_a_copy_that_does_not_count_is_reported_and_removed(store, tmp_path):
     fill(store)
     shutil.copytree(f"{store.path}/data/t-0", tmp_path / "second" / "t-0")
     (finding,) = verify(store.path).findings
@@ -487,10 +487,10 @@ def move_before(owner, name, monkeypatch, store, folder):
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), [(reader, "list_segments"), (reader, "aborted_between"), (LastStableOffset, "look")]
+    ("owner", "name"), [(reader, "list_segments"), (reader, "aborted_between"), (LastStableOffset, "follow")]
 )
 def test_a_move_does_not_mislead_a_reader_of_committed_records(store, tmp_path, monkeypatch, owner, name):
-    """It comes between the look at the state and that at the files beside the segments."""
+    """The move comes after the state is read and before the files beside the segments are."""
     store.append_batch("t", 0, ready(0, b"aborted", producer=1, transactional=True))
     with store.logs.writer("t", 0).hold() as writer:
         writer.append(bytearray(ending(False, producer=1)), sync=False)

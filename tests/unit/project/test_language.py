@@ -44,7 +44,10 @@ WORDS = {
     r"as\s+ever": "as usual, as before",
     r"in\s+the\s+midst": "in the middle of, during",
     r"so\s+late": "that time or later",
-    r"deleted\s+and\s+made\s+again": "deleted and recreated",
+    r"made\s+again": "recreated, repeated",
+    r"(?:go|goes|went|gone)\s+on(?!\s+(?:to|the|its|a)\b)": "continue, resume, keep ...ing",
+    r"so\s+many\s+(?:bytes|of|entries|offsets|records|partitions)": "N, this many, how many",
+    r"of\s+the\s+system(?!'s)": "native, system call, the OS",
 }
 # What names of files, functions and variables do without too.
 NAMES = {
@@ -52,6 +55,8 @@ NAMES = {
     r"group_positions?|positions?_of_(?:a_|the_)?groups?": "committed offset",
     r"log_(?:folder|directory|directories)s?": "log dir",
     r"test_(?:\w*_)?(?:who|whoever|whom|somebody|nobody|anybody|everybody)(?:_\w*)?": "name the actor",
+    r"test_(?:\w*_)?(?:tells?|told|anew|behind|stands?|stood|mend(?:s|ed)?|lest)(?:_\w*)?": "as in prose, see WORDS",
+    r"test_(?:\w*_)?(?:made_again|go(?:es)?_on)(?:_\w*)?": "recreate, repeat; continue, resume",
 }
 
 

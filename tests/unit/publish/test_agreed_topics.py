@@ -69,7 +69,7 @@ def test_a_topic_that_another_process_has_made_meanwhile(store):
     assert (agreed.topic_id, agreed.partitions, agreed.made) == (store.describe_topic("new").topic_id, 5, False)
 
 
-def test_the_next_write_looks_anew(store):
+def test_the_next_write_reads_the_topics_again(store):
     for count in (3, 4):
         writer = task(store, open_plan(store))
         writer.append("new", ROWS)
@@ -170,7 +170,7 @@ def test_what_a_dead_write_has_left_goes_by_its_age(store):
     assert not os.path.exists(f"{store.path}/staging/{agreed.file}")
 
 
-def test_a_file_that_is_damaged_is_told(store):
+def test_a_file_that_is_damaged_is_reported(store):
     plan = open_plan(store)
     writer = task(store, plan)
     writer.append("new", ROWS)

@@ -141,7 +141,7 @@ def test_an_empty_segment_that_others_have_open_is_replaced(store, far):
     check(store, expected(("p", 300), ("after", 2), ("after", 2)))
 
 
-def test_several_files_become_segments_in_order_and_little_ones_are_copied_behind_them(store, far):
+def test_several_files_become_segments_in_order_and_little_ones_are_copied_after_them(store, far):
     parts = [
         part
         for name, count in [("a", 200), ("b", 5), ("c", 200), ("d", 200), ("e", 3), ("f", 2)]
@@ -249,7 +249,7 @@ def test_under_the_lock_only_the_offsets_are_written(store, far):
     assert linked == [1, 1 if far else 2]
 
 
-def test_what_another_helper_has_put_behind_a_file_does_not_stay_in_the_segment(store, monkeypatch):
+def test_what_another_helper_has_put_after_a_file_does_not_stay_in_the_segment(store, monkeypatch):
     """Two processes have made it ready: one copies the little files after it, and cannot copy the last; the other found
     no room for copies, and makes each file a segment.
     """

@@ -194,7 +194,7 @@ def test_orphan_tasks_keep_their_job_until_they_write_no_more(store):
         publish(store.decisions, "q", 0, [part])
 
 
-def test_verify_tells_whether_its_process_runs(store):
+def test_verify_reports_whether_its_process_runs(store):
     number, _ = killed_driver(store)
     stage(store)
     told = [finding.what for finding in verify(store.path).findings]
@@ -202,7 +202,7 @@ def test_verify_tells_whether_its_process_runs(store):
     assert any(f"process {os.getpid()} of this host, which runs" in message for message in told)
 
 
-def test_names_tell_the_job_and_older_ones_still_do():
+def test_names_contain_the_job_and_older_ones_still_do():
     job = Job.new()
     assert job_of(job.new_name()) == job
     assert job_of(f"a.b.7.0000000f.{'0' * 24}.staged") == Job("a.b", Process(7), "0000000f")

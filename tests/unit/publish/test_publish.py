@@ -111,7 +111,7 @@ def test_a_replay_is_answered_and_adds_nothing(store):
     assert content(store) == [b"a"]
 
 
-def test_a_replay_with_other_counts_is_told(store, caplog):
+def test_a_replay_with_other_counts_is_reported(store, caplog):
     publish(store.decisions, "q", 0, stage(store, b"a", b"b"))
     assert publish(store.decisions, "q", 0, stage(store, b"a")).records == 2
     assert "published before with 2 records; this attempt had 1" in caplog.text
@@ -329,7 +329,7 @@ def test_more_pieces_than_a_manifest_can_describe_are_refused_before_the_decisio
     assert content(store) == [b"0"]
 
 
-def test_a_refusal_is_told_whatever_the_state_of_what_was_decided_before(store, monkeypatch):
+def test_a_refusal_is_reported_whatever_the_state_of_what_was_decided_before(store, monkeypatch):
     """Also where it is unknown which files the last decision names; then none is removed."""
     publish(store.decisions, "q", 0, [], run="older")
     with monkeypatch.context() as patched:
@@ -389,11 +389,11 @@ def test_staged_output_that_was_changed_is_not_applied(store):
     assert len(content(store)) == 10_000
 
 
-def test_a_topic_that_was_made_anew_gets_nothing_of_the_old_ones_output(store):
+def test_a_recreated_topic_gets_nothing_of_the_old_ones_output(store):
     parts = stage(store, b"a")
     files.unlink(f"{store.path}/topics/t.json")
     store.create_topic("t", 1)
-    with pytest.raises(StagedOutputError, match="created again"):
+    with pytest.raises(StagedOutputError, match="deleted or recreated"):
         publish(store.decisions, "q", 0, parts)
     assert content(store) == []
 

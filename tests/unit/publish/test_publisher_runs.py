@@ -161,7 +161,7 @@ def test_committed_offsets_count_as_they_are_in_an_older_copy(store):
     put(store, 1, b"1", participants=[OffsetMoves(store.committed_offsets, [OffsetStep("g", at, 5, 9)])])
 
 
-def test_an_instance_that_an_older_copy_does_not_know_must_begin_anew(store):
+def test_an_instance_that_an_older_copy_does_not_know_must_start_over(store):
     copy = copied(store)
     transactions = Transactions(store, "id")
     with transactions.begin() as transaction:

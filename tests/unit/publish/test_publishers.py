@@ -52,7 +52,7 @@ def records(store) -> list[tuple[str, bool]]:
     return [(row["key"].decode(), row["value"] is None) for row in rows]
 
 
-def test_a_publisher_that_is_deleted_goes_from_the_log_and_begins_anew(store):
+def test_a_publisher_that_is_deleted_goes_from_the_log_and_starts_over(store):
     published(store, "q", 0)
     published(store, "q", 1)
     published(store, "other", 7)
@@ -128,7 +128,7 @@ def test_one_whose_call_was_killed_goes_when_the_store_is_cleaned_a_week_later(s
     assert records(store)[-1] == ("one", True)
 
 
-def test_a_log_that_was_not_followed_for_long_is_read_anew(clock, store):
+def test_a_log_that_was_not_followed_for_long_is_read_again(clock, store):
     """Compaction can have removed the record that says that a publisher was forgotten."""
     published(store, "q", 0)
     sleeper = Store.open(store.path)

@@ -111,7 +111,7 @@ def test_recover_finishes_what_was_decided_and_says_what_it_did(store):
     assert json.loads(pylog(store, "--json").stdout) == []
 
 
-def test_what_cannot_be_applied_holds_up_only_what_is_behind_it(store):
+def test_what_cannot_be_applied_holds_up_only_what_is_after_it(store):
     other = decide(store, "lost", 0, stage(store, b"0", "a"))
     lose_manifest(store)
     other = decide(other, "behind", 0, stage(store, b"1", "a", "b"))
@@ -310,7 +310,7 @@ def test_what_was_decided_for_a_topic_is_not_applied_to_a_new_one_of_its_name(st
     assert recover(store.decisions) == []
 
 
-def test_a_publisher_is_told_that_its_decision_was_set_aside_while_it_waited(store):
+def test_a_publisher_learns_that_its_decision_was_set_aside_while_it_waited(store):
     def wait(decisions, decision, *arguments):
         other = Store.open(store.path)
         set_aside(other.decisions, decision.offset)
@@ -322,7 +322,7 @@ def test_a_publisher_is_told_that_its_decision_was_set_aside_while_it_waited(sto
             publish(store.decisions, "q", 0, stage(store, b"0", "a"))
 
 
-def test_a_publisher_is_told_that_some_partitions_have_what_was_set_aside_in_others(store):
+def test_a_publisher_learns_that_some_partitions_have_what_was_set_aside_in_others(store):
     real = applier.apply
 
     def only_the_first(writer, decision, *arguments, **options):

@@ -249,7 +249,7 @@ def test_lz4_header_errors(at, value, match):
 # zstd
 
 
-def test_zstd_frame_tells_its_size():
+def test_zstd_frame_declares_its_size():
     assert zstandard.frame_content_size(compress("zstd", TEXT)) == len(TEXT)
 
 
@@ -271,6 +271,6 @@ def test_zstd_sum_of_frames_is_bounded():
         decompress("zstd", bytes(compress("zstd", b"abc")) * 2, 5)
 
 
-def test_zstd_garbage_behind_a_frame_is_refused():
+def test_zstd_garbage_after_a_frame_is_refused():
     with pytest.raises(CorruptRecordError):
         decompress("zstd", bytes(compress("zstd", TEXT)) + b"garbage", LIMIT)

@@ -109,7 +109,7 @@ def test_offsets_in_a_set_of_format_0_are_their_own(codec):
 
 
 @BOTH
-def test_offsets_in_a_set_that_no_broker_has_numbered_stand(magic):
+def test_offsets_in_a_set_that_no_broker_has_numbered_are_kept(magic):
     assert [r.offset for r in read(message_set(magic, "gzip", three(magic), offset=0))] == [0, 1, 2]
 
 

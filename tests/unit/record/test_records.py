@@ -469,7 +469,7 @@ def test_incomplete_tail_is_left_without_an_error(cut):
         assert end == len(whole)
 
 
-def test_zeros_behind_the_end_are_left_without_an_error():
+def test_zeros_beyond_the_end_are_left_without_an_error():
     whole = log_of(2)
     log = whole + bytes(500)
     chunk = decode(log, 0, len(log), **EVERYTHING)

@@ -41,7 +41,7 @@ def test_other_control_records_and_emptied_batches_are_none():
 
 @pytest.mark.parametrize(("key", "value"), [("0000", "000000000000"), ("00000001", "0000"), ("", "")])
 def test_a_record_that_is_too_short_is_corrupt(key, value):
-    with pytest.raises(CorruptRecordError, match="no control record"):
+    with pytest.raises(CorruptRecordError, match="not a valid control record"):
         decode_end_txn_marker(*batch(key, value))
 
 

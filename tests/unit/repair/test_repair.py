@@ -125,7 +125,7 @@ def test_a_healthy_store_is_copied_whole(path, copy):
     assert_usable(copy)
 
 
-def test_what_stands_behind_the_end_is_not_copied(path, copy):
+def test_what_is_beyond_the_end_is_not_copied(path, copy):
     whole = records(path)
     active = log(path, -1)
     with active.open("ab") as file:
@@ -229,7 +229,7 @@ def test_what_was_applied_in_part_is_there_once(path, copy):
 
 
 @pytest.mark.parametrize("suffix", [".manifest", ".staged"])
-def test_decided_output_that_is_lost_is_told_and_given_up(path, copy, suffix):
+def test_decided_output_that_is_lost_is_reported_and_given_up(path, copy, suffix):
     stop_publish(path, before=lambda change: change.kind == "write" and "/data/p-" in change.path)
     (lost,) = (path / "staging").glob(f"*{suffix}")
     lost.unlink()
@@ -294,7 +294,7 @@ def test_records_of_the_engine_that_cannot_be_decoded_are_left_out(path, copy, t
 # ---- the store
 
 
-def test_lost_descriptions_are_told(path, copy):
+def test_lost_descriptions_are_reported(path, copy):
     (path / "store.json").write_text("{")
     (path / "topics" / "t.json").unlink()
     report = repair(path, copy)

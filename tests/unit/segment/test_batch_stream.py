@@ -89,7 +89,7 @@ def test_a_region_that_ends_within_a_batch_is_damage(log, left):
 
 
 def test_a_file_that_is_shorter_than_the_region_is_damage(log):
-    with pytest.raises(LogDamagedError, match=rf"t-1: {log.path} has {log.size()} bytes, it had {log.size() + 5}"):
+    with pytest.raises(LogDamagedError, match=rf"t-1: {log.path} has {log.size()} bytes but had {log.size() + 5}"):
         pieces(BatchStream(10_000, "t", 1), log, end=log.size() + 5)
 
 

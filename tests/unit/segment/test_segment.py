@@ -106,7 +106,7 @@ def test_no_content_of_an_index_changes_what_is_read(store, damage):
     ],
 )
 @pytest.mark.parametrize("step", [0, 1], ids=["one time", "times"])
-def test_the_next_writer_mends_the_active_segments_indexes(store, step, damage, damaged):
+def test_the_next_writer_repairs_the_active_segments_indexes(store, step, damage, damaged):
     _writes(store, 40, timestamp=lambda number: pa.array([1000 + step * number], pa.int64()))
     active = sorted(_folder(store).glob("*.log"))[-1]
     index, times = active.with_suffix(".index"), active.with_suffix(".timeindex")

@@ -93,7 +93,7 @@ def test_a_cut_of_times_goes_by_offsets(times, file, offset, left):
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_zeros_behind_the_entries_are_no_entries_for_the_next_writer(tmp_path, suffix):
+def test_zeros_after_the_entries_are_no_entries_for_the_next_writer(tmp_path, suffix):
     """As a broker leaves them that made room in advance; the entries of both indexes must be those of the log."""
     store = Store.create(tmp_path / "store")
     store.create_topic("t", 1, {"index.interval.bytes": "0", "retention.ms": "-1"})

@@ -201,9 +201,9 @@ def test_a_publisher_that_no_decision_can_hold_does_no_harm_to_others(store, nam
 
 def test_what_is_no_path_is_refused(store):
     for path in ("a\0b", "\ud800"):
-        with pytest.raises(InvalidConfigError, match="is no path"):
+        with pytest.raises(InvalidConfigError, match="is not a path"):
             Store.open(path)
-        with pytest.raises(InvalidConfigError, match="is no path"):
+        with pytest.raises(InvalidConfigError, match="is not a path"):
             store.add_log_dir(path)
     for name in ("\udcff", "a,b"):
         with pytest.raises(InvalidConfigError, match="log dir"):

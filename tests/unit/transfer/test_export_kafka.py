@@ -100,7 +100,7 @@ def test_it_has_the_segments_of_the_store(store, folder):
     assert os.listdir(folder.parent) == ["kafka"]
 
 
-def test_bytes_behind_the_log_end_stay_behind(store, folder):
+def test_bytes_beyond_the_log_end_are_not_copied(store, folder):
     expected = values(store.path)
     with open(segments(source(store))[-1], "ab") as file:
         file.write(bytes(1000))
@@ -178,7 +178,7 @@ def test_what_is_known_of_producers_is_there(store, folder):
         (-1, os.unlink, LogDamagedError),
     ],
 )
-def test_damage_is_told_and_nothing_is_exported(store, folder, segment, damage, error):
+def test_damage_is_reported_and_nothing_is_exported(store, folder, segment, damage, error):
     damage(segments(source(store))[segment])
     with pytest.raises(error, match=rf"^t-0: .*{source(store)}"):
         export_kafka(store, "t", folder, ID)
@@ -307,7 +307,7 @@ def test_the_topic_may_be_deleted_meanwhile(store, folder):
 
 
 @pytest.mark.parametrize("change", ["create", "write", "sync"])
-def test_a_full_disk_leaves_nothing_behind(store, folder, change):
+def test_a_full_disk_leaves_no_leftovers(store, folder, change):
     def fail():
         raise OSError(errno.ENOSPC, "no space left")
 
@@ -331,7 +331,7 @@ def test_older_formats_stay(tmp_path, store, folder, magic, name):
     assert exported.read_bytes().startswith(log)
 
 
-def test_progress_is_told_in_bytes_of_segments(store, folder):
+def test_progress_is_reported_in_bytes_of_segments(store, folder):
     told = []
     export_kafka(store, "t", folder, ID, progress=lambda done, total: told.append((done, total)))
     size = store.size("t", 0)

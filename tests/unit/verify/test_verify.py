@@ -230,7 +230,7 @@ def test_bytes_that_the_disk_does_not_give_are_damage_and_the_rest_is_looked_at(
     assert "Input/output error" in found.what
 
 
-def test_a_wrong_largest_time_is_told(path):
+def test_a_wrong_largest_time_is_reported(path):
     """Under a right CRC, as a faulty writer would make it."""
     store = Store.open(path)
     store.create_topic("late", 1)
@@ -392,7 +392,7 @@ def test_a_state_that_contradicts_itself_or_the_log_is_damage(path):
     assert damage_in(path) == []
 
 
-def test_what_is_behind_the_end_and_what_does_not_belong_there_are_notes(path):
+def test_what_is_beyond_the_end_and_what_does_not_belong_there_are_notes(path):
     with log(path, -1).open("ab") as file:
         file.write(b"leftover")
     folder = path / "data" / "t-0"

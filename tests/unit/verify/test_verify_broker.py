@@ -111,7 +111,7 @@ def test_a_lost_index_of_aborted_transactions_is_found(tmp_path, log):
     assert "the index of aborted transactions" in found.what
 
 
-def test_what_a_broker_makes_anew_is_a_note(root):
+def test_what_a_broker_rebuilds_is_a_note(root):
     Path(segment_path(str(root / "t-0"), 0, INDEX)).write_bytes(b"\xff" * 8)
     (root / "t-0" / "leader-epoch-checkpoint").write_text("no checkpoint")
     report = verify(root)

@@ -171,7 +171,7 @@ OF_PRODUCERS = {
         TXN, 0, lambda f: replaced(f, AbortedTransaction(IDLE, 0, base(f), 1), first_entry(f))
     )),
     "the state's flag": (DAMAGE, "by the state", without_flag),
-    "a marker that says nothing": (DAMAGE, "no control record", marker_of_nothing),
+    "a marker that says nothing": (DAMAGE, "not a valid control record", marker_of_nothing),
 }  # fmt: skip
 
 
@@ -209,7 +209,7 @@ def test_a_copy_has_the_files_that_a_writer_leaves(path, tmp_path):
 
 
 @pytest.mark.parametrize("snapshot", ["there", "damaged"])
-def test_what_stood_before_the_log_start_is_believed(path, tmp_path, snapshot):
+def test_entries_before_the_log_start_are_believed(path, tmp_path, snapshot):
     """The first segment that stays begins inside of a transaction, and another one was open before."""
     store = Store.open(path)
     third = base(file(path, ".log", 2))
@@ -225,7 +225,7 @@ def test_what_stood_before_the_log_start_is_believed(path, tmp_path, snapshot):
         assert (again.base_offset, again.duplicate) == (2, True)
 
 
-def test_nothing_is_compared_behind_damaged_batches(path):
+def test_nothing_is_compared_after_damaged_batches(path):
     flip(log(path, 0), headers(log(path, 0))[1].end - 1)
     flip(file(path, SNAPSHOT, -1), 30)
     assert [Path(f.file).suffix for f in found(path, DAMAGE, INDEX)] == [".log"]
@@ -266,7 +266,7 @@ def test_leader_epochs_are_compared_with_the_batches(path, tmp_path, kind):
     assert kafka_files.read_epochs(str(tmp_path / "copy" / "data" / "t-0" / EPOCHS)) == epochs
 
 
-def test_an_epoch_that_begins_behind_the_end_of_before_while_others_write_is_no_finding(path):
+def test_an_epoch_that_begins_beyond_the_earlier_end_while_others_write_is_no_finding(path):
     store = Store.open(path)
     writer = store.logs.writer("t", 0)
 
@@ -350,7 +350,7 @@ def test_meta_properties_must_be_the_stores(path):
         assert (finding.severity, finding.file) == (INDEX, "data/meta.properties")
 
 
-def test_a_damaged_description_of_a_deleted_topic_is_told(clock, path):
+def test_a_damaged_description_of_a_deleted_topic_is_reported(clock, path):
     Store.open(path).delete_topic("t")
     (deleted,) = (path / "topics" / "deleted").iterdir()
     deleted.write_bytes(b"{}")

@@ -259,8 +259,8 @@ def _duplicate(entry: ProducerEntry, header: BatchHeader) -> Duplicate | None:
 def _check_epoch(entry: ProducerEntry, header: BatchHeader) -> None:
     if header.producer_epoch < entry.epoch:
         raise InvalidProducerEpochError(
-            f"producer {header.producer_id} comes with epoch {header.producer_epoch}, but its epoch {entry.epoch} "
-            "has written here: a newer instance of it has taken over"
+            f"producer {header.producer_id} uses epoch {header.producer_epoch}, but its epoch {entry.epoch} has "
+            "written here: a newer instance of it has taken over"
         )
 
 
@@ -278,5 +278,5 @@ def _check_sequence(entry: ProducerEntry, header: BatchHeader) -> None:
     if header.base_sequence != expected and entry.epoch != -1:
         raise OutOfOrderSequenceError(
             f"producer {header.producer_id}, epoch {header.producer_epoch}: its batch begins with sequence number "
-            f"{header.base_sequence}, expected was {expected}"
+            f"{header.base_sequence}, expected {expected}"
         )

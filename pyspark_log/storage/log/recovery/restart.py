@@ -47,7 +47,7 @@ def after_restart(held: HeldLog) -> None:
         file = files.open_write(path)
     except FileNotFoundError:
         if state.position > 0:
-            raise LogDamagedError(f"{held.place}: {path} is missing, which held {state.position} bytes") from None
+            raise LogDamagedError(f"{held.place}: {path} is missing; it held {state.position} bytes") from None
         # Segments that a truncation has removed, if it did not reach its last step.
         held.drop_newer_segments()
         if files.is_folder(held.place.folder):

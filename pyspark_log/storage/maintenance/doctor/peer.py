@@ -115,7 +115,7 @@ class _Line:
                 if message and not self._other and beats.setdefault(name, message["beat"]) != message["beat"]:
                     self._other = name
             time.sleep(_BEAT_SECONDS)
-        raise TimeoutError(f"no second run of pylog doctor --peer was met on this folder within {wait:.0f} s")
+        raise TimeoutError(f"no second run of pylog doctor --peer was found on this folder within {wait:.0f} s")
 
     def ask(self, operation: str, *arguments: Any) -> Any:  # noqa: ANN401
         """See Side; for the run that leads."""
@@ -150,7 +150,7 @@ class _Line:
             if message and message.get("number") == self._number:
                 return message["body"]
             time.sleep(_POLL_SECONDS)
-        raise _GoneError(f"the second run said nothing for {SILENCE_SECONDS:.0f} s; it hangs, or was ended")
+        raise _GoneError(f"the second run has sent nothing for {SILENCE_SECONDS:.0f} s; it hangs, or was stopped")
 
     def _mailboxes(self) -> list[str]:
         names = (name.removesuffix(_MAILBOX) for name in os.listdir(self._place) if name.endswith(_MAILBOX))

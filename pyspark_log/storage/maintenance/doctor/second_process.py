@@ -64,7 +64,7 @@ class SecondProcess:
         if not ready and time.monotonic() >= self._deadline:
             if not self._has_started:
                 raise TimeoutError(f"the second process has not started within {START_SECONDS:.0f} s")
-            raise TimeoutError(f"a call did not come back within {ANSWER_SECONDS:.0f} s")
+            raise TimeoutError(f"a call did not return within {ANSWER_SECONDS:.0f} s")
         return bool(ready)
 
     def finish(self) -> Any:  # noqa: ANN401
@@ -74,7 +74,7 @@ class SecondProcess:
             pass
         line = self._process.stdout.readline()
         if not line:
-            raise ChildProcessError("the second process has ended; what it said is above")
+            raise ChildProcessError("the second process has ended; its output is above")
         return result_of(json.loads(line))
 
     def kill(self) -> None:

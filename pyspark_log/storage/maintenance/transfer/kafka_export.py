@@ -118,7 +118,7 @@ def _new_folder(store: Store, folder: str | os.PathLike[str]) -> str:
     if not files.is_folder(above):
         raise StoreNotFoundError(f"{target}: the folder above it does not exist")
     if os.path.commonpath([files.real_path(above), inside]) == inside:
-        raise StoreExistsError(f"{target}: the new folder must lie outside of the store {store.path}")
+        raise StoreExistsError(f"{target}: the new folder must be outside of the store {store.path}")
     return target
 
 
@@ -189,7 +189,7 @@ class _PartitionExport:
     def _check_next(self, log: LogCopy, offset: int) -> None:
         if log.offset != offset:
             raise LogDamagedError(
-                f"{self._place}: {self._place.folder} has no records of the offsets {log.offset} to {offset - 1}: "
+                f"{self._place}: {self._place.folder} has no records at offsets {log.offset} to {offset - 1}: "
                 "files were cut, removed or moved. Nothing was exported. `pylog verify` says what to do about it"
             )
 

@@ -61,7 +61,7 @@ def import_kafka(
     """Copies one topic, atomically and durably. Its broker may be running; what it adds meanwhile is left out.
 
     Args:
-        store: where the topic goes; it has none of that name.
+        store: the target; it has no topic of that name.
         source: a broker's folder, opened as a store.
         topic: which one.
         configs: of the new topic, by Kafka's names. Those of the broker are not in its folder. Without
@@ -79,7 +79,7 @@ def import_kafka(
         UnknownTopicError: the folder has no partition of the topic.
         TopicExistsError: the store has a topic of that name.
         CorruptRecordError, LogDamagedError: the source is damaged, with the place, or has lost its end; or segments
-            went meanwhile.
+            were removed meanwhile.
         OSError: e.g. a full disk.
     """
     if not source.is_brokers:

@@ -38,7 +38,7 @@ class LogCopy:
 
         Args:
             source: the folder of the partition that is copied, for what its snapshots say of producers.
-            folder: where it goes; there is nothing yet.
+            folder: the target folder; it does not exist yet, or is empty.
             topic_id: whose partition it will be.
             config: the topic's configs.
             clock: what time it is.
@@ -66,7 +66,7 @@ class LogCopy:
         Args:
             base_offset: its base offset.
             modified: when the segment that it is a copy of was written to, in ns since the epoch, which its file then
-                says as well: retention goes by it where records have no times. None: as the one before it.
+                says as well: retention uses it where records have no times. None: as the one before it.
         """
         if self._writer is not None:
             self._sync(self._writer)
