@@ -117,7 +117,7 @@ def write(
         df: the rows: `value`, and optionally key, headers, partition, topic.
         path: the store's folder; a store is created if the folder is missing or empty.
         topic: of all rows; None: the column `topic` names it.
-        publish_id, publish_number: name the write, so that it can be repeated and is there once.
+        publish_id, publish_number: name the write, so that it can be repeated and still appears once.
         timestamp_column: the column with the records' times; None: the time of the write.
         options: more options, by their names in docs/spark.md.
 

@@ -128,10 +128,10 @@ def test_values_of_another_schema_can_be_null():
 
 
 @pytest.mark.parametrize(("field", "problem"), [
-    (["int", "string"], "several types"), ("Order", "cannot hold itself"), ("number", "no schema of Avro"),
+    (["int", "string"], "several types"), ("Order", "cannot hold itself"), ("number", "not an Avro schema"),
     ({"type": "array", "items": ["null", "Order"]}, "cannot hold itself"),
-    ({"type": "record", "name": "Empty", "fields": []}, "no content"),
-    ({"type": "array", "items": {"type": "fixed", "name": "Empty", "size": 0}}, "no content"),
+    ({"type": "record", "name": "Empty", "fields": []}, "is empty"),
+    ({"type": "array", "items": {"type": "fixed", "name": "Empty", "size": 0}}, "is empty"),
 ])  # fmt: skip
 def test_a_schema_without_columns_is_refused(field, problem):
     with pytest.raises(CallError, match=problem):

@@ -252,7 +252,7 @@ def test_a_group_that_was_reset_does_not_replace_files(load, store, target, caps
     assert load("--topics", "a") == 0
     store.groups["bulk-load"].commit({TopicPartition("a", 0): 0})
     assert load("--topics", "a") == 1
-    assert "topic=a/date=2026-01-01/a-0-0-10.parquet is there already" in capsys.readouterr().err
+    assert "topic=a/date=2026-01-01/a-0-0-10.parquet exists already" in capsys.readouterr().err
     shutil.rmtree(target / "topic=a")
     assert load("--topics", "a") == 0
     assert rows_in(target) == rows_of(store, "a")

@@ -253,4 +253,4 @@ def test_the_source_as_target_is_refused(store, tmp_path, capsys):
     given = (store.path, "--from-store", store.path, "--topics", "t", "--checkpoint", tmp_path / "checkpoint")
     with pytest.raises(SystemExit):
         mirror.main(list(map(str, given)))
-    assert "is the source as well" in capsys.readouterr().err
+    assert "is also the source" in capsys.readouterr().err

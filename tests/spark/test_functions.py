@@ -71,7 +71,7 @@ def test_a_function_over_arrow_batches(spark, topics, tmp_path):
         read(spark, topics.path, "t", transform=large, schema="other int").collect()
     with fails("arrowColumns: there is no column val"):
         read(spark, topics.path, "t", transform=large, columns=["val"], schema="other int").collect()
-    with pytest.raises(InvalidConfigError, match="transform and schema go together"):
+    with pytest.raises(InvalidConfigError, match="transform and schema need each other"):
         read(spark, topics.path, "t", transform=large)
 
 

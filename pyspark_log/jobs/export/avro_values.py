@@ -132,7 +132,7 @@ def avro_values(text: str, registry_id: int | None, *, bad_as_null: bool) -> Avr
         avro_schema = json.loads(text)
         expanded: Any = fastavro.schema.expand_schema(fastavro.parse_schema(avro_schema))
     except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException) as error:
-        raise CallError(f"--schema: no schema of Avro: {error}") from None
+        raise CallError(f"--schema: not an Avro schema: {error}") from None
     fields = pa.schema([pa.field(one["name"], _type(one["name"], one["type"])) for one in expanded["fields"]])
     return AvroValues(fields, bad_as_null, json.dumps(_plain(avro_schema)), registry_id)
 
@@ -156,7 +156,7 @@ def _type(name: str, given: Any) -> pa.DataType:  # noqa: ANN401  (what JSON has
     if isinstance(given, list):
         kinds = [one for one in given if one != "null"]
         if len(kinds) > 1:
-            raise CallError(f"--schema: a column has one type, but { name!r} has: {json.dumps(given)}")
+            raise CallError(f"--schema: a column has one type, but {name!r} has several types: {json.dumps(given)}")
         return _type(name, kinds[0] if kinds else "null")
     if not isinstance(given, dict):
         given = {"type": given}
@@ -164,7 +164,7 @@ def _type(name: str, given: Any) -> pa.DataType:  # noqa: ANN401  (what JSON has
     if isinstance(kind, (dict, list)):
         return _type(name, kind)
     if (kind, given.get("fields")) == ("record", []) or (kind, given.get("size")) == ("fixed", 0):
-        raise CallError(f"--schema: {name!r} has no fields, which Parquet cannot store: {json.dumps(given)}")
+        raise CallError(f"--schema: {name!r} is empty, which Parquet cannot store: {json.dumps(given)}")
     if kind in _NESTED:
         return _NESTED[kind](name, given)
     logical = given.get("logicalType", "")

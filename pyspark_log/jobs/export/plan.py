@@ -60,7 +60,7 @@ class Plan:
 
     Attributes:
         cluster_id: of the source.
-        ranges: what is read; no partition is there twice.
+        ranges: what is read; no partition appears twice.
         files: what the tasks have written, all of it; None: they have not ended yet.
     """
 

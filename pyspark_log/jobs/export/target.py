@@ -71,7 +71,7 @@ class Target:
         for one in written:
             if files.exists(f"{self.path}/{one.name}"):
                 raise JobError(
-                    f"{self.path}/{one.name} is there already: these offsets were exported before, by another group or "
+                    f"{self.path}/{one.name} exists already: these offsets were exported before, by another group or "
                     "before the group's offsets were reset. Remove the older files, or choose another folder"
                 )
 

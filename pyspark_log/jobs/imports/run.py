@@ -1,4 +1,4 @@
-"""An import of files from beginning to end, on the driver: plan, stage in tasks, publish; again, until all is there."""
+"""An import of files from beginning to end, on the driver: plan, stage in tasks, publish, until all is imported."""
 
 from __future__ import annotations
 

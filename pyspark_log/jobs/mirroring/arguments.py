@@ -23,7 +23,7 @@ class MirrorPlan:
         target: the store that it writes to.
         prefix: what the names of topics get in the target.
         checkpoint: the folder of the query.
-        available_now: whether it ends when all there is is mirrored.
+        available_now: whether it ends once all available records are mirrored.
         trigger: how often a micro-batch begins.
         groups: whose offsets are copied too; None: of no group.
         groups_interval: how often their offsets are read, in seconds.

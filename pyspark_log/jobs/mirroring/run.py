@@ -34,7 +34,7 @@ _NOT_MIRRORED = sorted({*INTERNAL_TOPICS, SYNCS_TOPIC})
 
 
 def run_mirror(spark: SparkSession, plan: MirrorPlan) -> dict[str, int | float | str]:
-    """Mirrors until all there is is mirrored, or until it is stopped.
+    """Mirrors until all available records are mirrored, or until it is stopped.
 
     Returns:
         Figures by name: records and micro-batches of this run, offsets of groups that it has committed, seconds.

@@ -29,7 +29,7 @@ class Reading:
         topics: by name, with commas; None: those of the pattern.
         pattern: a regular expression.
         start: earliest or latest, for a query without a checkpoint.
-        max_offsets: of a micro-batch; None: all there is.
+        max_offsets: of a micro-batch; None: all available records.
         skip_lost: whether to continue after records that were deleted before they were read.
         group: under which the query's offsets are committed in a store.
         kafka_options: of Kafka's clients, by their names.

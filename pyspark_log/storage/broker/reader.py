@@ -133,7 +133,7 @@ class BrokerLogReader(LogReader):
     def _report_end(self, what: str, known_end: int, checkpoint: str) -> str:
         return self._report(
             f"{what}, but {checkpoint} says that the log had reached {known_end}: its end was lost, or the checkpoint "
-            "was copied later than the log. What is there is read"
+            "was copied later than the log. The existing records are read"
         )
 
     def _report(self, what: str) -> str:

@@ -1,7 +1,7 @@
 """A copy of a partition's folder that follows its log, while others read it and write to it.
 
-Without the partition's lock as much is copied as is there; with it, what came since. A file is known by its inode, its
-size and its time; the active log by the file that was kept open.
+Without the partition's lock everything written so far is copied; with it, what was written since. A file is known by
+its inode, its size and its time; the active log by the file that was kept open.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ class TopicAdmin:
             with self._failed_folder_waits(place):
                 problem = self._logs.log_dirs.problem_of(place)
                 if problem:
-                    # What is there belongs to another topic, or to another store.
+                    # The existing folder belongs to another topic, or to another store.
                     deletion.mark_dead(place)
                     log.warning("%s: the remaining files of %s will be removed later: %s", self._path, place, problem)
                     continue

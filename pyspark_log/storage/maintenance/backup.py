@@ -1,6 +1,6 @@
 """Copies a live store while processes read it and write to it. The copy is the store at one moment.
 
-1. Partition by partition, what is there is copied ahead. Only one lock is held at a time, and for a moment.
+1. Partition by partition, the data written so far is copied ahead. Only one lock is held at a time, and for a moment.
 2. With all locks held (the decision log's, that of all topics, those of the partitions that were ever written to), it
    is noted where each log ends, and the files that hold what the copy lacks are opened. This is the moment.
 3. The locks are released, and what was opened is copied: an open file can be read although it is deleted meanwhile.
@@ -125,7 +125,7 @@ class _Partition:
         return self._copy
 
     def copy_ahead(self, counter: ProgressCounter) -> None:
-        """Copies what is there now. Recovers the log first, so that it need not be done at the moment."""
+        """Copies the data written so far. Recovers the log first, so that it need not be done at the moment."""
         with self._writer.hold() as held:
             state, folder = held.state, held.place.folder
         self._copied_from(folder, counter).follow(state, locked=False)

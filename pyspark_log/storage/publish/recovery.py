@@ -178,7 +178,7 @@ def _has(logs: LogManager, decision: Decision, place: TopicIdPartition) -> bool 
 
 
 def _move_staged(logs: LogManager, decision: Decision, folder: str) -> None:
-    """Moves a decision's manifest, and the files that it names, to another folder; also if a part is there already."""
+    """Moves a decision's manifest, and the files that it names, to another folder; also if a part was moved already."""
     staging = staging_folder(logs)
     for path in (os.path.dirname(folder), folder):
         files.make_folder(path)

@@ -1,6 +1,6 @@
 """Recovers a partition after a power loss.
 
-What was synced is there; of all else any part may be missing, torn or there: bytes of the log, index entries,
+What was synced is intact; any part of all else may be intact, torn or missing: bytes of the log, index entries,
 unsynced moves of the log end. So the log itself is read, batch by batch with every CRC:
 
 - Complete batches beyond the recorded end are adopted. They were acknowledged, or their writer died before it
