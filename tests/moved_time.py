@@ -9,7 +9,7 @@ import time
 
 #: `still` or `jumps`; empty: the machine's.
 KIND = os.environ.get("PYLOG_TEST_TIME", "")
-# How much time passes from one look at the clock to the next one, in ns.
+# How much time passes between two reads of the clock, in ns.
 _JUMP = 61_000_000_000
 # How far the system's clock for files may lag, in ns.
 _TICK = 20_000_000

@@ -59,7 +59,7 @@ def step_of(store, topic, checkpoint, since):
         return STARTING
     last = last_decision(store, checkpoint)
     decided = -1 if last is None else last.number
-    # The order of these looks: what is read later can only be newer.
+    # The order of these reads matters: what is read later can only be newer.
     if decided < planned:
         if planned == committed:
             return BETWEEN

@@ -54,7 +54,7 @@ class Fault:
 
 
 def again_until_done(action):
-    """Does what may be done again until it succeeds."""
+    """Repeats what may be repeated until it succeeds."""
     for _ in range(ATTEMPTS):
         try:
             action()
@@ -65,7 +65,7 @@ def again_until_done(action):
 
 
 class Disk:
-    """Has a fault below a folder, or none while one looks (`calm`)."""
+    """Has a fault below a folder, or none during a check (`calm`)."""
 
     def __init__(self, monkeypatch, root, fault, at_opens):
         self._monkeypatch, self._root, self._fault, self._at_opens = monkeypatch, root, fault, at_opens

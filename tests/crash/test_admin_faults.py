@@ -98,7 +98,7 @@ class Work:
             raise AssertionError(f"{found} where one of {allowed} should be")
 
     def step(self, action, after=None):
-        """Does what may be done again until it succeeds; until then all or nothing of it is there."""
+        """Repeats what may be repeated until it succeeds; until then all or nothing of it is there."""
         after = self.seen if after is None else after
         for _ in range(ATTEMPTS):
             try:

@@ -44,7 +44,7 @@ def test_the_batches_that_stayed_are_not_there_a_second_time(tmp_path, monkeypat
     os.truncate(log, sum(sizes[: kept + 1]))
     monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
     store = Store.open(store.path)
-    # The first look recovers the partition; this finishes what is whole.
+    # The first read recovers the partition; this finishes what is whole.
     assert help_apply(store.decisions) == (kept < 2)
     values = [value for batch in store.read("t", 0) for value in batch["value"].to_pylist()]
     assert values == [b"before", b"first", b"second"]

@@ -118,7 +118,7 @@ def start(program, path, still, at=files.set_observer):
         code = FAILED
         try:
             locks.fcntl.flock = lambda fd, operation: None
-            # Another thread could be between the look and its write to a state file, which a server would refuse.
+            # Another thread could be between its check and its write to a state file, which a server would refuse.
             applier._APPLY_THREADS = 1
             files.set_observer(still)
             at(still)

@@ -93,7 +93,7 @@ def begun(path):
     for topic in COUNTS.keys() - {"fresh"}:
         store.append(topic, rows("before", 3))
     store.flush()
-    # Nothing is deleted that is looked for.
+    # No file is deleted that is still read.
     OffsetsLog(store).commit("another group", {AT: 1})
     store.flush()
 

@@ -133,7 +133,7 @@ def stop_behind(kind, path):
 
 @pytest.mark.parametrize("shown", [False, True])
 def test_torn_bytes_are_gone_before_the_state_says_that_the_log_was_recovered(memory_path, monkeypatch, shown):
-    """No process looks for them afterwards; and bytes of a record can look like batches."""
+    """No process looks for them afterwards; and bytes of a record can resemble batches."""
     store = Store.create(memory_path / "store")
     store.create_topic("t", 1)
     store.append("t", rows(b"synced"), sync=True)

@@ -18,7 +18,7 @@ class Undisturbed:
     """
 
     def __init__(self, folder, workload, look, nothing):
-        """`workload`: makes one for a path; `look`: says what is in its store; `nothing`: what it would say of none."""
+        """`workload`: makes one for a path; `look`: returns its store's content; `nothing`: that of an empty store."""
         self._folder, self._workload = folder, workload
         self.contents, self.starts = [nothing], [0]
         path = folder / "store"

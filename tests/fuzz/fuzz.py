@@ -71,7 +71,7 @@ def feed_some(family: Family, seed: int, first: int, count: int) -> Piece:
         data, before = family.input(pick), time.process_time()
         try:
             family.feed(data, counts)
-        except Exception as error:  # noqa: BLE001  (any at all is what is looked for)
+        except Exception as error:  # noqa: BLE001  (any error at all is a finding)
             failed = Failed(number, f"{_chain(error)}\ninput: {_shown(data)}")
             break
         took = time.process_time() - before  # not what others beside it take

@@ -128,7 +128,7 @@ class _Kills:
         aim = sorted(set(STEPS_OF_JOB) - {STARTING, PLANNED}, key=lambda step: (hits[step], step))[:3]
         pids, looked = [], 0
         while job.is_running() and (step := step_of_job(*self._publishes_to, job.began)) not in aim:
-            # The steps that follow take milliseconds: there is no time to look then.
+            # The steps that follow take milliseconds: there is no time to check then.
             if step == PLANNED:
                 if time.monotonic() > looked + 1:
                     pids, looked = job.own(), time.monotonic()
@@ -146,7 +146,7 @@ def processes_of(cluster, job, victim):
 
 
 def wait_until(job, seen, *, every=0.001):
-    """Returns when something is seen; looks every `every` seconds; False if the job has ended before."""
+    """Returns when something is seen; checks every `every` seconds; False if the job has ended before."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         if seen():

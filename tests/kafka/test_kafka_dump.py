@@ -79,7 +79,7 @@ def test_indexes_are_borne_out_by_their_logs(store, written):
 
 
 def test_a_wrong_index_is_reported(store, written, tmp_path):
-    """So what the test above takes for silence is that of a tool that does look."""
+    """So the silence in the test above is that of a tool that does check."""
     path = max(files_of(store, ".index"), key=lambda path: path.stat().st_size)
     shutil.copytree(path.parent, tmp_path / "t-0")
     wrong = [tmp_path / "t-0" / path.name, tmp_path / "t-0" / f"{path.stem}.timeindex"]

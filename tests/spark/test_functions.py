@@ -55,7 +55,7 @@ def test_columns(spark, topics):
 
 @pytest.mark.slow
 def test_a_function_over_arrow_batches(spark, topics, tmp_path):
-    def large(batch):  # one of this module's would be looked for in it, by workers that do not have it
+    def large(batch):  # workers would search for a module-level function in this module, which they do not have
         kept = batch.filter(pa.array([int(value) > 1 for value in batch["value"].to_pylist()]))
         numbers = [int(value) for value in kept["value"].to_pylist()]
         yield pa.RecordBatch.from_pydict({"at": kept["offset"], "number": numbers})

@@ -87,7 +87,7 @@ class Lease:
     def run_if_kept(self, action: Callable[[OpenState], T | None]) -> T | None:
         """Runs an action with the lock held, if it was kept since this process held it last, and that hold ended well.
 
-        Then the state is the one that was left, and all that is cached is right. (This is no context manager as `hold`
+        Then the state is unchanged, and all that is cached is right. (This is no context manager as `hold`
         is: a generator for each append would take a twentieth of the time of a small one.)
 
         Returns:
@@ -124,7 +124,7 @@ class Lease:
 
     @property
     def is_as_left(self) -> bool:
-        """Whether the state is the one that this process left: its last hold ended well, and no other wrote."""
+        """Whether the state is still what this process left: its last hold ended well, and no other process wrote."""
         return self._open is self._left
 
     @property

@@ -76,7 +76,7 @@ class DecisionLog:
     def follow(self) -> None:
         """Reads the decisions since the last call; reads nothing if nothing was ever published.
 
-        Reads the whole log if the store was replaced by a copy meanwhile, or if the last call is so long ago that
+        Reads the whole log if the store was replaced by a copy meanwhile, or if the last call is so old that
         compaction may have removed a tombstone since.
 
         Raises:

@@ -115,7 +115,7 @@ class Explorer:
         """
         result, began = self.result, time.process_time()
         parents: dict[State, State | None] = {}
-        # There is no garbage in circles here, and looking for it among millions of states takes half of the time.
+        # There is no garbage in circles here, and the search for it among millions of states takes half of the time.
         collecting = gc.isenabled()
         gc.disable()
         try:

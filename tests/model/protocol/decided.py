@@ -39,7 +39,7 @@ class Helper:
         at = tuple(writer.frozen() for writer in self.writers.values() if writer.loaded or writer.file)
         return self.process, self.known, self.applied, at
 
-    # ---- looking
+    # ---- reading
 
     def follow(self) -> Steps:
         """Reads what was decided, up to the end; no lock is needed, but once after a power loss. SyncError."""

@@ -145,7 +145,7 @@ def committer(process: int, setup: Setup, life: int) -> Steps:
 
 
 def sweeper(process: int, setup: Setup, life: int) -> Steps:
-    """Looks once for a committed offset that has expired."""
+    """Checks once for a committed offset that has expired."""
     try:
         yield from Member(process, PLACES, setup).expire(f"x{process}{life}")
     except (SyncError, GivenUpError):

@@ -28,7 +28,7 @@ NESTED: Mapping[str, tuple[tuple[int, ...], ...]] = {
     "delete a topic": ((TOPICS, P),),
     "clean": ((P, CHECKPOINTS), (O, CHECKPOINTS), (DECISIONS, CHECKPOINTS)),
 }
-# What a careless change could add: a look at the decision log under a partition's lock.
+# What a careless change could add: a read of the decision log under a partition's lock.
 CARELESS = ((O, DECISIONS),)
 
 

@@ -118,7 +118,7 @@ def held(writer: LogWriter, task: Callable[..., Steps], *args: Any) -> Steps:
 
 
 def worker(process: int, setup: Setup, kinds: tuple[str, ...], again: bool) -> Steps:
-    """Does tasks until none is left; `again`: after a restart, with a look at the partition first."""
+    """Does tasks until none is left; `again`: after a restart, with a read of the partition first."""
     writer = LogWriter(P, 0, process, setup)
     if again:
         yield from held(writer, nothing)

@@ -190,7 +190,7 @@ class Reader:
                 if part is not None:
                     found, position = found + part, until
                     continue
-            # Not there: what is looked for is in other files by now, or the segment is damaged.
+            # Not there: the records are in other files by now, or the segment is damaged.
             now = yield P + " state", "look"
             looks = self.keeps("a reader that misses a segment looks at the state again")
             if now.generation == state.generation or not looks:

@@ -192,7 +192,7 @@ class Log(Thing):
         """One segment with these cells, synced. `failing`: how many syncs may fail."""
         return Folder(((0, 0),), (), ((0, File(cells)),), failing)
 
-    # ---- looking
+    # ---- reading
 
     @classmethod
     def do_bases(cls, folder: Folder) -> Any:

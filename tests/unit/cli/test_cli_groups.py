@@ -75,7 +75,7 @@ def plan(path, *arguments: str) -> tuple[dict[int, int], str]:
     return {int(partition): int(offset) for _, _, partition, offset in rows}, result.stderr
 
 
-# --- looking
+# --- listing
 
 
 def test_groups_are_listed_with_their_state(log, store, path):

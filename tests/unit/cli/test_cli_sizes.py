@@ -171,7 +171,7 @@ def test_a_look_at_a_store(store):
 
 
 def test_top_looks_twice(store, monkeypatch):
-    """What is written between the two looks is the rate."""
+    """What is written between the two snapshots is the rate."""
     monkeypatch.setattr(top.time, "sleep", lambda _: store.append("small", records(["a"] * 5, [b"v"] * 5)))
     found = json.loads(output(store, "top", "small", "--json"))
     assert [one["topic"] for one in found["topics"]] == ["small"]

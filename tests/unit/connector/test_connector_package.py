@@ -21,7 +21,7 @@ def loaded_by(code, before=""):
 
 
 def test_importing_the_package_loads_nothing_else():
-    # Spark imports every module named pyspark_* when it looks for data sources.
+    # Spark imports every module named pyspark_* when it searches for data sources.
     assert loaded_by("import pyspark_log") == {"__future__", "pyspark_log"}
 
 

@@ -150,7 +150,7 @@ def test_the_command(log):
 
 
 def test_what_was_deleted_is_not_asked_for_where_no_snapshot_has_it(tmp_path):
-    """The log has started over since the last look; a broker's reader has no second try."""
+    """The log has started over since the last read; a broker's reader has no second try."""
     asked = []
     stable = LastStableOffset()
     for first, end in [(0, 2), (2, 4), (7, 9)]:

@@ -166,7 +166,7 @@ def test_what_is_only_compacted_has_no_size_and_no_age(store, policy, goes):
 
 
 def test_the_writer_that_rolls_deletes_old_segments(store, topic, clock):
-    clock.ms += HOUR  # The files are younger than any look at the clock else.
+    clock.ms += HOUR  # Otherwise the files would be younger than every read of the clock.
     folder = topic(retention_bytes=10 * BATCH, file_delete_delay_ms=0)
     append(store, range(60))
     assert 10 <= len(values(store)) <= 15

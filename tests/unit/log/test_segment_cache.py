@@ -47,7 +47,7 @@ def known(store):
 
 
 def right(store):
-    """What a look at every record says of the inactive segments."""
+    """What a read of every record says about the inactive segments."""
     bases = list_segments(place(store).folder)
     entries, so_far = [], -1
     for base, following in pairwise(bases):

@@ -295,7 +295,7 @@ def test_what_an_undone_decision_names_stays_however_old(store):
     assert len(staged(store)) == 2
     help_apply(store.decisions)
     assert sorted(v for p in range(3) for v in values(store, "t", p)) == [b"decided"]
-    # Done by now, which the janitor records before it looks.
+    # Done by now, which the janitor records before it checks.
     assert janitor.sweep_staging(store) == 0
     assert staged(store) == []
 

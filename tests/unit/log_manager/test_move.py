@@ -435,7 +435,7 @@ def test_readers_and_writers_of_other_processes_notice_nothing(store):
         before, looked = store.latest_offset("t", 0), list(looks)
         store.move_partition("t", 0, folder.path)
         deadline = time.monotonic() + PATIENCE
-        # Each reader looks once at least, from beginning to end, with the partition where it is now.
+        # Each reader reads everything at least once, with the partition where it is now.
         while store.latest_offset("t", 0) < before + 100 or any(
             now < then + 2 for now, then in zip(looks, looked, strict=True)
         ):

@@ -92,7 +92,7 @@ def staged_inodes(store, parts):
 
 
 def check(store, values):
-    """What is there, by readers and by `verify`, which looks at every batch and at every index entry."""
+    """The content, as readers see it, and as `verify` does, which checks every batch and every index entry."""
     assert content(store) == values
     assert not verify(store.path).damaged
 

@@ -226,7 +226,7 @@ def test_the_next_process_applies_what_was_decided(store, monkeypatch):
         with pytest.raises(PublishPendingError, match="No space"):
             publish(store.decisions, "q", 0, stage(store, b"a", b"b"))
     assert visible_values(store) == []
-    # A reader that looks for news; a second look finds nothing to do.
+    # A reader that checks for new records; a second check finds nothing to do.
     passer_by = Store.open(store.path)
     assert help_apply(passer_by.decisions) == 1
     assert sorted(content(store)) == [b"a", b"b"]

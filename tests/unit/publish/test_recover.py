@@ -293,7 +293,7 @@ def test_a_decision_set_aside_is_not_applied_by_a_process_about_to_do_so(store):
 
 
 def test_what_was_decided_for_a_topic_is_not_applied_to_a_new_one_of_its_name(store):
-    """The topic is deleted and recreated between the look at what it has and the making of its writer."""
+    """The topic is deleted and recreated after its state is read and before its writer is created."""
     other = decide(store, "q", 0, stage(store, b"old", "a", "b"), only=["b"])
     topic_id, real = store.describe_topic("a").topic_id, applier._apply_in
 

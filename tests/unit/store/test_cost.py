@@ -154,7 +154,7 @@ def test_ten_thousand_partitions_open_without_a_look_at_their_folders(tmp_path, 
 
 
 def time_to_describe(path, topic):
-    """Seconds of this process, not of others beside it, for a look at a topic in a store that was just opened."""
+    """Seconds of this process alone for a description of a topic in a store that was just opened."""
     started = time.process_time()
     assert Store.open(path).describe_topic(topic).partitions == 10_000
     return time.process_time() - started
