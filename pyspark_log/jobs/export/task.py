@@ -17,7 +17,7 @@ from pyspark_log.storage.fs import files
 
 # About how many bytes of records (before compression) are written at once: of one folder they are a row group.
 _WRITE_BYTES = 32 << 20
-# Files that a task has open; of more folders than that one is closed, and gets another file when it comes again.
+# The most files that a task keeps open; beyond that it closes one, whose folder gets another file when it is needed.
 _MAX_OPEN = 100
 
 

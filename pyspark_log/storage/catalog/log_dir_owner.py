@@ -61,7 +61,7 @@ def problem(folder: str, store_file: str, cluster_id: str) -> str:
     if other != cluster_id:
         return ""
     return (
-        f"it belongs to the store in {owner}, and this one is a copy of that: bring the logs along to a folder of "
+        f"it belongs to the store in {owner}, and this store is a copy of that one: copy the logs to a folder of "
         f"their own, and put its path into {store_file}; or, if that store is never to be used again, remove "
         f"{folder}/{OWNER_FILE}"
     )

@@ -49,8 +49,8 @@ cdef class GuardedLock:
     store's folder can be replaced by a copy at any time.
 
     Attributes:
-        stayed: whether nothing else has had the lock since its user had it before: what that one knows of what is
-            locked is still so.
+        stayed: whether nothing else has had the lock since its user had it before, so that the user's knowledge of
+            what is locked is still true.
         in_a_row: how often this process has locked it before, each time within a turn of the time before.
     """
 
@@ -85,7 +85,7 @@ cdef class GuardedLock:
 
         Args:
             timeout: in seconds.
-            user: any object, the same for each use by one user, if it may be kept for that one after `release`.
+            user: any object, the same for each use by one user, if the lock may be kept for that user after `release`.
 
         Raises:
             LockTimeoutError: naming the process that holds it, if the system reports it.
