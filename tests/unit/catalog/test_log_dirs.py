@@ -475,7 +475,7 @@ def test_a_copy_changes_nothing_in_the_folders_of_the_original(store, copy, tmp_
         lambda: copy.move_partition("t", 0, str(tmp_path / "second")),
         lambda: publish(copy.decisions, "p", 0, parts),
     ):
-        with pytest.raises((LogDirOfflineError, PublishFailedError), match="this one is a copy of that"):
+        with pytest.raises((LogDirOfflineError, PublishFailedError), match="this store is a copy of that one"):
             change()
     copy.append("t", rows(b"other"), partition=0)
     assert any("this one is a copy" in finding.what for finding in verify(copy.path).findings)
@@ -521,7 +521,7 @@ def test_a_store_seen_at_two_places_is_one(store, tmp_path):
 
 def test_a_copy_does_not_take_an_empty_folder_that_the_original_has_been_given_since(store, copy, tmp_path):
     store.add_log_dir(tmp_path / "third")
-    with pytest.raises(InvalidConfigError, match="this one is a copy of that"):
+    with pytest.raises(InvalidConfigError, match="this store is a copy of that one"):
         copy.add_log_dir(tmp_path / "third")
     store.create_topic("u", 4)
     for partition in range(4):
