@@ -478,7 +478,7 @@ def test_a_copy_changes_nothing_in_the_folders_of_the_original(store, copy, tmp_
         with pytest.raises((LogDirOfflineError, PublishFailedError), match="this store is a copy of that one"):
             change()
     copy.append("t", rows(b"other"), partition=0)
-    assert any("this one is a copy" in finding.what for finding in verify(copy.path).findings)
+    assert any("this store is a copy" in finding.what for finding in verify(copy.path).findings)
     copy.delete_topic("t")
     copy.clean()
     assert sorted(os.listdir(tmp_path / "second")) == before
