@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark_log.storage.catalog import PUBLISH_TOPIC
 from pyspark_log.storage.catalog.store_json import STAGING_FOLDER
-from pyspark_log.storage.log.state_file import Intent
+from pyspark_log.storage.log.state.partition_state import Intent
 from pyspark_log.storage.publish import manifest
 
 STARTING = "starting"

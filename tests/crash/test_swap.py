@@ -16,6 +16,7 @@ from stops import StopBefore, Stopped, copy_folder, count_changes, run_until
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.recovery import swap
+from pyspark_log.storage.log.state import partition_state
 from pyspark_log.storage.record.empty_batch import empty_batch
 from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.segment.segment import SegmentWriter, list_segments, segment_path
@@ -151,7 +152,7 @@ def test_old_segments_stay_where_the_cleaned_one_goes_during_the_swap(memory_pat
         cleaned.unlink()
     names = sorted(os.listdir(folder))
     with Store.open(path).logs.writer("t", 0).hold() as held:
-        assert held.state.intent == state_file.Intent.NONE
+        assert held.state.intent == partition_state.Intent.NONE
     assert numbers(path) == list(range(RECORDS))
     # With the indexes, also where it is one segment that has the offsets of the cleaned one.
     assert sorted(os.listdir(folder)) == names

@@ -18,7 +18,7 @@ from mutations import changed, noise, rearranged
 
 from pyspark_log.errors import PylogError
 from pyspark_log.storage.log import retention, segment_cache
-from pyspark_log.storage.log.reader import LogReader
+from pyspark_log.storage.log.read.reader import LogReader
 from pyspark_log.storage.maintenance.verify import indexes
 from pyspark_log.storage.maintenance.verify.findings import Finder
 from pyspark_log.storage.maintenance.verify.indexes import IndexCheck

@@ -12,9 +12,10 @@ from family import Family
 from mutations import changed, noise
 
 from pyspark_log.errors import PylogError
-from pyspark_log.storage.log import state_slots
-from pyspark_log.storage.log.reader import LogReader
-from pyspark_log.storage.log.state_file import FILE_SIZE, SLOT_COUNT, SLOT_DISTANCE, SLOT_SIZE
+from pyspark_log.storage.log.read.reader import LogReader
+from pyspark_log.storage.log.state import state_slots
+from pyspark_log.storage.log.state.partition_state import SLOT_SIZE
+from pyspark_log.storage.log.state.state_file import FILE_SIZE, SLOT_COUNT, SLOT_DISTANCE
 from pyspark_log.storage.maintenance.repair import store as repair
 from pyspark_log.storage.maintenance.verify import store as verify
 from pyspark_log.storage.record.checksum import crc32c

@@ -24,6 +24,7 @@ from pyspark_log.spark_connector.task_reader import RangePartition, ReadPlan, re
 from pyspark_log.storage.compaction.cleaner import compact
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.state import partition_state
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish.partition_applier import apply
@@ -222,7 +223,7 @@ def recover(store: Store, folder: Path, amount: int) -> None:
     for topic in ("t", "tiny"):
         state_path = store.logs.reader(topic, 0).place.state_path
         state = state_file.read(state_path).state._replace(boot=b"anotherb", synced=0)
-        Path(state_path).write_bytes(state_file.encode_slot(state) + bytes(1792))
+        Path(state_path).write_bytes(partition_state.encode_slot(state) + bytes(1792))
         Store.open(store.path).append(topic, rows(1, TINY), partition=0)
 
 

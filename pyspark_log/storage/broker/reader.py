@@ -19,7 +19,7 @@ from pyspark_log.storage.broker.aborted_check import ended_in, refuted
 from pyspark_log.storage.broker.log_dir import LOG_NAME, BrokerLogDir
 from pyspark_log.storage.catalog import LOG_START, PartitionPath
 from pyspark_log.storage.fs import Mutex, files
-from pyspark_log.storage.log import Flags, LogReader, PartitionState, aborted_between, missing_is_damage, state_file
+from pyspark_log.storage.log import EMPTY, Flags, LogReader, PartitionState, aborted_between, missing_is_damage
 from pyspark_log.storage.record import BatchHeader
 from pyspark_log.storage.segment import AbortedTransaction, SegmentReader, batch_at, header_at, is_intact
 from pyspark_log.types import TopicPartition
@@ -101,7 +101,7 @@ class BrokerLogReader(LogReader):
                 lost = ""
                 if files.is_folder(self.place.folder) and known_end > start:
                     lost = self._report_end("there is no segment", known_end, checkpoint)
-                return state_file.EMPTY._replace(
+                return EMPTY._replace(
                     generation=generation, log_start=start, next_offset=start, high_watermark=start, active_base=start,
                 ), lost  # fmt: skip
             bases = list(names)
@@ -124,7 +124,7 @@ class BrokerLogReader(LogReader):
                 path = f"{self.place.folder}/{names[end.base_offset]}"
                 lost = self._report_end(f"{path} ends at offset {end.next_offset}", known_end, checkpoint)
             visible = max(end.next_offset, log_start)
-            return state_file.EMPTY._replace(
+            return EMPTY._replace(
                 # It is not known whether there are idempotent producers.
                 flags=Flags.PRODUCERS, generation=generation, log_start=log_start, active_base=end.base_offset,
                 position=end.position, next_offset=visible, high_watermark=visible,

@@ -20,7 +20,7 @@ from pyspark_log.storage.log.held_log import HeldLog
 from pyspark_log.storage.log.new_segment import NewSegment
 from pyspark_log.storage.log.producers.manager import ProducerAppendInfo
 from pyspark_log.storage.log.recovery import apply_intent
-from pyspark_log.storage.log.state_file import Flags, Intent
+from pyspark_log.storage.log.state.partition_state import Flags, Intent
 from pyspark_log.storage.record import BatchHeader, assign_offsets, scan
 from pyspark_log.storage.segment import SegmentWriter
 

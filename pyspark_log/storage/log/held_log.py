@@ -18,11 +18,13 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.catalog import LogDir, LogDirs, LogOffsets, PartitionPath, kafka_files
 from pyspark_log.storage.fs import Clock, files
-from pyspark_log.storage.log import leader_epochs, leftovers, segment_cache, state_file
+from pyspark_log.storage.log import leader_epochs, leftovers
 from pyspark_log.storage.log.lease import Lease
 from pyspark_log.storage.log.missing import check_length
 from pyspark_log.storage.log.producers.manager import ProducerStateManager
-from pyspark_log.storage.log.state_file import Flags, PartitionState
+from pyspark_log.storage.log.read import segment_cache
+from pyspark_log.storage.log.state import state_file
+from pyspark_log.storage.log.state.partition_state import Flags, PartitionState
 from pyspark_log.storage.record import BatchHeader
 from pyspark_log.storage.segment import LOG, SEGMENT_SUFFIXES, SegmentWriter, list_segments, segment_path
 from pyspark_log.types import TopicPartition

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from pyspark_log.errors import SideFileError
 from pyspark_log.storage.catalog import kafka_files
-from pyspark_log.storage.log.state_file import PartitionState
+from pyspark_log.storage.log.state.partition_state import PartitionState
 from pyspark_log.storage.record import BatchHeader
 
 log = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ from pyspark_log.config import MAX_BATCH_BYTES, TopicConfig
 from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import files, is_shared
-from pyspark_log.storage.log import state_file
-from pyspark_log.storage.log.state_file import Flags, Intent, PartitionState
+from pyspark_log.storage.log.state import state_file
+from pyspark_log.storage.log.state.partition_state import Flags, Intent, PartitionState
 from pyspark_log.storage.record import CODEC_MASK, HEADER_SIZE, BatchHeader, decode
 from pyspark_log.storage.segment import INDEX, LOG, OffsetIndex, intact_batches, list_segments, segment_path
 

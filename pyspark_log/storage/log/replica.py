@@ -15,7 +15,7 @@ from pyspark_log.storage.log import leader_epochs
 from pyspark_log.storage.log.held_log import HeldLog
 from pyspark_log.storage.log.leader_epochs import EpochStart
 from pyspark_log.storage.log.retention import delete_before
-from pyspark_log.storage.log.state_file import Flags
+from pyspark_log.storage.log.state.partition_state import Flags
 from pyspark_log.storage.segment import SegmentReader, read_headers
 
 #: "No such epoch" and "no such offset" in an answer.

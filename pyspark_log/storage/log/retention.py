@@ -15,8 +15,8 @@ from collections.abc import Sequence
 
 from pyspark_log.errors import CorruptRecordError, OffsetOutOfRangeError, PylogError
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import segment_cache
 from pyspark_log.storage.log.held_log import HeldLog
+from pyspark_log.storage.log.read import segment_cache
 from pyspark_log.storage.segment import DELETED, LOG, NO_OFFSET, SegmentReader, mark_deleted, segment_path
 
 log = logging.getLogger(__name__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark_log.storage.log.state_file import PartitionState
+from pyspark_log.storage.log.state.partition_state import PartitionState
 
 
 class ViewPosition:

@@ -20,14 +20,15 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.catalog import LogDirs, PartitionPath
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, Clock, contextmanager
-from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.append import AppendPlan, Copy, append, append_in_room, must_roll
 from pyspark_log.storage.log.appends import Appended, Extent, Outcomes, PendingAppend
 from pyspark_log.storage.log.held_log import HeldLog
 from pyspark_log.storage.log.producers.manager import ProducerAppendInfo
 from pyspark_log.storage.log.producers.state import Duplicate
 from pyspark_log.storage.log.recovery import after_restart, apply_intent
-from pyspark_log.storage.log.state_file import Flags, Intent, OpenState, PartitionState
+from pyspark_log.storage.log.state import state_file
+from pyspark_log.storage.log.state.partition_state import Flags, Intent, PartitionState
+from pyspark_log.storage.log.state.state_file import OpenState
 from pyspark_log.storage.record import BatchHeader, assign_offsets, scan
 
 _log = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from pyspark_log.storage.catalog import (
     store_json,
 )
 from pyspark_log.storage.fs import Mutex, StoreClock, files, is_shared, timeouts
-from pyspark_log.storage.log import LogReader, LogWriter, holds_segments, no_state, state_file
+from pyspark_log.storage.log import EMPTY, LogReader, LogWriter, holds_segments, no_state, state_file
 from pyspark_log.storage.log_manager import deletion
 from pyspark_log.types import TopicDescription
 
@@ -369,7 +369,7 @@ class LogManager:
             ):
                 raise no_state(place)
             number = self.log_dirs.choose(str(place)) if log_dir is None else log_dir
-            state_file.create(place.state_path, state_file.EMPTY._replace(log_dir=number))
+            state_file.create(place.state_path, EMPTY._replace(log_dir=number))
             if self.log_dirs.at(number).directory_id:
                 # So that it is counted when the next one is placed.
                 files.make_folder(opened.place_in(partition, number).folder)

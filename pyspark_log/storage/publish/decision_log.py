@@ -16,7 +16,7 @@ from pyspark_log.errors import TopicExistsError, UnknownTopicError
 from pyspark_log.storage.catalog import PUBLISH_TOPIC, store_json
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, Mutex, contextmanager
 from pyspark_log.storage.ingest import encode, packed
-from pyspark_log.storage.log import LogReader, LogWriter, PartitionState, ViewPosition, state_file
+from pyspark_log.storage.log import EMPTY, LogReader, LogWriter, PartitionState, ViewPosition
 from pyspark_log.storage.log_manager import LogManager, TopicAdmin
 from pyspark_log.storage.publish.decision import (
     NO_NUMBER,
@@ -95,7 +95,7 @@ class DecisionLog:
         with self._mutex.lock:
             now = self.logs.clock()  # before reading the end: this process may be paused in between
             if state is None:
-                state = state_file.EMPTY if reader is None else reader.state()
+                state = EMPTY if reader is None else reader.state()
             end, self.active_base = state.high_watermark, state.active_base
             stamp, view = store_json.stamp(self.logs.path), self._view
             if view.must_rebuild(state, end, now, _tombstones_stay(self.logs), stamp):

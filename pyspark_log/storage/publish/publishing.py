@@ -38,7 +38,7 @@ from pyspark_log.errors import (
 from pyspark_log.storage.catalog import INTERNAL_TOPICS, PUBLISH_TOPIC, STATE_FOLDER
 from pyspark_log.storage.compaction import compact_if_due
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, is_shared, timeouts
-from pyspark_log.storage.log import this_boot
+from pyspark_log.storage.log import state_file
 from pyspark_log.storage.publish import manifest
 from pyspark_log.storage.publish.applier import (
     apply_decision,
@@ -246,7 +246,7 @@ class _Publish:
         self._wanted = replace(
             self._wanted, records=sum(part.count for part in self._pieces), places=output.places(),
             manifest=output.manifest, manifest_crc=output.manifest_crc,
-            time=output.time, boot="" if self._sync else this_boot().hex(),
+            time=output.time, boot="" if self._sync else state_file.this_boot().hex(),
         )  # fmt: skip
         return output
 

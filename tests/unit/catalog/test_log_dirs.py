@@ -26,6 +26,7 @@ from pyspark_log.errors import (
 from pyspark_log.storage.catalog import log_dir
 from pyspark_log.storage.catalog.kafka_files import HIGH_WATERMARK, read_offsets
 from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.state import partition_state
 from pyspark_log.storage.maintenance.doctor import environment
 from pyspark_log.storage.maintenance.doctor.findings import Verdict
 from pyspark_log.storage.maintenance.repair.store import repair
@@ -341,7 +342,7 @@ def test_a_lost_partition_in_a_sound_folder_is_damage(store, tmp_path):
 def test_a_state_that_names_an_unlisted_folder_is_reported(store):
     path = store.logs.place("t", 0).state_path
     os.unlink(path)
-    state_file.create(path, state_file.EMPTY._replace(log_dir=7))
+    state_file.create(path, partition_state.EMPTY._replace(log_dir=7))
     with pytest.raises(LogDirOfflineError, match=r"t-0: .*log-dir-7 has failed: store\.json does not list it"):
         store.append("t", rows(b"x"), partition=0)
     findings = damages(store.path)

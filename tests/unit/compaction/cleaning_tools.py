@@ -17,8 +17,8 @@ from pyspark_log.storage.compaction.offset_map import OffsetMap
 from pyspark_log.storage.compaction.rewrite import CLEANED, LastRecord, Round, rewrite
 from pyspark_log.storage.compaction.transactions import CleanedTransactions
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log.isolation import AbortedRanges, aborted_between
 from pyspark_log.storage.log.producers.state import ProducerStates
+from pyspark_log.storage.log.read.isolation import AbortedRanges, aborted_between
 from pyspark_log.storage.record.end_txn_marker import decode_end_txn_marker
 from pyspark_log.storage.record.headers import assign_offsets, scan
 from pyspark_log.storage.segment.segment import (

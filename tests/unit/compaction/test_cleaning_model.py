@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from producer_tools import ending
 from record_tools import NOW, Record, read
 
-from pyspark_log.storage.log.isolation import AbortedRanges
 from pyspark_log.storage.log.producers.manager import idempotent_batches
 from pyspark_log.storage.log.producers.state import ProducerStates
+from pyspark_log.storage.log.read.isolation import AbortedRanges
 from pyspark_log.storage.record.layout import CODECS
 from pyspark_log.storage.segment.segment import SegmentReader
 from tests.old_messages import message, message_set

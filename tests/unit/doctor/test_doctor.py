@@ -21,6 +21,7 @@ from click.testing import CliRunner
 from pyspark_log.cli.maintenance.doctor import doctor
 from pyspark_log.storage.fs import files, mounts
 from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.state.partition_state import PartitionState
 from pyspark_log.storage.maintenance.doctor import (
     checks,
     environment,
@@ -215,7 +216,7 @@ def _create_over(path):
         ("file sync", files, "_sync", _refuse(errno.EIO), "Input/output error"),
         ("folder sync", os, "fsync", _refuse(errno.EIO), "Input/output error"),
         ("visibility", os, "pwrite", lambda _fd, data, _at: len(data), "not seen by the next holder"),
-        ("state slots", state_file, "_decode_body", lambda *_: state_file.PartitionState(next_offset=5), "made of two"),
+        ("state slots", state_file, "decode_body", lambda *_: PartitionState(next_offset=5), "made of two"),
         ("truncation", os, "ftruncate", lambda *_: None, "a cut was not seen"),
         ("file mode", files, "create", _refuse(errno.ENOSPC), "No space left on device"),
     ],

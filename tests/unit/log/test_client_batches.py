@@ -15,7 +15,7 @@ from pyspark_log.errors import (
     PylogError,
     RecordTooLargeError,
 )
-from pyspark_log.storage.log.state_file import Flags
+from pyspark_log.storage.log.state.partition_state import Flags
 from pyspark_log.storage.store import Store
 from tests.store_tools import faults, store_with, values
 

@@ -15,7 +15,8 @@ from producer_tools import ready
 
 from pyspark_log.errors import LogDamagedError, PartitionOwnedError
 from pyspark_log.storage.log import state_file
-from pyspark_log.storage.log.state_file import SLOT_DISTANCE
+from pyspark_log.storage.log.state import partition_state
+from pyspark_log.storage.log.state.state_file import SLOT_DISTANCE
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
@@ -204,7 +205,7 @@ def test_all_processes_report_a_truncated_log_in_the_same_words(store, left):
 
 def put(store, **fields):
     state = state_file.read(state_path(store)).state._replace(**fields)
-    Path(state_path(store)).write_bytes(state_file.encode_slot(state).ljust(state_file.FILE_SIZE, b"\0"))
+    Path(state_path(store)).write_bytes(partition_state.encode_slot(state).ljust(state_file.FILE_SIZE, b"\0"))
 
 
 def test_readers_go_by_the_high_watermark(store):

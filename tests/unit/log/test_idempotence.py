@@ -28,7 +28,7 @@ from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.producers import manager, snapshot
 from pyspark_log.storage.log.producers.snapshot import list_snapshots
 from pyspark_log.storage.log.replica import truncate
-from pyspark_log.storage.log.state_file import Flags
+from pyspark_log.storage.log.state.partition_state import Flags
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan

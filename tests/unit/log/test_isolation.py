@@ -14,8 +14,8 @@ from pyspark_log import Store
 from pyspark_log.cli.main import main
 from pyspark_log.errors import InvalidConfigError, OffsetOutOfRangeError, SideFileError
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log.isolation import LastStableOffset
-from pyspark_log.storage.log.state_file import EMPTY
+from pyspark_log.storage.log.read.isolation import LastStableOffset
+from pyspark_log.storage.log.state.partition_state import EMPTY
 from tests.store_tools import Stopped
 
 pytestmark = pytest.mark.usefixtures("prompt_checkpoints")

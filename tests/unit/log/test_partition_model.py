@@ -16,6 +16,7 @@ from searching import examples
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.replica import truncate
+from pyspark_log.storage.log.state import partition_state
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.record.headers import scan
@@ -142,7 +143,7 @@ class LogAgainstList(RuleBasedStateMachine):
                 writer.log.flush()
             state = state_file.read(path).state._replace(boot=b"anotherb")
             with open(path, "r+b") as file:
-                file.write(state_file.encode_slot(state) + bytes(state_file.FILE_SIZE - state_file.SLOT_SIZE))
+                file.write(partition_state.encode_slot(state) + bytes(state_file.FILE_SIZE - partition_state.SLOT_SIZE))
             self.store = Store.open(self.store.path)
 
     @rule()

@@ -12,7 +12,9 @@ from pyspark_log.storage.fs.locks import lock_for
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.log import state_file
-from pyspark_log.storage.log.state_file import SLOT_DISTANCE, SLOT_SIZE
+from pyspark_log.storage.log.state import partition_state
+from pyspark_log.storage.log.state.partition_state import SLOT_SIZE
+from pyspark_log.storage.log.state.state_file import SLOT_DISTANCE
 from pyspark_log.storage.publish.publishing import help_apply, last_number, publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
@@ -110,7 +112,7 @@ def decide_only(store, monkeypatch, parts, **how):
     with open(store.logs.reader("__pylog_publish", 0).place.state_path, "r+b") as file:
         for slot in range(4):
             file.seek(slot * SLOT_DISTANCE)
-            file.write(state_file.encode_slot(before.state) if slot == before.slot else bytes(SLOT_SIZE))
+            file.write(partition_state.encode_slot(before.state) if slot == before.slot else bytes(SLOT_SIZE))
     lose_unsynced(store, monkeypatch, {})
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import retention, segment_cache
+from pyspark_log.storage.log.read.segment_cache import WIDTH, CachedSegment, read_all
 from pyspark_log.storage.log.replica import truncate
-from pyspark_log.storage.log.segment_cache import WIDTH, CachedSegment, read_all
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify

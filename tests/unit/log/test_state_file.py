@@ -11,7 +11,9 @@ import pytest
 from pyspark_log.errors import LogDamagedError, StoreVersionError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import state_file
-from pyspark_log.storage.log.state_file import EMPTY, SLOT_DISTANCE, SLOT_SIZE, Flags, Intent, PartitionState
+from pyspark_log.storage.log.state import partition_state
+from pyspark_log.storage.log.state.partition_state import EMPTY, SLOT_SIZE, Flags, Intent, PartitionState
+from pyspark_log.storage.log.state.state_file import SLOT_DISTANCE
 from pyspark_log.storage.record.checksum import crc32c
 
 FULL = PartitionState(
@@ -40,16 +42,16 @@ def grown(state, offset):
 
 def test_a_slot_keeps_every_field():
     assert all(FULL), "a field that is 0 here could be left out of the slot"
-    data = state_file.encode_slot(FULL)
+    data = partition_state.encode_slot(FULL)
     assert len(data) == SLOT_SIZE == 256
-    assert state_file.decode_slot(data, "path") == FULL
+    assert partition_state.decode_slot(data, "path") == FULL
 
 
 @pytest.mark.parametrize("byte", range(SLOT_SIZE))
 def test_a_slot_with_any_byte_changed_does_not_count(byte):
-    data = bytearray(state_file.encode_slot(FULL))
+    data = bytearray(partition_state.encode_slot(FULL))
     data[byte] ^= 1
-    assert state_file.decode_slot(bytes(data), "path") is None
+    assert partition_state.decode_slot(bytes(data), "path") is None
 
 
 def test_a_file_of_zeros_is_an_error_that_names_it(file):
@@ -60,10 +62,10 @@ def test_a_file_of_zeros_is_an_error_that_names_it(file):
 
 def test_a_newer_version_is_an_error_of_its_own(monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr(state_file, "VERSION", 3)
-        data = state_file.encode_slot(FULL)
+        patched.setattr(partition_state, "VERSION", 3)
+        data = partition_state.encode_slot(FULL)
     with pytest.raises(StoreVersionError, match="version 3"):
-        state_file.decode_slot(data, "path")
+        partition_state.decode_slot(data, "path")
 
 
 def test_an_older_version_is_an_error_of_its_own(file):
@@ -76,16 +78,16 @@ def test_an_older_version_is_an_error_of_its_own(file):
 
 
 def test_fields_that_a_later_version_added_are_passed_over():
-    data = bytearray(state_file.encode_slot(FULL))
+    data = bytearray(partition_state.encode_slot(FULL))
     assert not any(data[LATER_FIELDS_AT:-4])
     data[LATER_FIELDS_AT : LATER_FIELDS_AT + 8] = b"\x01new one"
     data[-4:] = crc32c(bytes(data[:-4])).to_bytes(4, "big")
-    assert state_file.decode_slot(bytes(data), "path") == FULL
+    assert partition_state.decode_slot(bytes(data), "path") == FULL
 
 
 def test_records_that_are_in_another_storage_are_not_taken_for_lost(file):
     state = EMPTY._replace(log_start=2, next_offset=9, high_watermark=9, local_log_start=5, seq=1)
-    file.pwrite(state_file.encode_slot(state), 0)
+    file.pwrite(partition_state.encode_slot(state), 0)
     with pytest.raises(StoreVersionError, match="offset 2 to 5 are in another storage"):
         state_file.load(file)
 
@@ -104,16 +106,16 @@ def test_a_state_that_cannot_be_is_an_error_that_names_the_file(file, impossible
     possible = EMPTY._replace(
         log_start=2, active_base=4, next_offset=10, high_watermark=10, position=100, synced=100, seq=9
     )
-    file.pwrite(state_file.encode_slot(possible), 0)
+    file.pwrite(partition_state.encode_slot(possible), 0)
     assert state_file.load(file).state == possible
-    file.pwrite(state_file.encode_slot(possible._replace(**impossible)), 0)
+    file.pwrite(partition_state.encode_slot(possible._replace(**impossible)), 0)
     with pytest.raises(LogDamagedError, match=file.path):
         state_file.load(file)
 
 
 @pytest.mark.parametrize("unknown", [{"flags": 1 << 7}, {"intent": 7}])
 def test_what_only_a_newer_version_can_have_written_says_so(file, unknown):
-    file.pwrite(state_file.encode_slot(state_file.EMPTY._replace(seq=9, **unknown)), 0)
+    file.pwrite(partition_state.encode_slot(partition_state.EMPTY._replace(seq=9, **unknown)), 0)
     with pytest.raises(StoreVersionError, match="use the pyspark-log that wrote it"):
         state_file.load(file)
 
@@ -184,7 +186,7 @@ def test_the_slots_that_a_power_loss_has_torn_are_repaired_before_the_new_boot_i
 def test_a_slot_that_is_being_written_is_waited_for(file, monkeypatch):
     monkeypatch.setattr(state_file, "_PATIENCE", 120)
     after = torn(file, durable=False, torn_at=64)
-    whole = state_file.encode_slot(after.state)
+    whole = partition_state.encode_slot(after.state)
     fcntl.flock(file.fd, fcntl.LOCK_EX)  # as its writer does
     writer = threading.Thread(
         target=lambda: (time.sleep(0.05), os.pwrite(file.fd, whole, after.slot * SLOT_DISTANCE))

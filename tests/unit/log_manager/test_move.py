@@ -16,10 +16,10 @@ from producer_tools import ending, ready
 
 from pyspark_log.errors import InvalidConfigError, LogDirOfflineError, UnknownTopicError
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import reader
 from pyspark_log.storage.log.held_log import HeldLog
-from pyspark_log.storage.log.isolation import LastStableOffset
 from pyspark_log.storage.log.new_segment import is_prepared_name
+from pyspark_log.storage.log.read import reader
+from pyspark_log.storage.log.read.isolation import LastStableOffset
 from pyspark_log.storage.log.recovery import apply_intent
 from pyspark_log.storage.log_manager import folder_copy
 from pyspark_log.storage.maintenance.verify import partition

@@ -17,6 +17,7 @@ from pyspark_log.errors import LogDamagedError, StoreExistsError, StoreNotFoundE
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.state import partition_state
 from pyspark_log.storage.log_manager.append import append_rows
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.findings import Severity
@@ -169,7 +170,7 @@ def test_a_torn_slot_does_not_take_records_away(path, copy):
 def test_after_a_restart_no_offset_that_was_shown_is_used_again(path, copy):
     file, loaded = state_of(path)
     state = loaded.state._replace(boot=b"anotherb", reserve=RECORDS + 1000, synced=0)
-    file.write_bytes(state_file.encode_slot(state) + bytes(1792))
+    file.write_bytes(partition_state.encode_slot(state) + bytes(1792))
     last = headers(log(path, -1))[-1]
     flip(log(path, -1), last.end - 1)
     report = repair(path, copy)
@@ -183,7 +184,7 @@ def test_after_a_restart_no_offset_that_was_shown_is_used_again(path, copy):
 def test_records_below_the_log_start_stay_hidden(path, copy):
     file, loaded = state_of(path)
     start = int(log(path, 1).stem) + 4
-    file.write_bytes(state_file.encode_slot(loaded.state._replace(log_start=start)) + bytes(1792))
+    file.write_bytes(partition_state.encode_slot(loaded.state._replace(log_start=start)) + bytes(1792))
     whole = records(path)
     assert min(whole) == start
     assert repair(path, copy).complete

@@ -29,7 +29,7 @@ from pyspark_log.errors import (
 from pyspark_log.storage.catalog import kafka_files
 from pyspark_log.storage.catalog.kafka_files import LOG_START
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log.reader import LogReader
+from pyspark_log.storage.log.read.reader import LogReader
 from pyspark_log.storage.maintenance.transfer.kafka_import import import_kafka
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify

@@ -21,6 +21,7 @@ from pyspark_log.errors import StoreNotFoundError, StoreVersionError, UnknownTop
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.replica import truncate
+from pyspark_log.storage.log.state import partition_state
 from pyspark_log.storage.log_manager.append import append_rows
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.partition import PartitionCheck
@@ -386,9 +387,9 @@ def test_a_state_that_contradicts_itself_or_the_log_is_damage(path):
         state._replace(active_base=state.active_base + 1),
         state._replace(log_start=-4),
     ):
-        file.write_bytes(state_file.encode_slot(changed) + bytes(1792))
+        file.write_bytes(partition_state.encode_slot(changed) + bytes(1792))
         assert damage_in(path), changed
-    file.write_bytes(state_file.encode_slot(state) + bytes(1792))
+    file.write_bytes(partition_state.encode_slot(state) + bytes(1792))
     assert damage_in(path) == []
 
 
@@ -516,11 +517,11 @@ def test_staged_files_that_no_decision_names_are_a_note(path):
 def test_a_partition_of_another_time_than_the_decision_log_is_damage(path):
     file = state_path(path, "p", 0)
     _, state = newest_slot(file)
-    file.write_bytes(state_file.encode_slot(state._replace(applied=50)) + bytes(1792))
+    file.write_bytes(partition_state.encode_slot(state._replace(applied=50)) + bytes(1792))
     assert ["decision log ends at" in f.what for f in damage_in(path)] == [True]
-    file.write_bytes(state_file.encode_slot(state) + bytes(1792))
+    file.write_bytes(partition_state.encode_slot(state) + bytes(1792))
     publishing.tidy(Store.open(path).decisions)
-    file.write_bytes(state_file.encode_slot(state._replace(applied=0)) + bytes(1792))
+    file.write_bytes(partition_state.encode_slot(state._replace(applied=0)) + bytes(1792))
     assert [("recorded as done" in f.what, f.topic, f.partition) for f in damage_in(path)] == [(True, "p", 0)]
 
 

@@ -20,7 +20,8 @@ from pyspark_log.storage.log import leader_epochs, state_file
 from pyspark_log.storage.log.producers import snapshot
 from pyspark_log.storage.log.producers.state import ProducerEntry, WrittenBatch
 from pyspark_log.storage.log.replica import truncate
-from pyspark_log.storage.log.state_file import Flags
+from pyspark_log.storage.log.state import partition_state
+from pyspark_log.storage.log.state.partition_state import Flags
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify import log_dir as verify_log_dir
 from pyspark_log.storage.maintenance.verify.findings import Severity
@@ -113,7 +114,7 @@ def first_entry(index):
 def set_state(path, **changes):
     (state_path,) = (p for p in (path / "state").iterdir() if p.name.endswith("-0"))
     state = state_file.read(str(state_path)).state
-    state_path.write_bytes(state_file.encode_slot(state._replace(**changes)) + bytes(1792))
+    state_path.write_bytes(partition_state.encode_slot(state._replace(**changes)) + bytes(1792))
 
 
 def without_flag(path):

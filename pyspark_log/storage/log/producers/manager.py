@@ -21,7 +21,7 @@ from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import cleaner_checkpoint
 from pyspark_log.storage.log.producers import snapshot
 from pyspark_log.storage.log.producers.state import Duplicate, ProducerEntry, ProducerStates
-from pyspark_log.storage.log.state_file import Flags, PartitionState
+from pyspark_log.storage.log.state.partition_state import Flags, PartitionState
 from pyspark_log.storage.record import MAX_MARKER_BYTES, BatchHeader, EndTxnMarker, decode_end_txn_marker
 from pyspark_log.storage.segment import (
     TXN_INDEX,

@@ -20,11 +20,12 @@ import logging
 from pyspark_log.errors import LogDamagedError
 from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import leader_epochs, state_file
+from pyspark_log.storage.log import leader_epochs
 from pyspark_log.storage.log.held_log import HeldLog, write_again
 from pyspark_log.storage.log.missing import check_length
 from pyspark_log.storage.log.recovery import apply_intent, swap
-from pyspark_log.storage.log.state_file import Flags, Intent, PartitionState
+from pyspark_log.storage.log.state import state_file
+from pyspark_log.storage.log.state.partition_state import Flags, Intent, PartitionState
 from pyspark_log.storage.record import empty_batch
 from pyspark_log.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, SegmentWriter, intact_batches, segment_path
 

@@ -23,7 +23,7 @@ import logging
 from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.fs import files, forbids_links
 from pyspark_log.storage.log.held_log import HeldLog
-from pyspark_log.storage.log.state_file import Intent, PartitionState
+from pyspark_log.storage.log.state.partition_state import Intent, PartitionState
 from pyspark_log.storage.segment import (
     CLEANED,
     DELETED,

@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import this_boot
+from pyspark_log.storage.log import state_file
 from pyspark_log.storage.maintenance.doctor.check import Bench, conduct
 from pyspark_log.storage.maintenance.doctor.checks import SEEN_SECONDS, TWO_HOSTS
 from pyspark_log.storage.maintenance.doctor.findings import Finding, Verdict
@@ -89,7 +89,7 @@ class _Line:
     """
 
     def __init__(self, place: str, name: str) -> None:
-        self.introduction = {"host": socket.gethostname(), "pid": os.getpid(), "boot": this_boot().hex()}
+        self.introduction = {"host": socket.gethostname(), "pid": os.getpid(), "boot": state_file.this_boot().hex()}
         self.leads = False
         self._place = place
         self._name = name

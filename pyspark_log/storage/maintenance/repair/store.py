@@ -23,7 +23,7 @@ from pyspark_log.storage.catalog import (
     new_id,
 )
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import read_slots, state_file
+from pyspark_log.storage.log import PartitionState, read_slots, state_file
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.maintenance.new_folder import new_folder
 from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
@@ -183,7 +183,7 @@ class _Repair:
     def _has_decisions(self) -> bool:
         return PUBLISH_TOPIC in self._copy.topics(internal=True)
 
-    def _undecided(self, place: PartitionPath, state: state_file.PartitionState | None) -> str:
+    def _undecided(self, place: PartitionPath, state: PartitionState | None) -> str:
         """Why it is unknown which decisions a partition has; "" if it has all."""
         if not self._decisions_known:
             return "its state is lost, and so are decisions: it is unknown which of them it has"

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pyspark_log.config import LONG_MAX, TopicConfig
 from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import Epochs, PartitionState, this_boot
+from pyspark_log.storage.log import Epochs, PartitionState, state_file
 from pyspark_log.storage.maintenance.verify.epochs import EpochRun, add_run
 from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding
 from pyspark_log.storage.maintenance.verify.indexes import IndexCheck
@@ -184,7 +184,7 @@ class SegmentCheck:
             advice = "a Kafka broker would end the log here; pylog repair makes a copy without them"
             return self._finding.note(path, what, advice, *at)
         advice = f"bring the file back from a copy; or {REPAIR}, which leaves these offsets empty"
-        unsettled = state is not None and state.boot != this_boot() and piece.position >= state.synced
+        unsettled = state is not None and state.boot != state_file.this_boot() and piece.position >= state.synced
         if span.position is not None and unsettled:
             advice = "not synced before the machine crashed: the next writer of the partition recovers it"
         what = f"{piece.reason} ({size} bytes)" if size > 0 else piece.reason

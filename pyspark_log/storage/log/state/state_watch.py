@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log.state_file import FILE_SIZE
+from pyspark_log.storage.log.state.state_file import FILE_SIZE
 
 # How long a wait sleeps between two checks of all state files, in seconds; and longer for each of them, so that checks
 # of a few microseconds never need more than a twentieth of a processor.

@@ -6,13 +6,11 @@ from typing import NamedTuple
 
 from pyspark_log.errors import StoreVersionError
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log.state_file import (
+from pyspark_log.storage.log.state.partition_state import SLOT_SIZE, PartitionState, decode_slot
+from pyspark_log.storage.log.state.state_file import (
     FILE_SIZE,
     SLOT_COUNT,
     SLOT_DISTANCE,
-    SLOT_SIZE,
-    PartitionState,
-    decode_slot,
     explained_by_power_loss,
     read_until_settled,
 )

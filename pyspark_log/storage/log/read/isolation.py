@@ -16,7 +16,7 @@ from pyspark_log.storage.fs import Mutex
 from pyspark_log.storage.log.producers import snapshot
 from pyspark_log.storage.log.producers.manager import idempotent_batches
 from pyspark_log.storage.log.producers.state import ProducerStates
-from pyspark_log.storage.log.state_file import PartitionState
+from pyspark_log.storage.log.state.partition_state import PartitionState
 from pyspark_log.storage.segment import SNAPSHOT, TXN_INDEX, AbortedTransaction, SegmentReader, segment_path, txn_index
 
 log = logging.getLogger(__name__)

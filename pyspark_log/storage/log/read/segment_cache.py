@@ -24,7 +24,7 @@ from typing import NamedTuple
 from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log.state_file import PartitionState
+from pyspark_log.storage.log.state.partition_state import PartitionState
 from pyspark_log.storage.record import crc32c
 from pyspark_log.storage.segment import SegmentReader
 from pyspark_log.types import NO_TIMESTAMP

@@ -13,7 +13,7 @@ from functools import partial
 
 from pyspark_log.errors import LogDamagedError
 from pyspark_log.storage.catalog import PartitionPath
-from pyspark_log.storage.log.isolation import AbortedRanges
+from pyspark_log.storage.log.read.isolation import AbortedRanges
 from pyspark_log.storage.record import LENGTH_AT, Chunk, decode
 from pyspark_log.storage.segment import READ_SIZE, SWAP, BatchStream, SegmentReader
 

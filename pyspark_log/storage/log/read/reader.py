@@ -10,9 +10,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Container, Iterator
 from typing import NamedTuple, NoReturn, TypeVar
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from pyspark_log.config import MAX_BATCH_BYTES
 from pyspark_log.errors import (
     BatchTooLargeError,
@@ -25,13 +22,14 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.catalog import LogDirs, PartitionPath
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import state_file
-from pyspark_log.storage.log.isolation import AbortedRanges, LastStableOffset, aborted_between
 from pyspark_log.storage.log.missing import check_length, missing_is_damage, no_state
-from pyspark_log.storage.log.range_reader import RangeReader
-from pyspark_log.storage.log.segment_cache import SegmentCache
-from pyspark_log.storage.log.state_file import Flags, PartitionState
-from pyspark_log.storage.record import BatchHeader, Chunk, decode
+from pyspark_log.storage.log.read.isolation import AbortedRanges, LastStableOffset, aborted_between
+from pyspark_log.storage.log.read.range_reader import RangeReader
+from pyspark_log.storage.log.read.segment_cache import SegmentCache
+from pyspark_log.storage.log.read.time_search import TimeSearch
+from pyspark_log.storage.log.state import partition_state, state_file
+from pyspark_log.storage.log.state.partition_state import Flags, PartitionState
+from pyspark_log.storage.record import Chunk
 from pyspark_log.storage.segment import (
     LOG,
     NO_OFFSET,
@@ -118,7 +116,7 @@ class LogReader:
             if loaded is None:
                 raise no_state(self.place)
         if loaded is None:
-            return state_file.EMPTY
+            return partition_state.EMPTY
         self._written = True
         if loaded.state.flags & Flags.DEAD:
             raise UnknownTopicError(f"{self.place}: the topic was deleted")
@@ -428,9 +426,7 @@ class LogReader:
 
     def find_timestamp(self, timestamp: int) -> OffsetAndTimestamp | None:
         """The first record, in offset order, whose time is `timestamp` (ms) or later, if there is one."""
-        return self._retry_while_segments_change(
-            lambda state, listed: self._find(timestamp, state, listed, control=False)
-        )
+        return self._retry_while_segments_change(lambda state, listed: self._by_time(state, listed).find(timestamp))
 
     def find_max_timestamp(self) -> OffsetAndTimestamp | None:
         """The record with the largest time, of several the first; None if no record has a time.
@@ -440,49 +436,19 @@ class LogReader:
         """
         return self._retry_while_segments_change(self._find_max)
 
-    def _find(
-        self, timestamp: int, state: PartitionState, listed: bool, *, control: bool
-    ) -> OffsetAndTimestamp | None:
-        start = state.log_start
-        if self._segment_cache is not None and not listed:
-            start = self._segment_cache.start_by_time(timestamp, state)
-        for segment, size in self._segments_from(start, state, listed):
-            for header in segment.since(timestamp, state.log_start, size):
-                if header.base_offset >= state.high_watermark:
-                    return None
-                if header.is_control and control:
-                    return OffsetAndTimestamp(header.base_offset, header.max_timestamp)
-                offsets, times = self._times(segment, header, state)
-                row = pc.index(pc.greater_equal(times, timestamp), True).as_py()
-                if row >= 0:
-                    return OffsetAndTimestamp(offsets[row].as_py(), times[row].as_py())
-        return None
-
     def _find_max(self, state: PartitionState, listed: bool) -> OffsetAndTimestamp | None:
         largest, start = NO_TIMESTAMP, state.log_start
         if self._segment_cache is not None and not listed:
             largest, start = self._segment_cache.largest_timestamp(state)
-        for segment, size in self._segments_from(start, state, listed):
-            largest = max(largest, segment.largest_timestamp(size))
-        if largest == NO_TIMESTAMP:
-            return None
-        # Records that were deleted or compacted away may have had it.
-        return self._find(largest, state, listed, control=True) or self._scan_for_max(state, listed)
+        return self._by_time(state, listed).find_max(largest, start)
 
-    def _scan_for_max(self, state: PartitionState, listed: bool) -> OffsetAndTimestamp | None:
-        """The record with the largest time, found by reading all batches."""
-        best = OffsetAndTimestamp(-1, NO_TIMESTAMP)
-        for segment, size in self._segments_from(state.log_start, state, listed):
-            for header in segment.since(NO_TIMESTAMP + 1, state.log_start, size):
-                if header.max_timestamp <= best.timestamp or header.base_offset >= state.high_watermark:
-                    continue
-                if header.is_control:
-                    best = OffsetAndTimestamp(header.base_offset, header.max_timestamp)
-                offsets, times = self._times(segment, header, state)
-                largest = pc.max(times).as_py()
-                if largest is not None and largest > best.timestamp:
-                    best = OffsetAndTimestamp(offsets[pc.index(times, largest).as_py()].as_py(), largest)
-        return None if best.offset < 0 else best
+    def _by_time(self, state: PartitionState, listed: bool) -> TimeSearch:
+        cached = None if listed else self._segment_cache
+        return TimeSearch(
+            self.place, state, self._max_batch_bytes,
+            segments_from=lambda offset: self._segments_from(offset, state, listed),
+            start_of=lambda time: state.log_start if cached is None else cached.start_by_time(time, state),
+        )  # fmt: skip
 
     def _segments_from(
         self, offset: int, state: PartitionState, listed: bool
@@ -525,21 +491,3 @@ class LogReader:
         if active is not None:
             yield active, state.position
             active.close()
-
-    def _times(
-        self, segment: SegmentReader, header: BatchHeader, state: PartitionState
-    ) -> tuple[pa.Array, pa.Array]:
-        """The offsets and the times (ms) of the readable records of a batch."""
-        try:
-            if header.size > self._max_batch_bytes:
-                raise BatchTooLargeError(header.size, self._max_batch_bytes, 0, header.base_offset)
-            data = segment.log.pread(header.size, header.position)
-            columns = decode(
-                data, 0, len(data), from_offset=state.log_start,
-                until_offset=min(header.next_offset, state.high_watermark), max_bytes=len(data),
-                max_batch_bytes=self._max_batch_bytes,
-            ).columns  # fmt: skip
-        except CorruptRecordError as error:
-            place = self.place
-            raise error.located(header.position, segment.log.path, place.topic, place.partition) from None
-        return columns["offset"], pc.divide(columns["timestamp"].cast(pa.int64()), 1000)

@@ -1,0 +1,1 @@
+"""Reading a partition's log: ranges, look-ups by time, what was committed."""
