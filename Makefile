@@ -85,6 +85,7 @@ crash: $(VENV)/.stamp-native  ## Stops, power losses and faults at every change 
 .PHONY: lint
 lint: $(VENV)/.stamp-native  ## Style, types and import directions
 	"$(BIN)/ruff" check .
+	"$(BIN)/ruff" format --check --quiet .
 	"$(BIN)/mypy"
 	"$(BIN)/lint-imports" --no-logo
 

@@ -156,15 +156,17 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         found = large(folder, given.rounds, given.mb)
         tables.show(
-            "append: Arrow batches", ["", "ms", "MB/s", "M records/s", "of the plain way"],
+            "append: Arrow batches",
+            ["", "ms", "MB/s", "M records/s", "of the plain way"],
             [[name, f"{a:.0f}", f"{b:,.0f}", f"{c:.2f}", f"{d:.2f}"] for name, (a, b, c, d) in found.items()],
             document=given.document,
-        )  # fmt: skip
+        )
         tables.show(
-            "append: small calls", ["", "us a call", "calls/s"],
+            "append: small calls",
+            ["", "us a call", "calls/s"],
             [[name, f"{took * 1e6:.1f}", f"{1 / took:,.0f}"] for name, took in small(folder, given.rounds).items()],
             document=given.document,
-        )  # fmt: skip
+        )
 
 
 if __name__ == "__main__":

@@ -80,9 +80,11 @@ def main() -> None:
                 if all(best[name] >= FLOORS[name] for name in found):
                     break
     tables.show(
-        "check", ["ratio", "now", "floor"], [[name, f"{best[name]:.2f}", floor] for name, floor in FLOORS.items()],
+        "check",
+        ["ratio", "now", "floor"],
+        [[name, f"{best[name]:.2f}", floor] for name, floor in FLOORS.items()],
         document=False,
-    )  # fmt: skip
+    )
     slow = [name for name, floor in FLOORS.items() if best[name] < floor]
     if slow:
         sys.exit(f"slower than it was: {'; '.join(slow)}")

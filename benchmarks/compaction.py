@@ -68,8 +68,10 @@ class Log:
         columns = RecordColumns(
             pa.array([b"key-%012d" % number for number in numbers]),
             pa.array([b"".join(source.choices(words, k=4)) + source.randbytes(40) for _ in range(records)]),
-            pa.array([NOW + number for number in range(records)]), None, NOW,
-        )  # fmt: skip
+            pa.array([NOW + number for number in range(records)]),
+            None,
+            NOW,
+        )
         builder = BatchBuilder(BATCH_SIZE, UNLIMITED, codec)
         taken = offset = 0
         writer = self._begin(0)
@@ -116,9 +118,7 @@ class Log:
         )  # fmt: skip
 
     def rewrite(self, keys: OffsetMap) -> list[Rewritten]:
-        cleaning = Round(
-            self.place, CONFIG, 86_400_000, keys, NOW, 0, CleanedTransactions(()), {}, lambda _: None
-        )
+        cleaning = Round(self.place, CONFIG, 86_400_000, keys, NOW, 0, CleanedTransactions(()), {}, lambda _: None)
         ends = [*self.bases[1:], self.end]
         done = [rewrite(cleaning, [source], until) for source, until in zip(self.sources(), ends, strict=True)]
         remove_unfinished(self.folder)
@@ -201,9 +201,11 @@ def main() -> None:
             log = Log(f"{top}/events-0", given.records, given.records // 10, codec)
             lines += beside_kafka(log, name, given.rounds)
     tables.show(
-        "compaction", ["", "seconds", "M records/s", "MB/s", "times as fast as the copy, or Kafka"], lines,
+        "compaction",
+        ["", "seconds", "M records/s", "MB/s", "times as fast as the copy, or Kafka"],
+        lines,
         document=given.document,
-    )  # fmt: skip
+    )
 
 
 if __name__ == "__main__":

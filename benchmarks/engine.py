@@ -32,10 +32,12 @@ BLOCK = bytes(4096)
 
 
 def rows(number: int) -> pa.RecordBatch:
-    return pa.record_batch({
-        "key": pa.array([b"%08d" % one for one in range(number)]),
-        "value": pa.array([b"%0100d" % one for one in range(number)]),
-    })
+    return pa.record_batch(
+        {
+            "key": pa.array([b"%08d" % one for one in range(number)]),
+            "value": pa.array([b"%0100d" % one for one in range(number)]),
+        }
+    )
 
 
 def seconds(action: Callable[[], object], times: int = 1) -> float:
@@ -110,18 +112,23 @@ def main() -> None:
         works: dict[str, tuple[Callable[[], object], int, int]] = {
             f"append, {ROWS:,} records a call": (lambda: store.append("large", many), 1, ROWS),
             f"read of {ROWS:,} records": (
-                lambda: sum(batch.num_rows for batch in store.read("large", 0, 0, ROWS)), 1, ROWS
+                lambda: sum(batch.num_rows for batch in store.read("large", 0, 0, ROWS)),
+                1,
+                ROWS,
             ),
             "append, one record a call": (lambda: store.append("small", one), APPENDS, 1),
             "append, one record a call, synced": (lambda: store.append("synced", one, sync=True), APPENDS, 1),
-        }  # fmt: skip
+        }
         taken = [[seconds(work, times) for work, times, _ in works.values()] for _ in range(given.rounds)]
         tables.show(
-            "engine", ["", "records/s"],
-            [[name, f"{records / statistics.median(found):,.0f}"]
-             for (name, (_, _, records)), found in zip(works.items(), zip(*taken, strict=True), strict=True)],
+            "engine",
+            ["", "records/s"],
+            [
+                [name, f"{records / statistics.median(found):,.0f}"]
+                for (name, (_, _, records)), found in zip(works.items(), zip(*taken, strict=True), strict=True)
+            ],
             document=given.document,
-        )  # fmt: skip
+        )
         lines = []
         for partitions in (1, 8, 50):
             both = publishes(store, f"p{partitions}", partitions), Syncs(f"{folder}/{partitions}", partitions).once
@@ -129,14 +136,20 @@ def main() -> None:
                 work()  # The first publish makes the files of the partitions.
             taken = [[seconds(work, PUBLISHES) for work in both] for _ in range(given.rounds)]
             whole, syncs = zip(*taken, strict=True)
-            lines.append([
-                f"{partitions} partition{'s' * (partitions > 1)}", f"{statistics.median(whole) * 1e3:.1f}",
-                f"{statistics.median(syncs) * 1e3:.1f}", f"{tables.ratio(whole, syncs):.2f}",
-            ])  # fmt: skip
+            lines.append(
+                [
+                    f"{partitions} partition{'s' * (partitions > 1)}",
+                    f"{statistics.median(whole) * 1e3:.1f}",
+                    f"{statistics.median(syncs) * 1e3:.1f}",
+                    f"{tables.ratio(whole, syncs):.2f}",
+                ]
+            )
         tables.show(
-            "engine: publishes", ["20 rows to each of", "a publish, ms", "its syncs alone, ms", "times as long"], lines,
+            "engine: publishes",
+            ["20 rows to each of", "a publish, ms", "its syncs alone, ms", "times as long"],
+            lines,
             document=given.document,
-        )  # fmt: skip
+        )
 
 
 if __name__ == "__main__":

@@ -71,12 +71,17 @@ def lines() -> list[bytes]:
     """Values as applications have them."""
     chance = random.Random(1)
     return [
-        json.dumps({
-            "order": chance.randrange(10**9), "customer": f"c{chance.randrange(50_000)}", "item": chance.choice(ITEMS),
-            "price": chance.randrange(100, 100_000) / 100, "at": f"2026-01-01T12:{chance.randrange(60):02}:00Z",
-        }).encode()
+        json.dumps(
+            {
+                "order": chance.randrange(10**9),
+                "customer": f"c{chance.randrange(50_000)}",
+                "item": chance.choice(ITEMS),
+                "price": chance.randrange(100, 100_000) / 100,
+                "at": f"2026-01-01T12:{chance.randrange(60):02}:00Z",
+            }
+        ).encode()
         for _ in range(LINES)
-    ]  # fmt: skip
+    ]
 
 
 ITEMS = ("tea", "milk", "jam", "bread", "butter", "salt")
@@ -126,26 +131,33 @@ def main() -> None:
                 for number in range(given.rounds)
             ]
             rows = [
-                [name, f"{statistics.median(kafka[at] for kafka, _ in rounds):,.0f}",
-                 f"{statistics.median(ours[at] for _, ours in rounds):,.0f}",
-                 f"{statistics.median(ours[at] / kafka[at] for kafka, ours in rounds):.1f}"]
+                [
+                    name,
+                    f"{statistics.median(kafka[at] for kafka, _ in rounds):,.0f}",
+                    f"{statistics.median(ours[at] for _, ours in rounds):,.0f}",
+                    f"{statistics.median(ours[at] / kafka[at] for kafka, ours in rounds):.1f}",
+                ]
                 for at, name in enumerate(("written", "read"))
-            ]  # fmt: skip
+            ]
             tables.show(
                 "kafka: tools", ["records a second", "Kafka", "pylog perf", "times"], rows, document=given.document
             )
             values = lines()
             Path(folder, "lines").write_bytes(b"\n".join(values))
             sizes = [
-                [codec, *(kafka_size(broker, folder, codec, batch) for batch in (16_384, 524_288)),
-                 pylog_size(store, codec, values)]
+                [
+                    codec,
+                    *(kafka_size(broker, folder, codec, batch) for batch in (16_384, 524_288)),
+                    pylog_size(store, codec, values),
+                ]
                 for codec in CODECS
-            ]  # fmt: skip
+            ]
             tables.show(
-                "kafka: sizes", ["bytes a record", "Kafka, 16 KiB", "Kafka, 512 KiB", "here, 512 KiB", "of the second"],
+                "kafka: sizes",
+                ["bytes a record", "Kafka, 16 KiB", "Kafka, 512 KiB", "here, 512 KiB", "of the second"],
                 [[codec, *(f"{size:.1f}" for size in found), f"{found[2] / found[1]:.3f}"] for codec, *found in sizes],
                 document=given.document,
-            )  # fmt: skip
+            )
         finally:
             broker.kill()
 

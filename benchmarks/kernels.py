@@ -88,8 +88,7 @@ def decoded(log: bytes, check_crcs: bool = True) -> Iterator[Chunk]:
     position = offset = 0
     while position < len(log):
         chunk = decode(
-            log, position, len(log), from_offset=offset, until_offset=1 << 62, max_bytes=CHUNK,
-            check_crcs=check_crcs,
+            log, position, len(log), from_offset=offset, until_offset=1 << 62, max_bytes=CHUNK, check_crcs=check_crcs
         )
         position, offset = chunk.position, chunk.next_offset
         yield chunk
@@ -171,10 +170,7 @@ def partitioning(keys: pa.Array, values: pa.Array, rounds: int) -> list[list[str
     assignment = partitioner.assign(keys, values, None, len(keys))
     hashed = median_seconds(lambda: partitioner.assign(keys, values, None, len(keys)), rounds)
     grouped = median_seconds(lambda: group(assignment, 12), rounds)
-    return [
-        line("murmur2 of the keys", hashed, len(keys)),
-        line("grouping rows by partition", grouped, len(keys)),
-    ]
+    return [line("murmur2 of the keys", hashed, len(keys)), line("grouping rows by partition", grouped, len(keys))]
 
 
 def kafka_python(keys: list[bytes], values: list[bytes], rounds: int) -> list[list[str]]:
@@ -182,8 +178,13 @@ def kafka_python(keys: list[bytes], values: list[bytes], rounds: int) -> list[li
 
     def build() -> bytes:
         builder = DefaultRecordBatchBuilder(
-            magic=2, compression_type=0, is_transactional=False, producer_id=-1, producer_epoch=-1,
-            base_sequence=-1, batch_size=UNLIMITED,
+            magic=2,
+            compression_type=0,
+            is_transactional=False,
+            producer_id=-1,
+            producer_epoch=-1,
+            base_sequence=-1,
+            batch_size=UNLIMITED,
         )
         for offset, (key, value) in enumerate(zip(keys, values, strict=True)):
             builder.append(offset, NOW + offset, key, value, [])
@@ -215,7 +216,7 @@ def main() -> None:
         ["M records/s", "batches of 512 KiB", "of the copy", "batches of 16 KiB", "of the copy"],
         [[name, *(f"{one[at]:.{1 + at}f}" for one in (large[name], small[name]) for at in (0, 1))] for name in large],
         document=given.document,
-    )  # fmt: skip
+    )
     some = min(given.records, 4000)  # a batch of 512 KiB
     lines = others(columns, given.rounds) + partitioning(keys, values, given.rounds)
     lines += kafka_python(keys[:some].to_pylist(), values[:some].to_pylist(), given.rounds)

@@ -27,20 +27,25 @@ LOOKUPS = 200
 RECORDS = 100
 BEGIN = 1_600_000_000_000
 LINES = (
-    f"append, {ROWS:,} records a call", "read from start to end",
-    f"{RECORDS} records from a random offset: median (95 %)", "reads of files for that, and their bytes",
-    f"{RECORDS} records from a random time: median (95 %)", "reads of files for that, and their bytes",
+    f"append, {ROWS:,} records a call",
+    "read from start to end",
+    f"{RECORDS} records from a random offset: median (95 %)",
+    "reads of files for that, and their bytes",
+    f"{RECORDS} records from a random time: median (95 %)",
+    "reads of files for that, and their bytes",
     "records, and segments",
-)  # fmt: skip
+)
 
 
 def rows(first: int) -> pa.RecordBatch:
     """Records with keys of 8 bytes and values of 100, one each millisecond."""
-    return pa.record_batch({
-        "key": pa.array([b"%08d" % number for number in range(ROWS)]),
-        "value": pa.array([b"%0100d" % number for number in range(ROWS)]),
-        "timestamp": pa.array(range(BEGIN + first, BEGIN + first + ROWS), pa.int64()),
-    })
+    return pa.record_batch(
+        {
+            "key": pa.array([b"%08d" % number for number in range(ROWS)]),
+            "value": pa.array([b"%0100d" % number for number in range(ROWS)]),
+            "timestamp": pa.array(range(BEGIN + first, BEGIN + first + ROWS), pa.int64()),
+        }
+    )
 
 
 def write(store: Store, topic: str, gb: float) -> float:
@@ -119,9 +124,11 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         tables.show(
-            "large partition", ["", f"{SMALL_GB * 1000:.0f} MB", f"{given.gb:g} GB"],
-            compare(folder, given.gb, given.rounds), document=given.document,
-        )  # fmt: skip
+            "large partition",
+            ["", f"{SMALL_GB * 1000:.0f} MB", f"{given.gb:g} GB"],
+            compare(folder, given.gb, given.rounds),
+            document=given.document,
+        )
 
 
 if __name__ == "__main__":

@@ -32,10 +32,12 @@ PROCESSES = multiprocessing.get_context("spawn")
 
 def rows() -> pa.RecordBatch:
     data = random.Random(1).randbytes(CHUNK * 100)
-    return pa.record_batch({
-        "key": pa.array([b"%08d" % number for number in range(CHUNK)]),
-        "value": pa.array([data[at : at + 100] for at in range(0, len(data), 100)]),
-    })
+    return pa.record_batch(
+        {
+            "key": pa.array([b"%08d" % number for number in range(CHUNK)]),
+            "value": pa.array([data[at : at + 100] for at in range(0, len(data), 100)]),
+        }
+    )
 
 
 def append_beside(path: str, stop, results) -> None:
@@ -124,14 +126,18 @@ def main() -> None:
                 )
                 found[tasks, copied].append(measure(folder, other, int(given.gb * 1e9), tasks, copied=copied))
     lines = [
-        [f"{'one task' if tasks == 1 else f'{tasks} tasks'}, {'copied under the lock' if copied else 'as it is'}",
-         *(f"{statistics.median(times) * 1000:,.0f}" for times in zip(*taken, strict=True))]
+        [
+            f"{'one task' if tasks == 1 else f'{tasks} tasks'}, {'copied under the lock' if copied else 'as it is'}",
+            *(f"{statistics.median(times) * 1000:,.0f}" for times in zip(*taken, strict=True)),
+        ]
         for (tasks, copied), taken in found.items()
-    ]  # fmt: skip
+    ]
     tables.show(
         "large publish: to another device" if given.other else "large publish",
-        [f"{given.gb:g} GB, ms", "the publish", "lock held", "longest append beside"], lines, document=given.document,
-    )  # fmt: skip
+        [f"{given.gb:g} GB, ms", "the publish", "lock held", "longest append beside"],
+        lines,
+        document=given.document,
+    )
 
 
 if __name__ == "__main__":

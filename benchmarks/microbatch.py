@@ -146,10 +146,12 @@ def main() -> None:
     given = parser.parse_args()
     both = measure(given)
     tables.show(
-        "short micro-batches", ["ms", "a trigger", "times Kafka's", "a whole query", "times Kafka's"],
+        "short micro-batches",
+        ["ms", "a trigger", "times Kafka's", "a whole query", "times Kafka's"],
         [[name, *(cell for found in both for cell in cells(found, name))] for name in both[0]],
-        document=given.document, page="spark.md",
-    )  # fmt: skip
+        document=given.document,
+        page="spark.md",
+    )
 
 
 if __name__ == "__main__":

@@ -60,11 +60,12 @@ class Committer:
         logs = list(Path(self.store.path).glob("data/__consumer_offsets-*/*.log"))
         return [
             f"{len(ordered) * self.each:,} commits, {self.each} a call",
-            f"{speed * self.each:,.0f}", f"{speed:,.0f}",
+            f"{speed * self.each:,.0f}",
+            f"{speed:,.0f}",
             *(f"{ordered[int(share * (len(ordered) - 1))] * 1e3:.2f}" for share in (0.5, 0.99, 0.999, 1)),
             f"{sum(path.stat().st_size for path in logs) / 1e6:.1f} MB in {len(logs)} segments",
             *(f"{opened(self.store, *group, rounds=rounds) * 1e3:.0f} ms" for group in ((), ("group-7",))),
-        ]  # fmt: skip
+        ]
 
 
 def opened(store: Store, *group: str, rounds: int) -> float:

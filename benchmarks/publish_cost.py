@@ -114,10 +114,14 @@ def large(spark: SparkSession, folder: str, rows: int, rounds: int) -> list[list
 
     times = spark_io.take_turns({sink: lambda sink=sink: write(sink) for sink in SINKS}, rounds, new_store)
     return [
-        [SINKS[sink], f"{statistics.median(taken):.2f}", f"{rows / statistics.median(taken) / 1e6:.2f}",
-         f"{tables.ratio(taken, times['append']):.2f}"]
+        [
+            SINKS[sink],
+            f"{statistics.median(taken):.2f}",
+            f"{rows / statistics.median(taken) / 1e6:.2f}",
+            f"{tables.ratio(taken, times['append']):.2f}",
+        ]
         for sink, taken in times.items()
-    ]  # fmt: skip
+    ]
 
 
 def small(spark: SparkSession, folder: str, batches: int, rounds: int) -> list[list[str]]:
@@ -177,14 +181,17 @@ def main() -> None:
         spark.dataSource.register(source)
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         tables.show(
-            "publish cost: one job", [f"{given.rows:,} rows in {TASKS} tasks", "seconds", "M rows/s", "of the append"],
-            large(spark, folder, given.rows, given.rounds), document=given.document,
-        )  # fmt: skip
+            "publish cost: one job",
+            [f"{given.rows:,} rows in {TASKS} tasks", "seconds", "M rows/s", "of the append"],
+            large(spark, folder, given.rows, given.rounds),
+            document=given.document,
+        )
         tables.show(
             "publish cost: micro-batches",
             [f"{SMALL} rows in {PARTITIONS} tasks, ms", "`addBatch`", "its 90 %", "whole trigger", "its 90 %"],
-            small(spark, folder, given.batches, given.rounds), document=given.document,
-        )  # fmt: skip
+            small(spark, folder, given.batches, given.rounds),
+            document=given.document,
+        )
     spark.stop()
 
 

@@ -123,9 +123,11 @@ def main() -> None:
                 shown = (f"{speeds[name]:,.0f}" if name in speeds else "" for name in COLUMNS)
                 lines.append([f"{value}, {batch_size // 1024} KiB, {codec}", *shown, f"{ratio:.2f}"])
     tables.show(
-        "reads", ["value, batch, codec", *COLUMNS.values(), "read of the fresh copy, or of the codec"], lines,
+        "reads",
+        ["value, batch, codec", *COLUMNS.values(), "read of the fresh copy, or of the codec"],
+        lines,
         document=given.document,
-    )  # fmt: skip
+    )
 
 
 if __name__ == "__main__":

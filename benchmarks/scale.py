@@ -213,30 +213,39 @@ def main() -> None:
         tables.show(
             "scale: amount",
             ["GB stored", "append, MB/s", "read, MB/s", "a record by offset, ms", "an offset by time, ms"],
-            [[f"{gb:.3g}", f"{append:,.0f}", f"{read:,.0f}", f"{offset:.2f}", f"{when:.2f}"]
-             for gb, append, read, offset, when in by_amount],
+            [
+                [f"{gb:.3g}", f"{append:,.0f}", f"{read:,.0f}", f"{offset:.2f}", f"{when:.2f}"]
+                for gb, append, read, offset, when in by_amount
+            ],
             document=given.document,
-        )  # fmt: skip
+        )
         tables.show(
-            "scale: past the page cache", [f"{given.cold_gb:g} GB", "MB/s", "of the plain read"],
-            past_the_cache(folder, given.cold_gb, given.rounds), document=given.document,
-        )  # fmt: skip
+            "scale: past the page cache",
+            [f"{given.cold_gb:g} GB", "MB/s", "of the plain read"],
+            past_the_cache(folder, given.cold_gb, given.rounds),
+            document=given.document,
+        )
         by_partitions = partitions(folder, given.partitions)
         tables.show(
-            "scale: partitions", ["partitions", "create, ms", "first row of one, ms", "next row, ms", "its end, ms"],
+            "scale: partitions",
+            ["partitions", "create, ms", "first row of one, ms", "next row, ms", "its end, ms"],
             [[f"{one[0]:,}", f"{one[1]:.1f}", *(f"{cost:.3f}" for cost in one[2:])] for one in by_partitions],
             document=given.document,
-        )  # fmt: skip
+        )
         by_writers = writers(folder, given.rounds)
         tables.show(
-            "scale: writers", ["processes", "to one partition, calls/s", "each to its own, calls/s"],
-            [[one[0], f"{one[1]:,.0f}", f"{one[2]:,.0f}"] for one in by_writers], document=given.document,
-        )  # fmt: skip
+            "scale: writers",
+            ["processes", "to one partition, calls/s", "each to its own, calls/s"],
+            [[one[0], f"{one[1]:,.0f}", f"{one[2]:,.0f}"] for one in by_writers],
+            document=given.document,
+        )
         by_readers = readers(folder, given.rounds)
         tables.show(
-            "scale: readers", ["processes", "of one partition, MB/s", "each of its own, MB/s"],
-            [[one[0], f"{one[1]:,.0f}", f"{one[2]:,.0f}"] for one in by_readers], document=given.document,
-        )  # fmt: skip
+            "scale: readers",
+            ["processes", "of one partition, MB/s", "each of its own, MB/s"],
+            [[one[0], f"{one[1]:,.0f}", f"{one[2]:,.0f}"] for one in by_readers],
+            document=given.document,
+        )
     if given.document:
         plot("scale-amount", "GB stored", "MB/s", by_amount, {"append": 1, "read": 2})
         plot("scale-looks", "GB stored", "ms", by_amount, {"a record by its offset": 3, "an offset by a time": 4})

@@ -81,8 +81,7 @@ class ReadyMade(DataSource):
 
     def schema(self) -> str:
         return (
-            "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, "
-            "timestampType int"
+            "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int"
         )
 
     def reader(self, schema):
@@ -168,11 +167,16 @@ def lines(title: str, times: dict[str, list[float]], rows: int) -> list[list[str
     bound, found = next(iter(times.values())), []
     for name, taken in times.items():
         speed = rows / statistics.median(taken)
-        found.append([
-            f"{title}: {name}", f"{statistics.median(taken):.2f}", f"{speed / 1e6:.2f}",
-            f"{speed * (KEY_SIZE + VALUE_SIZE) / 1e6:,.0f}", f"{tables.ratio(bound, taken):.2f}",
-            f"{tables.ratio(times['Kafka'], taken):.2f}" if "Kafka" in times else "",
-        ])  # fmt: skip
+        found.append(
+            [
+                f"{title}: {name}",
+                f"{statistics.median(taken):.2f}",
+                f"{speed / 1e6:.2f}",
+                f"{speed * (KEY_SIZE + VALUE_SIZE) / 1e6:,.0f}",
+                f"{tables.ratio(bound, taken):.2f}",
+                f"{tables.ratio(times['Kafka'], taken):.2f}" if "Kafka" in times else "",
+            ]
+        )
     return found
 
 
@@ -192,9 +196,7 @@ def unbounded(spark: SparkSession, work: Callable[[], None]) -> None:
     spark.conf.set(_BYTES_OF_A_BATCH, before)
 
 
-def run(
-    spark: SparkSession, folder: str, partitions: int, rows_each: int, rounds: int, broker: str
-) -> list[list[str]]:
+def run(spark: SparkSession, folder: str, partitions: int, rows_each: int, rounds: int, broker: str) -> list[list[str]]:
     """Lines of the table; `broker`: the address of one with the empty topics t and w, or ""."""
     ready_folder = f"{folder}/ready"
     os.mkdir(ready_folder)
@@ -248,9 +250,7 @@ def run(
         kafka = {"kafka.bootstrap.servers": broker}
         topic.select("key", "value", "partition").write.format("kafka").options(topic="t", **kafka).save()
         reads["Kafka"] = lambda: read(spark.read.format("kafka").options(subscribe="t", **kafka).load())
-        writes["Kafka"] = (
-            lambda: ready.select("key", "value").write.format("kafka").options(topic="w", **kafka).save()
-        )
+        writes["Kafka"] = lambda: ready.select("key", "value").write.format("kafka").options(topic="w", **kafka).save()
     return lines("read", take_turns(reads, rounds), rows) + lines("write", take_turns(writes, rounds, new_target), rows)
 
 

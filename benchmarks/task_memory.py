@@ -79,9 +79,11 @@ def read(spark: SparkSession, store: Store, topic: str) -> None:
 
 def stream(spark: SparkSession, store: Store, topic: str) -> None:
     """The same by a streaming query."""
-    rows = spark.readStream.format("pylog").options(
-        subscribe=topic, startingOffsets="earliest", partitionsPerTask=str(TOGETHER)
-    ).load(store.path)  # fmt: skip
+    rows = (
+        spark.readStream.format("pylog")
+        .options(subscribe=topic, startingOffsets="earliest", partitionsPerTask=str(TOGETHER))
+        .load(store.path)
+    )
     query = rows.writeStream.format("noop").trigger(availableNow=True).start()
     query.awaitTermination()
 
@@ -98,9 +100,10 @@ def main() -> None:
         fill(store, "large", int(given.gib * 1024))
         spread(store, "many", given.partitions)
         names = {
-            "small": "a partition with one batch", "large": f"a partition of {given.gib:g} GiB",
+            "small": "a partition with one batch",
+            "large": f"a partition of {given.gib:g} GiB",
             "many": f"{given.partitions:,} partitions, a task for {TOGETHER} of them",
-        }  # fmt: skip
+        }
         spark = streams.session(**{"spark.python.worker.reuse": "false"})
         found: dict[str, list[dict[str, int]]] = {topic: [] for topic in names}
         for _ in range(given.rounds):
@@ -111,10 +114,14 @@ def main() -> None:
                 rounds.append(peak)
         spark.stop()
     tables.show(
-        "task memory", ["MiB", "a task", "plans a batch read", "plans a stream"],
-        [[name, *(round(statistics.median(one[kind] for one in found[topic])) for kind in (TASK, PLANNER, STREAM))]
-         for topic, name in names.items()], document=given.document,
-    )  # fmt: skip
+        "task memory",
+        ["MiB", "a task", "plans a batch read", "plans a stream"],
+        [
+            [name, *(round(statistics.median(one[kind] for one in found[topic])) for kind in (TASK, PLANNER, STREAM))]
+            for topic, name in names.items()
+        ],
+        document=given.document,
+    )
 
 
 if __name__ == "__main__":

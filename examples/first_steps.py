@@ -1,6 +1,6 @@
 """First steps, without Spark: a store, a topic, records in and out, and a group that remembers how far it has read.
 
-    python examples/first_steps.py
+python examples/first_steps.py
 """
 
 from __future__ import annotations

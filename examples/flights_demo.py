@@ -122,7 +122,6 @@ def make_store() -> Store:
     return store
 
 
-
 def load_flights(spark: SparkSession) -> None:
     flights = spark.read.csv(str(FLIGHTS_CSV), header=True, nullValue=MISSING, schema=FLIGHTS_SCHEMA)
     records = flights.select(
@@ -190,14 +189,17 @@ def newest_delays(spark: SparkSession) -> DataFrame:
     delays = spark.read.format("pylog").option("subscribe", "delays").load(str(STORE))
     newest = delays.groupBy("key").agg(sf.max_by("value", "offset").alias("value"))
     state = value_as("departures long, total_delay long")
-    return newest.select(sf.split_part(sf.col("key").cast("string"), sf.lit("|"), sf.lit(1)).alias("carrier"),
-                         state.alias("state")).select("carrier", "state.*")  # fmt: skip
+    return newest.select(
+        sf.split_part(sf.col("key").cast("string"), sf.lit("|"), sf.lit(1)).alias("carrier"), state.alias("state")
+    ).select("carrier", "state.*")
 
 
 def worst_airlines(spark: SparkSession, truth: Truth) -> Table:
     names = spark.read.csv(str(data_file("airlines.csv")), header=True, schema="carrier string, name string")
-    by_carrier = newest_delays(spark).groupBy("carrier").agg(
-        sf.sum("departures").alias("departures"), sf.sum("total_delay").alias("total_delay")
+    by_carrier = (
+        newest_delays(spark)
+        .groupBy("carrier")
+        .agg(sf.sum("departures").alias("departures"), sf.sum("total_delay").alias("total_delay"))
     )
     rows = by_carrier.join(names, "carrier").collect()
     check("departures by carrier", {row.carrier: row.departures for row in rows}, dict(truth.departures))

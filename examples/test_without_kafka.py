@@ -40,11 +40,13 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.mark.pylog_topic("orders", partitions=3)
 def test_revenue_is_summed_by_customer(spark: SparkSession, pylog_store: Store) -> None:
-    pylog_store.topic("orders").append([
-        {"key": "anna", "value": '{"amount": 5.5}'},
-        {"key": "ben", "value": '{"amount": 1}'},
-        {"key": "anna", "value": '{"amount": 7}'},
-    ])
+    pylog_store.topic("orders").append(
+        [
+            {"key": "anna", "value": '{"amount": 5.5}'},
+            {"key": "ben", "value": '{"amount": 1}'},
+            {"key": "anna", "value": '{"amount": 7}'},
+        ]
+    )
     found = revenue(spark, "pylog", {"path": str(pylog_store.path)})
     assert [tuple(row) for row in found.collect()] == [("anna", 12.5), ("ben", 1.0)]
 

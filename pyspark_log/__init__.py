@@ -48,10 +48,15 @@ _PLACES = {
 } | {
     name: ("pyspark_log.types", name)
     for name in (
-        "EARLIEST", "LATEST", "AppendResult", "IsolationLevel", "OffsetAndTimestamp", "TopicDescription",
+        "EARLIEST",
+        "LATEST",
+        "AppendResult",
+        "IsolationLevel",
+        "OffsetAndTimestamp",
+        "TopicDescription",
         "TopicPartition",
     )
-}  # fmt: skip
+}
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401

@@ -179,10 +179,7 @@ STORE_CONFIGS: Mapping[str, ConfigKey] = _table(
               "the same, once the process that would publish it is known to be dead", _whole(1, LONG_MAX)),
 )  # fmt: skip
 
-_BY_STORE_NAME: Mapping[str, ConfigKey] = {
-    **{key.store_name: key for key in TOPIC_CONFIGS.values()},
-    **STORE_CONFIGS,
-}
+_BY_STORE_NAME: Mapping[str, ConfigKey] = {**{key.store_name: key for key in TOPIC_CONFIGS.values()}, **STORE_CONFIGS}
 
 
 def check_topic_configs(configs: Mapping[str, str]) -> None:

@@ -33,8 +33,13 @@ READ_OPTIONS = _table(
     ConnectorOption("assign", "", "", 'partitions, as {"topic":[0,2]}'),
     ConnectorOption("startingTimestamp", "", "ms", "begin at the first record of this time or later"),
     ConnectorOption("startingOffsetsByTimestamp", "", "ms", 'the same for each partition, as {"topic":{"0":time}}'),
-    ConnectorOption("startingOffsets", "", "", "earliest (the default of batch reads), latest (the default of new "
-                    'streaming queries), group (the committed offsets of kafka.group.id), or {"topic":{"0":offset}}'),
+    ConnectorOption(
+        "startingOffsets",
+        "",
+        "",
+        "earliest (the default of batch reads), latest (the default of new "
+        'streaming queries), group (the committed offsets of kafka.group.id), or {"topic":{"0":offset}}',
+    ),
     ConnectorOption("startingOffsetsByTimestampStrategy", "error", "", "if no record is that new: error or latest"),
     ConnectorOption("endingTimestamp", "", "ms", "batch reads: end before the first record of this time or later"),
     ConnectorOption("endingOffsetsByTimestamp", "", "ms", "batch reads: the same for each partition"),
@@ -57,7 +62,7 @@ READ_OPTIONS = _table(
     ConnectorOption("fetchOffset.retryIntervalMs", "1000", "ms", "how long to wait between these retries"),
     ConnectorOption("kafka.group.id", "", "", "the group under which a stream commits its offsets, for others to see"),
     ConnectorOption("kafka.isolation.level", "read_uncommitted", "", "or read_committed: no aborted transactions"),
-)  # fmt: skip
+)
 
 #: Of batch and streaming writes; Spark itself adds the last two to those of a stream.
 WRITE_OPTIONS = _table(
@@ -72,4 +77,4 @@ WRITE_OPTIONS = _table(
     ConnectorOption("kafka.compression.type", "none", "", "the codec for topics that leave it to the writer"),
     ConnectorOption("checkpointLocation", "", "", "streams: Spark's folder of the query"),
     ConnectorOption("queryName", "", "", "streams: its name in Spark"),
-)  # fmt: skip
+)

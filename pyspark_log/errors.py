@@ -201,8 +201,13 @@ class CorruptRecordError(PylogError):
     condition = "PYLOG_CORRUPT_RECORD"
 
     def __init__(
-        self, reason: str, position: int = -1, base_offset: int = -1,
-        file: str = "", topic: str = "", partition: int = -1,
+        self,
+        reason: str,
+        position: int = -1,
+        base_offset: int = -1,
+        file: str = "",
+        topic: str = "",
+        partition: int = -1,
     ) -> None:
         where = f"{topic}-{partition}: " if topic else ""
         where += f"{file} " if file else ""
@@ -211,15 +216,11 @@ class CorruptRecordError(PylogError):
         self.file, self.topic, self.partition = file, topic, partition
 
     def __reduce__(self) -> tuple[type[CorruptRecordError], tuple[str, int, int, str, str, int]]:
-        return type(self), (
-            self.reason, self.position, self.base_offset, self.file, self.topic, self.partition,
-        )
+        return type(self), (self.reason, self.position, self.base_offset, self.file, self.topic, self.partition)
 
     def located(self, shift: int, file: str, topic: str, partition: int) -> CorruptRecordError:
         """Returns the same error with its position moved by `shift` bytes, and its place named."""
-        return CorruptRecordError(
-            self.reason, self.position + shift, self.base_offset, file, topic, partition
-        )
+        return CorruptRecordError(self.reason, self.position + shift, self.base_offset, file, topic, partition)
 
 
 class BatchTooLargeError(CorruptRecordError):
@@ -233,8 +234,14 @@ class BatchTooLargeError(CorruptRecordError):
     condition = "PYLOG_BATCH_TOO_LARGE"
 
     def __init__(
-        self, size: int, limit: int, position: int = -1, base_offset: int = -1,
-        file: str = "", topic: str = "", partition: int = -1,
+        self,
+        size: int,
+        limit: int,
+        position: int = -1,
+        base_offset: int = -1,
+        file: str = "",
+        topic: str = "",
+        partition: int = -1,
     ) -> None:
         reason = f"its {size} bytes become more than {limit} bytes in memory"
         if topic:
@@ -247,7 +254,13 @@ class BatchTooLargeError(CorruptRecordError):
 
     def __reduce__(self) -> tuple[type[BatchTooLargeError], tuple[int, int, int, int, str, str, int]]:  # type: ignore[override]
         return type(self), (
-            self.size, self.limit, self.position, self.base_offset, self.file, self.topic, self.partition,
+            self.size,
+            self.limit,
+            self.position,
+            self.base_offset,
+            self.file,
+            self.topic,
+            self.partition,
         )
 
     def located(self, shift: int, file: str, topic: str, partition: int) -> BatchTooLargeError:

@@ -1,9 +1,9 @@
 """The Spark data source as functions with named arguments; each sets the options of docs/spark.md.
 
-    from pyspark_log.spark import read, read_stream, write, write_stream
+from pyspark_log.spark import read, read_stream, write, write_stream
 
-    late = read(spark, "/data/store", "flights", columns=["value"])
-    write(late, "/data/store", "late")
+late = read(spark, "/data/store", "flights", columns=["value"])
+write(late, "/data/store", "late")
 """
 
 from __future__ import annotations
@@ -124,9 +124,9 @@ def write(
     Raises:
         PySparkException: the write is refused or failed; its text says whether it is published (docs/guarantees.md).
     """
-    given = _texts({
-        "topic": topic, "publishId": publish_id, "publishNumber": publish_number, "timestampColumn": timestamp_column,
-    })  # fmt: skip
+    given = _texts(
+        {"topic": topic, "publishId": publish_id, "publishNumber": publish_number, "timestampColumn": timestamp_column}
+    )
     df.write.format("pylog").mode("append").options(**(given | _texts(options))).save(os.fspath(path))
 
 
@@ -173,10 +173,14 @@ def write_stream(
         check_columns(df.schema, topic, timestamp_column)
         writer = writer.foreachBatch(_publish_whole(path, topic, publish_id, timestamp_column))
     else:
-        given = _texts({
-            "topic": topic, "publishId": publish_id, "publishOffsets": publish_offsets or None,
-            "timestampColumn": timestamp_column,
-        })  # fmt: skip
+        given = _texts(
+            {
+                "topic": topic,
+                "publishId": publish_id,
+                "publishOffsets": publish_offsets or None,
+                "timestampColumn": timestamp_column,
+            }
+        )
         writer = writer.format("pylog").options(**(given | _texts(options)))
     if name is not None:
         writer = writer.queryName(name)
@@ -224,9 +228,14 @@ def _publish_whole(
 
 
 def _reading(
-    topics: Topics | None, pattern: str | None, start: Position | None, columns: Sequence[str] | None, headers: bool,
-    transform: ArrowFunction | None, schema: StructType | str | None,
-) -> dict[str, str]:  # fmt: skip
+    topics: Topics | None,
+    pattern: str | None,
+    start: Position | None,
+    columns: Sequence[str] | None,
+    headers: bool,
+    transform: ArrowFunction | None,
+    schema: StructType | str | None,
+) -> dict[str, str]:
     if (transform is None) != (schema is None):
         raise InvalidConfigError("transform and schema need each other: the schema says what the transform returns")
     given = _texts({"subscribePattern": pattern, "includeHeaders": headers or None}) | _bound("starting", start)

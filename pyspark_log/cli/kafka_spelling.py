@@ -14,15 +14,23 @@ _TOPIC_NAMES = {"--topic", "--topic-list"}
 # The options about brokers, of which there are none. Each has a value.
 _ADDRESSES = {"--bootstrap-server", "--broker-list", "--zookeeper"}
 _BROKERS = _ADDRESSES | {
-    "--replication-factor", "--entity-type", "--command-config", "--consumer.config", "--producer.config",
-}  # fmt: skip
+    "--replication-factor",
+    "--entity-type",
+    "--command-config",
+    "--consumer.config",
+    "--producer.config",
+}
 # Options with another name here; those with a value, and those without.
 _RENAMED = {"--add-config": "--config", "--compression-codec": "--compression", "--messages": "--max-messages"}
 _RENAMED_FLAGS = {"--print-data-log": "--records", "--deep-iteration": "--records"}
 _PROPERTIES = {
-    "print.key": "--print-key", "print.timestamp": "--print-timestamp", "print.headers": "--print-headers",
-    "print.partition": "--print-partition", "print.offset": "--print-offset", "parse.headers": "--parse-headers",
-}  # fmt: skip
+    "print.key": "--print-key",
+    "print.timestamp": "--print-timestamp",
+    "print.headers": "--print-headers",
+    "print.partition": "--print-partition",
+    "print.offset": "--print-offset",
+    "parse.headers": "--parse-headers",
+}
 _PROPERTY_VALUES = {"key.separator": "--key-separator", "null.marker": "--null-marker"}
 
 

@@ -76,7 +76,11 @@ class _Commands(CommandGroup):
     """Turns what a command raises into an exit code and one line."""
 
     def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any  # noqa: ANN401
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,  # noqa: ANN401
     ) -> click.Context:
         """Reads what is given before the command."""
         words = list(args)
@@ -140,7 +144,11 @@ def _keep_store(ctx: click.Context, _parameter: click.Parameter, path: str | Non
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.option(
-    "--store", metavar="PATH", envvar="PYLOG_STORE", expose_value=False, callback=_keep_store,
+    "--store",
+    metavar="PATH",
+    envvar="PYLOG_STORE",
+    expose_value=False,
+    callback=_keep_store,
     help="The folder of the store (or set PYLOG_STORE). Can also be given after the command.",
 )
 @click.version_option(__version__, prog_name="pylog")

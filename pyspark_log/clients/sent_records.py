@@ -164,9 +164,10 @@ class SentRecords:
     def _columns(self) -> dict[str, pa.Array]:
         rows = len(self._values)
         columns = {
-            "value": pa.array(self._values, pa.binary()), "key": pa.array(self._keys, pa.binary()),
+            "value": pa.array(self._values, pa.binary()),
+            "key": pa.array(self._keys, pa.binary()),
             "timestamp": pa.array(self._timestamps, pa.int64()),
-        }  # fmt: skip
+        }
         if self._headers:
             columns["headers"] = pa.array([self._headers.get(row) for row in range(rows)], _HEADERS)
         return columns

@@ -253,8 +253,9 @@ class Transaction:
                 raise PublishFailedError(
                     f"transaction {self.number} of {self._owner.transactional_id!r} is not committed and can only be "
                     f"aborted, because not all of its output could be staged: [{condition}] {error}",
-                    condition, error.retriable if isinstance(error, PylogError) else False,
-                ) from error  # fmt: skip
+                    condition,
+                    error.retriable if isinstance(error, PylogError) else False,
+                ) from error
             except BaseException:
                 self._failed = True
                 raise
@@ -265,10 +266,10 @@ class Transaction:
         what = f"transaction {self.number} of {self._owner.transactional_id!r}"
         if fate is _Fate.COMMITTED:
             return PublishPendingError(
-                f"{what} was committed by an earlier call, but is not visible yet: "
-                f"[{error.condition}] {error}",
-                error.condition, error.retriable,
-            )  # fmt: skip
+                f"{what} was committed by an earlier call, but is not visible yet: [{error.condition}] {error}",
+                error.condition,
+                error.retriable,
+            )
         return OutcomeUnknownError(
             f"{what} may have been committed by an earlier call; this one could not determine it: "
             f"[{error.condition}] {error}"

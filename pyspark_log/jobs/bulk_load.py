@@ -38,9 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--delta", action="store_true", help="make TARGET a Delta table, of which each load is a version"
     )
     parser.add_argument(
-        "--compact", action="store_true",
+        "--compact",
+        action="store_true",
         help="with --delta, at the end: merge small files of the table into larger ones, as a version of its own",
-    )  # fmt: skip
+    )
     return run(parser, work, arguments)
 
 

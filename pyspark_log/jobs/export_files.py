@@ -31,9 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--format", default="json", choices=("json", "csv", "text", "parquet"), help="of the files (%(default)s)"
     )
     parser.add_argument(
-        "--encoding", default="text", choices=("text", "base64"),
+        "--encoding",
+        default="text",
+        choices=("text", "base64"),
         help="how keys and values are written, except in Parquet (%(default)s)",
-    )  # fmt: skip
+    )
     return run(parser, work, arguments)
 
 

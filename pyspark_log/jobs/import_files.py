@@ -38,7 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--format", required=True, choices=FORMATS, help="the format of the files")
     parser.add_argument("--delimiter", default=",", help="between the columns of CSV (a comma)")
     parser.add_argument(
-        "--publish-bytes", type=int, default=1 << 30, metavar="N",
+        "--publish-bytes",
+        type=int,
+        default=1 << 30,
+        metavar="N",
         help="publish about N bytes of files at once (%(default)s)",
     )
     return run(parser, work, arguments)

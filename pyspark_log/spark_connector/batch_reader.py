@@ -43,9 +43,7 @@ class PylogBatchReader(SentToTasks, DataSourceReader):
             ends = offsets_at(store, assigned, self._end, "end", level)
             plan = ReadPlan.make(store, self._columns, self._options, self._transform)
             ranges = self._split(store, [OffsetRange(at, starts[at], ends[at]) for at in sorted(starts)])
-            planned = [
-                RangePartition(plan, one, topic_ids.get(one.at.topic)) for one in ranges if one.start != one.end
-            ]
+            planned = [RangePartition(plan, one, topic_ids.get(one.at.topic)) for one in ranges if one.start != one.end]
             return in_tasks(store, planned, self._options.partitions_per_task)
 
     def _split(self, store: Store, ranges: list[OffsetRange]) -> list[OffsetRange]:

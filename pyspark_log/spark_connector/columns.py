@@ -19,9 +19,7 @@ from pyspark.sql.types import (
 from pyspark_log.spark_connector.errors import ConnectorError, option_error
 
 #: Headers of a record, for reads and writes.
-HEADERS = ArrayType(
-    StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-)
+HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
 _ROW = StructType(
     [

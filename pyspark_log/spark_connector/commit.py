@@ -38,14 +38,20 @@ def publish_batch(
     if result.replayed:
         log.warning(
             "publishId %s, publishNumber %d was published before, with %d records; this write's rows were dropped",
-            publisher, number, result.records,
-        )  # fmt: skip
+            publisher,
+            number,
+            result.records,
+        )
 
 
 def publish_micro_batch(
-    store: StoreRef, messages: Sequence[WriterCommitMessage | None], batch_id: int, checkpoint: str, query_name: str,
+    store: StoreRef,
+    messages: Sequence[WriterCommitMessage | None],
+    batch_id: int,
+    checkpoint: str,
+    query_name: str,
     publisher: QueryPublisher = ITS_OWN,
-) -> None:  # fmt: skip
+) -> None:
     """Publishes a micro-batch under its query's id, which Spark keeps in the checkpoint, or the user's.
 
     Args:

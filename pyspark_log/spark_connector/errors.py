@@ -13,13 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pyspark_log.errors import (
-    OutcomeUnknownError,
-    PartlySetAsideError,
-    PublishPendingError,
-    PylogError,
-    condition_of,
-)
+from pyspark_log.errors import OutcomeUnknownError, PartlySetAsideError, PublishPendingError, PylogError, condition_of
 from pyspark_log.spark_connector.worker_process import hide_traceback
 
 log = logging.getLogger(__name__)

@@ -36,9 +36,7 @@ def parse_option(option: str, text: str) -> Offsets:
     offsets = _parsed(option, text, '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}')
     for at, offset in offsets.items():
         if offset < EARLIEST:
-            raise option_error(
-                f"{option} for {at} is {offset}: only -2 (earliest) and -1 (latest) may be below 0"
-            )
+            raise option_error(f"{option} for {at} is {offset}: only -2 (earliest) and -1 (latest) may be below 0")
     return offsets
 
 
@@ -139,8 +137,7 @@ class SourceOffset:
             )
         except (ValueError, TypeError, AttributeError, RecursionError):
             raise ConnectorError(
-                "PYLOG_OFFSET_NOT_UNDERSTOOD",
-                f"the checkpoint holds an offset of another source: {json.dumps(nested)}",
+                "PYLOG_OFFSET_NOT_UNDERSTOOD", f"the checkpoint holds an offset of another source: {json.dumps(nested)}"
             ) from None
 
 

@@ -305,7 +305,6 @@ class WriteOptions:
             timestamp_column=options.get("timestampcolumn"),
         )
 
-
     def check_batch(self) -> None:
         """Refuses options that a batch write cannot have. ConnectorError."""
         if (self.publish_id is None) != (self.publish_number is None):

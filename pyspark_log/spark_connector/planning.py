@@ -387,9 +387,7 @@ def limit_ends_by_bytes(
 _LONG_MAX = 2**63 - 1
 
 
-def limit_ends(
-    limit: int, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
-) -> Offsets:
+def limit_ends(limit: int, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> Offsets:
     """The ends of a batch of about `limit` offsets, shared in proportion to what each partition has.
 
     The arithmetic is that of the Kafka connector (KafkaMicroBatchStream.rateLimit): a share below 1 is rounded

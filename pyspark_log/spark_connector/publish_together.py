@@ -137,9 +137,7 @@ class Publish:
         with outcome_shown():
             check_agreements(self._messages)
             if self._take_over:
-                claim(
-                    self._store.decisions, self._publish_id, run, self._number, location=location, take_over=True
-                )
+                claim(self._store.decisions, self._publish_id, run, self._number, location=location, take_over=True)
             self.result = publish(
                 self._store.decisions, self._publish_id, self._number, parts, run=run, location=location
             )
@@ -149,8 +147,10 @@ class Publish:
         if self.result.replayed:
             log.warning(
                 "%s, number %d was published before, with %d records; this block's rows were dropped",
-                self._publish_id, self._number, self.result.records,
-            )  # fmt: skip
+                self._publish_id,
+                self._number,
+                self.result.records,
+            )
 
     def _query(self) -> tuple[str, str]:
         """The tasks' run and checkpoint; "" outside a streaming query."""

@@ -81,9 +81,13 @@ def claim_run(store: StoreRef, run: QueryRun, batch_id: int, publisher: QueryPub
     """
     with outcome_shown():
         claim(
-            store.reopen().decisions, publisher.id_of(run.query_id), run.run_id, batch_id,
-            location=publisher.location_of(run.query_id), take_over=publisher.take_over,
-        )  # fmt: skip
+            store.reopen().decisions,
+            publisher.id_of(run.query_id),
+            run.run_id,
+            batch_id,
+            location=publisher.location_of(run.query_id),
+            take_over=publisher.take_over,
+        )
 
 
 def _local_property(name: str) -> str:

@@ -12,6 +12,7 @@ from pyspark_log.storage.store import Store
 
 log = logging.getLogger(__name__)
 
+
 @dataclass(frozen=True)
 class StoreRef:
     """A store as the driver knows it; sent to the tasks.

@@ -285,9 +285,10 @@ class GroupOffsets:
             if renew:
                 # What a publish has committed never expires.
                 ahead |= {
-                    at: one.offset for at, one in known.items()
+                    at: one.offset
+                    for at, one in known.items()
                     if one.offset == offsets.get(at) and one.expire_timestamp != NEVER
-                }  # fmt: skip
+                }
             if ahead:
                 committed.commit(group, ahead, expire_timestamp=-1 if expire else NEVER)
         except (PylogError, OSError) as error:

@@ -128,9 +128,7 @@ def _assigned(value: str) -> Assigned:
         quoted = shortened(value)
         raise option_error(f"No topicpartitions to assign as specified value for option 'assign' is '{quoted}'")
     try:
-        wanted = [
-            TopicPartition(topic, number) for topic, numbers in json.loads(value).items() for number in numbers
-        ]
+        wanted = [TopicPartition(topic, number) for topic, numbers in json.loads(value).items() for number in numbers]
     except (ValueError, TypeError, AttributeError, RecursionError):
         wanted = []
     if not wanted or any(type(at.partition) is not int or at.partition < 0 for at in wanted):

@@ -50,9 +50,13 @@ class ReadPlan:
     ) -> ReadPlan:
         """The plan for a read with some options."""
         return cls(
-            StoreRef.to(store), columns, options.isolation_level, options.fail_on_data_loss, options.on_corruption,
+            StoreRef.to(store),
+            columns,
+            options.isolation_level,
+            options.fail_on_data_loss,
+            options.on_corruption,
             transform,
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)

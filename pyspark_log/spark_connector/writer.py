@@ -18,11 +18,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from pyspark_log.spark_connector.columns import check_columns
@@ -39,6 +35,7 @@ from pyspark_log.storage.publish import StagingPlan
 from pyspark_log.storage.store import Store
 
 log = logging.getLogger(__name__)
+
 
 class PylogBatchWriter(SentToTasks, DataSourceArrowWriter):
     """One batch write; created on the driver, and sent to the tasks and to the commit."""
@@ -89,9 +86,7 @@ class PylogStreamWriter(SentToTasks, DataSourceStreamArrowWriter):
         """Publishes the micro-batch; a replay of a published one changes nothing."""
         # Here, as one process makes all commits of a query.
         warn_of_options(self._warnings)
-        publish_micro_batch(
-            self._plan.store, messages, batchId, self._checkpoint, self._query_name, self._publisher
-        )
+        publish_micro_batch(self._plan.store, messages, batchId, self._checkpoint, self._query_name, self._publisher)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Does nothing, for the reason given at PylogBatchWriter.abort."""

@@ -16,12 +16,7 @@ from pyspark_log.arguments import check_whole
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import OffsetOutOfRangeError, PylogError, StoreExistsError, StoreNotFoundError
 from pyspark_log.storage.broker import BrokerLogDirs, BrokerLogManager
-from pyspark_log.storage.catalog import (
-    STORE_FILE,
-    check_not_internal,
-    local_path,
-    store_json,
-)
+from pyspark_log.storage.catalog import STORE_FILE, check_not_internal, local_path, store_json
 from pyspark_log.storage.fs import Mutex, files
 from pyspark_log.storage.groups import CommittedOffsets, Groups
 from pyspark_log.storage.log import READ_BYTES, Damage
@@ -333,7 +328,12 @@ class Store:
     # ---- records
 
     def append(
-        self, topic: str, data: Rows, *, partition: int | None = None, sync: bool = False,
+        self,
+        topic: str,
+        data: Rows,
+        *,
+        partition: int | None = None,
+        sync: bool = False,
         compression_type: str | None = None,
     ) -> list[AppendResult]:
         """Appends records.
@@ -455,8 +455,14 @@ class Store:
                 raise OffsetOutOfRangeError(topic, partition, end, state.log_start, last)
         assert end is not None
         chunks = reader.read(
-            start, end, max_bytes=max_bytes, columns=schema.names, check_crcs=check_crcs, committed=committed,
-            state=state, on_damage=on_damage,
+            start,
+            end,
+            max_bytes=max_bytes,
+            columns=schema.names,
+            check_crcs=check_crcs,
+            committed=committed,
+            state=state,
+            on_damage=on_damage,
         )
         rows = RowBuilder(topic, partition, schema)
         return (rows.rows(chunk.columns, chunk.num_rows) for chunk in chunks)

@@ -169,9 +169,14 @@ class Scan:
     """
 
     def __init__(
-        self, topic: Topic, ranges: Mapping[int, tuple[int, int]], schema: pa.Schema, headers: bool, max_bytes: int,
+        self,
+        topic: Topic,
+        ranges: Mapping[int, tuple[int, int]],
+        schema: pa.Schema,
+        headers: bool,
+        max_bytes: int,
         isolation_level: str,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """For Topic.read."""
         self._topic, self.schema = topic, schema
         self._headers, self._max_bytes, self._isolation_level = headers, max_bytes, isolation_level

@@ -259,8 +259,10 @@ class Campaign:
     def run(self):
         producer = subprocess.Popen(
             [sys.executable, str(PRODUCER), self.store.path, str(self.options.rate), str(self.options.seed)],
-            stdout=subprocess.PIPE, text=True, start_new_session=True,
-        )  # fmt: skip
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
         try:
             if self.options.kills > 20:
                 self.warm_up()

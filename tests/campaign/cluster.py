@@ -63,9 +63,11 @@ class Cluster:
         environment = os.environ | {
             # A worker asks for it when it starts an executor.
             "SPARK_SCALA_VERSION": core.name.split("_")[1].split("-")[0],
-            "SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": HOST, "SPARK_LOCAL_DIRS": str(self._folder / "local"),
+            "SPARK_HOME": str(SPARK_HOME),
+            "SPARK_LOCAL_IP": HOST,
+            "SPARK_LOCAL_DIRS": str(self._folder / "local"),
             "PYSPARK_PYTHON": sys.executable,
-        }  # fmt: skip
+        }
         with (self._folder / "log").open("a") as log:
             return subprocess.Popen(
                 [java(), *small, "-cp", f"{SPARK_HOME}/jars/*", f"org.apache.spark.deploy.{name}",

@@ -72,8 +72,12 @@ class Driver:
         self._known = []
         self.process = subprocess.Popen(
             [sys.executable, str(QUERIES), *map(str, arguments)],
-            stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, text=True, start_new_session=True,
-        )  # fmt: skip
+            stdout=subprocess.PIPE,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 

@@ -18,10 +18,12 @@ KEYS = 200
 
 def record_batch(chance, first, count):
     numbers = range(first, first + count)
-    return pa.record_batch({
-        "key": [b"key %d" % chance.randrange(KEYS) for _ in numbers],
-        "value": [b"%d %s" % (number, b"x" * chance.randrange(50, 900)) for number in numbers],
-    })  # fmt: skip
+    return pa.record_batch(
+        {
+            "key": [b"key %d" % chance.randrange(KEYS) for _ in numbers],
+            "value": [b"%d %s" % (number, b"x" * chance.randrange(50, 900)) for number in numbers],
+        }
+    )
 
 
 def main(store, rate, seed):

@@ -39,17 +39,19 @@ def report(campaign, kills, records, faults):
     zombies = ", ".join(f"{count} {what}" for what, count in sorted(campaign.zombies.items()))
     table = ["".join([f"{row[0]:38}", *(f"{cell:>15}" for cell in row[1:])]) for row in rows]
     head = f"{kills} kills (seed {campaign.options.seed}, {campaign.master.partition(':')[0]}) in {minutes:.0f} minutes"
-    return "\n".join([
-        f"{head}, {records} records in the source",
-        "",
-        *table,
-        "",
-        f"micro-batches published: {published}",
-        f"drivers started: {len(campaign.drivers)}; queries: {words['started']}, {words['failed']} of them again "
-        f"after a failure; told that they were replaced: {words['replaced']}",
-        f"zombies: {zombies or 'none'}",
-        f"drivers of which something was left 60 s after a part was killed: {campaign.left}",
-        "",
-        *([f"FAULT: {fault}" for fault in faults] or ["no record lost, doubled or out of order; no damage"]),
-        "",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            f"{head}, {records} records in the source",
+            "",
+            *table,
+            "",
+            f"micro-batches published: {published}",
+            f"drivers started: {len(campaign.drivers)}; queries: {words['started']}, {words['failed']} of them again "
+            f"after a failure; told that they were replaced: {words['replaced']}",
+            f"zombies: {zombies or 'none'}",
+            f"drivers of which something was left 60 s after a part was killed: {campaign.left}",
+            "",
+            *([f"FAULT: {fault}" for fault in faults] or ["no record lost, doubled or out of order; no damage"]),
+            "",
+        ]
+    )

@@ -65,9 +65,11 @@ def step_of(store, topic, checkpoint, since):
             return BETWEEN
         # The other query's output is small and travels in its commit messages.
         return _undecided(
-            store, topic, max(since, os.stat(f"{checkpoint}/offsets/{planned}").st_mtime),
+            store,
+            topic,
+            max(since, os.stat(f"{checkpoint}/offsets/{planned}").st_mtime),
             in_files=topic.startswith("stateless"),
-        )  # fmt: skip
+        )
     if decided > planned or _newest(f"{checkpoint}/commits") >= planned:
         return BETWEEN
     return _decided(store, last, since)

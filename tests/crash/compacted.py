@@ -41,10 +41,14 @@ CONFIGS = {
     "brief": {"cleanup.policy": "compact", "delete.retention.ms": "0"} | _SMALL,
     # Records are deleted from the front besides.
     "mixed": {
-        "cleanup.policy": "compact,delete", "retention.bytes": "1000", "retention.ms": "-1",
+        "cleanup.policy": "compact,delete",
+        "retention.bytes": "1000",
+        "retention.ms": "-1",
         "file.delete.delay.ms": "0",
-    } | _SMALL | {"segment.bytes": "600"},
-}  # fmt: skip
+    }
+    | _SMALL
+    | {"segment.bytes": "600"},
+}
 PARTITIONS = {"keyed": 2, "brief": 1, "mixed": 1}
 INTERNAL = {PUBLISH_TOPIC: 1, OFFSETS_TOPIC: 1}
 SETTINGS = {"offsets.topic.num.partitions": "1"}
@@ -179,13 +183,16 @@ def numbered(number):
 def rows(name, keys, tombstones=(), partitions=1):
     """Rows of some keys, for the partitions in turn."""
     tombstones = tombstones or [False] * len(keys)
-    return pa.record_batch({
-        "key": [b"%d" % key for key in keys],
-        "value": pa.array([
-            None if gone else f"{name}: {row}".encode() + b"." * 60 for row, gone in enumerate(tombstones)
-        ], pa.binary()),
-        "partition": pa.array([row % partitions for row in range(len(keys))], pa.int32()),
-    })  # fmt: skip
+    return pa.record_batch(
+        {
+            "key": [b"%d" % key for key in keys],
+            "value": pa.array(
+                [None if gone else f"{name}: {row}".encode() + b"." * 60 for row, gone in enumerate(tombstones)],
+                pa.binary(),
+            ),
+            "partition": pa.array([row % partitions for row in range(len(keys))], pa.int32()),
+        }
+    )
 
 
 @dataclass
@@ -209,11 +216,15 @@ def see(path):
     store = Store.open(path)
     places = [(topic, partition) for topic in store.topics() for partition in range(PARTITIONS[topic])]
     found = {
-        at: Seen(store.earliest_offset(*at), store.latest_offset(*at),
-                 store.latest_offset(*at, isolation_level=READ_COMMITTED), records_of(store, *at),
-                 records_of(store, *at, isolation_level=READ_COMMITTED))
+        at: Seen(
+            store.earliest_offset(*at),
+            store.latest_offset(*at),
+            store.latest_offset(*at, isolation_level=READ_COMMITTED),
+            records_of(store, *at),
+            records_of(store, *at, isolation_level=READ_COMMITTED),
+        )
         for at in places
-    }  # fmt: skip
+    }
     return found, committed_offsets(path)
 
 
@@ -234,9 +245,7 @@ def is_aborted(value):
 def check_committed(at, seen):
     """Readers that leave out what was aborted see all else, up to where a transaction is open."""
     kept = {
-        offset: record
-        for offset, record in seen.records.items()
-        if offset < seen.stable and not is_aborted(record[1])
+        offset: record for offset, record in seen.records.items() if offset < seen.stable and not is_aborted(record[1])
     }
     assert seen.committed == kept, at
     assert seen.stable == seen.end or is_aborted(seen.records[seen.stable][1]), at

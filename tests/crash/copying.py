@@ -55,10 +55,12 @@ class Worker:
 
 def copies(values):
     """Each value goes to both partitions."""
-    return pa.record_batch({
-        "value": [value + b"." * 60 for value in values for _ in range(2)],
-        "partition": pa.array([0, 1] * len(values), pa.int32()),
-    })
+    return pa.record_batch(
+        {
+            "value": [value + b"." * 60 for value in values for _ in range(2)],
+            "partition": pa.array([0, 1] * len(values), pa.int32()),
+        }
+    )
 
 
 def committed_offset(path):

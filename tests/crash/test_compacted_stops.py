@@ -4,7 +4,6 @@ What was acknowledged is there in order and at its offset, less what a cleaner m
 whole or not at all, but for a cleaner, which works segment by segment; and doing it again leads to the same end.
 """
 
-
 import pytest
 from compacted import CompactedWorkload, Seen, check_committed, check_dense, numbered, see
 from sampling import SAMPLED
@@ -95,7 +94,7 @@ def check_healthy(path):
         for batch in (store.read("keyed", 1) if "keyed" in store.topics() else ())
         for value in batch["value"].drop_null().cast("string").to_pylist()
         if value.startswith("numbered")
-    ]  # fmt: skip
+    ]
     for number in last[-1:]:
         assert store.append_batch("keyed", 1, numbered(number)).duplicate
         assert not store.append_batch("keyed", 1, numbered(number + 1)).duplicate

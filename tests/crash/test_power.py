@@ -91,9 +91,10 @@ class PowerLoss:
 
     def check_partition(self, place, found):
         held = [
-            held.seen[place] for held in (self.before, self.after)
+            held.seen[place]
+            for held in (self.before, self.after)
             if place in held.seen and held.seen[place].topic_id == found.topic_id
-        ]  # fmt: skip
+        ]
         values = list(found.values.values())
         assert values.pop() == "after", place
         sure = [value for value in values if not value.startswith("unsynced")]

@@ -93,6 +93,7 @@ def check(path, base, until):
 @pytest.fixture(params=["links", "no links"])
 def links(request, monkeypatch):
     """A swap with hard links, and one without."""
+
     def refuse(path, target, link=files.link):
         if ".log." in target:
             raise OSError(errno.EPERM, os.strerror(errno.EPERM), path)

@@ -12,12 +12,7 @@ from copying import GROUP, RECORDS, SOURCE, STEP, Worker, committed_offset, make
 from sampling import SAMPLED, sample
 from stops import StopBefore, count_changes, run_until
 
-from pyspark_log.errors import (
-    OffsetConflictError,
-    OutcomeUnknownError,
-    PublisherFencedError,
-    TransactionStateError,
-)
+from pyspark_log.errors import OffsetConflictError, OutcomeUnknownError, PublisherFencedError, TransactionStateError
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.publish.publishing import help_apply

@@ -11,12 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from numbered import abort_transaction, batch
 
-from pyspark_log.errors import (
-    OffsetOutOfRangeError,
-    StoreExistsError,
-    TopicExistsError,
-    UnknownTopicError,
-)
+from pyspark_log.errors import OffsetOutOfRangeError, StoreExistsError, TopicExistsError, UnknownTopicError
 from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.publish.publishing import publish
@@ -185,11 +180,13 @@ def numbered(number):
 def rows(name, count=None):
     """Rows for both partitions in turn."""
     count = len(name) % 3 + 3 if count is None else count
-    return pa.record_batch({
-        "key": [b"%d" % (row % PARTITIONS) for row in range(count)],
-        "value": [f"{name}: {row}".encode() + b"." * 80 for row in range(count)],
-        "partition": pa.array([row % PARTITIONS for row in range(count)], pa.int32()),
-    })
+    return pa.record_batch(
+        {
+            "key": [b"%d" % (row % PARTITIONS) for row in range(count)],
+            "value": [f"{name}: {row}".encode() + b"." * 80 for row in range(count)],
+            "partition": pa.array([row % PARTITIONS for row in range(count)], pa.int32()),
+        }
+    )
 
 
 @dataclass

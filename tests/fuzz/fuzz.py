@@ -135,8 +135,9 @@ def run(name: str, inputs: int, seed: int, first: int, jobs: int) -> bool:
                 return False
     print(
         f"{name}: {inputs} inputs in {time.perf_counter() - start:.0f} s, the slowest in {slowest * 1000:.0f} ms; "
-        f"peak memory of a process {peak} MiB", flush=True,
-    )  # fmt: skip
+        f"peak memory of a process {peak} MiB",
+        flush=True,
+    )
     for word, count in sorted(counts.items()):
         print(f"  {word}: {count}", flush=True)
     return True

@@ -95,9 +95,13 @@ class Job:
         self.log, self.began = Path(log), time.time()
         with self.log.open("a") as output:
             self.process = subprocess.Popen(
-                list(map(str, command)), stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=env,
+                list(map(str, command)),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=env,
                 start_new_session=True,
-            )  # fmt: skip
+            )
 
     def __enter__(self):
         return self

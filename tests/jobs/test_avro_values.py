@@ -46,9 +46,11 @@ ORDER = {
     "clock": 86_341_000, "price": Decimal("-12.25"), "uid": "8f14e45f-ceea-467f-a0e6-9f3e1f7f5c1a",
     "nothing": None,
 }  # fmt: skip
-SMALL = {"type": "record", "name": "Small", "fields": [
-    {"name": "id", "type": "int"}, {"name": "name", "type": ["null", "string"]},
-]}  # fmt: skip
+SMALL = {
+    "type": "record",
+    "name": "Small",
+    "fields": [{"name": "id", "type": "int"}, {"name": "name", "type": ["null", "string"]}],
+}
 
 
 def encoded(schema, record):
@@ -72,9 +74,13 @@ def test_each_type_has_its_column():
     assert row | {"flags": dict(row["flags"])} == ORDER
     assert set(empty.values()) == {None}
     assert [str(found.schema.field(name).type) for name in ("id", "at", "fine", "day", "price", "digest")] == [
-        "int64", "timestamp[ms, tz=UTC]", "timestamp[us, tz=UTC]", "date32[day]", "decimal128(9, 2)",
+        "int64",
+        "timestamp[ms, tz=UTC]",
+        "timestamp[us, tz=UTC]",
+        "date32[day]",
+        "decimal128(9, 2)",
         "fixed_size_binary[4]",
-    ]  # fmt: skip
+    ]
 
 
 def test_many_are_as_fastavro_reads_them():
@@ -127,12 +133,17 @@ def test_values_of_another_schema_can_be_null():
     assert [row["id"] for row in found] == [300, None, None, None] * 3000
 
 
-@pytest.mark.parametrize(("field", "problem"), [
-    (["int", "string"], "several types"), ("Order", "cannot hold itself"), ("number", "not an Avro schema"),
-    ({"type": "array", "items": ["null", "Order"]}, "cannot hold itself"),
-    ({"type": "record", "name": "Empty", "fields": []}, "is empty"),
-    ({"type": "array", "items": {"type": "fixed", "name": "Empty", "size": 0}}, "is empty"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("field", "problem"),
+    [
+        (["int", "string"], "several types"),
+        ("Order", "cannot hold itself"),
+        ("number", "not an Avro schema"),
+        ({"type": "array", "items": ["null", "Order"]}, "cannot hold itself"),
+        ({"type": "record", "name": "Empty", "fields": []}, "is empty"),
+        ({"type": "array", "items": {"type": "fixed", "name": "Empty", "size": 0}}, "is empty"),
+    ],
+)
 def test_a_schema_without_columns_is_refused(field, problem):
     with pytest.raises(CallError, match=problem):
         values_of({"type": "record", "name": "Order", "fields": [{"name": "it", "type": field}]})
@@ -144,6 +155,7 @@ def test_a_schema_without_columns_is_refused(field, problem):
 @pytest.fixture
 def load(spark, store, tmp_path):
     """Loads values with arguments; returns the exit code."""
+
     def run(values, *arguments):
         store.create_topic("t", 1)
         store.append("t", pa.record_batch({"value": pa.array(values, pa.binary())}))
@@ -170,12 +182,17 @@ def test_a_load_of_values_of_another_schema(load, store, tmp_path, capsys):
     assert committed(store) == {}
 
 
-@pytest.mark.parametrize("arguments", [
-    ["--schema-id", "7"], ["--schema-id", "7", "--schema", "id INT"], ["--schema", '{"type": "record"}'],
-    ["--schema", json.dumps(SMALL | {"fields": [{"name": "offset", "type": "int"}]})],
-    ["--schema", json.dumps(SMALL | {"fields": [{"name": "Offset", "type": "int"}]})],
-    ["--schema", json.dumps(SMALL | {"fields": [{"name": "id", "type": "int"}, {"name": "ID", "type": "int"}]})],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--schema-id", "7"],
+        ["--schema-id", "7", "--schema", "id INT"],
+        ["--schema", '{"type": "record"}'],
+        ["--schema", json.dumps(SMALL | {"fields": [{"name": "offset", "type": "int"}]})],
+        ["--schema", json.dumps(SMALL | {"fields": [{"name": "Offset", "type": "int"}]})],
+        ["--schema", json.dumps(SMALL | {"fields": [{"name": "id", "type": "int"}, {"name": "ID", "type": "int"}]})],
+    ],
+)
 def test_a_wrong_call(load, capsys, arguments):
     with pytest.raises(SystemExit) as ended:
         load([VALUE], *arguments)

@@ -63,8 +63,10 @@ def test_spark_reads_the_files_as_one_table(load, spark, store, target):
     table = spark.read.parquet(str(target))
     assert table.columns == ["key", "value", "partition", "offset", "timestamp", "timestampType", "topic", "date"]
     assert [(str(row.date), row["count"]) for row in table.groupBy("date").count().orderBy("date").collect()] == [
-        ("2026-01-01", 2880), ("2026-01-02", 2880), ("2026-01-03", 240),
-    ]  # fmt: skip
+        ("2026-01-01", 2880),
+        ("2026-01-02", 2880),
+        ("2026-01-03", 240),
+    ]
     assert table.where("topic = 'a' and partition = 1 and offset = 77").count() == 1
 
 
@@ -77,10 +79,12 @@ def test_all_other_options(load, store, target):
     ) == 0  # fmt: skip
     folder = "topic=first.topic/date=2026-01-01/hour=0"
     assert files_in(target) == [
-        f"{folder}0/first.topic-0-0-80-1.parquet", f"{folder}0/first.topic-0-0-80-2.parquet",
-        f"{folder}0/first.topic-0-0-80.parquet", f"{folder}1/first.topic-0-0-80.parquet",
+        f"{folder}0/first.topic-0-0-80-1.parquet",
+        f"{folder}0/first.topic-0-0-80-2.parquet",
+        f"{folder}0/first.topic-0-0-80.parquet",
+        f"{folder}1/first.topic-0-0-80.parquet",
         f"{folder}1/first.topic-0-80-100.parquet",
-    ]  # fmt: skip
+    ]
     one = pq.ParquetFile(target / f"{folder}0/first.topic-0-0-80-2.parquet")
     assert one.schema_arrow.names == ["offset", "timestamp", "headers"]
     assert one.metadata.row_group(0).column(0).compression == "SNAPPY"
@@ -143,16 +147,18 @@ SCHEMAS = [
     '{"type": "object", "properties": {"id": {"type": ["integer", "null"]}, "name": {"type": "string"}}}',
     '{"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": true, "metadata": {}}, '
     '{"name": "name", "type": "string", "nullable": true, "metadata": {}}]}',
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_values_become_columns(load, store, target, schema):
     assert load_values(load, store, VALUES, "--schema", schema, "--columns", "offset") == 0
     assert pq.ParquetFile(target / "t-0-0-4.parquet").read().to_pylist() == [
-        {"offset": 0, "id": 1, "name": "a"}, {"offset": 1, "id": None, "name": "b"},
-        {"offset": 2, "id": None, "name": None}, {"offset": 3, "id": None, "name": None},
-    ]  # fmt: skip
+        {"offset": 0, "id": 1, "name": "a"},
+        {"offset": 1, "id": None, "name": "b"},
+        {"offset": 2, "id": None, "name": None},
+        {"offset": 3, "id": None, "name": None},
+    ]
 
 
 @pytest.mark.parametrize("value", BAD)
@@ -176,11 +182,16 @@ def test_values_that_do_not_fit_can_be_null(load, store, target):
 # ---- what goes wrong
 
 WRONG = [
-    [], ["--topics", ","], ["--pattern", "("], ["--topics", "a", "--codec", "lzma"],
-    ["--topics", "a", "--columns", "offset,size"], ["--topics", "a", "--schema", "id NUMBER"],
-    ["--topics", "a", "--schema", "offset LONG"], ["--topics", "a", "--max-records-per-file", "0"],
+    [],
+    ["--topics", ","],
+    ["--pattern", "("],
+    ["--topics", "a", "--codec", "lzma"],
+    ["--topics", "a", "--columns", "offset,size"],
+    ["--topics", "a", "--schema", "id NUMBER"],
+    ["--topics", "a", "--schema", "offset LONG"],
+    ["--topics", "a", "--max-records-per-file", "0"],
     ["--topics", "a", "--schema", '{"type": "object", "properties": {"x": {"type": "any"}}}'],
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("arguments", WRONG)

@@ -71,9 +71,14 @@ def test_several_lines_of_an_argument_are_several_values(config):
 
 @pytest.mark.parametrize(
     ("line", "why"),
-    [("size=1", "line 1: there is no argument 'size'"), ("json=yes", "json must be true or false, not 'yes'"),
-     ("max-size=x", "invalid int value"), ("json", "expected name=value"), ("config=x", "no argument 'config'")],
-)  # fmt: skip
+    [
+        ("size=1", "line 1: there is no argument 'size'"),
+        ("json=yes", "json must be true or false, not 'yes'"),
+        ("max-size=x", "invalid int value"),
+        ("json", "expected name=value"),
+        ("config=x", "no argument 'config'"),
+    ],
+)
 def test_what_is_wrong_in_a_file_has_code_2(parser, config, capsys, line, why):
     with pytest.raises(SystemExit) as ended:
         parser.parse(["s", *config(line)])
@@ -97,10 +102,13 @@ def raising(error):
 
 @pytest.mark.parametrize(
     ("error", "code", "shown"),
-    [(UnknownTopicError("no\nsuch topic"), 1, "Error: [PYLOG_UNKNOWN_TOPIC_OR_PARTITION] no such topic\n"),
-     (JobError("lost", "PYLOG_DATA_LOSS"), 1, "Error: [PYLOG_DATA_LOSS] lost\n"),
-     (OSError(28, "full"), 1, "Error: [Errno 28] full\n"), (KeyboardInterrupt(), 130, "")],
-)  # fmt: skip
+    [
+        (UnknownTopicError("no\nsuch topic"), 1, "Error: [PYLOG_UNKNOWN_TOPIC_OR_PARTITION] no such topic\n"),
+        (JobError("lost", "PYLOG_DATA_LOSS"), 1, "Error: [PYLOG_DATA_LOSS] lost\n"),
+        (OSError(28, "full"), 1, "Error: [Errno 28] full\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
 def test_exit_codes(parser, capsys, error, code, shown):
     assert run(parser, raising(error), ["s"]) == code
     assert capsys.readouterr().err == shown
@@ -125,10 +133,12 @@ def test_results_are_in_the_order_of_tasks(spark):
 
 @pytest.mark.parametrize(
     ("error", "condition", "text"),
-    [(JobError("two is bad", "PYLOG_BAD_VALUE"), "PYLOG_BAD_VALUE", "two is bad"),
-     (OSError(28, "full"), "PYLOG_IO_ERROR", "[Errno 28] full"),
-     (ValueError("no error\nof the engine"), "PYLOG_JOB", "of the engine")],
-)  # fmt: skip
+    [
+        (JobError("two is bad", "PYLOG_BAD_VALUE"), "PYLOG_BAD_VALUE", "two is bad"),
+        (OSError(28, "full"), "PYLOG_IO_ERROR", "[Errno 28] full"),
+        (ValueError("no error\nof the engine"), "PYLOG_JOB", "of the engine"),
+    ],
+)
 def test_what_a_task_raises(spark, error, condition, text):
     def fail(number):
         if number == 2:

@@ -14,7 +14,7 @@ from job_tools import T0, committed, files_in
 from pyspark_log.cli.main import main as pylog
 from pyspark_log.jobs import export_files
 
-VALUES = ['plain', '', 'with "quotes" \\ and\nlines\x01\t', "ü 漢 \U0001f600", None, '{"json": [1]}']
+VALUES = ["plain", "", 'with "quotes" \\ and\nlines\x01\t', "ü 漢 \U0001f600", None, '{"json": [1]}']
 KEYS = ["a", None, "", "b,c", "d", "e"]
 HEADERS = [[], [{"key": "h", "value": b"1"}, {"key": '"', "value": None}], [], [], [], [{"key": "x", "value": b""}]]
 
@@ -106,9 +106,12 @@ def test_parquet(topic, export):
 
 @pytest.mark.parametrize(
     ("value", "arguments", "why"),
-    [(b"\xff", ["--format", "json"], "is not text in UTF-8"), (b"\xff", ["--format", "csv"], "is not text in UTF-8"),
-     (b"a\nb", ["--format", "text"], "has several lines")],
-)  # fmt: skip
+    [
+        (b"\xff", ["--format", "json"], "is not text in UTF-8"),
+        (b"\xff", ["--format", "csv"], "is not text in UTF-8"),
+        (b"a\nb", ["--format", "text"], "has several lines"),
+    ],
+)
 def test_what_a_format_cannot_hold(spark, store, tmp_path, capsys, value, arguments, why):
     store.create_topic("t", 1)
     store.append("t", pa.record_batch({"value": [value]}))
@@ -119,9 +122,14 @@ def test_what_a_format_cannot_hold(spark, store, tmp_path, capsys, value, argume
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--format", "text", "--headers"], ["--format", "csv", "--headers"], ["--format", "json", "--schema", "a INT"],
-     ["--format", "csv", "--schema", "a ARRAY<INT>"], ["--format", "json", "--codec", "snappy"]],
-)  # fmt: skip
+    [
+        ["--format", "text", "--headers"],
+        ["--format", "csv", "--headers"],
+        ["--format", "json", "--schema", "a INT"],
+        ["--format", "csv", "--schema", "a ARRAY<INT>"],
+        ["--format", "json", "--codec", "snappy"],
+    ],
+)
 def test_a_wrong_call_has_code_2(spark, store, tmp_path, arguments):
     with pytest.raises(SystemExit) as ended:
         export_files.main([store.path, str(tmp_path / "files"), "--topics", "t", *arguments])

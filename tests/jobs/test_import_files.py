@@ -39,8 +39,12 @@ def test_each_file_once(spark, store, landing, capsys):
     call = [store.path, str(landing), "--to", "t", "--format", "json", "--key", "id", "--json"]
     assert import_files.main(call) == 0
     assert json.loads(capsys.readouterr().out) | {"seconds": 0, "rows_per_second": 0} == {
-        "rows": 3, "bytes": 29, "files": 2, "seconds": 0, "rows_per_second": 0,
-    }  # fmt: skip
+        "rows": 3,
+        "bytes": 29,
+        "files": 2,
+        "seconds": 0,
+        "rows_per_second": 0,
+    }
     (landing / "three.json").write_text('{"id": 4}\n')
     assert import_files.main(call) == 0
     assert json.loads(capsys.readouterr().out)["rows"] == 1
@@ -104,10 +108,13 @@ def test_small_files_share_a_task():
     assert [[one.size >> 20 for one in each] for each in task.in_tasks(pieces)] == [[1, 10], [6], [40], [0, 0]]
 
 
-@pytest.mark.parametrize(("arguments", "code", "said"), [
-    (["--format", "csv", "--delimiter", "::"], 2, "one character"),
-    (["--format", "csv", "--key", "a", "--value", "a"], 2, "the same column"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--format", "csv", "--delimiter", "::"], 2, "one character"),
+        (["--format", "csv", "--key", "a", "--value", "a"], 2, "the same column"),
+    ],
+)
 def test_what_is_refused(store, landing, capsys, arguments, code, said):
     store.create_topic("t", 1)
     (landing / "a.csv").write_text("a\n1\n")
@@ -169,9 +176,14 @@ for start in (1, 101):
 """)
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(
-        [sys.executable, program], env=environment, capture_output=True, text=True, timeout=600, cwd=tmp_path,
+        [sys.executable, program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        cwd=tmp_path,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     (said,) = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
     assert "Table/View 'ORDERS' does not exist" in said
@@ -189,9 +201,13 @@ def test_its_output_under_spark_submit_is_json_and_little_else(store, landing, t
     job = [JOBS / "import_files.py", store.path, landing, "--to", "made", "--format", "json", "--json"]
     options = ["--master", "local[1]", "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.ui.enabled=false"]
     done = subprocess.run(
-        list(map(str, [SPARK_HOME / "bin/spark-submit", *options, *job])), capture_output=True, text=True, check=True,
-        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}, timeout=600,
-    )  # fmt: skip
+        list(map(str, [SPARK_HOME / "bin/spark-submit", *options, *job])),
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        timeout=600,
+    )
     found = json.loads(done.stdout)
     assert (found["rows"], len(found["warnings"])) == (1, 1)
     assert "made" in found["warnings"][0]

@@ -39,9 +39,13 @@ class Postgres:
 
     def _run(self, tool, *arguments, **options):
         subprocess.run(
-            [f"{self.tools}/{tool}", *map(str, arguments)], check=True, user=self.user, cwd=self.folder,
-            stdout=subprocess.DEVNULL, **options,
-        )  # fmt: skip
+            [f"{self.tools}/{tool}", *map(str, arguments)],
+            check=True,
+            user=self.user,
+            cwd=self.folder,
+            stdout=subprocess.DEVNULL,
+            **options,
+        )
 
     def sql(self, text):
         """Runs statements."""
@@ -89,8 +93,12 @@ def test_rows_are_imported_once(postgres, store, tmp_path):
     assert sorted(int(row["key"]) for row in rows) == list(range(1, 508))
     first = next(row for row in rows if row["key"] == b"10")
     assert json.loads(first["value"]) == {
-        "id": 10, "item": "item 10", "price": "2.50", "at": "2026-01-01T00:00:10.000000Z", "seen": True,
-    }  # fmt: skip
+        "id": 10,
+        "item": "item 10",
+        "price": "2.50",
+        "at": "2026-01-01T00:00:10.000000Z",
+        "seen": True,
+    }
     assert first["timestamp"].isoformat() == "2026-01-01T00:00:10+00:00"
 
 
@@ -131,8 +139,12 @@ def run(call):
     program = f"from pyspark_log.jobs import import_table; raise SystemExit(import_table.main({call!r}))"
     settings = f"--jars {jars()} --conf spark.ui.enabled=false --conf spark.driver.bindAddress=127.0.0.1 pyspark-shell"
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=400,
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=400,
         env=os.environ | {"PYSPARK_PYTHON": sys.executable, "PYSPARK_SUBMIT_ARGS": settings, "SPARK_LOCAL_IP": HOST},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)

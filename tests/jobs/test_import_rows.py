@@ -24,16 +24,17 @@ WHOLE = RecordFields(None, None, None)
 UTC = datetime.timezone.utc
 
 leaves = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1)
-row_values = st.fixed_dictionaries({
-    "text": st.none() | st.text(max_size=20),
-    "number": st.none() | st.integers(-(2**63), 2**63 - 1),
-    "part": st.none() | st.floats(),
-    "truth": st.none() | st.booleans(),
-    "list": st.none() | st.lists(st.none() | st.text(max_size=5), max_size=4),
-    "nested": st.none() | st.fixed_dictionaries({
-        "a": st.none() | st.integers(0, 9), 'b"': st.none() | st.text(max_size=5),
-    }),
-})
+row_values = st.fixed_dictionaries(
+    {
+        "text": st.none() | st.text(max_size=20),
+        "number": st.none() | st.integers(-(2**63), 2**63 - 1),
+        "part": st.none() | st.floats(),
+        "truth": st.none() | st.booleans(),
+        "list": st.none() | st.lists(st.none() | st.text(max_size=5), max_size=4),
+        "nested": st.none()
+        | st.fixed_dictionaries({"a": st.none() | st.integers(0, 9), 'b"': st.none() | st.text(max_size=5)}),
+    }
+)
 SCHEMA = pa.schema([
     ("text", pa.string()), ("number", pa.int64()), ("part", pa.float64()), ("truth", pa.bool_()),
     ("list", pa.list_(pa.string())), ("nested", pa.struct([("a", pa.int64()), ('b"', pa.string())])),
@@ -50,19 +51,25 @@ def test_rows_are_the_json_that_python_reads(values):
 
 
 def test_the_other_types_in_json():
-    table = pa.table({
-        "at": pa.array([datetime.datetime(2026, 1, 2, 3, 4, 5, 6, UTC), None], pa.timestamp("us", "UTC")),
-        "local": pa.array([datetime.datetime(2026, 1, 2, 3, 4, 5), None], pa.timestamp("ms")),
-        "day": pa.array([datetime.date(2026, 1, 2), None]),
-        "price": pa.array([decimal.Decimal("1.50"), None]),
-        "map": pa.array([[("k", 1), ("l", None)], None], pa.map_(pa.string(), pa.int64())),
-        "word": pa.array(["a", None]).dictionary_encode(),
-    })
+    table = pa.table(
+        {
+            "at": pa.array([datetime.datetime(2026, 1, 2, 3, 4, 5, 6, UTC), None], pa.timestamp("us", "UTC")),
+            "local": pa.array([datetime.datetime(2026, 1, 2, 3, 4, 5), None], pa.timestamp("ms")),
+            "day": pa.array([datetime.date(2026, 1, 2), None]),
+            "price": pa.array([decimal.Decimal("1.50"), None]),
+            "map": pa.array([[("k", 1), ("l", None)], None], pa.map_(pa.string(), pa.int64())),
+            "word": pa.array(["a", None]).dictionary_encode(),
+        }
+    )
     first, second = (json.loads(text) for text in json_of_rows(table).to_pylist())
     assert first == {
-        "at": "2026-01-02T03:04:05.000006Z", "local": "2026-01-02T03:04:05.000", "day": "2026-01-02", "price": "1.50",
-        "map": {"k": 1, "l": None}, "word": "a",
-    }  # fmt: skip
+        "at": "2026-01-02T03:04:05.000006Z",
+        "local": "2026-01-02T03:04:05.000",
+        "day": "2026-01-02",
+        "price": "1.50",
+        "map": {"k": 1, "l": None},
+        "word": "a",
+    }
     assert set(second.values()) == {None}
     with pytest.raises(JobError, match="cannot be written as JSON"):
         json_of_rows(pa.table({"bytes": [b"\xff"]}))
@@ -89,18 +96,21 @@ def test_lines_of_json_stay_as_they_are():
     assert none is None
 
 
-@pytest.mark.parametrize(("data", "fields", "reason"), [
-    (b"{}\nno json", WHOLE, "a line is not a JSON object"),
-    (b'[\n{"id": 1},\n]', WHOLE, "a line is not a JSON object"),
-    (b'{"id": 1', WHOLE, "a line is not a JSON object"),
-    (b'{"id": }', WHOLE, "a line is not a JSON object"),
-    (b"\x1f\x8b\xff", WHOLE, "may be compressed"),
-    (b'{"id": 1} {"id": 2}\n   \n', WHOLE, "1 lines have 2 JSON objects"),
-    (b'{"id": "soon"}', RecordFields(None, None, "id"), "cannot be converted to timestamps"),
-    (b'{"id": 1}\n{"id": "a"}', RecordFields("id", None, None), "several types"),
-    (b'{"id": 12345678901234567890}', RecordFields("id", None, None), "more than 64 bits"),
-    (b'{"id": 1.5}', RecordFields("id", None, None), "with a fraction"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("data", "fields", "reason"),
+    [
+        (b"{}\nno json", WHOLE, "a line is not a JSON object"),
+        (b'[\n{"id": 1},\n]', WHOLE, "a line is not a JSON object"),
+        (b'{"id": 1', WHOLE, "a line is not a JSON object"),
+        (b'{"id": }', WHOLE, "a line is not a JSON object"),
+        (b"\x1f\x8b\xff", WHOLE, "may be compressed"),
+        (b'{"id": 1} {"id": 2}\n   \n', WHOLE, "1 lines have 2 JSON objects"),
+        (b'{"id": "soon"}', RecordFields(None, None, "id"), "cannot be converted to timestamps"),
+        (b'{"id": 1}\n{"id": "a"}', RecordFields("id", None, None), "several types"),
+        (b'{"id": 12345678901234567890}', RecordFields("id", None, None), "more than 64 bits"),
+        (b'{"id": 1.5}', RecordFields("id", None, None), "with a fraction"),
+    ],
+)
 def test_lines_of_json_that_are_refused(data, fields, reason):
     with pytest.raises(JobError, match=reason):
         rows.rows_of_json(data, fields)
@@ -109,7 +119,9 @@ def test_lines_of_json_that_are_refused(data, fields, reason):
 def test_keys_of_json_are_as_they_are_written():
     data = b'{"d": "2026-01-02T10:00:00Z", "x": 1}\n{"d": "n/a", "x": "a"}\n{"x": [2]}'
     assert rows.rows_of_json(data, RecordFields("d", None, None))["key"].to_pylist() == [
-        "2026-01-02T10:00:00Z", "n/a", None
+        "2026-01-02T10:00:00Z",
+        "n/a",
+        None,
     ]
     missing = rows.rows_of_json(data, RecordFields("other", None, None))
     assert missing["key"].null_count == 3
@@ -148,14 +160,17 @@ def test_parquet_row_groups(tmp_path):
         list(rows.rows_of_parquet(path, [0], WHOLE))
 
 
-@pytest.mark.parametrize(("column", "found"), [
-    (pa.array([b"\xff", None], pa.large_binary()), [b"\xff", None]),
-    (pa.array([b"\xff\x00", None], pa.binary(2)), [b"\xff\x00", None]),
-    (pa.array(["a", None], pa.large_string()), ["a", None]),
-    (pa.array(["a", None]).dictionary_encode(), ["a", None]),
-    (pa.array([1.5, None]), ["1.5", None]),
-    (pa.array([[1], None]), ["[1]", None]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("column", "found"),
+    [
+        (pa.array([b"\xff", None], pa.large_binary()), [b"\xff", None]),
+        (pa.array([b"\xff\x00", None], pa.binary(2)), [b"\xff\x00", None]),
+        (pa.array(["a", None], pa.large_string()), ["a", None]),
+        (pa.array(["a", None]).dictionary_encode(), ["a", None]),
+        (pa.array([1.5, None]), ["1.5", None]),
+        (pa.array([[1], None]), ["[1]", None]),
+    ],
+)
 def test_values_of_other_types(column, found):
     batch = rows.records_of(pa.table({"v": column}), RecordFields(None, "v", None))
     assert batch["value"].to_pylist() == found
@@ -167,15 +182,18 @@ def test_any_path_has_a_name_for_its_offset(path):
     assert place_of("file", path, "t") != place_of("file", path, "u")
 
 
-@pytest.mark.parametrize(("url", "found"), [
-    ("jdbc:postgresql://host:5432/shop?user=a&password=b", "jdbc:postgresql://host:5432/shop"),
-    ("jdbc:mysql://a:b@host/shop", "jdbc:mysql://host/shop"),
-    ("jdbc:mysql://a@host/shop", "jdbc:mysql://host/shop"),
-    ("jdbc:oracle:thin:a/b@host:1521/shop", "jdbc:oracle:thin:@host:1521/shop"),
-    ("jdbc:oracle:thin:@host:1521/shop", "jdbc:oracle:thin:@host:1521/shop"),
-    ("jdbc:sqlserver://host:1433;databaseName=shop;password=b", "jdbc:sqlserver://host:1433;databaseName=shop"),
-    ("jdbc:derby:/data/shop;create=true", "jdbc:derby:/data/shop"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("jdbc:postgresql://host:5432/shop?user=a&password=b", "jdbc:postgresql://host:5432/shop"),
+        ("jdbc:mysql://a:b@host/shop", "jdbc:mysql://host/shop"),
+        ("jdbc:mysql://a@host/shop", "jdbc:mysql://host/shop"),
+        ("jdbc:oracle:thin:a/b@host:1521/shop", "jdbc:oracle:thin:@host:1521/shop"),
+        ("jdbc:oracle:thin:@host:1521/shop", "jdbc:oracle:thin:@host:1521/shop"),
+        ("jdbc:sqlserver://host:1433;databaseName=shop;password=b", "jdbc:sqlserver://host:1433;databaseName=shop"),
+        ("jdbc:derby:/data/shop;create=true", "jdbc:derby:/data/shop"),
+    ],
+)
 def test_no_secret_of_a_database_is_in_the_name_of_its_offset(url, found):
     assert database_of(url) == found
 

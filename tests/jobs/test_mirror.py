@@ -136,8 +136,9 @@ def test_a_micro_batch_that_is_done_again_is_there_once(run, store, target, tmp_
     there = Store.open(target)
     assert records(there, "t") == records(store, "t")
     assert {str(at): (one.source_offset, one.target_offset) for at, one in load_syncs(there, "mirror").items()} == {
-        "t-0": (60, 60), "t-1": (60, 60),
-    }  # fmt: skip
+        "t-0": (60, 60),
+        "t-1": (60, 60),
+    }
 
 
 # ---- groups
@@ -230,16 +231,19 @@ def test_a_second_checkpoint_is_refused(run, store, target, tmp_path):
     assert records(Store.open(target), "t") == records(store, "t")
 
 
-@pytest.mark.parametrize(("arguments", "error"), [
-    ((), "which topics?"),
-    (("--topics", " ,"), "which topics?"),
-    (("--pattern", "["), "is not a regular expression"),
-    (("--topics", "t", "--groups", "["), "is not a regular expression"),
-    (("--topics", SYNCS_TOPIC), "is not mirrored"),
-    (("--topics", "t", "--kafka-option", "a=b"), "--kafka-option is for --from-kafka"),
-    (("--topics", "t", "--kafka-option", "a"), "expected NAME=VALUE"),
-    (("--topics", "t", "--name", ""), "needs a name"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ((), "which topics?"),
+        (("--topics", " ,"), "which topics?"),
+        (("--pattern", "["), "is not a regular expression"),
+        (("--topics", "t", "--groups", "["), "is not a regular expression"),
+        (("--topics", SYNCS_TOPIC), "is not mirrored"),
+        (("--topics", "t", "--kafka-option", "a=b"), "--kafka-option is for --from-kafka"),
+        (("--topics", "t", "--kafka-option", "a"), "expected NAME=VALUE"),
+        (("--topics", "t", "--name", ""), "needs a name"),
+    ],
+)
 def test_refused(store, target, tmp_path, capsys, arguments, error):
     given = (target, "--from-store", store.path, "--checkpoint", tmp_path / "checkpoint", *arguments)
     with pytest.raises(SystemExit) as ended:

@@ -21,10 +21,7 @@ def test_exact_without_gaps(offset, there):
     assert len(sync.ranges) == 1
 
 
-@pytest.mark.parametrize(
-    ("offset", "there"),
-    [(0, 5), (89, 5), (95, 6), (99, 10), (100, 11), (110, 21)],
-)
+@pytest.mark.parametrize(("offset", "there"), [(0, 5), (89, 5), (95, 6), (99, 10), (100, 11), (110, 21)])
 def test_a_range_with_gaps_is_exact_at_its_end_and_never_beyond_what_is_read(offset, there):
     # Six records somewhere below 100, then ten without gaps.
     assert sync_of((100, 5, 6), (110, 11, 10)).translate(offset) == there

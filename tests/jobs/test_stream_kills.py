@@ -39,9 +39,7 @@ def kill(cluster, store, tmp_path):
             "--max-offsets", "400", *arguments,
         )  # fmt: skip
         hours, few = itertools.count(), ("--conf", "spark.sql.shuffle.partitions=2")
-        kill_at_random(
-            cluster, tmp_path / "log", call, lambda _: feed(next(hours)), seed=seed, within=8, options=few
-        )
+        kill_at_random(cluster, tmp_path / "log", call, lambda _: feed(next(hours)), seed=seed, within=8, options=few)
         assert faults(store.path) == []
         table = store.topic("out").read().to_table()
         return table.sort_by([("partition", "ascending"), ("offset", "ascending")]).to_pylist()

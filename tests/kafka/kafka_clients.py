@@ -31,9 +31,12 @@ class Clients:
     def __init__(self, broker):
         self._broker = broker
         self._consumer = KafkaConsumer(
-            bootstrap_servers=broker.bootstrap, enable_auto_commit=False, auto_offset_reset="none", check_crcs=True,
+            bootstrap_servers=broker.bootstrap,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            check_crcs=True,
             isolation_level="read_committed",
-        )  # fmt: skip
+        )
         self._producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
 
     def close(self):

@@ -90,19 +90,23 @@ class Broker:
             "transaction.state.log.replication.factor": 1,
             "transaction.state.log.min.isr": 1,
         }
-        settings |= {} if as_shipped else {
-            "group.initial.rebalance.delay.ms": 0,
-            # The indexes that are written to are made this large, and mapped.
-            "log.index.size.max.bytes": 65536,
-            "log.cleaner.dedupe.buffer.size": 2097152,
-            # Tests do not wait for what is usually done in seconds or minutes.
-            "replica.high.watermark.checkpoint.interval.ms": 500,
-            "log.initial.task.delay.ms": 500,
-            "log.retention.check.interval.ms": 1000,
-            "log.cleaner.backoff.ms": 200,
-            "num.network.threads": 1,
-            "num.io.threads": 2,
-        }
+        settings |= (
+            {}
+            if as_shipped
+            else {
+                "group.initial.rebalance.delay.ms": 0,
+                # The indexes that are written to are made this large, and mapped.
+                "log.index.size.max.bytes": 65536,
+                "log.cleaner.dedupe.buffer.size": 2097152,
+                # Tests do not wait for what is usually done in seconds or minutes.
+                "replica.high.watermark.checkpoint.interval.ms": 500,
+                "log.initial.task.delay.ms": 500,
+                "log.retention.check.interval.ms": 1000,
+                "log.cleaner.backoff.ms": 200,
+                "num.network.threads": 1,
+                "num.io.threads": 2,
+            }
+        )
         self._settings.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         cluster_id = run("kafka.tools.StorageTool", "random-uuid").strip()
         run("kafka.tools.StorageTool", "format", "--cluster-id", cluster_id, "--config", self._settings)
@@ -115,8 +119,10 @@ class Broker:
             begin = output.tell()
             self._process = subprocess.Popen(
                 command("kafka.Kafka", self._settings, memory="2g" if self._as_shipped else "512m", options=java),
-                stdout=output, stderr=output, start_new_session=True,
-            )  # fmt: skip
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
         end = time.monotonic() + PATIENCE
         while _STARTED not in self.output(begin):
             if self._process.poll() is not None or time.monotonic() > end:

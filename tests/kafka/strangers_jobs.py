@@ -20,9 +20,9 @@ from pyspark_log.spark import write_stream
 ORDER = "id int, store string, at timestamp, items array<struct<sku string, n int>>"
 READING = "sensor string, heat double, at timestamp"
 SHOWN = "ad int, at timestamp"
-ITEM = fastavro.parse_schema({
-    "type": "record", "name": "Item", "fields": [{"name": "sku", "type": "string"}, {"name": "n", "type": "int"}],
-})  # fmt: skip
+ITEM = fastavro.parse_schema(
+    {"type": "record", "name": "Item", "fields": [{"name": "sku", "type": "string"}, {"name": "n", "type": "int"}]}
+)
 BOTH_OFFSETS = {"startingOffsets": '{"words":{"0":1,"1":-2}}', "endingOffsets": '{"words":{"0":-1,"1":1}}'}
 
 

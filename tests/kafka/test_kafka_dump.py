@@ -49,8 +49,9 @@ def test_deep_iteration_prints_what_was_written(store, written):
     assert len(printed) // 2 == len(paths) > 3 * len(found)
     assert found == {
         (codec, partition): [as_printed(row) for row in rows]
-        for codec, partitions in written.items() for partition, rows in enumerate(partitions)
-    }  # fmt: skip
+        for codec, partitions in written.items()
+        for partition, rows in enumerate(partitions)
+    }
 
 
 def as_printed(row):
@@ -61,9 +62,14 @@ def as_printed(row):
         return None if data is None else data.decode()
 
     return (
-        str(row.offset), str(row.timestamp), size(row.key), size(row.value),
-        ",".join(name for name, _ in row.headers), text(row.key), text(row.value),
-    )  # fmt: skip
+        str(row.offset),
+        str(row.timestamp),
+        size(row.key),
+        size(row.value),
+        ",".join(name for name, _ in row.headers),
+        text(row.key),
+        text(row.value),
+    )
 
 
 def test_indexes_are_borne_out_by_their_logs(store, written):

@@ -58,8 +58,11 @@ def rows_of(count, size=60):
     kinds = [b"key %d", b"", None]
     return [
         Row(
-            number, NOW + 7 * number, kinds[number % 3] and kinds[number % 3] % number,
-            None if number % 33 == 3 else b"%d" % number * size, (("h", b"%d" % number),) if number % 4 == 0 else (),
+            number,
+            NOW + 7 * number,
+            kinds[number % 3] and kinds[number % 3] % number,
+            None if number % 33 == 3 else b"%d" % number * size,
+            (("h", b"%d" % number),) if number % 4 == 0 else (),
         )
         for number in range(count)
     ]
@@ -157,9 +160,13 @@ def test_every_codec(broker, codec):
 def test_snappy(broker, clients):
     make(broker, "snappy-read")
     broker.run(
-        "org.apache.kafka.tools.ConsoleProducer", "--topic", "snappy-read", "--compression-codec", "snappy",
+        "org.apache.kafka.tools.ConsoleProducer",
+        "--topic",
+        "snappy-read",
+        "--compression-codec",
+        "snappy",
         text="".join(f"line {number}\n" for number in range(500)),
-    )  # fmt: skip
+    )
     rows, _ = read(shown(broker, "snappy-read", 500), "snappy-read")
     assert [row.value for row in rows] == [b"line %d" % number for number in range(500)]
     assert clients.printed("snappy-read", 500) == [as_printed(row, 0) for row in rows]

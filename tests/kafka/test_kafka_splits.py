@@ -84,9 +84,13 @@ def test_every_split_point_of_a_compacted_log(broker):
     """The cleaner takes aborted records and what is superseded, and rewrites the indexes of transactions."""
     topic = "split-compacted"
     compact = {
-        "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": "200",
-        "internal.segment.bytes": "3000", "min.compaction.lag.ms": "0", "delete.retention.ms": "0",
-    }  # fmt: skip
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0.01",
+        "segment.ms": "200",
+        "internal.segment.bytes": "3000",
+        "min.compaction.lag.ms": "0",
+        "delete.retention.ms": "0",
+    }
     create_topics(broker, {topic: 1}, SMALL | compact)
     sent, deadline = 0, time.monotonic() + 2 * PATIENCE
     with producer(broker, transactional_id="split-compacted") as found:

@@ -141,8 +141,10 @@ def test_a_cluster(broker, run):
 def test_a_folder(broker, run):
     fill(broker, "copied")
     commit(broker, "copiers", {("copied", 0): 25, ("copied", 1): 60, ("copied-ended", 0): 66})
-    ends = {(topic, partition): consumed(broker, topic, partition, READ_COMMITTED)[1]
-            for topic, partition in (("copied", 0), ("copied", 1), ("copied-ended", 0))}  # fmt: skip
+    ends = {
+        (topic, partition): consumed(broker, topic, partition, READ_COMMITTED)[1]
+        for topic, partition in (("copied", 0), ("copied", 1), ("copied-ended", 0))
+    }
     deadline = time.monotonic() + PATIENCE
     while True:
         folder = Store.open(broker.log_dir)

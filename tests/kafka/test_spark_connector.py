@@ -321,7 +321,8 @@ DIFFERENT = [
     (ENDED | {"startingTimestamp": at(400), "startingOffsetsByTimestampStrategy": "latest"}, (27, 1), (0, 1)),
     (
         ENDED | COMMITTED | {"startingTimestamp": at(400), "startingOffsetsByTimestampStrategy": "latest"},
-        (12, 1), (0, 1),
+        (12, 1),
+        (0, 1),
     ),
     (ENDED | {"endingTimestamp": at(400)}, (6, 1), (33, 1)),
     (ENDED | COMMITTED | {"endingTimestamp": at(400)}, (6, 1), (18, 1)),
@@ -358,7 +359,6 @@ DIFFERENT = [
     ({"fetchOffset.numRetries": "0"}, None, (123, 3)),
     ({"kafka.max.poll.records": "0"}, None, (123, 3)),
     ({"kafkaConsumer.pollTimeoutMs": "x"}, None, (123, 3)),
-
 ]
 
 

@@ -20,9 +20,12 @@ PLAIN, COMPACTED, DELETED = "followed", "followed-compacted", "followed-deleted"
 PLACES = [(PLAIN, 0), (PLAIN, 1), (COMPACTED, 0), (DELETED, 0)]
 SEGMENTS = {"internal.segment.bytes": "30000", "index.interval.bytes": "300", "retention.ms": "-1"}
 COMPACTION = {
-    "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": "500", "min.compaction.lag.ms": "0",
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.01",
+    "segment.ms": "500",
+    "min.compaction.lag.ms": "0",
     "delete.retention.ms": "200",
-}  # fmt: skip
+}
 RETENTION = {"cleanup.policy": "delete", "retention.bytes": "500000"}
 # Records for each partition, several times a second: more than a query with this limit reads.
 ROUND, LIMIT = 50, 20
@@ -216,15 +219,18 @@ def test_queries_follow_a_broker_at_work(spark, broker, clients, tmp_path):
             late.start(maxOffsetsPerTrigger=LIMIT)
             strict.start()
             wait(
-                lambda: at_end(kept) and at_end(strict) and late.ends[DELETED, 0], *well, strict,
+                lambda: at_end(kept) and at_end(strict) and late.ends[DELETED, 0],
+                *well,
+                strict,
                 why="the queries do not run",
-            )  # fmt: skip
+            )
 
         wait(lambda: deleted_unread(late), *well, why="retention does not overtake a slow query")
         wait(
-            lambda: len(consumed(broker, COMPACTED)[0]) < len(produced[COMPACTED, 0]) // 2, *well,
+            lambda: len(consumed(broker, COMPACTED)[0]) < len(produced[COMPACTED, 0]) // 2,
+            *well,
             why="the cleaner does not run",
-        )  # fmt: skip
+        )
 
         with clients.writing:
             broker.stop()
@@ -234,16 +240,18 @@ def test_queries_follow_a_broker_at_work(spark, broker, clients, tmp_path):
                 broker.start()
         before = dict(kept.ends)
         wait(
-            lambda: all(kept.ends[place] > end for place, end in before.items()), *well,
+            lambda: all(kept.ends[place] > end for place, end in before.items()),
+            *well,
             why="what the broker writes after its start is not read",
-        )  # fmt: skip
+        )
 
         for query in queries:
             query.stop()
         wait(
-            lambda: bases(broker, DELETED)[-1] > max(query.ends[DELETED, 0] for query in (late, strict)), clients,
+            lambda: bases(broker, DELETED)[-1] > max(query.ends[DELETED, 0] for query in (late, strict)),
+            clients,
             why="nothing is written while the queries are stopped",
-        )  # fmt: skip
+        )
         delete_up_to(broker, bases(broker, DELETED)[-1])
         wait(lambda: deleted_unread(late, strict), clients, why="records that are to be deleted stay")
         before = {query: dict(query.ends) for query in (kept, late)}
@@ -252,15 +260,17 @@ def test_queries_follow_a_broker_at_work(spark, broker, clients, tmp_path):
         wait(lambda: not strict.query.isActive, *well, why="a loss does not end the query that is to fail then")
         wait(
             lambda: all(query.ends[place] > end for query, ends in before.items() for place, end in ends.items()),
-            *well, why="the queries make no progress",
-        )  # fmt: skip
+            *well,
+            why="the queries make no progress",
+        )
 
         clients.end_writing()
         wait(lambda: at_end(kept) and at_end(late), *well, why="the queries do not come to the end")
         wait(
-            lambda: all(clients.consumed[place][-1][0] == max(produced[place]) for place in PLACES), clients,
+            lambda: all(clients.consumed[place][-1][0] == max(produced[place]) for place in PLACES),
+            clients,
             why="the consumer does not come to the end",
-        )  # fmt: skip
+        )
     finally:
         for query in queries:
             query.stop()

@@ -29,8 +29,9 @@ def places(broker, filled, tmp_path, request):
     """Where a job runs: with the words for Kafka, then with those for a store."""
     kafkas, ours = filled
     words = (
-        ("kafka", ("kafka.bootstrap.servers", broker.bootstrap), kafkas), ("pylog", ("path", ours.store.path), ours),
-    )  # fmt: skip
+        ("kafka", ("kafka.bootstrap.servers", broker.bootstrap), kafkas),
+        ("pylog", ("path", ours.store.path), ours),
+    )
     name = request.node.name.partition("[")[2].rstrip("]") or "example"
     return [At(*word, tmp_path / word[0], name) for word in words]
 

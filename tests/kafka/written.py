@@ -86,9 +86,11 @@ def _row(chance, offset):
 
 
 def _columns(rows):
-    return pa.record_batch({
-        "key": pa.array([row.key for row in rows], pa.binary()),
-        "value": pa.array([row.value for row in rows], pa.binary()),
-        "timestamp": pa.array([row.timestamp for row in rows], pa.int64()),
-        "headers": pa.array([[{"key": k, "value": v} for k, v in row.headers] or None for row in rows], _HEADERS),
-    })  # fmt: skip
+    return pa.record_batch(
+        {
+            "key": pa.array([row.key for row in rows], pa.binary()),
+            "value": pa.array([row.value for row in rows], pa.binary()),
+            "timestamp": pa.array([row.timestamp for row in rows], pa.int64()),
+            "headers": pa.array([[{"key": k, "value": v} for k, v in row.headers] or None for row in rows], _HEADERS),
+        }
+    )

@@ -23,8 +23,10 @@ def check_cases(size: str, only: str, limit: int) -> list[bool]:
             print(
                 f"{case.name:52} {result.states:>11,} {result.transitions:>11,} {result.kills:>9,} {result.powers:>9,} "
                 f"{result.alone:>9,} {result.seconds:>7.1f}  {result.fault or case.checks} ({_told(settings)})",
-                *("    " + line for line in result.trace), sep="\n", flush=True,
-            )  # fmt: skip
+                *("    " + line for line in result.trace),
+                sep="\n",
+                flush=True,
+            )
     print(f"{'all':52} {states:>11,} {transitions:>11,}\n")
     return good
 

@@ -16,15 +16,21 @@ from .world.locks import Locks
 
 # Those that take no more than a second together, from all parts of the protocol.
 QUICK = (
-    "one partition: rolls", "one partition: publishes without syncs, flushes",
-    "two partitions: publishers, one-off publishers, helpers", "committed offsets", "a topic is deleted",
-    "swap, with readers", "turns",
-)  # fmt: skip
+    "one partition: rolls",
+    "one partition: publishes without syncs, flushes",
+    "two partitions: publishers, one-off publishers, helpers",
+    "committed offsets",
+    "a topic is deleted",
+    "swap, with readers",
+    "turns",
+)
 QUICK_RULES = (
-    "an intent after a hole is dropped", "the last number again is a replay",
-    "readers hear of the swap before the old segments go", "what has expired is checked again under the lock",
+    "an intent after a hole is dropped",
+    "the last number again is a replay",
+    "readers hear of the swap before the old segments go",
+    "what has expired is checked again under the lock",
     "no process waits for the decision log under a partition's lock",
-)  # fmt: skip
+)
 
 
 def cases(size, names=()):
@@ -164,9 +170,12 @@ def test_the_power_goes_wherever_something_else_is_left(reduce, powers):
             left.add(paper[0])
 
     model = Model(
-        things={"paper": (Paper, (0, 0)), "nothing": (Thing, None)}, lives={"a": [write_twice, None]}, powers=1,
-        watches=[Watch("nothing", ("paper",), look)], reduce=reduce,
-    )  # fmt: skip
+        things={"paper": (Paper, (0, 0)), "nothing": (Thing, None)},
+        lives={"a": [write_twice, None]},
+        powers=1,
+        watches=[Watch("nothing", ("paper",), look)],
+        reduce=reduce,
+    )
     assert Explorer(model).explore(1000).powers == powers
     assert left == {0, 1, 2}
 

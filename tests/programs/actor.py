@@ -59,9 +59,7 @@ class Actor:
         return result.base_offset, result.next_offset
 
     def produce(self, topic, partition, producer, epoch, sequence, values, time, transactional):
-        batch = ready(
-            sequence, *values, producer=producer, epoch=epoch, timestamp=time, transactional=transactional
-        )
+        batch = ready(sequence, *values, producer=producer, epoch=epoch, timestamp=time, transactional=transactional)
         result = self.store.append_batch(topic, partition, batch)
         return result.base_offset, result.next_offset, result.duplicate
 
@@ -125,11 +123,13 @@ class Actor:
 
 def _rows(records):
     keys, values, times = zip(*records, strict=True)
-    return pa.record_batch({
-        "key": pa.array(keys, pa.binary()),
-        "value": pa.array(values, pa.binary()),
-        "timestamp": pa.array(times, pa.int64()),
-    })
+    return pa.record_batch(
+        {
+            "key": pa.array(keys, pa.binary()),
+            "value": pa.array(values, pa.binary()),
+            "timestamp": pa.array(times, pa.int64()),
+        }
+    )
 
 
 class Process:

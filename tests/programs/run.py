@@ -19,10 +19,12 @@ CONFIGS = {
     "plain": {"segment.bytes": "700", "retention.ms": "-1", "index.interval.bytes": "150"},
     "numbered": {"segment.bytes": "900", "retention.ms": "-1", "index.interval.bytes": "150"},
     "compacted": {
-        "segment.bytes": "700", "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0",
+        "segment.bytes": "700",
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0",
         "delete.retention.ms": "0",
     },
-}  # fmt: skip
+}
 IDEMPOTENT, TRANSACTIONAL = (1, 2, 3), (4, 5)
 #: How often each call is made, beside the others.
 CALLS = {

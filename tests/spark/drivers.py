@@ -65,8 +65,11 @@ class Driver:
         with log.open("w") as out:
             self.process = subprocess.Popen(
                 [sys.executable, __file__, store.path, str(checkpoint), topic, fault, str(marks)],
-                stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
-            )  # fmt: skip
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
 
     def __enter__(self):
         return self

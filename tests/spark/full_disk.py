@@ -53,9 +53,13 @@ def committing(spark, folder, checkpoints, step, error, again):
     disk = Disk(folder, step)
     fill(disk.store, "events", range(0, 200, 2), range(1, 200, 2))
     query = copy_events(
-        spark, disk.store.path, f"{checkpoints}/{step}", TOPIC, "pylog_failing",
+        spark,
+        disk.store.path,
+        f"{checkpoints}/{step}",
+        TOPIC,
+        "pylog_failing",
         **disk.fault(f"disk full before {step}"),
-    ).trigger(availableNow=True)  # fmt: skip
+    ).trigger(availableNow=True)
     for expected in (error, again):
         with fails(expected, FULL):
             query.start().awaitTermination()

@@ -35,10 +35,15 @@ def test_a_stream_whose_executors_are_killed_writes_everything_once(cluster, sto
     for topic in ("stateless", "chained"):
         store.create_topic(topic, 4)
     numbers = range(30000)
-    store.append("events", pa.record_batch({
-        "key": [b"key %d" % (number * number % 97) for number in numbers],
-        "value": [b"%d %s" % (number, b"x" * (number % 300)) for number in numbers],
-    }))  # fmt: skip
+    store.append(
+        "events",
+        pa.record_batch(
+            {
+                "key": [b"key %d" % (number * number % 97) for number in numbers],
+                "value": [b"%d %s" % (number, b"x" * (number % 300)) for number in numbers],
+            }
+        ),
+    )
     with (tmp_path / "log").open("w") as log:
         driver = Driver([store.path, tmp_path / "checkpoints", "", cluster.master, "once"], log)
         try:

@@ -41,10 +41,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 def rows(batch, task):
     count = TASK_ROWS[task]
-    return pa.record_batch({
-        "value": [f"batch {batch}, task {task}, row {row:04}".ljust(200, ".") for row in range(count)],
-        "partition": pa.array([row % PARTITIONS for row in range(count)], pa.int32()),
-    })
+    return pa.record_batch(
+        {
+            "value": [f"batch {batch}, task {task}, row {row:04}".ljust(200, ".") for row in range(count)],
+            "partition": pa.array([row % PARTITIONS for row in range(count)], pa.int32()),
+        }
+    )
 
 
 def values(batches):

@@ -13,10 +13,7 @@ from java import java_version
 
 from tests.paths import ROOT
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(java_version() < 17, reason="Spark needs Java 17 or later"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(java_version() < 17, reason="Spark needs Java 17 or later")]
 
 
 @pytest.mark.skipif(
@@ -25,15 +22,22 @@ pytestmark = [
 def test_over_spark_connect(tmp_path):
     program = Path(__file__).with_name("over_connect.py")
     done = subprocess.run(
-        [sys.executable, program, tmp_path], capture_output=True, text=True, check=False,
+        [sys.executable, program, tmp_path],
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert "[PYLOG_UNKNOWN_TOPIC_OR_PARTITION]" in found.pop("error")
     assert found == {
-        "session": "pyspark.sql.connect.session", "read": 100, "copied": 100, "split": [10, 90], "transformed": 7,
-    }  # fmt: skip
+        "session": "pyspark.sql.connect.session",
+        "read": 100,
+        "copied": 100,
+        "split": [10, 90],
+        "transformed": 7,
+    }
 
 
 def test_in_the_shell_of_an_activated_environment(tmp_path):
@@ -43,14 +47,22 @@ def test_in_the_shell_of_an_activated_environment(tmp_path):
     environment |= {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     mine, its = pty.openpty()
     shell = subprocess.Popen(
-        ["pyspark", "--master", "local[1]", "--conf", "spark.ui.enabled=false"], stdin=its, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, env=environment, cwd=tmp_path, text=True,
-    )  # fmt: skip
-    os.write(mine, b"""
+        ["pyspark", "--master", "local[1]", "--conf", "spark.ui.enabled=false"],
+        stdin=its,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        cwd=tmp_path,
+        text=True,
+    )
+    os.write(
+        mine,
+        b"""
 spark.range(3).selectExpr("string(id) value").write.format("pylog").option("topic", "t").mode("append").save("store")
 print(f'rows: {spark.read.format("pylog").option("subscribe", "t").load("store").count()}')
 exit()
-""")
+""",
+    )
     try:
         said, _ = shell.communicate(timeout=500)
     finally:

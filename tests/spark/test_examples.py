@@ -23,9 +23,14 @@ pytestmark = pytest.mark.timeout(900)
 def run(*arguments, **environment):
     """What a program prints; it must succeed."""
     done = subprocess.run(
-        [sys.executable, *map(str, arguments)], capture_output=True, text=True, timeout=800, check=False,
-        cwd=EXAMPLES.parent, env=os.environ | environment,
-    )  # fmt: skip
+        [sys.executable, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=800,
+        check=False,
+        cwd=EXAMPLES.parent,
+        env=os.environ | environment,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -134,9 +139,11 @@ def test_two_topics_are_joined(store, tmp_path):
     (pair,) = store.topic("paid").read().to_table().to_pylist()
     assert pair["key"] == b"1"
     assert json.loads(pair["value"]) == {
-        "left": "tea", "right": "5 EUR", "left_time": "2026-01-01T12:00:00.000Z",
+        "left": "tea",
+        "right": "5 EUR",
+        "left_time": "2026-01-01T12:00:00.000Z",
         "right_time": "2026-01-01T12:01:00.000Z",
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.slow

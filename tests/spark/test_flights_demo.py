@@ -32,8 +32,14 @@ def demo(tmp_path):
 def run(script, **options):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
     return subprocess.run(
-        [sys.executable, str(script)], env=environment, text=True, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, check=False, timeout=800, **options,
+        [sys.executable, str(script)],
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+        timeout=800,
+        **options,
     )
 
 

@@ -109,9 +109,14 @@ def test_output_mode_update(spark, store, tmp_path):
     def run(**arguments):
         words = read_stream(spark, store.path, "words", start="earliest").groupBy("value").count()
         query = write_stream(
-            words.selectExpr("value key", "string(count) value"), store.path, "counts", mode="update",
-            checkpoint=tmp_path / "c", available_now=True, **arguments,
-        )  # fmt: skip
+            words.selectExpr("value key", "string(count) value"),
+            store.path,
+            "counts",
+            mode="update",
+            checkpoint=tmp_path / "c",
+            available_now=True,
+            **arguments,
+        )
         query.awaitTermination()
         return query
 

@@ -20,8 +20,10 @@ KILLS = 4
 def test_killed_queries_write_what_undisturbed_ones_write(tmp_path, capsys):
     campaign = subprocess.Popen(
         [sys.executable, "-m", "tests.campaign.run", "--kills", str(KILLS), "--folder", tmp_path / "campaign"],
-        cwd=REPOSITORY, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     try:
         told, _ = campaign.communicate()
     finally:

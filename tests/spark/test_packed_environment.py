@@ -50,8 +50,10 @@ def environment(tmp_path_factory):
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
     built = subprocess.run(
         [*pip, "wheel", sources, "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", folder],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if built.returncode:
         pytest.skip(f"no wheel can be built here: {built.stderr[-1000:]}")
     (wheel,) = folder.glob("*.whl")
@@ -111,9 +113,11 @@ def test_a_packed_environment(environment, bare_cluster, tmp_path):
         "--conf", "spark.python.authenticate.socketTimeout=120s", "job.py", store.path, tmp_path / "checkpoint",
     ]  # fmt: skip
     variables = {
-        "PYSPARK_DRIVER_PYTHON": environment / "bin/python", "PYSPARK_PYTHON": "./environment/bin/python",
-        "SPARK_HOME": SPARK_HOME, "SPARK_LOCAL_IP": "127.0.0.1",
-    }  # fmt: skip
+        "PYSPARK_DRIVER_PYTHON": environment / "bin/python",
+        "PYSPARK_PYTHON": "./environment/bin/python",
+        "SPARK_HOME": SPARK_HOME,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
     done = subprocess.run(
         list(map(str, command)), cwd=tmp_path, env=os.environ | {name: str(one) for name, one in variables.items()},
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

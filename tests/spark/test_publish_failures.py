@@ -76,10 +76,13 @@ def sweep(store):
 # ---- one process of a local session
 
 
-@pytest.mark.parametrize(("fault", "error"), [
-    ("task fails when it has staged", "this attempt fails"),
-    ("worker killed when it has staged", "exited unexpectedly"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        ("task fails when it has staged", "this attempt fails"),
+        ("worker killed when it has staged", "exited unexpectedly"),
+    ],
+)
 def test_a_batch_write_that_fails_leaves_nothing_and_can_be_repeated(failing, target, marks, fault, error):
     with fails(error):
         write(failing, target.path, fault, marks, COUNT)
@@ -140,13 +143,16 @@ def write_there(*arguments):
 @on_linux
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.parametrize("fault", [
-    "task fails when it has staged",
-    "worker killed while it stages",
-    "worker killed when it has staged",
-    "two attempts at once",
-    "executor killed when a task has staged",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "task fails when it has staged",
+        "worker killed while it stages",
+        "worker killed when it has staged",
+        "two attempts at once",
+        "executor killed when a task has staged",
+    ],
+)
 def test_a_task_that_is_tried_again_on_a_cluster_is_published_once(on_cluster, target, marks, fault):
     on_cluster(write_there, target.path, fault, marks, COUNT)
     happened = {path.name for path in marks.iterdir()}

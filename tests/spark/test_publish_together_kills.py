@@ -24,8 +24,12 @@ def run(store, checkpoint, where, log):
     """Runs the query up to a place and kills it there, driver and workers; or to its end."""
     driver = subprocess.Popen(
         [sys.executable, str(QUERY), store.path, str(checkpoint), where],
-        stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, text=True, start_new_session=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=log,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
     try:
         said = driver.stdout.readline().strip()
         assert said == ("finished" if where == "nowhere" else where), Path(log.name).read_text()[-3000:]
@@ -58,10 +62,15 @@ def test_a_killed_query_publishes_each_micro_batch_once_and_whole(tmp_path):
     store = Store.create(tmp_path / "store")
     for topic in ("events", "all", "counts"):
         store.create_topic(topic, 2)
-    store.append("events", pa.record_batch({
-        "key": [b"key %d" % (number % KEYS) for number in range(RECORDS)],
-        "value": [b"%d" % number for number in range(RECORDS)],
-    }))  # fmt: skip
+    store.append(
+        "events",
+        pa.record_batch(
+            {
+                "key": [b"key %d" % (number % KEYS) for number in range(RECORDS)],
+                "value": [b"%d" % number for number in range(RECORDS)],
+            }
+        ),
+    )
     shown = []
     with (tmp_path / "log").open("w") as log:
         for where in ("between 1", "after 2", "nowhere"):

@@ -24,9 +24,13 @@ def log(folder):
     if java_version() < 17:
         pytest.skip("Spark needs Java 17 or later: set JAVA_HOME, or put java on the PATH")
     ended = subprocess.run(
-        [sys.executable, str(SCRIPT), str(folder)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        timeout=500, check=False,
-    )  # fmt: skip
+        [sys.executable, str(SCRIPT), str(folder)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
     assert ended.returncode == 0, ended.stderr
     return ended.stderr.splitlines()
 

@@ -62,16 +62,14 @@ def test_several_topics(spark, store):
 def test_offsets_for_each_partition(spark, store):
     fill(store, "t", range(10), range(10, 20), [20])
     df = read(
-        spark, store, "t",
-        startingOffsets='{"t":{"0":-2,"1":-2,"2":0}}', endingOffsets='{"t":{"0":-1,"1":-1,"2":1}}',
-    )  # fmt: skip
+        spark, store, "t", startingOffsets='{"t":{"0":-2,"1":-2,"2":0}}', endingOffsets='{"t":{"0":-1,"1":-1,"2":1}}'
+    )
     assert df.count() == 21
     fill(store, "t", [], [1, 2], [3])
     assert df.count() == 23
     part = read(
-        spark, store, "t",
-        startingOffsets='{"t":{"0":8,"1":3,"2":1}}', endingOffsets='{"t":{"0":10,"1":4,"2":1}}',
-    )  # fmt: skip
+        spark, store, "t", startingOffsets='{"t":{"0":8,"1":3,"2":1}}', endingOffsets='{"t":{"0":10,"1":4,"2":1}}'
+    )
     assert values_of(part) == ["13", "8", "9"]
 
 
@@ -184,9 +182,7 @@ def test_a_schema_names_the_columns_that_are_read(spark, store):
     assert reader.schema(f"{with_headers}, key binary").load(store.path).collect() == [(None, None)] * 2
 
 
-@pytest.mark.parametrize(
-    ("schema", "what"), [("value string", "value string"), ("value binary, size int", "size int")]
-)
+@pytest.mark.parametrize(("schema", "what"), [("value string", "value string"), ("value binary, size int", "size int")])
 def test_a_schema_with_other_columns_is_refused(spark, store, schema, what):
     fill(store, "t", [1])
     with fails("pylog source has fixed columns", f"this one names {what}. ", "offset bigint"):

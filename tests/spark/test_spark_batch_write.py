@@ -169,15 +169,18 @@ def test_compression_of_the_writers_choice(spark, store):
         (["string(id) value"], {"topic": "__pylog_publish"}, r"\[PYLOG_INVALID_TOPIC\].*the store's own records"),
         (["string(id) value"], {"topic": "t", "publishId": "x"}, "publishId and publishNumber go together"),
         (
-            ["string(id) value", "string(id) at"], {"topic": "t", "timestampColumn": "at"},
+            ["string(id) value", "string(id) at"],
+            {"topic": "t", "timestampColumn": "at"},
             r"\[PYLOG_INVALID_COLUMNS\] timestampColumn 'at' has the type string and must have timestamp",
         ),
         (
-            ["string(id) value"], {"topic": "t", "timestampColumn": "at"},
+            ["string(id) value"],
+            {"topic": "t", "timestampColumn": "at"},
             r"\[PYLOG_INVALID_COLUMNS\] timestampColumn is 'at', and there is no such column; there are: value",
         ),
         (
-            ["string(id) value", "9 partition"], {"topic": "t"},
+            ["string(id) value", "9 partition"],
+            {"topic": "t"},
             r"\[PYLOG_INVALID_RECORD\] t: row 0 names partition 9.*key decides",
         ),
     ],

@@ -36,9 +36,7 @@ def test_limited_and_unlimited_batches_and_the_lag(spark, store, tmp_path):
     query = run(limited, tmp_path / "once", once=True)
     assert batch_sizes(query) == [15]
     assert left_after_each(query) == [0]
-    from_5 = read_stream(
-        spark, store, "t", startingOffsets='{"t":{"0":5}}', maxOffsetsPerTrigger=str(LONG_MAX)
-    )
+    from_5 = read_stream(spark, store, "t", startingOffsets='{"t":{"0":5}}', maxOffsetsPerTrigger=str(LONG_MAX))
     assert batch_sizes(run(from_5, tmp_path / "largest")) == [10]
 
 

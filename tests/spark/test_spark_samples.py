@@ -82,10 +82,7 @@ def test_runs(spark, tmp_path, capsys, name):
     """Against topics of six partitions, which write to topics that are made with one."""
     store = make_world(tmp_path)
     # What the pages take for granted beside a session: the reader's own data.
-    given = {
-        "spark": spark,
-        "events": spark.sql("select 1 id, timestamp '2013-01-01 10:00:00' happened_at"),
-    }
+    given = {"spark": spark, "events": spark.sql("select 1 id, timestamp '2013-01-01 10:00:00' happened_at")}
     try:
         exec(compile(SAMPLES[name].code_in(tmp_path), name, "exec"), given)
         for query in spark.streams.active:

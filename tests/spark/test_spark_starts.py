@@ -9,11 +9,7 @@ from spark_tools import fails, fill
 
 SLOW = pytest.mark.slow
 # How a query names topic `t`; partitions that are still missing can be assigned.
-SUBSCRIPTIONS = {
-    "subscribe": "t",
-    "subscribePattern": "^t$",
-    "assign": json.dumps({"t": list(range(10))}),
-}
+SUBSCRIPTIONS = {"subscribe": "t", "subscribePattern": "^t$", "assign": json.dumps({"t": list(range(10))})}
 WAYS = pytest.mark.parametrize(
     ("strategy", "fail_on_data_loss"),
     [

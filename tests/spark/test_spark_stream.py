@@ -5,16 +5,7 @@ import os
 import shutil
 
 import pytest
-from spark_tools import (
-    all_values_in,
-    batch_sizes,
-    end_offset,
-    fails,
-    fill,
-    read_stream,
-    values_in,
-    write_stream,
-)
+from spark_tools import all_values_in, batch_sizes, end_offset, fails, fill, read_stream, values_in, write_stream
 
 from pyspark_log import Store
 from pyspark_log.spark_connector.query_run import plan_of
@@ -204,8 +195,7 @@ def test_writes_in_foreach_batch(spark, store, tmp_path):
     def two_writes(batch, batch_id):
         for topic in ("a", "b"):
             (
-                batch
-                .write.format("pylog")
+                batch.write.format("pylog")
                 .mode("append")
                 .options(topic=topic, publishId=f"job-{topic}", publishNumber=str(batch_id))
                 .save(store.path)
@@ -319,7 +309,9 @@ def test_refused_reads(spark, store, tmp_path, options, message):
         (["key"], {"topic": "out"}, "Required attribute 'value' not found"),
         pytest.param(["offset value"], {"topic": "out"}, "value attribute unsupported type bigint", marks=SLOW),
         pytest.param(
-            ["value"], {"topic": "out", "publishId": "x", "publishNumber": "1"}, "publishNumber is for batch",
+            ["value"],
+            {"topic": "out", "publishId": "x", "publishNumber": "1"},
+            "publishNumber is for batch",
             marks=SLOW,
         ),
     ],

@@ -54,10 +54,7 @@ READS = {
     "only to times": ({"endingOffsetsByTimestamp": each(THIRD, THIRD, THIRD)}, range(20)),
     "one time for all": ({"startingTimestamp": str(SECOND), "endingTimestamp": str(THIRD)}, range(10, 20)),
     "from the end of a partition without a record so late": (
-        {
-            "startingOffsetsByTimestamp": each(SECOND, SECOND, LATER),
-            "startingOffsetsByTimestampStrategy": "latest",
-        },
+        {"startingOffsetsByTimestamp": each(SECOND, SECOND, LATER), "startingOffsetsByTimestampStrategy": "latest"},
         in_partitions(range(10, 30), 0, 1),
     ),
     "to a time after all": ({"endingTimestamp": str(LATER)}, range(30)),
@@ -78,10 +75,11 @@ READS = {
 
 def test_bounds_by_time(spark, times):
     found = [
-        read(spark, times, "t", partitionsPerTask="3", **options)
-        .selectExpr(f"'{name}' name", "cast(cast(value as string) as bigint) value")
+        read(spark, times, "t", partitionsPerTask="3", **options).selectExpr(
+            f"'{name}' name", "cast(cast(value as string) as bigint) value"
+        )
         for name, (options, _) in READS.items()
-    ]  # fmt: skip
+    ]
     expected = [(name, value) for name, (_, values) in READS.items() for value in values]
     assert_df_equality(
         # One task: nothing is shuffled to be sorted.

@@ -11,11 +11,13 @@ T0 = 1_700_000_000_000
 
 
 def records(keys, values, first=T0):
-    return pa.record_batch({
-        "key": pa.array(keys, pa.string()),
-        "value": pa.array(values, pa.binary()),
-        "timestamp": pa.array([first + 1000 * number for number in range(len(values))], pa.int64()),
-    })
+    return pa.record_batch(
+        {
+            "key": pa.array(keys, pa.string()),
+            "value": pa.array(values, pa.binary()),
+            "timestamp": pa.array([first + 1000 * number for number in range(len(values))], pa.int64()),
+        }
+    )
 
 
 def pylog(store, *arguments):

@@ -22,11 +22,13 @@ RECORDS = 120
 
 def rows(first, count, time=1_000_000):
     numbers = range(first, first + count)
-    return pa.record_batch({
-        "key": pa.array([b"%d" % number for number in numbers], pa.binary()),
-        "value": pa.array([b"record %06d" % number for number in numbers], pa.binary()),
-        "timestamp": pa.array([time + number for number in numbers], pa.int64()),
-    })
+    return pa.record_batch(
+        {
+            "key": pa.array([b"%d" % number for number in numbers], pa.binary()),
+            "value": pa.array([b"record %06d" % number for number in numbers], pa.binary()),
+            "timestamp": pa.array([time + number for number in numbers], pa.int64()),
+        }
+    )
 
 
 def stage(store, count, topic="p", large=False):

@@ -23,6 +23,7 @@ def append(store: Store, group: str, key: bytes | None, value: bytes | None) -> 
 
 def members(*topics: str, protocol_type: str = "consumer", since: int = 0) -> bytes:
     """The value of a group's record: with a member that reads these topics, or without members."""
+
     def text(of: str) -> bytes:
         return len(of).to_bytes(2, "big") + of.encode()
 

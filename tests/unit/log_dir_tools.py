@@ -59,6 +59,7 @@ def input_output_errors(monkeypatch, folder):
 
     return mend
 
+
 FAILURES = [gone, empty, swapped, input_output_errors]
 
 

@@ -32,9 +32,8 @@ def ready(sequence, *values, producer=1, epoch=0, transactional=False, codec="no
     """A batch as a client sends it: a record for each value, the first with that sequence number."""
     records = [Record(b"k", value, timestamp) for value in values]
     return build(
-        records, codec,
-        producer_id=producer, producer_epoch=epoch, base_sequence=sequence, transactional=transactional,
-    )  # fmt: skip
+        records, codec, producer_id=producer, producer_epoch=epoch, base_sequence=sequence, transactional=transactional
+    )
 
 
 def ending(commit, *, producer=1, epoch=0, coordinator=0, timestamp=NOW):

@@ -51,9 +51,12 @@ def rows_of(chunk: Chunk) -> list[Record]:
     plain = dict(chunk.columns, timestamp=chunk.columns["timestamp"].cast(pa.int64()))
     return [
         Record(
-            row["key"], row["value"], row["timestamp"] // 1000,
+            row["key"],
+            row["value"],
+            row["timestamp"] // 1000,
             tuple((h["key"], h["value"]) for h in row["headers"] or ()),
-            row["offset"], row["timestampType"],
+            row["offset"],
+            row["timestampType"],
         )
         for row in pa.table(plain).to_pylist()
     ]

@@ -63,7 +63,11 @@ class Refusals:
 
 
 topic_option = click.option(
-    "--topic", "topics", multiple=True, metavar="TOPIC[:N,...]", shell_complete=complete_topics,
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:N,...]",
+    shell_complete=complete_topics,
     help="All partitions of a topic, or some: orders:0,2; repeatable.",
 )
 

@@ -60,7 +60,11 @@ groups.add_command(reset_offsets)
 
 @groups.command("list")
 @click.option(
-    "--state", "states", is_flag=False, flag_value=_ANY, metavar="[STATE,...]",
+    "--state",
+    "states",
+    is_flag=False,
+    flag_value=_ANY,
+    metavar="[STATE,...]",
     help="Also print state and protocol type; with STATEs (Empty, Stable), only of groups in one of them.",
 )
 @json_option
@@ -102,8 +106,16 @@ def _states(text: str) -> set[GroupState]:
 @json_option
 @click.pass_obj
 def describe(
-    target: Target, names: Sequence[str], more: Sequence[str], all_groups: bool, _offsets: bool, members: bool,
-    state: bool, watched: bool, interval: float, as_json: bool,
+    target: Target,
+    names: Sequence[str],
+    more: Sequence[str],
+    all_groups: bool,
+    _offsets: bool,
+    members: bool,
+    state: bool,
+    watched: bool,
+    interval: float,
+    as_json: bool,
 ) -> None:
     """Print each GROUP's committed offset in each partition, the log end, and the lag."""
     if _offsets + members + state > 1:
@@ -160,13 +172,19 @@ def _described(
 
 
 _MEMBERS = {
-    "GROUP": "group", "CONSUMER-ID": "consumer_id", "HOST": "host", "CLIENT-ID": "client_id",
+    "GROUP": "group",
+    "CONSUMER-ID": "consumer_id",
+    "HOST": "host",
+    "CLIENT-ID": "client_id",
     "#PARTITIONS": "partitions",
-}  # fmt: skip
+}
 _STATE = {
-    "GROUP": "group", "ASSIGNMENT-STRATEGY": "assignment_strategy", "STATE": "state", "#MEMBERS": "members",
+    "GROUP": "group",
+    "ASSIGNMENT-STRATEGY": "assignment_strategy",
+    "STATE": "state",
+    "#MEMBERS": "members",
     "PROTOCOL-TYPE": "protocol_type",
-}  # fmt: skip
+}
 _OFFSETS = {
     "GROUP": "group", "TOPIC": "topic", "PARTITION": "partition", "CURRENT-OFFSET": "current_offset",
     "LOG-END-OFFSET": "log_end_offset", "LAG": "lag", "CONSUMER-ID": "consumer_id", "HOST": "host",
@@ -176,18 +194,24 @@ _OFFSETS = {
 
 def _member(group: GroupDescription, member: GroupMember) -> dict[str, object]:
     return {
-        "group": group.group, "consumer_id": member.member_id, "instance_id": member.instance_id,
-        "host": member.client_host, "client_id": member.client_id, "partitions": len(_assigned(group, member)),
-    }  # fmt: skip
+        "group": group.group,
+        "consumer_id": member.member_id,
+        "instance_id": member.instance_id,
+        "host": member.client_host,
+        "client_id": member.client_id,
+        "partitions": len(_assigned(group, member)),
+    }
 
 
 def _state(group: GroupDescription) -> dict[str, object]:
     return {
-        "group": group.group, "protocol_type": group.protocol_type or None,
-        "assignment_strategy": group.protocol or None, "state": group.state.value,
+        "group": group.group,
+        "protocol_type": group.protocol_type or None,
+        "assignment_strategy": group.protocol or None,
+        "state": group.state.value,
         # Of a state that is not known none may have been found.
         "members": None if group.state is GroupState.UNKNOWN and not group.members else len(group.members),
-    }  # fmt: skip
+    }
 
 
 def _committed(
@@ -198,15 +222,22 @@ def _committed(
     rows: list[dict[str, object]] = []
     for at in sorted(committed.keys() | owners.keys()):
         kept, owner, end = committed.get(at), owners.get(at), _log_end(store, at)
-        rows.append({
-            "group": group.group, "topic": at.topic, "partition": at.partition,
-            "current_offset": None if kept is None else kept.offset, "log_end_offset": end,
-            "lag": None if end is None or kept is None else max(end - kept.offset, 0),
-            "consumer_id": owner and owner.member_id, "host": owner and owner.client_host,
-            "client_id": owner and owner.client_id,
-            "metadata": kept and kept.metadata, "commit_timestamp": kept and kept.commit_timestamp,
-            "expire_timestamp": kept and _expiry(kept.expire_timestamp),
-        })
+        rows.append(
+            {
+                "group": group.group,
+                "topic": at.topic,
+                "partition": at.partition,
+                "current_offset": None if kept is None else kept.offset,
+                "log_end_offset": end,
+                "lag": None if end is None or kept is None else max(end - kept.offset, 0),
+                "consumer_id": owner and owner.member_id,
+                "host": owner and owner.client_host,
+                "client_id": owner and owner.client_id,
+                "metadata": kept and kept.metadata,
+                "commit_timestamp": kept and kept.commit_timestamp,
+                "expire_timestamp": kept and _expiry(kept.expire_timestamp),
+            }
+        )
     return rows
 
 
@@ -251,9 +282,7 @@ def delete(target: Target, names: Sequence[str], more: Sequence[str], all_groups
 
 
 @groups.command("delete-offsets")
-@click.option(
-    "--group", required=True, metavar="GROUP", shell_complete=complete_groups, help="The group."
-)
+@click.option("--group", required=True, metavar="GROUP", shell_complete=complete_groups, help="The group.")
 @topic_option
 @yes_option
 @json_option

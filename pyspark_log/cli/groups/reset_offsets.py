@@ -72,12 +72,16 @@ class _Scenario:
 @click.option("--all-topics", is_flag=True, help="All partitions for which the group has a committed offset.")
 @click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
 @click.option(
-    "--to-datetime", callback=to_ms, metavar="TIME",
+    "--to-datetime",
+    callback=to_ms,
+    metavar="TIME",
     help="To the first record at or after this time: YYYY-MM-DDTHH:mm:SS.sss (UTC unless it names a zone), or ms since"
     " 1970.",
 )
 @click.option(
-    "--by-duration", callback=_duration, metavar="DURATION",
+    "--by-duration",
+    callback=_duration,
+    metavar="DURATION",
     help="To the first record younger than this, such as PT1H30M or P7D.",
 )
 @click.option("--to-earliest", is_flag=True, help="To the earliest offset.")
@@ -85,7 +89,9 @@ class _Scenario:
 @click.option("--shift-by", type=int, metavar="N", help="By N offsets; backwards if N is negative.")
 @click.option("--to-current", is_flag=True, help="To the current offset, or to the latest one if there is none.")
 @click.option(
-    "--from-file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
+    "--from-file",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
     help="To the offsets in a file written by --export.",
 )
 @click.option("--dry-run", is_flag=True, help="Only print the new offsets (the default).")
@@ -94,10 +100,24 @@ class _Scenario:
 @json_option
 @click.pass_obj
 def reset_offsets(
-    target: Target, names: Sequence[str], more: Sequence[str], all_groups: bool, topics: Sequence[str],
-    all_topics: bool, to_offset: int | None, to_datetime: int | None, by_duration: timedelta | None, to_earliest: bool,
-    to_latest: bool, shift_by: int | None, to_current: bool, from_file: str | None, dry_run: bool, execute: bool,
-    export: bool, as_json: bool,
+    target: Target,
+    names: Sequence[str],
+    more: Sequence[str],
+    all_groups: bool,
+    topics: Sequence[str],
+    all_topics: bool,
+    to_offset: int | None,
+    to_datetime: int | None,
+    by_duration: timedelta | None,
+    to_earliest: bool,
+    to_latest: bool,
+    shift_by: int | None,
+    to_current: bool,
+    from_file: str | None,
+    dry_run: bool,
+    execute: bool,
+    export: bool,
+    as_json: bool,
 ) -> None:
     """Reset the committed offsets of each GROUP.
 
@@ -164,8 +184,9 @@ def _held(store: Store, group: str, committed: _Committed) -> list[TopicPartitio
 def _print(plans: Mapping[str, _Offsets], export: bool, single: bool, as_json: bool) -> None:
     rows = [
         (group, at.topic, at.partition, offset)
-        for group, offsets in plans.items() for at, offset in sorted(offsets.items())
-    ]  # fmt: skip
+        for group, offsets in plans.items()
+        for at, offset in sorted(offsets.items())
+    ]
     if export:
         csv.writer(sys.stdout, lineterminator="\n").writerows(row[1:] if single else row for row in rows)
     elif as_json:

@@ -70,7 +70,10 @@ def _row(outcome: Outcome) -> tuple[object, ...]:
     done: tuple[object, ...] = (NOTHING,) * 5
     if total := outcome.total:
         done = (
-            total.records_before, total.records_after, human_size(total.bytes_before), human_size(total.bytes_after),
+            total.records_before,
+            total.records_after,
+            human_size(total.bytes_before),
+            human_size(total.bytes_after),
             total.cleaned_to,
-        )  # fmt: skip
+        )
     return str(outcome.at), *done, f"{outcome.seconds:.2f}", " ".join(outcome.problem.split()) or NOTHING

@@ -13,7 +13,8 @@ from pyspark_log.storage.maintenance.doctor import WAIT_SECONDS, Finding, Verdic
 @click.command()
 @click.argument("path", type=click.Path(exists=True, file_okay=False))
 @click.option(
-    "--peer", is_flag=True,
+    "--peer",
+    is_flag=True,
     help=f"Also wait up to {WAIT_SECONDS:.0f} s for `pylog doctor PATH --peer` on another host that shares the folder, "
     "and test the two together.",
 )
@@ -38,7 +39,11 @@ def _print(findings: Sequence[Finding], as_json: bool) -> None:
     if as_json:
         print_json([finding.to_dict() for finding in findings])
         return
-    print_table(("CHECK", "VERDICT", "MEASURED", "MEANING"), [
-        # What the system says may have line breaks; a finding is one line.
-        [" ".join(cell.split()) for cell in finding.to_dict().values()] for finding in findings
-    ])
+    print_table(
+        ("CHECK", "VERDICT", "MEASURED", "MEANING"),
+        [
+            # What the system says may have line breaks; a finding is one line.
+            [" ".join(cell.split()) for cell in finding.to_dict().values()]
+            for finding in findings
+        ],
+    )

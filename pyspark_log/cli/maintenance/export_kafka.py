@@ -15,7 +15,9 @@ from pyspark_log.storage.maintenance.transfer import export_kafka as export_topi
 @click.argument("topic", shell_complete=complete_topics)
 @click.argument("folder", type=click.Path())
 @click.option(
-    "--topic-id", required=True, metavar="ID",
+    "--topic-id",
+    required=True,
+    metavar="ID",
     help="The topic's id in the Kafka cluster; kafka-topics.sh --describe prints it.",
 )
 @json_option
@@ -31,7 +33,8 @@ def export_kafka(target: Target, topic: str, folder: str, topic_id: str, as_json
     if as_json:
         print_json([dataclasses.asdict(one) for one in found])
         return
-    print_table(("PARTITION", "START", "END", "SEGMENTS", "SIZE"), [
-        (one.partition, one.log_start, one.log_end, one.segments, human_size(one.bytes)) for one in found
-    ])  # fmt: skip
+    print_table(
+        ("PARTITION", "START", "END", "SEGMENTS", "SIZE"),
+        [(one.partition, one.log_start, one.log_end, one.segments, human_size(one.bytes)) for one in found],
+    )
     click.echo(f"exported {len(found)} partitions, {human_size(sum(one.bytes for one in found))}, into {folder}")

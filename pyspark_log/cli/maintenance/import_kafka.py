@@ -20,7 +20,9 @@ from pyspark_log.storage.store import Store
 @click.argument("folder", type=click.Path())
 @click.option("--topic", "names", multiple=True, metavar="TOPIC", help="Only this topic; repeatable.")
 @click.option(
-    "--take-what-is-there", "take", is_flag=True,
+    "--take-what-is-there",
+    "take",
+    is_flag=True,
     help="Also import a log that is shorter than the checkpoints say, or whose .txnindex contradicts its markers.",
 )
 @config_option
@@ -48,9 +50,10 @@ def import_kafka(
             print_json([_document(one) for one in done])
         elif done:
             click.echo("committed offsets of groups are not copied: use the job mirror with --groups", err=True)
-            print_table(("PARTITION", "START", "END", "BATCHES", "SIZE"), [
-                (str(one.at), one.log_start, one.log_end, one.batches, human_size(one.bytes)) for one in done
-            ])
+            print_table(
+                ("PARTITION", "START", "END", "BATCHES", "SIZE"),
+                [(str(one.at), one.log_start, one.log_end, one.batches, human_size(one.bytes)) for one in done],
+            )
 
 
 def _open(folder: str) -> Store:
@@ -67,14 +70,17 @@ def _open(folder: str) -> Store:
 
 def _document(one: ImportedPartition) -> dict[str, object]:
     return {
-        "topic": one.at.topic, "partition": one.at.partition, "log_start": one.log_start, "log_end": one.log_end,
-        "last_stable_offset": one.last_stable_offset, "batches": one.batches, "bytes": one.bytes,
-    }  # fmt: skip
+        "topic": one.at.topic,
+        "partition": one.at.partition,
+        "log_start": one.log_start,
+        "log_end": one.log_end,
+        "last_stable_offset": one.last_stable_offset,
+        "batches": one.batches,
+        "bytes": one.bytes,
+    }
 
 
-def _bring(
-    store: Store, source: Store, topic: str, configs: dict[str, str], take: bool
-) -> Sequence[ImportedPartition]:
+def _bring(store: Store, source: Store, topic: str, configs: dict[str, str], take: bool) -> Sequence[ImportedPartition]:
     """Copies one topic."""
     with ProgressBar(f"import {topic}") as progress:
         imported = import_topic(store, source, topic, configs, take_what_is_there=take, progress=progress)

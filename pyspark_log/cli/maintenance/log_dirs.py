@@ -36,21 +36,31 @@ def list_folders(target: Target, as_json: bool) -> None:
     """
     found = target.open().describe_log_dirs()
     if as_json:
-        print_json([
-            {
-                "path": one.path, "online": not one.problem, "problem": one.problem, "size": one.size,
-                "free": one.free, "total": one.total,
-                "partitions": [
-                    {"topic": at.topic, "partition": at.partition, "size": size} for at, size in one.partitions.items()
-                ],
-            }
-            for one in found
-        ])
+        print_json(
+            [
+                {
+                    "path": one.path,
+                    "online": not one.problem,
+                    "problem": one.problem,
+                    "size": one.size,
+                    "free": one.free,
+                    "total": one.total,
+                    "partitions": [
+                        {"topic": at.topic, "partition": at.partition, "size": size}
+                        for at, size in one.partitions.items()
+                    ],
+                }
+                for one in found
+            ]
+        )
         return
-    print_table(("FOLDER", "PARTITIONS", "SIZE", "FREE", "PROBLEM"), [
-        (one.path, len(one.partitions), human_size(one.size), _format_size(one.free), one.problem or NOTHING)
-        for one in found
-    ])
+    print_table(
+        ("FOLDER", "PARTITIONS", "SIZE", "FREE", "PROBLEM"),
+        [
+            (one.path, len(one.partitions), human_size(one.size), _format_size(one.free), one.problem or NOTHING)
+            for one in found
+        ],
+    )
 
 
 @log_dirs.command()

@@ -72,8 +72,9 @@ def delete(target: Target, name: str, yes: bool) -> None:
     last = _find(store, name)
     confirm(
         f"Publisher {name} is at number {last.number} ({format_time(last.time)}). If a query uses that id again, it "
-        "starts over, and the batch it repeats is published twice. Delete the publisher?", yes,
-    )  # fmt: skip
+        "starts over, and the batch it repeats is published twice. Delete the publisher?",
+        yes,
+    )
     last = delete_publisher(store.decisions, name)
     click.echo(f"Deleted publisher {name}; its last number was {last.number}.")
 

@@ -6,15 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from pyspark_log.cli.support import (
-    NOTHING,
-    confirm,
-    human_size,
-    json_option,
-    print_json,
-    print_table,
-    yes_option,
-)
+from pyspark_log.cli.support import NOTHING, confirm, human_size, json_option, print_json, print_table, yes_option
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.fs import format_time
 from pyspark_log.storage.publish import TopicIdPartition, Waiting, recovery
@@ -24,7 +16,10 @@ from pyspark_log.storage.store import Store
 @click.command()
 @click.option("--dry-run", is_flag=True, help="Only show the decisions that are not applied, and why.")
 @click.option(
-    "--set-aside", "decision", type=click.IntRange(min=0), metavar="DECISION",
+    "--set-aside",
+    "decision",
+    type=click.IntRange(min=0),
+    metavar="DECISION",
     help="Give up this decision for good, in the partitions that lack it. Its staged output is kept in the folder cut.",
 )
 @yes_option

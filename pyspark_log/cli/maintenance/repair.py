@@ -34,13 +34,15 @@ def repair(target: Target, into: str, as_json: bool) -> None:
 
 def _document(report: RepairReport) -> dict[str, object]:
     return {
-        "path": report.path, "complete": report.complete,
+        "path": report.path,
+        "complete": report.complete,
         "findings": [finding.to_dict() for finding in report.findings],
         "losses": [dataclasses.asdict(loss) for loss in report.losses],
         "stopped": [{"partition": str(copy.place), "reason": copy.reason} for copy in report.stopped],
-        "partitions": len(report.copies), "records": sum(copy.records for copy in report.copies),
+        "partitions": len(report.copies),
+        "records": sum(copy.records for copy in report.copies),
         "bytes": sum(copy.bytes for copy in report.copies),
-    }  # fmt: skip
+    }
 
 
 def _print(report: RepairReport) -> None:

@@ -24,7 +24,9 @@ from pyspark_log.storage.maintenance.verify import verify as verify_store
 @click.command()
 @click.option("--topic", shell_complete=complete_topics, help="Only this topic.")
 @click.option(
-    "--jobs", type=click.IntRange(min=1), metavar="N",
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
     help="How many partitions to check at once. [default: one per processor]",
 )
 @json_option
@@ -69,10 +71,13 @@ def _document(report: Report) -> dict[str, object]:
 
 def _print(report: Report) -> None:
     if report.findings:
-        print_table(("SEVERITY", "WHERE", "WHAT", "WHAT TO DO"), [
-            (finding.severity.value, _where(finding), " ".join(finding.what.split()), finding.advice or NOTHING)
-            for finding in report.findings
-        ])  # fmt: skip
+        print_table(
+            ("SEVERITY", "WHERE", "WHAT", "WHAT TO DO"),
+            [
+                (finding.severity.value, _where(finding), " ".join(finding.what.split()), finding.advice or NOTHING)
+                for finding in report.findings
+            ],
+        )
     totals = report.totals
     verdict = alert("DAMAGED") if report.damaged else good("no damage")
     click.echo(

@@ -26,16 +26,19 @@ from pyspark_log.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 @click.command()
 @click.argument("topic", shell_complete=complete_topics)
 @click.option(
-    "--partition", "partitions", type=click.IntRange(min=0), multiple=True, metavar="N",
+    "--partition",
+    "partitions",
+    type=click.IntRange(min=0),
+    multiple=True,
+    metavar="N",
     help="Only this partition; repeatable.",
 )
 @click.option("--from-beginning", is_flag=True, help="Start at the earliest offset (the default).")
+@click.option("--offset", "start_offset", type=click.IntRange(min=0), metavar="N", help="Start at this offset.")
 @click.option(
-    "--offset", "start_offset", type=click.IntRange(min=0), metavar="N",
-    help="Start at this offset.",
-)
-@click.option(
-    "--timestamp", callback=to_ms, metavar="TIME",
+    "--timestamp",
+    callback=to_ms,
+    metavar="TIME",
     help="Start at the first record at or after this time (ms since 1970, or ISO-8601; UTC unless it names a zone).",
 )
 @click.option("--end", is_flag=True, help="Start at the end: print only new records, as they arrive.")
@@ -43,31 +46,53 @@ from pyspark_log.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
     "--last", type=click.IntRange(min=0), metavar="N", help="Start N records before the end of each partition."
 )
 @click.option(
-    "--group", metavar="GROUP", shell_complete=complete_groups,
+    "--group",
+    metavar="GROUP",
+    shell_complete=complete_groups,
     help="Start at the committed offsets of this group; in partitions without one at the earliest offset, or at the end"
     " with --end.",
 )
 @click.option(
-    "--commit", is_flag=True,
+    "--commit",
+    is_flag=True,
     help="With --group: at the end, or at Ctrl-C, commit the offsets after the last record printed of each partition.",
 )
 @click.option("--follow", is_flag=True, help="At the end, wait for more; stop with Ctrl-C.")
 @click.option(
-    "--isolation-level", type=click.Choice([READ_UNCOMMITTED, READ_COMMITTED]), default=READ_UNCOMMITTED,
-    show_default=True, help="read_committed leaves out what transactions have not committed.",
+    "--isolation-level",
+    type=click.Choice([READ_UNCOMMITTED, READ_COMMITTED]),
+    default=READ_UNCOMMITTED,
+    show_default=True,
+    help="read_committed leaves out what transactions have not committed.",
 )
 @click.option("--max-messages", type=click.IntRange(min=0), metavar="N", help="Stop after N records.")
 @click.option(
-    "--offsets-group", metavar="GROUP", shell_complete=complete_groups,
+    "--offsets-group",
+    metavar="GROUP",
+    shell_complete=complete_groups,
     help="With --format offsets: only records of this group.",
 )
 @with_layout
 @click.pass_obj
 def consume(
-    target: Target, topic: str, partitions: Sequence[int], from_beginning: bool, start_offset: int | None,
-    timestamp: int | None, end: bool, last: int | None, group: str | None, commit: bool, follow: bool,
-    isolation_level: str, max_messages: int | None, output_format: str, offsets_group: str | None, layout: TextLayout,
-    format_string: Template | None, grep: str | None,
+    target: Target,
+    topic: str,
+    partitions: Sequence[int],
+    from_beginning: bool,
+    start_offset: int | None,
+    timestamp: int | None,
+    end: bool,
+    last: int | None,
+    group: str | None,
+    commit: bool,
+    follow: bool,
+    isolation_level: str,
+    max_messages: int | None,
+    output_format: str,
+    offsets_group: str | None,
+    layout: TextLayout,
+    format_string: Template | None,
+    grep: str | None,
 ) -> None:
     """Print the records of TOPIC.
 
@@ -95,8 +120,10 @@ def consume(
     start = starts.committed(reading.committed, _start(starts, start_offset, timestamp, last, end=end))
     positions = {partition: start(partition) for partition in chosen}
     formats: dict[str, Callable[[pa.RecordBatch], bytes]] = {
-        "text": partial(text_lines, layout=layout), "json": json_lines, "offsets": group_lines,
-    }  # fmt: skip
+        "text": partial(text_lines, layout=layout),
+        "json": json_lines,
+        "offsets": group_lines,
+    }
     show = formats[output_format] if format_string is None else partial(format_string.fill, null=layout.null)
     headers = output_format == "json" or layout.headers or (format_string is not None and format_string.headers)
     batches = _batches(store, topic, positions, isolation_level, headers=headers, follow=follow or end)
@@ -128,9 +155,12 @@ def _chosen(group: str | None, pattern: str | None, batch: pa.RecordBatch) -> pa
 
 
 def _print(
-    batches: Iterable[pa.RecordBatch], choose: Callable[[pa.RecordBatch], pa.RecordBatch],
-    show: Callable[[pa.RecordBatch], bytes], left: int, reading: _GroupReading,
-) -> None:  # fmt: skip
+    batches: Iterable[pa.RecordBatch],
+    choose: Callable[[pa.RecordBatch], pa.RecordBatch],
+    show: Callable[[pa.RecordBatch], bytes],
+    left: int,
+    reading: _GroupReading,
+) -> None:
     """Prints that many of the records that `choose` returns."""
     for batch in batches:
         chosen = choose(batch).slice(0, left)

@@ -26,9 +26,7 @@ _WINDOW_BYTES = 64 << 10
 @click.option("--partition", type=click.IntRange(min=0), metavar="N", help="The partition of --topic.")
 @click.option("--records", "with_records", is_flag=True, help="Also print the records of each batch.")
 @click.pass_obj
-def dump(
-    target: Target, files: tuple[str, ...], topic: str | None, partition: int | None, with_records: bool
-) -> None:
+def dump(target: Target, files: tuple[str, ...], topic: str | None, partition: int | None, with_records: bool) -> None:
     """Print the record batches of segment files (.log), as Kafka's dump tool does.
 
     Needs no store when FILEs are given. The exit code is 1 if a batch is damaged.

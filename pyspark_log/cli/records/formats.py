@@ -63,9 +63,9 @@ def data_of(texts: pa.Array) -> bytes:
 def joined(*parts: pa.Array | bytes) -> pa.Array:
     """Texts joined row by row, null if one of them is; the last part is what is between them."""
     kind = pa.large_binary()
-    return pc.binary_join_element_wise(*[
-        pa.scalar(part, kind) if isinstance(part, bytes) else part.cast(kind) for part in parts
-    ])
+    return pc.binary_join_element_wise(
+        *[pa.scalar(part, kind) if isinstance(part, bytes) else part.cast(kind) for part in parts]
+    )
 
 
 def header_texts(headers: pa.Array, null: bytes, *, between: bytes, none: bytes) -> pa.Array:

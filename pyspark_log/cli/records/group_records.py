@@ -72,34 +72,44 @@ def _position(value: bytes) -> dict[str, Any]:
     kept = decode_offset_value(value)
     expiry = "never" if kept.expire_timestamp == NEVER else kept.expire_timestamp
     return {
-        "committed": kept.offset, "leader_epoch": kept.leader_epoch, "metadata": kept.metadata,
-        "commit_timestamp": kept.commit_timestamp, **({} if expiry == -1 else {"expire_timestamp": expiry}),
-    }  # fmt: skip
+        "committed": kept.offset,
+        "leader_epoch": kept.leader_epoch,
+        "metadata": kept.metadata,
+        "commit_timestamp": kept.commit_timestamp,
+        **({} if expiry == -1 else {"expire_timestamp": expiry}),
+    }
 
 
 def _members(value: bytes) -> dict[str, Any]:
     group = decode_group_value(value)
     return {
-        "protocol_type": group.protocol_type, "generation": group.generation, "protocol": group.protocol,
-        "leader": group.leader, "state_timestamp": group.state_timestamp,
+        "protocol_type": group.protocol_type,
+        "generation": group.generation,
+        "protocol": group.protocol,
+        "leader": group.leader,
+        "state_timestamp": group.state_timestamp,
         "members": [_member(member, group.protocol_type) for member in group.members],
-    }  # fmt: skip
+    }
 
 
 def _member(member: GroupMember, protocol_type: str) -> dict[str, Any]:
     identity = {
-        "consumer_id": member.member_id, "instance_id": member.instance_id, "client_id": member.client_id,
+        "consumer_id": member.member_id,
+        "instance_id": member.instance_id,
+        "client_id": member.client_id,
         "host": member.client_host,
-    }  # fmt: skip
+    }
     if protocol_type != CONSUMER:
         return {
-            **identity, "subscription_base64": _base64(member.subscription),
+            **identity,
+            "subscription_base64": _base64(member.subscription),
             "assignment_base64": _base64(member.assignment),
-        }  # fmt: skip
+        }
     return {
-        **identity, "topics": subscribed_topics(member.subscription),
+        **identity,
+        "topics": subscribed_topics(member.subscription),
         "partitions": [str(at) for at in assigned_partitions(member.assignment)],
-    }  # fmt: skip
+    }
 
 
 def _base64(data: bytes | None) -> str | None:

@@ -16,12 +16,20 @@ from pyspark_log.cli.records.base64_column import decoded
 _HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 _NO_HEADERS = pa.scalar([], pa.list_(_HEADER))
 # What `pylog consume --format json` prints. The store sets topic, offset and timestampType.
-_OBJECT = pa.schema([
-    ("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("timestamp", pa.int64()),
-    ("timestampType", pa.string()), ("key", pa.string()), ("key_base64", pa.string()), ("value", pa.string()),
-    ("value_base64", pa.string()),
-    ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.string()), ("value_base64", pa.string())]))),
-])
+_OBJECT = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.int64()),
+        ("timestampType", pa.string()),
+        ("key", pa.string()),
+        ("key_base64", pa.string()),
+        ("value", pa.string()),
+        ("value_base64", pa.string()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.string()), ("value_base64", pa.string())]))),
+    ]
+)
 _ROW = re.compile(r"(?:JSON parse error: )?(.*?)\.? in row (\d+)", re.DOTALL)
 
 #: The columns of records by name.

@@ -67,12 +67,14 @@ def _objects(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
     for time, row in zip(times, zip(*columns, strict=True), strict=True):
         topic, partition, offset, kind, key, value, headers = row
         yield {
-            "topic": topic, "partition": partition, "offset": offset,
-            "timestamp": time, "timestampType": TIMESTAMP_TYPES[kind],
-            **_bytes_field("key", key), **_bytes_field("value", value),
-            "headers": [
-                {"key": header["key"], **_bytes_field("value", header["value"])} for header in headers or ()
-            ],
+            "topic": topic,
+            "partition": partition,
+            "offset": offset,
+            "timestamp": time,
+            "timestampType": TIMESTAMP_TYPES[kind],
+            **_bytes_field("key", key),
+            **_bytes_field("value", value),
+            "headers": [{"key": header["key"], **_bytes_field("value", header["value"])} for header in headers or ()],
         }
 
 

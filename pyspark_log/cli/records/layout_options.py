@@ -15,7 +15,6 @@ from pyspark_log.cli.records.template import Template
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-
 def _template(_ctx: click.Context, _parameter: click.Parameter, text: str | Template | None) -> Template | None:
     if text is None or isinstance(text, Template):  # `tail` hands it to `consume`.
         return text
@@ -78,8 +77,15 @@ def with_layout(command: _Command) -> _Command:
 
     @functools.wraps(command)
     def converted(
-        *args: object, print_timestamp: bool, print_partition: bool, print_offset: bool, print_headers: bool,
-        print_key: bool, key_separator: str, null_literal: str | None, format_string: Template | None,
+        *args: object,
+        print_timestamp: bool,
+        print_partition: bool,
+        print_offset: bool,
+        print_headers: bool,
+        print_key: bool,
+        key_separator: str,
+        null_literal: str | None,
+        format_string: Template | None,
         **options: object,
     ) -> object:
         before = (print_timestamp, print_partition, print_offset, print_headers, print_key)

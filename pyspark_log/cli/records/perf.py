@@ -31,28 +31,45 @@ def perf() -> None:
 @click.argument("topic", shell_complete=complete_topics)
 @click.option("--num-records", type=click.IntRange(min=1), required=True, metavar="N", help="How many to write.")
 @click.option(
-    "--record-size", type=click.IntRange(min=1), default=100, show_default=True, metavar="BYTES",
+    "--record-size",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    metavar="BYTES",
     help="The size of a value: random hexadecimal digits.",
 )
 @click.option(
-    "--throughput", type=click.IntRange(min=1), metavar="N",
+    "--throughput",
+    type=click.IntRange(min=1),
+    metavar="N",
     help="Write at most N records per second. [default: no limit]",
 )
 @click.option(
-    "--batch-records", type=click.IntRange(min=1), metavar="N",
+    "--batch-records",
+    type=click.IntRange(min=1),
+    metavar="N",
     help="The number of records per append. [default: about 1 MiB; with --throughput those of 0.1 s at most]",
 )
 @click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Write to this partition only.")
 @click.option(
-    "--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
+    "--compression",
+    type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
     help="The codec, if the topic leaves it to its writers.",
 )
 @click.option("--sync", is_flag=True, help="Sync each append, so that it survives a power loss.")
 @json_option
 @click.pass_obj
 def produce(
-    target: Target, topic: str, num_records: int, record_size: int, throughput: int | None, batch_records: int | None,
-    partition: int | None, compression: str | None, sync: bool, as_json: bool,
+    target: Target,
+    topic: str,
+    num_records: int,
+    record_size: int,
+    throughput: int | None,
+    batch_records: int | None,
+    partition: int | None,
+    compression: str | None,
+    sync: bool,
+    as_json: bool,
 ) -> None:
     """Append random records to TOPIC; print records and MiB per second, and latencies.
 
@@ -80,14 +97,17 @@ def produce(
             time.sleep(early)
     seconds = time.perf_counter() - began
     result = {
-        "records": sent, "seconds": round(seconds, 3), "records_per_second": round(sent / seconds, 1),
+        "records": sent,
+        "seconds": round(seconds, 3),
+        "records_per_second": round(sent / seconds, 1),
         "mib_per_second": round(sent * record_size / _MIB / seconds, 2),
-        "latency_ms_avg": round(_weighted(latencies, counts), 3), "latency_ms_max": round(max(latencies), 3),
+        "latency_ms_avg": round(_weighted(latencies, counts), 3),
+        "latency_ms_max": round(max(latencies), 3),
         **{
             f"latency_ms_p{percent:g}": round(latency, 3)
             for percent, latency in zip(_PERCENTILES, percentiles(latencies, counts, _PERCENTILES), strict=True)
         },
-    }  # fmt: skip
+    }
     if as_json:
         print_json(result)
         return
@@ -121,9 +141,12 @@ def consume(target: Target, topic: str, messages: int | None, headers: bool, as_
             break
     seconds = max(time.perf_counter() - began, 1e-9)
     result = {
-        "records": records, "seconds": round(seconds, 3), "records_per_second": round(records / seconds, 1),
-        "mib": round(size / _MIB, 3), "mib_per_second": round(size / _MIB / seconds, 2),
-    }  # fmt: skip
+        "records": records,
+        "seconds": round(seconds, 3),
+        "records_per_second": round(records / seconds, 1),
+        "mib": round(size / _MIB, 3),
+        "mib_per_second": round(size / _MIB / seconds, 2),
+    }
     if as_json:
         print_json(result)
         return

@@ -43,54 +43,88 @@ def _given_headers(_ctx: click.Context, _param: click.Parameter, given: Sequence
 @click.command()
 @click.argument("topic", shell_complete=complete_topics)
 @click.option(
-    "--file", "path", type=click.Path(exists=True, dir_okay=False, allow_dash=True), default="-", metavar="FILE",
+    "--file",
+    "path",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    default="-",
+    metavar="FILE",
     help="Read this file instead of standard input.",
 )
 @click.option(
-    "--format", "input_format", type=click.Choice(["text", "json"]), default="text", show_default=True,
+    "--format",
+    "input_format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
     help="text: a value per line, after the key and headers if these are asked for. json: an object per line, with the"
     " fields that `pylog consume --format json` prints (key, value, key_base64, value_base64, headers, timestamp); a"
     " missing field is null, and topic, offset and timestampType are ignored.",
 )
 @click.option(
-    "--key-separator", metavar="TEXT",
+    "--key-separator",
+    metavar="TEXT",
     help="The text before this separator is the record's key. A line without it is an error.",
 )
 @click.option("--parse-headers", is_flag=True, help="Each line begins with headers, a:1,b:2, and a tab.")
 @click.option("--headers-delimiter", default="\t", metavar="TEXT", help="The text after the headers. [default: a tab]")
 @click.option("--headers-separator", default=",", show_default=True, metavar="TEXT", help="The text between headers.")
 @click.option(
-    "--headers-key-separator", default=":", show_default=True, metavar="TEXT",
+    "--headers-key-separator",
+    default=":",
+    show_default=True,
+    metavar="TEXT",
     help="The text between the name of a header and its value.",
 )
 @click.option(
-    "--null-marker", metavar="TEXT",
+    "--null-marker",
+    metavar="TEXT",
     help="A key, value or header value with this text is null. A record with a null value is a tombstone.",
 )
 @click.option(
-    "--header", "headers", multiple=True, metavar="NAME=VALUE", callback=_given_headers,
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_given_headers,
     help="Add this header to each record; repeatable.",
 )
 @click.option(
-    "--timestamp", callback=to_ms, metavar="TIME",
+    "--timestamp",
+    callback=to_ms,
+    metavar="TIME",
     help="The time of each record (ms since 1970, or ISO-8601; UTC unless it names a zone). [default: now]",
 )
 @click.option(
-    "--partition", type=click.IntRange(min=0), metavar="N",
+    "--partition",
+    type=click.IntRange(min=0),
+    metavar="N",
     help="Write to this partition. Otherwise the key chooses it, as in Kafka; records without a key are spread.",
 )
 @click.option("--keep-partition", is_flag=True, help="With --format json: write each record to the partition it names.")
 @click.option(
-    "--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
+    "--compression",
+    type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
     help="The codec, if the topic leaves it to its writers (compression.type=producer, the default).",
 )
 @click.option("--sync", is_flag=True, help="Acknowledged records survive a power loss; slower.")
 @click.pass_obj
 def produce(
-    target: Target, topic: str, path: str, input_format: str, key_separator: str | None, parse_headers: bool,
-    headers_delimiter: str, headers_separator: str, headers_key_separator: str, null_marker: str | None,
-    headers: Sequence[tuple[str, bytes]], timestamp: int | None, partition: int | None, keep_partition: bool,
-    compression: str | None, sync: bool,
+    target: Target,
+    topic: str,
+    path: str,
+    input_format: str,
+    key_separator: str | None,
+    parse_headers: bool,
+    headers_delimiter: str,
+    headers_separator: str,
+    headers_key_separator: str,
+    null_marker: str | None,
+    headers: Sequence[tuple[str, bytes]],
+    timestamp: int | None,
+    partition: int | None,
+    keep_partition: bool,
+    compression: str | None,
+    sync: bool,
 ) -> None:
     r"""Append each line of standard input to TOPIC as a record.
 
@@ -125,9 +159,10 @@ def produce(
                     columns.pop("partition", None)
                 columns |= {name: constant(columns, value) for name, value in fixed.items()}
                 batch = pa.record_batch(with_headers(columns, headers))
-                produced.add(store.append(
-                    topic, batch, partition=partition, sync=sync, compression_type=compression
-                ), lines.count(b"\n") + 1)  # fmt: skip
+                produced.add(
+                    store.append(topic, batch, partition=partition, sync=sync, compression_type=compression),
+                    lines.count(b"\n") + 1,
+                )
     except Exception as error:
         # The partitions that have got their records before it.
         produced.add(getattr(error, "results", ()))

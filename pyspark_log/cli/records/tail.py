@@ -14,11 +14,20 @@ _LAST = 10
 @click.command()
 @click.argument("topic", shell_complete=complete_topics)
 @click.option(
-    "-n", "--last", type=click.IntRange(min=0), default=_LAST, show_default=True, metavar="N",
+    "-n",
+    "--last",
+    type=click.IntRange(min=0),
+    default=_LAST,
+    show_default=True,
+    metavar="N",
     help="The number of records of each partition to begin with.",
 )
 @click.option(
-    "--partition", "partitions", type=click.IntRange(min=0), multiple=True, metavar="N",
+    "--partition",
+    "partitions",
+    type=click.IntRange(min=0),
+    multiple=True,
+    metavar="N",
     help="Only this partition; repeatable.",
 )
 @click.option("--max-messages", type=click.IntRange(min=0), metavar="N", help="Stop after N records.")

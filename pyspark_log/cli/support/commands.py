@@ -63,9 +63,14 @@ def with_store_option(
         keep: the option's callback.
     """
     if all(parameter.name != "store" for parameter in command.params):
-        command.params.append(click.Option(
-            ["--store"], metavar="PATH", expose_value=False, callback=keep,
-            help="The folder of the store (or set PYLOG_STORE).",
-        ))  # fmt: skip
+        command.params.append(
+            click.Option(
+                ["--store"],
+                metavar="PATH",
+                expose_value=False,
+                callback=keep,
+                help="The folder of the store (or set PYLOG_STORE).",
+            )
+        )
     for one in command.commands.values() if isinstance(command, click.Group) else ():
         with_store_option(one, keep)

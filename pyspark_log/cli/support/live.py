@@ -15,7 +15,11 @@ from collections.abc import Callable, Iterator
 import click
 
 interval_option = click.option(
-    "--interval", type=click.FloatRange(min=0.1), default=2.0, show_default=True, metavar="SECONDS",
+    "--interval",
+    type=click.FloatRange(min=0.1),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
     help="The time between two updates.",
 )
 

@@ -62,7 +62,9 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> No
 
 
 def table_text(
-    headings: Sequence[str], rows: Iterable[Sequence[object]], width: int = sys.maxsize,
+    headings: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    width: int = sys.maxsize,
     colour: Colour = lambda *_: None,
 ) -> str:
     """The lines of a table.
@@ -81,8 +83,9 @@ def table_text(
             _coloured(cell.rjust(width) if right else cell.ljust(width), colour(heading, cell))
             for heading, cell, width, right in zip(headings, line, widths, numeric, strict=True)
         ).rstrip()
-        for row in cells for line in _wrapped(row, widths)
-    )  # fmt: skip
+        for row in cells
+        for line in _wrapped(row, widths)
+    )
 
 
 def _fitted(columns: Sequence[Sequence[str]], width: int) -> list[int]:
@@ -111,11 +114,16 @@ def _paragraph(headings: Sequence[str], row: Sequence[str], width: int) -> str:
     return "\n".join(
         strong(heading)
         + textwrap.fill(
-            cell, width, initial_indent=" " * indent, subsequent_indent=" " * indent, break_long_words=False,
+            cell,
+            width,
+            initial_indent=" " * indent,
+            subsequent_indent=" " * indent,
+            break_long_words=False,
             break_on_hyphens=False,
-        )[len(heading):]
-        for heading, cell in zip(headings, row, strict=True) if cell not in ("", NOTHING)
-    )  # fmt: skip
+        )[len(heading) :]
+        for heading, cell in zip(headings, row, strict=True)
+        if cell not in ("", NOTHING)
+    )
 
 
 def cell(value: object) -> object:

@@ -35,10 +35,15 @@ class ProgressBar:
         from rich.console import Console  # noqa: PLC0415
 
         bar = rich.Progress(
-            rich.TextColumn("{task.description}"), rich.BarColumn(), rich.TaskProgressColumn(),
-            rich.DownloadColumn(binary_units=True), rich.TransferSpeedColumn(), rich.TimeRemainingColumn(),
-            console=Console(stderr=True), transient=True,
-        )  # fmt: skip
+            rich.TextColumn("{task.description}"),
+            rich.BarColumn(),
+            rich.TaskProgressColumn(),
+            rich.DownloadColumn(binary_units=True),
+            rich.TransferSpeedColumn(),
+            rich.TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
         bar.start()
         return bar, bar.add_task(self._what, total=None)
 

@@ -19,9 +19,7 @@ def to_ms(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int
         # Python 3.10 does not know the Z.
         point = datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith(("Z", "z")) else text)
     except ValueError:
-        raise click.BadParameter(
-            f"{text!r} is neither ms since 1970 nor ISO-8601 (2013-06-01T12:00:00Z)"
-        ) from None
+        raise click.BadParameter(f"{text!r} is neither ms since 1970 nor ISO-8601 (2013-06-01T12:00:00Z)") from None
     if point.tzinfo is None:
         point = point.replace(tzinfo=timezone.utc)
     return arguments.to_ms(point)

@@ -58,9 +58,10 @@ def du(target: Target, topic_names: Sequence[str], each: bool, internal: bool, s
         print_json({"topics": [_document(row, each) for row in rows], **_amounts(total)})
         return
     places = ("PARTITION",) if each else ("PARTITIONS", "WRITTEN")
-    print_table(("TOPIC", *places, "SEGMENTS", "RECORDS", "SIZE"), [
-        (row.topic, *_place(row, each), row.segments, row.records, human_size(row.bytes)) for row in [*rows, total]
-    ])
+    print_table(
+        ("TOPIC", *places, "SEGMENTS", "RECORDS", "SIZE"),
+        [(row.topic, *_place(row, each), row.segments, row.records, human_size(row.bytes)) for row in [*rows, total]],
+    )
 
 
 def _parts(store: Store, topic: str) -> Iterable[_Usage]:
@@ -74,9 +75,14 @@ def _parts(store: Store, topic: str) -> Iterable[_Usage]:
 
 def _sum(topic: str, partitions: int, parts: Sequence[_Usage]) -> _Usage:
     return _Usage(
-        topic, -1, partitions, sum(part.written for part in parts), sum(part.segments for part in parts),
-        sum(part.records for part in parts), sum(part.bytes for part in parts),
-    )  # fmt: skip
+        topic,
+        -1,
+        partitions,
+        sum(part.written for part in parts),
+        sum(part.segments for part in parts),
+        sum(part.records for part in parts),
+        sum(part.bytes for part in parts),
+    )
 
 
 def _place(row: _Usage, each: bool) -> tuple[object, ...]:

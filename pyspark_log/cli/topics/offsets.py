@@ -28,13 +28,20 @@ def _point_or_time(ctx: click.Context, param: click.Parameter, text: str | None)
 @click.command()
 @click.argument("topic_names", metavar="[TOPIC]...", nargs=-1, shell_complete=complete_topics)
 @click.option(
-    "--time", "point", callback=_point_or_time, metavar="TIME",
+    "--time",
+    "point",
+    callback=_point_or_time,
+    metavar="TIME",
     help="Print one offset instead: that of the first record at or after this time"
     " (ms since 1970, or ISO-8601; UTC unless it names a zone), or latest (-1), earliest (-2) or max-timestamp (-3),"
     " the first record with the largest time, as in kafka-get-offsets.sh.",
 )
 @click.option(
-    "--partition", "numbers", type=click.IntRange(min=0), multiple=True, metavar="N",
+    "--partition",
+    "numbers",
+    type=click.IntRange(min=0),
+    multiple=True,
+    metavar="N",
     help="Only this partition; repeatable.",
 )
 @json_option
@@ -74,10 +81,13 @@ def _print_ends(rows: list[tuple[str, int, int, int, int]], as_json: bool) -> No
         names = ("topic", "partition", "earliest", "latest", "size_bytes")
         print_json([dict(zip(names, row, strict=True)) for row in rows])
         return
-    print_table(("TOPIC", "PARTITION", "EARLIEST", "LATEST", "RECORDS", "SIZE"), [
-        (topic, partition, earliest, latest, latest - earliest, human_size(size))
-        for topic, partition, earliest, latest, size in rows
-    ])
+    print_table(
+        ("TOPIC", "PARTITION", "EARLIEST", "LATEST", "RECORDS", "SIZE"),
+        [
+            (topic, partition, earliest, latest, latest - earliest, human_size(size))
+            for topic, partition, earliest, latest, size in rows
+        ],
+    )
 
 
 def _lookup(store: Store, point: str | int) -> _Lookup:
@@ -89,9 +99,7 @@ def _lookup(store: Store, point: str | int) -> _Lookup:
     return lambda name, partition: OffsetAndTimestamp(end(name, partition), NO_TIMESTAMP)
 
 
-def _matches(
-    places: Iterable[tuple[str, int]], lookup: _Lookup
-) -> Iterator[tuple[str, int, int | None, int | None]]:
+def _matches(places: Iterable[tuple[str, int]], lookup: _Lookup) -> Iterator[tuple[str, int, int | None, int | None]]:
     for name, partition in places:
         match = lookup(name, partition)
         if match is None:
@@ -105,6 +113,7 @@ def _print_matches(rows: list[tuple[str, int, int | None, int | None]], as_json:
         names = ("topic", "partition", "offset", "timestamp")
         print_json([dict(zip(names, row, strict=True)) for row in rows])
         return
-    print_table(("TOPIC", "PARTITION", "OFFSET", "TIMESTAMP"), [
-        [NOTHING if cell is None else cell for cell in row] for row in rows
-    ])
+    print_table(
+        ("TOPIC", "PARTITION", "OFFSET", "TIMESTAMP"),
+        [[NOTHING if cell is None else cell for cell in row] for row in rows],
+    )

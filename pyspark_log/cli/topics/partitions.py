@@ -20,8 +20,9 @@ def print_partitions(store: Store, topics: Iterable[TopicDescription], as_json: 
 
     rows = [
         (topic.name, describe_partition(store.logs, topic.name, number))
-        for topic in topics for number in range(topic.partitions)
-    ]  # fmt: skip
+        for topic in topics
+        for number in range(topic.partitions)
+    ]
     if as_json:
         print_json([{"topic": topic, **_document(one)} for topic, one in rows])
         return
@@ -38,9 +39,7 @@ def _document(one: PartitionDescription) -> dict[str, object]:
 
 
 def _row(one: PartitionDescription) -> tuple[object, ...]:
-    numbers = (
-        one.leader_epoch, one.log_start, one.log_end, one.high_watermark, one.last_stable_offset, one.segments
-    )  # fmt: skip
+    numbers = (one.leader_epoch, one.log_start, one.log_end, one.high_watermark, one.last_stable_offset, one.segments)
     shown = [NOTHING if number < 0 else number for number in numbers]
     size = NOTHING if one.size < 0 else human_size(one.size)
     state = f"{_state(one)}: {' '.join(one.problem.split())}" if one.problem else _state(one)

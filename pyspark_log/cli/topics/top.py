@@ -147,9 +147,12 @@ class View:
 _ESCAPE = "\x1b"
 # The columns that topics can be sorted by, with their fields.
 _SORTS = {
-    "TOPIC": "topic", "RECORDS": "records", "SIZE": "bytes", "RECORDS/S": "records_per_second",
+    "TOPIC": "topic",
+    "RECORDS": "records",
+    "SIZE": "bytes",
+    "RECORDS/S": "records_per_second",
     "BYTES/S": "bytes_per_second",
-}  # fmt: skip
+}
 
 
 def _colour(heading: str, cell: str) -> str | None:
@@ -222,17 +225,27 @@ def document(before: Snapshot, now: Snapshot) -> dict[str, list[dict[str, Any]]]
     for name, one in now.topics.items():
         earlier = before.topics.get(name, one)
         written[name] = max(one.ends - earlier.ends, 0) / seconds
-        topics.append({
-            "topic": name, "partitions": one.partitions, "records": one.ends - one.starts, "bytes": one.size,
-            "records_per_second": written[name],
-            # What retention deletes meanwhile is not seen.
-            "bytes_per_second": max(one.size - earlier.size, 0) / seconds,
-        })  # fmt: skip
+        topics.append(
+            {
+                "topic": name,
+                "partitions": one.partitions,
+                "records": one.ends - one.starts,
+                "bytes": one.size,
+                "records_per_second": written[name],
+                # What retention deletes meanwhile is not seen.
+                "bytes_per_second": max(one.size - earlier.size, 0) / seconds,
+            }
+        )
     for (group, topic), of in now.groups.items():
         read = max(of.committed - before.groups.get((group, topic), of).committed, 0) / seconds
         gained = read - written[topic]
-        groups.append({
-            "group": group, "topic": topic, "lag": of.lag, "records_per_second": read,
-            "seconds_to_end": 0.0 if not of.lag else of.lag / gained if gained > 0 else None,
-        })  # fmt: skip
+        groups.append(
+            {
+                "group": group,
+                "topic": topic,
+                "lag": of.lag,
+                "records_per_second": read,
+                "seconds_to_end": 0.0 if not of.lag else of.lag / gained if gained > 0 else None,
+            }
+        )
     return {"topics": topics, "groups": groups}

@@ -59,7 +59,11 @@ def _in_own_unit(key: ConfigKey, text: str) -> str:
 
 
 config_option = click.option(
-    "--config", "configs", multiple=True, metavar="NAME=VALUE", callback=_configs,
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_configs,
     help="A config of the topic, under Kafka's name; repeatable. Times and sizes can be written as 7d or 1GiB.",
 )
 
@@ -67,15 +71,15 @@ config_option = click.option(
 @topics.command()
 @click.argument("topic")
 @click.option(
-    "--partitions", type=click.IntRange(min=1), metavar="N",
+    "--partitions",
+    type=click.IntRange(min=1),
+    metavar="N",
     help="The number of partitions. [default: the store's num.partitions]",
 )
 @config_option
 @click.option("--if-not-exists", is_flag=True, help="Do nothing if the topic exists already.")
 @click.pass_obj
-def create(
-    target: Target, topic: str, partitions: int | None, configs: dict[str, str], if_not_exists: bool
-) -> None:
+def create(target: Target, topic: str, partitions: int | None, configs: dict[str, str], if_not_exists: bool) -> None:
     """Create TOPIC, and the store if its folder is missing or empty."""
     check_name(topic)
     try:
@@ -104,7 +108,9 @@ def list_topics(target: Target, internal: bool, as_json: bool) -> None:
 @topics.command()
 @click.argument("topic_names", metavar="[TOPIC]...", nargs=-1, shell_complete=complete_topics)
 @click.option(
-    "--partitions", "each", is_flag=True,
+    "--partitions",
+    "each",
+    is_flag=True,
     help="Print a line per partition instead: leader epoch, log start and end, segments, size, folder, state.",
 )
 @json_option
@@ -117,17 +123,22 @@ def describe(target: Target, topic_names: Sequence[str], each: bool, as_json: bo
         print_partitions(store, found, as_json)
         return
     if as_json:
-        print_json([
-            {
-                "topic": topic.name, "topic_id": topic.topic_id, "partitions": topic.partitions,
-                "configs": dict(topic.configs),
-            }
-            for topic in found
-        ])
+        print_json(
+            [
+                {
+                    "topic": topic.name,
+                    "topic_id": topic.topic_id,
+                    "partitions": topic.partitions,
+                    "configs": dict(topic.configs),
+                }
+                for topic in found
+            ]
+        )
     else:
-        print_table(("TOPIC", "PARTITIONS", "ID", "SETTINGS"), [
-            (topic.name, topic.partitions, topic.topic_id, _joined(dict(topic.configs))) for topic in found
-        ])
+        print_table(
+            ("TOPIC", "PARTITIONS", "ID", "SETTINGS"),
+            [(topic.name, topic.partitions, topic.topic_id, _joined(dict(topic.configs))) for topic in found],
+        )
 
 
 def _joined(configs: dict[str, str]) -> str:
@@ -137,18 +148,21 @@ def _joined(configs: dict[str, str]) -> str:
 @topics.command()
 @click.argument("topic", shell_complete=complete_topics)
 @click.option(
-    "--partitions", type=click.IntRange(min=1), metavar="N",
+    "--partitions",
+    type=click.IntRange(min=1),
+    metavar="N",
     help="The new number of partitions, in all. It can only grow.",
 )
 @config_option
 @click.option(
-    "--delete-config", "deleted", multiple=True, metavar="NAME",
+    "--delete-config",
+    "deleted",
+    multiple=True,
+    metavar="NAME",
     help="Reset this config to the store's value; repeatable.",
 )
 @click.pass_obj
-def alter(
-    target: Target, topic: str, partitions: int | None, configs: dict[str, str], deleted: Sequence[str]
-) -> None:
+def alter(target: Target, topic: str, partitions: int | None, configs: dict[str, str], deleted: Sequence[str]) -> None:
     """Change the configs of TOPIC, or add partitions."""
     if not (partitions or configs or deleted):
         raise click.UsageError("Nothing to alter. Give --partitions, --config or --delete-config.")
@@ -182,7 +196,10 @@ def delete(target: Target, topic_names: Sequence[str], yes: bool) -> None:
 @click.argument("topic", shell_complete=complete_topics)
 @click.option("--partition", type=click.IntRange(min=0), required=True, metavar="N", help="The partition.")
 @click.option(
-    "--before", type=click.IntRange(min=LATEST), required=True, metavar="OFFSET",
+    "--before",
+    type=click.IntRange(min=LATEST),
+    required=True,
+    metavar="OFFSET",
     help="The first offset to keep; -1 deletes all records.",
 )
 @yes_option

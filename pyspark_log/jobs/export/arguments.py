@@ -26,9 +26,13 @@ from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_COMMITTED, IsolationLevel
 
 _FOLDERS = {
-    "none": (False, ""), "topic": (True, ""), "date": (False, "date"), "hour": (False, "hour"),
-    "topic,date": (True, "date"), "topic,hour": (True, "hour"),
-}  # fmt: skip
+    "none": (False, ""),
+    "topic": (True, ""),
+    "date": (False, "date"),
+    "hour": (False, "hour"),
+    "topic,date": (True, "date"),
+    "topic,hour": (True, "hour"),
+}
 _PARSING = ("parquet", "csv")
 
 
@@ -44,21 +48,27 @@ def add_arguments(parser: JobParser, group: str) -> None:
     )
     parser.add_argument("--state", metavar="STORE", help="the store that keeps the group, for a broker's folder")
     parser.add_argument(
-        "--partition-by", default="topic,date", choices=_FOLDERS, metavar="WHAT",
+        "--partition-by",
+        default="topic,date",
+        choices=_FOLDERS,
+        metavar="WHAT",
         help="folders by topic, and by the day or hour of the records' times in UTC: "
         f"{'; '.join(_FOLDERS)} (%(default)s)",
-    )  # fmt: skip
+    )
     parser.add_argument("--codec", help="compression; Parquet: zstd, snappy, gzip, lz4, none; others: none, gzip, zstd")
     parser.add_argument("--columns", metavar="A,B", help="the columns to write; all by default")
     parser.add_argument("--headers", action="store_true", help="also write the column of headers")
     parser.add_argument(
-        "--schema", help="parse values into columns: those that are JSON objects by a DDL string of Spark, a schema of "
+        "--schema",
+        help="parse values into columns: those that are JSON objects by a DDL string of Spark, a schema of "
         "Spark's in JSON, or a JSON Schema; those in Avro by an Avro schema; @FILE reads it from a file",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--schema-id", type=positive, metavar="N",
+        "--schema-id",
+        type=positive,
+        metavar="N",
         help="values in Avro begin as Confluent's registry has them: a zero byte, and this number of the schema",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--bad-values", default="fail", choices=("fail", "null"), help="values that do not fit the schema (%(default)s)"
     )

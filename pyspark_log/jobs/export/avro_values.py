@@ -76,12 +76,13 @@ def _decode(values: pa.Array, avro_schema: str, kind: pa.DataType) -> pa.StructA
     marked = pc.binary_join_element_wise(values, mark, b"")
     body = pc.binary_join(pa.ListArray.from_arrays([0, len(marked)], marked), b"")[0].as_buffer()
     framed = {
-        "type": "record", "name": f"Framed{mark.as_py().hex()}",
+        "type": "record",
+        "name": f"Framed{mark.as_py().hex()}",
         "fields": [
             {"name": "value", "type": json.loads(avro_schema)},
             {"name": "mark", "type": {"type": "fixed", "name": f"Mark{mark.as_py().hex()}", "size": _MARK_SIZE}},
         ],
-    }  # fmt: skip
+    }
     container = io.BytesIO()
     fastavro.writer(container, framed, [])
     end = container.getvalue()[-_SYNC_SIZE:]
@@ -177,12 +178,12 @@ def _type(name: str, given: Any) -> pa.DataType:  # noqa: ANN401  (what JSON has
 
 
 _NESTED: dict[str, Callable[[str, dict[str, Any]], pa.DataType]] = {
-    "record": lambda _, given: pa.struct([
-        pa.field(one["name"], _type(one["name"], one["type"])) for one in given["fields"]
-    ]),
+    "record": lambda _, given: pa.struct(
+        [pa.field(one["name"], _type(one["name"], one["type"])) for one in given["fields"]]
+    ),
     "array": lambda name, given: pa.list_(_type(name, given["items"])),
     "map": lambda name, given: pa.map_(pa.string(), _type(name, given["values"])),
-}  # fmt: skip
+}
 
 
 def _plain(given: Any) -> Any:  # noqa: ANN401  (what JSON has)

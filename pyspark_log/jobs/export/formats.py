@@ -82,10 +82,12 @@ class _Lines:
 class _Csv:
     def __init__(self, sink: pa.NativeFile, schema: pa.Schema, *, base64: bool) -> None:
         self._sink, self._base64 = sink, base64
-        self._schema = pa.schema([
-            pa.field(name_of(one.name, base64=base64), pa.string() if one.type == pa.binary() else one.type)
-            for one in schema
-        ])  # fmt: skip
+        self._schema = pa.schema(
+            [
+                pa.field(name_of(one.name, base64=base64), pa.string() if one.type == pa.binary() else one.type)
+                for one in schema
+            ]
+        )
         self._writer = csv.CSVWriter(sink, self._schema)
 
     def write(self, rows: pa.RecordBatch) -> None:

@@ -90,9 +90,13 @@ class Plan:
 
 
 def make_plan(
-    store: Store, topics: Collection[str], committed: Mapping[TopicPartition, int], isolation_level: str, *,
+    store: Store,
+    topics: Collection[str],
+    committed: Mapping[TopicPartition, int],
+    isolation_level: str,
+    *,
     skip_lost: bool,
-) -> Plan:  # fmt: skip
+) -> Plan:
     """Plans to read topics from a group's offsets to their present ends.
 
     Args:
@@ -147,9 +151,12 @@ def start_of(store: Store, planned: PlannedRange, *, skip_lost: bool) -> int:
     first = store.earliest_offset(planned.topic, planned.partition)
     if first > planned.start and not skip_lost:
         error = OffsetOutOfRangeError(
-            planned.topic, planned.partition, planned.start, first,
+            planned.topic,
+            planned.partition,
+            planned.start,
+            first,
             store.latest_offset(planned.topic, planned.partition),
-        )  # fmt: skip
+        )
         raise lost(f"{error}. --skip-lost continues after the deleted records")
     return min(max(first, planned.start), planned.until)
 

@@ -73,9 +73,12 @@ def export_topics(spark: SparkSession, request: Request) -> dict[str, int | floa
     written = _Export(spark, request).run()
     rows, seconds = sum(one.rows for one in written), time.monotonic() - began
     return {
-        "rows": rows, "bytes": sum(one.bytes for one in written), "files": len(written), "seconds": seconds,
+        "rows": rows,
+        "bytes": sum(one.bytes for one in written),
+        "files": len(written),
+        "seconds": seconds,
         "rows_per_second": round(rows / seconds),
-    }  # fmt: skip
+    }
 
 
 class _Export:

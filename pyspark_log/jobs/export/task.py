@@ -56,9 +56,14 @@ def write_range(task: ExportTask) -> list[WrittenFile]:
         return []
     columns = task.layout.read_columns
     batches = store.read(
-        planned.topic, planned.partition, start, planned.until, columns=columns, headers="headers" in columns,
+        planned.topic,
+        planned.partition,
+        start,
+        planned.until,
+        columns=columns,
+        headers="headers" in columns,
         isolation_level=task.isolation_level,
-    )  # fmt: skip
+    )
     # Once more: from here on the records are those of one topic.
     check_topic(store, planned)
     output = _Output(task)

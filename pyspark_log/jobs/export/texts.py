@@ -44,18 +44,14 @@ def base64_of(column: pa.Array) -> pa.Array:
     shift = 3 * (group_ends - groups) - (ends - sizes)
     padded[np.arange(data.size) + np.repeat(shift, sizes)] = np.frombuffer(data, np.uint8)
     first, second, third = padded.reshape(-1, 3).T
-    codes = np.stack(
-        [first >> 2, (first & 3) << 4 | second >> 4, (second & 15) << 2 | third >> 6, third & 63], axis=1
-    )
+    codes = np.stack([first >> 2, (first & 3) << 4 | second >> 4, (second & 15) << 2 | third >> 6, third & 63], axis=1)
     texts = _ALPHABET[codes].reshape(-1)
     missing = 3 * groups - sizes
     texts[4 * group_ends[missing >= 1] - 1] = ord("=")
     texts[4 * group_ends[missing == 2] - 2] = ord("=")
     offsets = np.concatenate([[0], 4 * group_ends]).astype(np.int32)
     valid = column.is_valid()
-    return pc.if_else(
-        valid, pa.StringArray.from_buffers(len(column), pa.py_buffer(offsets), pa.py_buffer(texts)), None
-    )
+    return pc.if_else(valid, pa.StringArray.from_buffers(len(column), pa.py_buffer(offsets), pa.py_buffer(texts)), None)
 
 
 def json_of(batch: pa.RecordBatch, *, base64: bool) -> pa.Array:

@@ -22,10 +22,11 @@ def add_arguments(parser: JobParser, group: str) -> None:
         "--value", metavar="COLUMN", help="the column that becomes the value; by default the whole row, as JSON"
     )
     parser.add_argument(
-        "--timestamp", metavar="COLUMN",
+        "--timestamp",
+        metavar="COLUMN",
         help="the column that becomes the record's time: a time, ISO-8601 text (UTC unless it names a zone), or ms;"
         " by default the time of the import",
-    )  # fmt: skip
+    )
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
 

@@ -103,9 +103,11 @@ def rows_of_csv(data: bytes, fields: RecordFields, delimiter: str) -> pa.RecordB
         with pyarrow.csv.open_csv(io.BytesIO(data), parse_options=form) as first:
             names = first.schema.names
         texts = pyarrow.csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()), null_values=[""], strings_can_be_null=True,
+            column_types=dict.fromkeys(names, pa.string()),
+            null_values=[""],
+            strings_can_be_null=True,
             quoted_strings_can_be_null=False,
-        )  # fmt: skip
+        )
         table = pyarrow.csv.read_csv(io.BytesIO(data), parse_options=form, convert_options=texts)
     except pa.ArrowInvalid as error:
         raise JobError(f"not CSV: {error}", _BAD) from error

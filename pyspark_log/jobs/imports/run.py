@@ -63,9 +63,7 @@ def import_files(spark: SparkSession, target: ImportTarget, wanted: FileImport) 
         size += sum(one.size for one in group)
         count += len(group)
     seconds = time.monotonic() - began
-    return {
-        "rows": rows, "bytes": size, "files": count, "seconds": seconds, "rows_per_second": round(rows / seconds),
-    }  # fmt: skip
+    return {"rows": rows, "bytes": size, "files": count, "seconds": seconds, "rows_per_second": round(rows / seconds)}
 
 
 def _pieces(one: SourceFile, target: ImportTarget, plan: StagingPlan, wanted: FileImport) -> Iterator[FilePiece]:

@@ -85,9 +85,10 @@ def _files(pattern: str) -> Iterator[str]:
     if not files.exists(pattern):
         fixed = pattern[: re.search(r"[*?\[]|$", pattern).start()].rpartition("/")[0]  # type: ignore[union-attr]
         found = [
-            path for path in glob.glob(pattern, recursive=True)
+            path
+            for path in glob.glob(pattern, recursive=True)
             if not any(map(_is_hidden, filter(None, path[len(fixed) :].split("/"))))
-        ]  # fmt: skip
+        ]
     if not found:
         raise JobError(f"{pattern}: there is no such file or folder", "PYLOG_SOURCE_MISSING")
     for path in map(os.path.abspath, found):

@@ -117,9 +117,11 @@ def _rows(spark: SparkSession, table: Table, low: int, high: int) -> DataFrame:
     parts = dict[str, str]()
     if high - low >= table.partitions > 1:
         parts = {
-            "partitionColumn": table.column, "lowerBound": str(low), "upperBound": str(high + 1),
+            "partitionColumn": table.column,
+            "lowerBound": str(low),
+            "upperBound": str(high + 1),
             "numPartitions": str(table.partitions),
-        }  # fmt: skip
+        }
     what = f"SELECT * FROM {table.name} WHERE {table.column} BETWEEN {low} AND {high}"
     return _read(spark, table, what, parts)
 

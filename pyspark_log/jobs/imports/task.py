@@ -10,13 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pyspark_log.errors import PylogError
-from pyspark_log.jobs.imports.rows import (
-    RecordFields,
-    rows_of_csv,
-    rows_of_json,
-    rows_of_parquet,
-    rows_of_text,
-)
+from pyspark_log.jobs.imports.rows import RecordFields, rows_of_csv, rows_of_json, rows_of_parquet, rows_of_text
 from pyspark_log.jobs.support import JobError
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.storage.fs import files
@@ -115,9 +109,7 @@ def stage_pieces(pieces: Sequence[FilePiece]) -> StagedFiles:
         raise JobError(f"{piece.path}: {error}", "PYLOG_BAD_VALUE") from error
 
 
-def stage_rows(
-    store: StoreRef, staging: StagingPlan, topic: str, batches: Iterable[pa.RecordBatch]
-) -> StagedFiles:
+def stage_rows(store: StoreRef, staging: StagingPlan, topic: str, batches: Iterable[pa.RecordBatch]) -> StagedFiles:
     """Stages records; what was staged is removed if that fails."""
     writer, rows = StagedWriter(store.reopen().logs, staging), 0
     try:

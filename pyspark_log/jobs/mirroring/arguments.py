@@ -47,9 +47,12 @@ def add_arguments(parser: JobParser) -> None:
     sources.add_argument("--from-store", metavar="PATH", help="read a store, or the log dir of a Kafka broker")
     sources.add_argument("--from-kafka", metavar="HOST:PORT", help="read a Kafka cluster, with Spark's Kafka connector")
     parser.add_argument(
-        "--kafka-option", action="append", default=[], metavar="NAME=VALUE",
+        "--kafka-option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
         help="an option of Kafka's clients, such as security.protocol=SSL; repeatable",
-    )  # fmt: skip
+    )
     chosen = parser.add_mutually_exclusive_group()
     chosen.add_argument("--topics", metavar="A,B", help="the topics; give --topics or --pattern")
     chosen.add_argument(
@@ -75,17 +78,22 @@ def add_arguments(parser: JobParser) -> None:
 def _add_query_arguments(parser: JobParser) -> None:
     """Adds the arguments about the query itself: where it starts, how it reads on, and when it ends."""
     parser.add_argument(
-        "--checkpoint", required=True, metavar="FOLDER",
+        "--checkpoint",
+        required=True,
+        metavar="FOLDER",
         help="the folder of Spark's checkpoint; a job started with it again continues where it stopped",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--available-now", action="store_true",
+        "--available-now",
+        action="store_true",
         help="process all that is available and end; otherwise run until stopped",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--trigger", metavar="TIME", default="0 seconds",
+        "--trigger",
+        metavar="TIME",
+        default="0 seconds",
         help="the interval between micro-batches, such as '10 seconds'; by default none",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--start", choices=("earliest", "latest"), default="earliest", help="where a new job starts (%(default)s)"
     )
@@ -103,10 +111,14 @@ def plan_of(arguments: argparse.Namespace) -> MirrorPlan:
         raise CallError("--name: a mirror needs a name")
     kafka_options = named_values("--kafka-option", arguments.kafka_option)
     reading = Reading(
-        _topics(arguments), _pattern("--pattern", arguments.pattern), arguments.start, arguments.max_offsets,
-        arguments.skip_lost, arguments.name,
+        _topics(arguments),
+        _pattern("--pattern", arguments.pattern),
+        arguments.start,
+        arguments.max_offsets,
+        arguments.skip_lost,
+        arguments.name,
         {name.removeprefix("kafka."): value for name, value in kafka_options.items()},
-    )  # fmt: skip
+    )
     groups = None if arguments.groups is None else re.compile(_pattern("--groups", arguments.groups) or "")
     if arguments.from_kafka is None and reading.kafka_options:
         raise CallError("--kafka-option is for --from-kafka")

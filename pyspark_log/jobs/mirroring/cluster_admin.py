@@ -58,6 +58,4 @@ class ClusterAdmin:
     def committed(self, group: str) -> dict[TopicPartition, int]:
         """A group's committed offsets."""
         found = self._admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata().get()
-        return {
-            TopicPartition(at.topic(), at.partition()): found[at].offset() for at in found if found[at] is not None
-        }
+        return {TopicPartition(at.topic(), at.partition()): found[at].offset() for at in found if found[at] is not None}

@@ -41,8 +41,9 @@ def move_groups(
             there: max(syncs[at].translate(offset), target.earliest_offset(there.topic, there.partition))
             for at, offset in offsets.items()
             if (there := TopicPartition(prefix + at.topic, at.partition)).topic in topic_ids
-            and at in syncs and syncs[at].topic_id == topic_ids[there.topic]
-        }  # fmt: skip
+            and at in syncs
+            and syncs[at].topic_id == topic_ids[there.topic]
+        }
         known = {at: committed[at] for at in wanted if at in committed}
         if group.describe().may_have_members or any(one.metadata != ours for one in known.values()):
             continue
@@ -55,4 +56,3 @@ def move_groups(
             continue
         moved += len(moves)
     return moved
-

@@ -56,9 +56,11 @@ def run_mirror(spark: SparkSession, plan: MirrorPlan) -> dict[str, int | float |
         query.stop()
     moved += mirror.move_groups()
     return {
-        "records": mirror.records, "batches": mirror.batches, "group_offsets": moved,
+        "records": mirror.records,
+        "batches": mirror.batches,
+        "group_offsets": moved,
         "seconds": time.monotonic() - began,
-    }  # fmt: skip
+    }
 
 
 def _has_ended(query: StreamingQuery, plan: MirrorPlan) -> bool:
@@ -125,11 +127,10 @@ class _Mirror:
             staged = out.staged
             syncs = {
                 at: next_sync(
-                    self._syncs.get(at), topic_ids[at.topic],
-                    MirroredRange(ends[at], firsts[at], staged.get(there, 0)),
+                    self._syncs.get(at), topic_ids[at.topic], MirroredRange(ends[at], firsts[at], staged.get(there, 0))
                 )
                 for at, there in moved.items()
-            }  # fmt: skip
+            }
             if syncs:
                 records = self._spark.createDataFrame(rows_of(plan.name, syncs), "key string, value string")
                 out.write(records.coalesce(1), topic=SYNCS_TOPIC)

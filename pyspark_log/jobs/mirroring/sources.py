@@ -46,9 +46,11 @@ class Reading:
     def options(self) -> dict[str, str]:
         """The options that both connectors have."""
         found = {
-            "startingOffsets": self.start, "includeHeaders": "true", "failOnDataLoss": str(not self.skip_lost).lower(),
+            "startingOffsets": self.start,
+            "includeHeaders": "true",
+            "failOnDataLoss": str(not self.skip_lost).lower(),
             "kafka.isolation.level": READ_COMMITTED,
-        }  # fmt: skip
+        }
         found |= {"subscribe": self.topics} if self.topics else {"subscribePattern": self.pattern or ""}
         return found | ({} if self.max_offsets is None else {"maxOffsetsPerTrigger": str(self.max_offsets)})
 
@@ -87,9 +89,7 @@ class StoreSource:
         """Those of the offsets log, but for the mirror's own."""
         apply_pending(self._store.decisions)
         names = [name for name in self._store.groups if pattern.search(name) and name != self._reading.group]
-        return {
-            name: {at: one.offset for at, one in self._store.groups[name].committed().items()} for name in names
-        }
+        return {name: {at: one.offset for at, one in self._store.groups[name].committed().items()} for name in names}
 
 
 class ClusterSource:

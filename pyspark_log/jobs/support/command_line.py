@@ -146,9 +146,7 @@ def _long_names(action: argparse.Action) -> list[str]:
     return [name.removeprefix("--") for name in action.option_strings]
 
 
-def run(
-    parser: JobParser, work: Callable[[argparse.Namespace], bool], given: Sequence[str] | None = None
-) -> int:
+def run(parser: JobParser, work: Callable[[argparse.Namespace], bool], given: Sequence[str] | None = None) -> int:
     """Runs a job; returns its exit code: 0 done; 1 failed; 2 called wrongly.
 
     A line on standard error says why it failed; with --json it is the JSON's `error` instead.

@@ -14,9 +14,14 @@ class ProgressBar:
     def __init__(self, what: str, total: int) -> None:
         """`what`: the words before the bar."""
         self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-            console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty(),
-        )  # fmt: skip
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            transient=True,
+            disable=not sys.stderr.isatty(),
+        )
         self._task = self._bar.add_task(what, total=total)
 
     def show(self, done: int) -> None:

@@ -57,9 +57,7 @@ def _next(file: files.File, position: int, size: int, complete: bool) -> BatchHe
 class BrokerLogReader(LogReader):
     """The reader's view of a partition of a broker. Safe to use from several threads."""
 
-    def __init__(
-        self, place: PartitionPath, broker: BrokerLogDir, max_batch_bytes: int = MAX_BATCH_BYTES
-    ) -> None:
+    def __init__(self, place: PartitionPath, broker: BrokerLogDir, max_batch_bytes: int = MAX_BATCH_BYTES) -> None:
         """`max_batch_bytes`: the most that one batch may take in memory; a larger one is refused."""
         super().__init__(place, max_batch_bytes)
         # Compaction, transactions and copies of other logs leave gaps.
@@ -102,8 +100,8 @@ class BrokerLogReader(LogReader):
                 if files.is_folder(self.place.folder) and known_end > start:
                     lost = self._report_end("there is no segment", known_end, checkpoint)
                 return EMPTY._replace(
-                    generation=generation, log_start=start, next_offset=start, high_watermark=start, active_base=start,
-                ), lost  # fmt: skip
+                    generation=generation, log_start=start, next_offset=start, high_watermark=start, active_base=start
+                ), lost
             bases = list(names)
             log_start = max(self._broker.log_start(self._at), bases[0])
             limit = self._broker.high_watermark(self._at)
@@ -126,9 +124,14 @@ class BrokerLogReader(LogReader):
             visible = max(end.next_offset, log_start)
             return EMPTY._replace(
                 # It is not known whether there are idempotent producers.
-                flags=Flags.PRODUCERS, generation=generation, log_start=log_start, active_base=end.base_offset,
-                position=end.position, next_offset=visible, high_watermark=visible,
-            ), lost  # fmt: skip
+                flags=Flags.PRODUCERS,
+                generation=generation,
+                log_start=log_start,
+                active_base=end.base_offset,
+                position=end.position,
+                next_offset=visible,
+                high_watermark=visible,
+            ), lost
 
     def _report_end(self, what: str, known_end: int, checkpoint: str) -> str:
         return self._report(
@@ -218,8 +221,7 @@ class BrokerLogReader(LogReader):
         owner = self.place.owner()
         if self._owner not in ("", owner):
             raise UnknownTopicError(
-                f"{self.place}: the topic was deleted and recreated (id {owner or 'unknown'}, "
-                f"it was {self._owner})"
+                f"{self.place}: the topic was deleted and recreated (id {owner or 'unknown'}, it was {self._owner})"
             )
         self._owner = owner
         with self._mutex.lock:

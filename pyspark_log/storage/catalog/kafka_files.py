@@ -190,9 +190,7 @@ def decode_meta_properties(data: bytes, path: str) -> MetaProperties:
     if directory is not None and not _UUID.fullmatch(directory[0]):
         raise _wrong(path, directory[1], "directory.id should be 22 characters of URL-safe base64")
     return MetaProperties(
-        cluster and cluster[0],
-        node and _whole(node[0], INT_MAX, path, node[1]),
-        directory and directory[0],
+        cluster and cluster[0], node and _whole(node[0], INT_MAX, path, node[1]), directory and directory[0]
     )
 
 
@@ -200,11 +198,7 @@ def encode_meta_properties(properties: MetaProperties) -> bytes:
     """Encodes a `meta.properties` file, version 1. ValueError without a cluster id and a node id."""
     if properties.cluster_id is None or properties.node_id is None:
         raise ValueError("meta.properties of version 1 needs a cluster id and a node id")
-    lines = [
-        "version=1",
-        f"cluster.id={_escaped(properties.cluster_id)}",
-        f"node.id={properties.node_id}",
-    ]
+    lines = ["version=1", f"cluster.id={_escaped(properties.cluster_id)}", f"node.id={properties.node_id}"]
     if properties.directory_id is not None:
         lines.append(f"directory.id={properties.directory_id}")
     return "".join(f"{line}\n" for line in lines).encode()

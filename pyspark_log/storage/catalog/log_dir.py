@@ -57,9 +57,14 @@ class LogDir:
     """
 
     def __init__(
-        self, path: str, lock_path: str, cluster_id: str, directory_id: str = "", store_file: str = "",
+        self,
+        path: str,
+        lock_path: str,
+        cluster_id: str,
+        directory_id: str = "",
+        store_file: str = "",
         clock: Clock = now_ms,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Changes nothing yet.
 
         Args:
@@ -191,8 +196,10 @@ class LogDir:
         found = {partition: offsets() for partition, offsets in noted.items()}
         names = set(files.list_folder(self.path))
         for file, field in (
-            (LOG_START, "log_start"), (RECOVERY_POINT, "recovery_point"), (HIGH_WATERMARK, "high_watermark"),
-        ):  # fmt: skip
+            (LOG_START, "log_start"),
+            (RECOVERY_POINT, "recovery_point"),
+            (HIGH_WATERMARK, "high_watermark"),
+        ):
             path = f"{self.path}/{file}"
             before = _read_or_none(path)
             offsets = before | {partition: getattr(known, field) for partition, known in found.items() if known}

@@ -46,9 +46,13 @@ class LogDirs:
     """The log dirs of one store, by their numbers. Safe to use from several threads."""
 
     def __init__(
-        self, path: str, cluster_id: str, listed: Mapping[int, ListedLogDir] = log_dir_list.DEFAULT,
-        next_number: int = len(log_dir_list.DEFAULT), clock: Clock = now_ms,
-    ) -> None:  # fmt: skip
+        self,
+        path: str,
+        cluster_id: str,
+        listed: Mapping[int, ListedLogDir] = log_dir_list.DEFAULT,
+        next_number: int = len(log_dir_list.DEFAULT),
+        clock: Clock = now_ms,
+    ) -> None:
         """Reads nothing yet. `path`: the store's folder; `listed`, `next_number`: as in its store.json."""
         self._path = path
         self._cluster_id = cluster_id
@@ -68,9 +72,13 @@ class LogDirs:
     def _make(self, number: int, folder: ListedLogDir) -> LogDir:
         lock = f"checkpoints-{number}.lock" if number else "checkpoints.lock"
         return LogDir(
-            log_dir_list.path_of(self._path, folder.name), f"{self._path}/{STATE_FOLDER}/{lock}", self._cluster_id,
-            folder.directory_id, f"{self._path}/{store_json.STORE_FILE}", self._clock,
-        )  # fmt: skip
+            log_dir_list.path_of(self._path, folder.name),
+            f"{self._path}/{STATE_FOLDER}/{lock}",
+            self._cluster_id,
+            folder.directory_id,
+            f"{self._path}/{store_json.STORE_FILE}",
+            self._clock,
+        )
 
     def refresh(self) -> None:
         """Rereads the list; if the store's description cannot be read, the list stays as it was."""

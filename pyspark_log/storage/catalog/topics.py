@@ -178,9 +178,7 @@ class TopicCatalog:
         """
         before = self.describe(name)
         if total <= before.partitions:
-            raise InvalidConfigError(
-                f"topic {name!r} has {before.partitions} partitions; it can get more, not {total}"
-            )
+            raise InvalidConfigError(f"topic {name!r} has {before.partitions} partitions; it can get more, not {total}")
         check_partitions(name, total)
         return self._replace(replace(before, partitions=total))
 

@@ -213,8 +213,10 @@ def compact_if_due(logs: LogManager, at: TopicPartition) -> Outcome | None:
     if found.bytes > _HELP_BYTES:
         log.warning(
             "%s: %s is not compacted during writes, because that would read %d bytes: run `pylog compact`",
-            logs.path, at, found.bytes,
-        )  # fmt: skip
+            logs.path,
+            at,
+            found.bytes,
+        )
         return None
     return _compact(logs, at, lambda _: None, timeouts.HELP_COMPACT)
 
@@ -245,8 +247,8 @@ def compact(
 class LogCleaner:
     """Compacts a store in a background thread of this process until it is stopped.
 
-        with LogCleaner(store):
-            ...  # whatever the process is for
+    with LogCleaner(store):
+        ...  # whatever the process is for
     """
 
     def __init__(self, logs: LogManager, backoff: float = BACKOFF) -> None:

@@ -113,9 +113,7 @@ def run(
 class _Work:
     """One round; the lock of the partition's cleaner is held."""
 
-    def __init__(
-        self, writer: LogWriter, reader: LogReader, memory: int, throttle: Throttle, timeout: float
-    ) -> None:
+    def __init__(self, writer: LogWriter, reader: LogReader, memory: int, throttle: Throttle, timeout: float) -> None:
         self._writer, self._reader = writer, reader
         self._place, self._config = writer.place, writer.config
         self._memory, self._throttle, self._timeout = memory, throttle, timeout
@@ -175,10 +173,12 @@ class _Work:
             cleaner_checkpoint.write(self._place, cleaned)
         return Cleaned(
             end if finished else plan.first_dirty,
-            sum(one.bytes_read for one in done), sum(one.bytes_written for one in done),
-            sum(one.records_read for one in done), sum(one.records_kept for one in done),
+            sum(one.bytes_read for one in done),
+            sum(one.bytes_written for one in done),
+            sum(one.records_read for one in done),
+            sum(one.records_kept for one in done),
             finished and end == plan.first_uncleanable,
-        )  # fmt: skip
+        )
 
     def _rewrite_all(
         self, one_round: Round, groups: Sequence[Sequence[InactiveSegment]], known: CleanerCheckpoint

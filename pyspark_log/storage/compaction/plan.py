@@ -115,9 +115,11 @@ def segment_groups(segments: Sequence[InactiveSegment], end: int, config: TopicC
             break
         size += segment.size
         fits = (
-            size <= config.segment_bytes and (size // interval + 1) * TimeIndex.WIDTH <= config.segment_index_bytes
-            and found and segment.until - 1 - found[-1][0].base <= INT_MAX
-        )  # fmt: skip
+            size <= config.segment_bytes
+            and (size // interval + 1) * TimeIndex.WIDTH <= config.segment_index_bytes
+            and found
+            and segment.until - 1 - found[-1][0].base <= INT_MAX
+        )
         if fits:
             found[-1].append(segment)
         else:

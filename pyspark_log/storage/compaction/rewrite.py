@@ -164,11 +164,16 @@ def _rewrite(cleaning: Round, sources: Sequence[Source], until: int, output: _Ou
         raise SegmentOverflowError(base_offset, f"offsets up to {until - 1}")
     cleaned = CleanedOutput(base_offset, config.index_interval_bytes)
     batches = BatchFilter(
-        cleaning.keys, cleaned, now=cleaning.now, delete_retention_ms=cleaning.delete_retention_ms,
-        transactions=cleaning.transactions, is_last=cleaning.is_last,
-        codec=config.codec if config.codec in CODECS else "none", level=config.level,
+        cleaning.keys,
+        cleaned,
+        now=cleaning.now,
+        delete_retention_ms=cleaning.delete_retention_ms,
+        transactions=cleaning.transactions,
+        is_last=cleaning.is_last,
+        codec=config.codec if config.codec in CODECS else "none",
+        level=config.level,
         max_batch_bytes=config.max_batch_bytes,
-    )  # fmt: skip
+    )
     stream = BatchStream(config.max_batch_bytes, cleaning.place.topic, cleaning.place.partition)
     with output.create(LOG) as log:
         written = 0
@@ -212,6 +217,8 @@ def _rewrite(cleaning: Round, sources: Sequence[Source], until: int, output: _Ou
         output.write_aborted(retained)
     files.sync_folder(cleaning.place.folder)
     return Rewritten(
-        bytes_read=sum(source.size for source in sources), bytes_written=written,
-        records_read=batches.records_read, records_kept=batches.records_kept,
-    )  # fmt: skip
+        bytes_read=sum(source.size for source in sources),
+        bytes_written=written,
+        records_read=batches.records_read,
+        records_kept=batches.records_kept,
+    )

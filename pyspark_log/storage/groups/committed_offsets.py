@@ -148,9 +148,7 @@ class CommittedOffsets:
         self._views: list[PartitionView] = []
         self._next_check: int | None = None  # when to check for expired offsets
 
-    def read(
-        self, group: str
-    ) -> tuple[TopicIdPartition | None, int, dict[TopicPartition, OffsetAndMetadata]]:
+    def read(self, group: str) -> tuple[TopicIdPartition | None, int, dict[TopicPartition, OffsetAndMetadata]]:
         """A group's partition (None: no such topic), the last decision applied there, and the committed offsets."""
         _recover(self.logs, group)
         with self._mutex.lock:

@@ -57,9 +57,7 @@ def kept_value(key: bytes, value: bytes) -> bytes:
     return value if int.from_bytes(key[:2], "big") in _WITH_VALUE else b""
 
 
-def described(
-    group: str, records: Mapping[bytes, bytes], topic_name: Callable[[str], str | None]
-) -> GroupDescription:
+def described(group: str, records: Mapping[bytes, bytes], topic_name: Callable[[str], str | None]) -> GroupDescription:
     """Describes a group from its records.
 
     Args:
@@ -115,9 +113,7 @@ def _describe_member(
         text = base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
         # The id of an unknown topic replaces its name.
         partitions.append(TopicPartition(topic_name(text) or text, number))
-    return GroupMember(
-        member_id, member.instance_id, member.client_id, member.client_host, b"", b"", tuple(partitions)
-    )
+    return GroupMember(member_id, member.instance_id, member.client_id, member.client_host, b"", b"", tuple(partitions))
 
 
 # ---- bytes

@@ -150,9 +150,9 @@ class FieldReader:
 
 def encode_offset_key(key: OffsetCommitKey) -> bytes:
     """The key of a committed offset, version 1."""
-    return b"".join((
-        _INT16.pack(_OFFSET_COMMIT_KEY), _string(key.group), _string(key.topic), _INT32.pack(key.partition),
-    ))
+    return b"".join(
+        (_INT16.pack(_OFFSET_COMMIT_KEY), _string(key.group), _string(key.topic), _INT32.pack(key.partition))
+    )
 
 
 def encode_group_key(group: str) -> bytes:
@@ -202,14 +202,20 @@ def encode_offset_value(value: OffsetCommitValue) -> bytes:
     """
     metadata = _string(value.metadata)
     if value.expire_timestamp >= 0:
-        return b"".join((
-            struct.pack(">hq", _EXPIRING_OFFSET_COMMIT_VALUE, value.offset), metadata,
-            struct.pack(">qq", value.commit_timestamp, value.expire_timestamp),
-        ))
-    return b"".join((
-        struct.pack(">hqi", _OFFSET_COMMIT_VALUE, value.offset, value.leader_epoch), metadata,
-        struct.pack(">q", value.commit_timestamp),
-    ))
+        return b"".join(
+            (
+                struct.pack(">hq", _EXPIRING_OFFSET_COMMIT_VALUE, value.offset),
+                metadata,
+                struct.pack(">qq", value.commit_timestamp, value.expire_timestamp),
+            )
+        )
+    return b"".join(
+        (
+            struct.pack(">hqi", _OFFSET_COMMIT_VALUE, value.offset, value.leader_epoch),
+            metadata,
+            struct.pack(">q", value.commit_timestamp),
+        )
+    )
 
 
 def decode_offset_value(data: bytes) -> OffsetCommitValue:

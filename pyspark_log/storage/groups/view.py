@@ -108,7 +108,9 @@ class PartitionView:
                 except ValueError as error:
                     raise CorruptRecordError(
                         f"the record at offset {offset} is not a group record in Kafka's format: {error}",
-                        base_offset=offset, topic=OFFSETS_TOPIC, partition=self.partition,
+                        base_offset=offset,
+                        topic=OFFSETS_TOPIC,
+                        partition=self.partition,
                     ) from error
 
     def _apply(self, key: bytes | None, value: bytes | None) -> None:

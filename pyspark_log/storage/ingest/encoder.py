@@ -150,9 +150,14 @@ class BatchEncoder:
         )
 
     def fill(
-        self, partition: int, builder: BatchBuilder, records: RecordColumns, order: array[int] | None,
-        low: int, high: int,
-    ) -> int:  # fmt: skip
+        self,
+        partition: int,
+        builder: BatchBuilder,
+        records: RecordColumns,
+        order: array[int] | None,
+        low: int,
+        high: int,
+    ) -> int:
         """Adds rows to a builder until it is full; returns how many. RecordTooLargeError."""
         try:
             return builder.append(records, order, low, high)

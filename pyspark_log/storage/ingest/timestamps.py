@@ -66,5 +66,7 @@ def warn_past_retention(newest: int, config: TopicConfig, where: object) -> None
     log.warning(
         "%s: records of time %d (ms) and before are past the topic's retention.ms (%d) already: the next "
         "cleaning deletes them. Set retention.ms=-1 to keep them",
-        where, newest, config.retention_ms,
-    )  # fmt: skip
+        where,
+        newest,
+        config.retention_ms,
+    )

@@ -132,6 +132,8 @@ def _in_codec_of(config: TopicConfig, columns: dict[str, pa.Array], header: Batc
     builder = BatchBuilder(INT_MAX, config.max_message_bytes, config.codec, config.level)
     builder.append(records, None, 0, header.count)
     return builder.seal(
-        producer_id=header.producer_id, producer_epoch=header.producer_epoch, base_sequence=header.base_sequence,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
         transactional=header.is_transactional,
-    )  # fmt: skip
+    )

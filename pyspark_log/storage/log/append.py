@@ -322,11 +322,13 @@ def _move_end(log: HeldLog, plan: AppendPlan, written: _Written, *, sync: bool) 
         return
     state, end, producers = log.state, written.next_offset, plan.producers
     moved = state._replace(
-        next_offset=end, position=written.position, synced=written.position if sync else state.synced,
+        next_offset=end,
+        position=written.position,
+        synced=written.position if sync else state.synced,
         unsynced_since=log.unsynced_since(),
         first_undone=state.first_undone if plan.first_undone is None else plan.first_undone,
         flags=state.flags & ~Flags.CLAIMED | (Flags.PRODUCERS if producers else Flags.NONE),
-    )  # fmt: skip
+    )
     try:
         # A power loss can undo this and leave the batches, which are then adopted.
         log.lease.save(moved, durable=False)

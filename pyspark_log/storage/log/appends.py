@@ -80,6 +80,5 @@ class PendingAppend:
         if isinstance(self._error, Exception):
             raise copy.copy(self._error)  # Each thread adds to its own.
         raise OutcomeUnknownError(
-            "this append was handed to another thread that has not finished; check the log end before trying "
-            "again"
+            "this append was handed to another thread that has not finished; check the log end before trying again"
         )

@@ -11,11 +11,7 @@ from functools import partial
 from typing import NoReturn
 
 from pyspark_log.config import LONG_MAX, TopicConfig
-from pyspark_log.errors import (
-    LogDamagedError,
-    OutcomeUnknownError,
-    PylogError,
-)
+from pyspark_log.errors import LogDamagedError, OutcomeUnknownError, PylogError
 from pyspark_log.storage.catalog import LogDir, LogDirs, LogOffsets, PartitionPath, kafka_files
 from pyspark_log.storage.fs import Clock, files
 from pyspark_log.storage.log import leader_epochs, leftovers
@@ -293,11 +289,14 @@ class HeldLog:
         self.lease.save(
             state._replace(
                 flags=state.flags & ~Flags.SUSPECT,
-                active_base=state.next_offset, position=0, synced=0, generation=state.generation + 1,
+                active_base=state.next_offset,
+                position=0,
+                synced=0,
+                generation=state.generation + 1,
                 incarnation=state.incarnation + new_incarnation,
             ),
             durable=True,
-        )  # fmt: skip
+        )
         self.use_segment(segment)
 
     # ---- cutting

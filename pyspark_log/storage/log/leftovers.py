@@ -108,9 +108,14 @@ def _size(path: str, header: BatchHeader) -> int:
         data = file.pread(header.size, header.position)
     try:
         columns = decode(
-            data, 0, len(data), from_offset=0, until_offset=header.next_offset, max_bytes=MAX_BATCH_BYTES,
+            data,
+            0,
+            len(data),
+            from_offset=0,
+            until_offset=header.next_offset,
+            max_bytes=MAX_BATCH_BYTES,
             max_batch_bytes=MAX_BATCH_BYTES,
-        ).columns  # fmt: skip
+        ).columns
     except CorruptRecordError:
         return _SMALL
     return sum(column.nbytes for column in columns.values())

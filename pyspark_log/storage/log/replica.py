@@ -75,13 +75,18 @@ def truncate(held: HeldLog, offset: int) -> int:
     held.lease.save(
         state._replace(
             # What is beyond the new end is now a leftover, which the next holder removes if this one cannot.
-            flags=state.flags | Flags.CUTTING, active_base=base, position=position, synced=synced,
-            next_offset=end, generation=state.generation + 1,
+            flags=state.flags | Flags.CUTTING,
+            active_base=base,
+            position=position,
+            synced=synced,
+            next_offset=end,
+            generation=state.generation + 1,
             # Offsets are given to other records: nothing that is cached of them is valid any more.
-            incarnation=state.incarnation + 1, truncations=state.truncations + 1,
+            incarnation=state.incarnation + 1,
+            truncations=state.truncations + 1,
         ),
         durable=True,
-    )  # fmt: skip
+    )
     held.invalidate()
     held.cut()
     held.update_side_files()

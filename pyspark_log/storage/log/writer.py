@@ -179,9 +179,10 @@ class LogWriter:
             return [Appended(header.base_offset, header.next_offset) for header in headers]
         outcomes = self._check_each(headers, producer_ids)
         accepted = [
-            batch for batch, outcome in zip(batches, outcomes, strict=True)
+            batch
+            for batch, outcome in zip(batches, outcomes, strict=True)
             if isinstance(outcome, Appended) and not outcome.duplicate
-        ]  # fmt: skip
+        ]
         if not accepted:
             self._flush_due(sync=sync)
             return outcomes
@@ -223,6 +224,7 @@ class LogWriter:
 
         Then all that `hold` looks up is known. Raises as `append_each`.
         """
+
         def append_each(held: OpenState) -> Outcomes | None:
             if held.stored.flags & ~_AT_REST or held.stored.intent:
                 return None
@@ -288,9 +290,14 @@ class LogWriter:
             self.log.flush()
 
     def _write(
-        self, data: bytearray, headers: Sequence[BatchHeader], numbered: Sequence[ProducerAppendInfo], *, sync: bool,
+        self,
+        data: bytearray,
+        headers: Sequence[BatchHeader],
+        numbered: Sequence[ProducerAppendInfo],
+        *,
+        sync: bool,
         first_undone: int | None = None,
-    ) -> Appended:  # fmt: skip
+    ) -> Appended:
         """Appends batches that have their offsets; `numbered`: those that have producer ids. Errors as `append`."""
         copy = Copy(len(data), headers[-1].next_offset - self.state.next_offset, (data,), headers)
         newest = max([header.max_timestamp for header in headers])

@@ -19,7 +19,11 @@ _STREAM_BYTES = 64 * 1024 * 1024
 
 
 def append_rows(
-    logs: LogManager, topic: str, data: pa.RecordBatch | pa.Table, partition: int | None, sync: bool,
+    logs: LogManager,
+    topic: str,
+    data: pa.RecordBatch | pa.Table,
+    partition: int | None,
+    sync: bool,
     compression_type: str | None = None,
 ) -> list[AppendResult]:
     """Appends records to any topic, also an internal one; arguments and errors are those of `Store.append`."""
@@ -79,9 +83,7 @@ def append_batches(
     turns = grouped(accepted, min(APPEND_BYTES, target.config.segment_bytes), len)
     appended = iter([outcome for turn in turns for outcome in target.append_in_turn(turn, sync=sync)])
     outcomes = [one if isinstance(one, PylogError) else next(appended) for one in checked]
-    return [
-        AppendResult(target.place.partition, *one) if isinstance(one, Appended) else one for one in outcomes
-    ]
+    return [AppendResult(target.place.partition, *one) if isinstance(one, Appended) else one for one in outcomes]
 
 
 def append_batch(target: LogWriter, batch: bytes, now: int, *, sync: bool) -> AppendResult:
@@ -105,9 +107,7 @@ def _share(partition: int, parts: Sequence[AssignedRows]) -> int:
     return sum(high - low for part in parts for low, high in [part.shares.get(partition, (0, 0))])
 
 
-def _stream(
-    target: LogWriter, pieces: Iterator[memoryview], records: int, newest: int, sync: bool
-) -> AppendResult:
+def _stream(target: LogWriter, pieces: Iterator[memoryview], records: int, newest: int, sync: bool) -> AppendResult:
     """Appends batches while the next ones are encoded.
 
     Args:

@@ -61,8 +61,7 @@ class FolderCopy:
     """
 
     def __init__(
-        self, source: str, folder: str, *, active_indexes: bool = True,
-        progress: Callable[[int], None] | None = None,
+        self, source: str, folder: str, *, active_indexes: bool = True, progress: Callable[[int], None] | None = None
     ) -> None:
         """Recreates the folder.
 

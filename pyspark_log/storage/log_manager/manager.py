@@ -48,9 +48,7 @@ class TopicLogs:
         config: its resolved configs.
     """
 
-    def __init__(
-        self, path: str, configs: Mapping[str, str], description: TopicDescription, log_dirs: LogDirs
-    ) -> None:
+    def __init__(self, path: str, configs: Mapping[str, str], description: TopicDescription, log_dirs: LogDirs) -> None:
         """`path`, `configs` and `log_dirs` are the store's. InvalidConfigError: a config has a bad value."""
         # No reference to the store: without a cycle, its files close as soon as it is dropped.
         self._path = path
@@ -143,9 +141,13 @@ class LogManager:
     """
 
     def __init__(
-        self, path: str, cluster_id: str, configs: Mapping[str, str],
-        log_dirs: Mapping[int, ListedLogDir] = log_dir_list.DEFAULT, next_log_dir: int = len(log_dir_list.DEFAULT),
-    ) -> None:  # fmt: skip
+        self,
+        path: str,
+        cluster_id: str,
+        configs: Mapping[str, str],
+        log_dirs: Mapping[int, ListedLogDir] = log_dir_list.DEFAULT,
+        next_log_dir: int = len(log_dir_list.DEFAULT),
+    ) -> None:
         """Reads nothing yet. The arguments are the contents of store.json."""
         self.path = path
         self.cluster_id = cluster_id

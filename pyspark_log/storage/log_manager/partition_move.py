@@ -133,11 +133,10 @@ class _Move:
         files.sync_folder(log_dir)
         held.lease.save(
             held.state._replace(
-                log_dir=self._number, generation=state.generation + 1, synced=state.position,
-                reserve=state.next_offset,
+                log_dir=self._number, generation=state.generation + 1, synced=state.position, reserve=state.next_offset
             ),
             durable=True,
-        )  # fmt: skip
+        )
         held.find_folder()
         held.note_offsets()
         try:

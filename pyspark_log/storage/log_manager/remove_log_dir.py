@@ -85,9 +85,7 @@ def _check_states(logs: LogManager, number: int, problem: str) -> None:
                 f"as it has failed ({problem}), repair or mount it and move them to others; or, if their records are "
                 "lost, delete their topics, or make a copy without them (`pylog repair`)"
             )
-        raise InvalidConfigError(
-            f"log dir {where} holds {len(inside)} partitions: {_some(inside)}; {advice}"
-        )
+        raise InvalidConfigError(f"log dir {where} holds {len(inside)} partitions: {_some(inside)}; {advice}")
     for path in left:
         _sync_state(path)
 

@@ -294,16 +294,15 @@ class _Backup:
     def _undone(self, decided: Sequence[Decision], topics: Sequence[TopicLogs]) -> list[Decision]:
         """Those of the decisions that some partition has not applied; all locks are held."""
         ids = {opened.description.topic_id for opened in topics}
-        applied = {
-            (one.target.topic_id, one.target.partition): one.state.applied for one in self._partitions.values()
-        }
+        applied = {(one.target.topic_id, one.target.partition): one.state.applied for one in self._partitions.values()}
         return [
-            decision for decision in decided
+            decision
+            for decision in decided
             if any(
                 place.topic_id in ids and applied.get((place.topic_id, place.partition), -1) < decision.offset
                 for place in decision.places
             )
-        ]  # fmt: skip
+        ]
 
     def _staged(self, decision: Decision, *, whole: bool) -> list[tuple[files.File, int]]:
         """What is staged for a decision, open, with sizes; the manifest only if it is not `whole`.

@@ -72,4 +72,4 @@ __all__ = [
     "tidy",
     "unlink_all",
     "waits_in",
-]  # fmt: skip
+]

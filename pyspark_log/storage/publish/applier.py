@@ -92,9 +92,7 @@ def entries_of(decisions: DecisionLog, decision: Decision) -> Entries:
 # ---- applying
 
 
-def apply_decision(
-    decisions: DecisionLog, decision: Decision, timeout: float, entries: Entries | None = None
-) -> None:
+def apply_decision(decisions: DecisionLog, decision: Decision, timeout: float, entries: Entries | None = None) -> None:
     """Applies a decision in the partitions that lack it; in each of them, after the decisions before it.
 
     Args:
@@ -122,9 +120,7 @@ def apply_in(decisions: DecisionLog, place: TopicIdPartition, timeout: float) ->
 def waits_in(decisions: DecisionLog, place: TopicIdPartition, applied: int) -> bool:
     """Whether a decision for a partition is pending; `applied` is the last one applied there."""
     decisions.follow()
-    return any(
-        decision.offset > applied and place in decision.places for decision in list(decisions.undone.values())
-    )
+    return any(decision.offset > applied and place in decision.places for decision in list(decisions.undone.values()))
 
 
 def _apply_up_to(
@@ -191,17 +187,27 @@ def _apply_in(
             if place in entries:
                 # Copying checks every byte.
                 apply(
-                    writer, step.offset, step.time, entries[place],
-                    sync=step.boot != here, installs=not unsure, timeout=timeout,
-                )  # fmt: skip
+                    writer,
+                    step.offset,
+                    step.time,
+                    entries[place],
+                    sync=step.boot != here,
+                    installs=not unsure,
+                    timeout=timeout,
+                )
         except StagedOutputError as error:
             if not unsure:
                 raise
             log.error(  # noqa: TRY400  (the traceback adds nothing)
                 "%s: decision %d (publisher %r, number %d) was made without syncing, before a power loss: %s "
                 "gets nothing of it: %s",
-                logs.path, step.offset, step.publisher, step.number, writer.place, error,
-            )  # fmt: skip
+                logs.path,
+                step.offset,
+                step.publisher,
+                step.number,
+                writer.place,
+                error,
+            )
             mark_applied(writer, step.offset, timeout=timeout)
 
 

@@ -126,9 +126,7 @@ def check_parts(logs: LogManager, parts: Sequence[StagedPart], manifest: str) ->
         except UnknownTopicError:
             now = ""
         if now != topic_id:
-            raise StagedOutputError(
-                f"topic {topic!r} was deleted or recreated while output for it was being staged"
-            )
+            raise StagedOutputError(f"topic {topic!r} was deleted or recreated while output for it was being staged")
     needed = {manifest: 0} if manifest else {}
     for part in parts:
         if part.file:

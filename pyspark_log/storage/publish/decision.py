@@ -140,34 +140,38 @@ class Decision:
 
 def encode_decision(decision: Decision) -> bytes:
     """Encodes a decision as a record's value."""
-    return json.dumps({
-        "version": VERSION,
-        "number": decision.number,
-        "decision": decision.offset,
-        "status": "done" if decision.done else "decided",
-        "run": decision.run,
-        "replaced": list(decision.replaced),
-        "location": decision.location,
-        "plan": decision.plan,
-        "records": decision.records,
-        "places": decision.places,
-        "manifest": decision.manifest,
-        "manifest_crc": decision.manifest_crc,
-        "host": decision.host,
-        "process": decision.process,
-        "time": decision.time,
-        "holder": decision.holder._asdict(),
-        "set_aside": None if decision.set_aside is None else _set_aside_fields(decision.set_aside),
-        "boot": decision.boot,
-        **({"one_off": True} if decision.one_off else {}),
-    }).encode()
+    return json.dumps(
+        {
+            "version": VERSION,
+            "number": decision.number,
+            "decision": decision.offset,
+            "status": "done" if decision.done else "decided",
+            "run": decision.run,
+            "replaced": list(decision.replaced),
+            "location": decision.location,
+            "plan": decision.plan,
+            "records": decision.records,
+            "places": decision.places,
+            "manifest": decision.manifest,
+            "manifest_crc": decision.manifest_crc,
+            "host": decision.host,
+            "process": decision.process,
+            "time": decision.time,
+            "holder": decision.holder._asdict(),
+            "set_aside": None if decision.set_aside is None else _set_aside_fields(decision.set_aside),
+            "boot": decision.boot,
+            **({"one_off": True} if decision.one_off else {}),
+        }
+    ).encode()
 
 
 def _set_aside_fields(set_aside: SetAside) -> dict[str, object]:
     return {
-        "decision": set_aside.decision, "number": set_aside.number, **set_aside.origin._asdict(),
+        "decision": set_aside.decision,
+        "number": set_aside.number,
+        **set_aside.origin._asdict(),
         "places": set_aside.places,
-    }  # fmt: skip
+    }
 
 
 def decode_decision(publisher: str, value: bytes, offset: int) -> Decision:
@@ -249,6 +253,8 @@ def _set_aside(value: object) -> SetAside | None:
         return None
     content = Fields(value)
     return SetAside(
-        content.whole("decision"), content.whole("number", low=-LONG_MAX - 1), _origin(content),
+        content.whole("decision"),
+        content.whole("number", low=-LONG_MAX - 1),
+        _origin(content),
         tuple(place_of(place) for place in content.list("places")),
-    )  # fmt: skip
+    )

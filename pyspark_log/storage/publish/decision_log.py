@@ -202,9 +202,13 @@ class DecisionWriter:
         origin = Origin.here(self._log.logs.clock())
         before = self._log.last.get(decision.publisher)
         decision = replace(
-            decision, offset=-1, host=origin.host, process=origin.process, time=decision.time or origin.time,
+            decision,
+            offset=-1,
+            host=origin.host,
+            process=origin.process,
+            time=decision.time or origin.time,
             holder=origin if before is None or before.run != decision.run else before.holder,
-        )  # fmt: skip
+        )
         left = self._log.undone.keys() - {other.offset for other in done} - {before.offset if before else -1}
         # All decisions are in one log: syncing one syncs those before it.
         records = [*finished, (decision.publisher, decision)]
@@ -238,9 +242,7 @@ class DecisionWriter:
 
     def finish(self, done: Sequence[Decision], forget: str | None, *, sync: bool = True) -> None:
         """Records that decisions are applied everywhere, and forgets the publisher `forget` (None: no publisher)."""
-        records = [
-            (decision.publisher, None) if decision.publisher == forget else _done(decision) for decision in done
-        ]
+        records = [(decision.publisher, None) if decision.publisher == forget else _done(decision) for decision in done]
         last = None if forget is None else self._log.last.get(forget)
         if last is not None and last.done:
             # Another process has already recorded that it is done.
@@ -265,27 +267,19 @@ class DecisionWriter:
         aside = replace(decision, set_aside=SetAside(decision.offset, decision.number, origin, tuple(places)))
         if is_revoked:
             before = decision.number - 1
-            aside = replace(
-                aside, number=before, offset=-1, plan="", records=0, places=(), manifest="", manifest_crc=0
-            )  # fmt: skip
+            aside = replace(aside, number=before, offset=-1, plan="", records=0, places=(), manifest="", manifest_crc=0)
         self._end([decision], [_done(aside)])
 
-    def _end(
-        self, done: Sequence[Decision], records: Sequence[_Record], *, sync: bool = True
-    ) -> None:
+    def _end(self, done: Sequence[Decision], records: Sequence[_Record], *, sync: bool = True) -> None:
         if records:
             left = self._log.undone.keys() - {decision.offset for decision in done}
             self._append(records, min([*left, self._writer.state.next_offset + len(records)]), sync=sync)
 
-    def _append(
-        self, records: Sequence[_Record], first_undone: int | None, *, sync: bool = True
-    ) -> None:
+    def _append(self, records: Sequence[_Record], first_undone: int | None, *, sync: bool = True) -> None:
         self._write(records, first_undone, sync=sync)
         self._log.added(records, self._writer.state)
 
-    def _write(
-        self, records: Sequence[_Record], first_undone: int | None, *, sync: bool
-    ) -> None:
+    def _write(self, records: Sequence[_Record], first_undone: int | None, *, sync: bool) -> None:
         values = [None if decision is None else encode_decision(decision) for _, decision in records]
         data = key_value_rows([publisher.encode() for publisher, _ in records], values)
         batches = encode(PUBLISH_TOPIC, self._writer.config, data, self._log.logs.clock())

@@ -59,20 +59,22 @@ def write(
             region["position"] = len(inline)
             inline += part.data
         entries.setdefault(TopicIdPartition(part.topic, part.topic_id, part.partition), []).append(region)
-    description = json.dumps({
-        "version": VERSION,
-        "parts": [
-            place._asdict() | {"regions": regions}
-            for place, regions in entries.items()
-        ],
-        "offsets": [
-            {
-                "group": step.group, "topic": step.at.topic, "partition": step.at.partition,
-                "from": step.expected, "to": step.offset,
-            }
-            for step in steps
-        ],
-    }).encode()
+    description = json.dumps(
+        {
+            "version": VERSION,
+            "parts": [place._asdict() | {"regions": regions} for place, regions in entries.items()],
+            "offsets": [
+                {
+                    "group": step.group,
+                    "topic": step.at.topic,
+                    "partition": step.at.partition,
+                    "from": step.expected,
+                    "to": step.offset,
+                }
+                for step in steps
+            ],
+        }
+    ).encode()
     if len(description) > _MAX_DESCRIPTION_BYTES:
         raise PublishError(
             f"the output is in {len(parts)} pieces, one or more for each task and partition; listing them takes "

@@ -40,12 +40,7 @@ from pyspark_log.storage.compaction import compact_if_due
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, is_shared, timeouts
 from pyspark_log.storage.log import state_file
 from pyspark_log.storage.publish import manifest
-from pyspark_log.storage.publish.applier import (
-    apply_decision,
-    is_applied,
-    remove_staged,
-    seems_applied,
-)
+from pyspark_log.storage.publish.applier import apply_decision, is_applied, remove_staged, seems_applied
 from pyspark_log.storage.publish.checks import check_fenced, check_given, check_log_dirs, check_number, check_parts
 from pyspark_log.storage.publish.decision import NO_NUMBER, Decision
 from pyspark_log.storage.publish.decision_log import DecisionLog
@@ -170,8 +165,10 @@ def publish(
     """
     check_given(publisher, number, run, location, plan)
     if participants and not sync:
-        raise InvalidConfigError("a publish that commits offsets of groups must be synced: otherwise a power "
-            "loss could keep the offsets and lose the output")
+        raise InvalidConfigError(
+            "a publish that commits offsets of groups must be synced: otherwise a power "
+            "loss could keep the offsets and lose the output"
+        )
     wanted = Decision(publisher, number, run=run, location=location, plan=plan, one_off=one_off)
     sync = sync or is_shared(f"{decisions.logs.path}/{STATE_FOLDER}")
     publishing = _Publish(decisions, wanted, parts, participants, claimed=claimed, sync=sync)
@@ -244,10 +241,14 @@ class _Publish:
         is_new = last is None or last.number != self._wanted.number  # A replay is dropped anyway.
         output = Output.make(self._logs, pieces, steps, gathers=is_new, sync=self._sync)
         self._wanted = replace(
-            self._wanted, records=sum(part.count for part in self._pieces), places=output.places(),
-            manifest=output.manifest, manifest_crc=output.manifest_crc,
-            time=output.time, boot="" if self._sync else state_file.this_boot().hex(),
-        )  # fmt: skip
+            self._wanted,
+            records=sum(part.count for part in self._pieces),
+            places=output.places(),
+            manifest=output.manifest,
+            manifest_crc=output.manifest_crc,
+            time=output.time,
+            boot="" if self._sync else state_file.this_boot().hex(),
+        )
         return output
 
     def _decided(self, output: Output) -> tuple[Decision, bool]:
@@ -274,8 +275,11 @@ class _Publish:
         if decision.records != wanted.records:
             log.warning(
                 "%s: number %d was published before with %d records; this attempt had %d, which were dropped",
-                wanted.publisher, wanted.number, decision.records, wanted.records,
-            )  # fmt: skip
+                wanted.publisher,
+                wanted.number,
+                decision.records,
+                wanted.records,
+            )
         return decision, True
 
     def _decide(self, output: Output) -> tuple[Decision, bool]:
@@ -427,9 +431,14 @@ def _refusal(wanted: Decision, last: Decision | None) -> PublisherFencedError | 
 
 
 def claim(
-    decisions: DecisionLog, publisher: str, run: str, number: int | None = None, *, location: str = "",
+    decisions: DecisionLog,
+    publisher: str,
+    run: str,
+    number: int | None = None,
+    *,
+    location: str = "",
     take_over: bool = False,
-) -> int:  # fmt: skip
+) -> int:
     """Gives the id to `run`: it alone publishes under it, and earlier runs are fenced.
 
     What they have decided is applied before this returns. A run that already holds the publisher takes no lock.

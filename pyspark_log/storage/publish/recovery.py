@@ -156,8 +156,12 @@ def set_aside(decisions: DecisionLog, number: int) -> SetAsideResult:
         writer.set_aside(decision, lacking, Origin.here(logs.clock()), is_revoked)
     log.warning(
         "%s: decision %d (publisher %s, number %d) was set aside; its staged output is in %s",
-        logs.path, number, decision.publisher, decision.number, folder,
-    )  # fmt: skip
+        logs.path,
+        number,
+        decision.publisher,
+        decision.number,
+        folder,
+    )
     return SetAsideResult(lacking, is_revoked, folder)
 
 

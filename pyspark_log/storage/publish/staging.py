@@ -103,8 +103,13 @@ class StagingPlan:
 
     @classmethod
     def make(
-        cls, logs: LogManager, topics: Iterable[str], compression_type: str | None = None, owner: Process | None = None,
-        *, others: bool = False,
+        cls,
+        logs: LogManager,
+        topics: Iterable[str],
+        compression_type: str | None = None,
+        owner: Process | None = None,
+        *,
+        others: bool = False,
     ) -> StagingPlan:
         """Looks the topics up.
 
@@ -218,9 +223,11 @@ class StagedWriter:
         if encoder is None:
             planned = self._planned[topic] = self._plan.topics.get(topic) or self._agree(topic)
             encoder = RecordAccumulator(
-                topic, planned.partitions, planned.config,
+                topic,
+                planned.partitions,
+                planned.config,
                 lambda partition, batch, count: self._take((topic, partition), batch, count),
-            )  # fmt: skip
+            )
             self._encoders[topic] = encoder
         encoder.add(data, self._logs.clock())
         encoders = self._encoders.values()
@@ -262,9 +269,7 @@ class StagedWriter:
             size, records, batches = size + own.size, records + own.count, batches + own.batches
         config = self._planned[place[0]].config
         return batches > 0 and (
-            size + len(batch) > config.segment_bytes
-            or records + count > INT_MAX
-            or batches >= most_batches(config)
+            size + len(batch) > config.segment_bytes or records + count > INT_MAX or batches >= most_batches(config)
         )
 
     def _spill(self) -> None:

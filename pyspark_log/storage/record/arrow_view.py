@@ -74,9 +74,7 @@ def list_view(array: pa.Array, column: str) -> View:
         InvalidRecordError: another type, or buffers that are too short for the array.
     """
     if not (pa.types.is_list(array.type) or pa.types.is_large_list(array.type)):
-        raise InvalidRecordError(
-            f"column {column} must be list<struct<key: string, value: binary>>, not {array.type}"
-        )
+        raise InvalidRecordError(f"column {column} must be list<struct<key: string, value: binary>>, not {array.type}")
     return _with_offsets(array, column, 0, len(array.values))
 
 
@@ -87,9 +85,7 @@ def fixed_view(array: pa.Array, column: str, kinds: tuple[pa.DataType, ...]) -> 
         InvalidRecordError: another type, or buffers that are too short for the array.
     """
     if array.type not in kinds:
-        raise InvalidRecordError(
-            f"column {column} must be {' or '.join(map(str, kinds))}, not {array.type}"
-        )
+        raise InvalidRecordError(f"column {column} must be {' or '.join(map(str, kinds))}, not {array.type}")
     data = array.buffers()[1]
     size = 0 if data is None else data.size
     if size < (array.offset + len(array)) * (kinds[0].bit_width // 8):
@@ -113,9 +109,7 @@ def _with_offsets(array: pa.Array, column: str, data: int, size: int) -> View:
     # An empty array may come without offsets.
     if len(array) and (offsets is None or offsets.size < needed):
         raise _too_short(column)
-    return View(
-        array, len(array), array.offset, _validity(array, column), _address(offsets), wide, data, size
-    )
+    return View(array, len(array), array.offset, _validity(array, column), _address(offsets), wide, data, size)
 
 
 def _validity(array: pa.Array, column: str) -> int:

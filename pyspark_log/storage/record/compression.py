@@ -126,9 +126,7 @@ def decompress(codec: str, data: BytesLike, limit: int) -> BytesLike:
 
 
 # What the libraries raise for invalid bytes. pyarrow's errors are OSError and ValueError.
-_LIBRARY_ERRORS: Final = (
-    zlib.error, zstandard.ZstdError, OSError, RuntimeError, ValueError, EOFError, OverflowError,
-)
+_LIBRARY_ERRORS: Final = (zlib.error, zstandard.ZstdError, OSError, RuntimeError, ValueError, EOFError, OverflowError)
 
 
 def _cut_short(codec: str) -> CorruptRecordError:
@@ -304,8 +302,16 @@ def _unzstd(data: BytesLike, limit: int) -> bytes:
 
 
 _COMPRESS: Final[dict[str, Callable[[BytesLike, int | None], BytesLike]]] = {
-    "none": _same, "gzip": _gzip, "snappy": _snappy, "lz4": _lz4, "zstd": _zstd,
+    "none": _same,
+    "gzip": _gzip,
+    "snappy": _snappy,
+    "lz4": _lz4,
+    "zstd": _zstd,
 }
 _DECOMPRESS: Final[dict[str, Callable[[BytesLike, int], BytesLike]]] = {
-    "none": _same_bounded, "gzip": _gunzip, "snappy": _unsnappy, "lz4": _unlz4, "zstd": _unzstd,
+    "none": _same_bounded,
+    "gzip": _gunzip,
+    "snappy": _unsnappy,
+    "lz4": _unlz4,
+    "zstd": _unzstd,
 }

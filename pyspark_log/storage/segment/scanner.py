@@ -134,8 +134,10 @@ class SegmentScanner:
             return self._take(buffer, at, beyond.position, offset, limit)
         raise CorruptRecordError(
             f"its offsets {beyond.base_offset} to {beyond.last_offset} reach beyond {limit}, where the next segment "
-            "begins or the log ends", at, beyond.base_offset,
-        )  # fmt: skip
+            "begins or the log ends",
+            at,
+            beyond.base_offset,
+        )
 
     def _next(self, source: _ZeroFilled, position: int, size: int, offset: int, limit: int) -> tuple[int, int] | None:
         """The position and base offset of the next intact batch after the bad one at `position`."""

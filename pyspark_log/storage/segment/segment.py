@@ -307,9 +307,7 @@ class SegmentWriter:
         self._jitter = crc32c(name.encode()) % max(1, min(config.segment_jitter_ms, config.segment_ms))
         self.log = files.open_write(segment_path(folder, base_offset, LOG))
         self._index = OffsetIndex(files.open_or_create(segment_path(folder, base_offset, INDEX)), base_offset)
-        self._times = TimeIndex(
-            files.open_or_create(segment_path(folder, base_offset, TIME_INDEX)), base_offset
-        )
+        self._times = TimeIndex(files.open_or_create(segment_path(folder, base_offset, TIME_INDEX)), base_offset)
         self._schedule = IndexSchedule(base_offset, config.index_interval_bytes)
         self._due: list[tuple[TimeEntry, OffsetEntry]] = []
         self._asked = -1, -1  # the last position for `offset_at`, and its answer
@@ -430,8 +428,10 @@ class SegmentWriter:
                 if not base <= header.base_offset <= last <= base + INT_MAX:
                     raise CorruptRecordError(
                         f"its offsets {header.base_offset} to {last} do not belong to this segment",
-                        header.position, header.base_offset, self.log.path,
-                    )  # fmt: skip
+                        header.position,
+                        header.base_offset,
+                        self.log.path,
+                    )
                 if self.position == 0:
                     self._first_timestamp = header.max_timestamp
                     self._find_limits()

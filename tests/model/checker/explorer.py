@@ -96,9 +96,7 @@ class Explorer:
         self._holding = [
             number for number, kind in enumerate(self._kinds) if kind.released.__func__ is not Thing.released.__func__
         ]
-        self._private = {
-            self._where[name]: (self._where[lock], index) for name, (lock, index) in model.private.items()
-        }
+        self._private = {self._where[name]: (self._where[lock], index) for name, (lock, index) in model.private.items()}
         self._settled: set[State] = set()
 
     def values_of(self, thing: str) -> frozenset[Any]:

@@ -61,10 +61,12 @@ class Witness(Thing):
         gone = frozenset(whats)
         kept = tuple((at, what) for at, what in seen.used if at < offset)
         left = seen._replace(
-            used=kept, end=min(seen.end, offset), taking=gone.union(seen.taking or ()),
+            used=kept,
+            end=min(seen.end, offset),
+            taking=gone.union(seen.taking or ()),
             firm=frozenset(at for at in seen.firm if at < offset),
             durable=frozenset(at for at in seen.durable if at < offset),
-        )  # fmt: skip
+        )
         return left, None
 
     @classmethod

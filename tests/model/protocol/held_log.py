@@ -167,9 +167,13 @@ class HeldLog:
         yield from self.drop_newer_segments()
         file = yield from self.new_segment(self.state.next)
         state = self.state._replace(
-            base=self.state.next, position=0, synced=0, generation=self.next_generation(), suspect=False,
+            base=self.state.next,
+            position=0,
+            synced=0,
+            generation=self.next_generation(),
+            suspect=False,
             epoch=self.state.epoch + epochs,
-        )  # fmt: skip
+        )
         yield from self.save(state, durable=self.keeps("a roll is synced"))
         self.use_segment(file)
 

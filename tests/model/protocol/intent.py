@@ -22,11 +22,15 @@ class Intents(HeldLog):
         # An active segment that was empty may be another file by now.
         changed = rolled or self.state.position == 0
         state = self.state._replace(
-            intent=None, next=intent.next, base=intent.base, position=intent.position,
+            intent=None,
+            next=intent.next,
+            base=intent.base,
+            position=intent.position,
             synced=intent.position if synced else 0 if rolled else self.state.synced,
             generation=self.next_generation() if changed else self.state.generation,
-            suspect=self.state.suspect and not rolled, claimed=False,
-        )  # fmt: skip
+            suspect=self.state.suspect and not rolled,
+            claimed=False,
+        )
         durable = changed and self.keeps("a roll is synced")
         if not self.keeps("the end and the decision's number move at once"):
             yield from self.save(state, durable=durable)

@@ -57,8 +57,7 @@ class LogWriter(Applier):
         state = self.state
         position = state.position + batches
         return state._replace(
-            next=state.next + offsets, position=position, synced=position if sync else state.synced,
-            claimed=False,
+            next=state.next + offsets, position=position, synced=position if sync else state.synced, claimed=False
         )
 
     def _undo(self) -> Steps:
@@ -103,10 +102,14 @@ class LogWriter(Applier):
         cells = yield self.log, "cells", file
         position = sum(batch is not None and batch.base < offset for batch in cells)
         state = self.state._replace(
-            cutting=True, base=base, position=position, next=offset,
+            cutting=True,
+            base=base,
+            position=position,
+            next=offset,
             synced=min(position, self.state.synced) if base == self.state.base else position,
-            generation=self.next_generation(), epoch=self.state.epoch + 1,
-        )  # fmt: skip
+            generation=self.next_generation(),
+            epoch=self.state.epoch + 1,
+        )
         yield from self.save(state, durable=self.keeps("a truncation is synced before files are cut"))
         self.forget()
         yield from self.cut()

@@ -175,9 +175,14 @@ def look(nothing: None, file: Slots, folder: Folder) -> None:
 
 
 def model(
-    members: int = 2, count: int = 1, commits: int = 1, sweeps: int = 0, kills: int = 0, powers: int = 0,
+    members: int = 2,
+    count: int = 1,
+    commits: int = 1,
+    sweeps: int = 0,
+    kills: int = 0,
+    powers: int = 0,
     setup: Setup = PLAIN,
-) -> Model:  # fmt: skip
+) -> Model:
     """Members that process `count` records each, and plain commits and sweeps beside them."""
     lives: dict[str, Sequence[Program | None]] = {}
     for process in range(members):

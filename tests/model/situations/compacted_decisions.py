@@ -72,9 +72,8 @@ def settled(values: Any) -> None:
 
 
 def model(
-    numbers: Sequence[int] = (0, 1), publishers: int = 1, kills: int = 1, powers: int = 0,
-    setup: Setup = ONE_BATCH,
-) -> Model:  # fmt: skip
+    numbers: Sequence[int] = (0, 1), publishers: int = 1, kills: int = 1, powers: int = 0, setup: Setup = ONE_BATCH
+) -> Model:
     """Publishers, and a compactor."""
     lives: dict[str, Sequence[Program | None]] = {}
     for process in range(publishers):
@@ -84,7 +83,12 @@ def model(
         ]
     lives["compactor"] = [partial(compactor, publishers, setup)]
     return Model(
-        things=things(PLACES) | {D + " log": (Compacted, Log.new())}, lives=lives, kills=kills, powers=powers,
-        watches=watches(PLACES, compacted=True), private=private(PLACES), alone=partial(last, setup, PLACES),
+        things=things(PLACES) | {D + " log": (Compacted, Log.new())},
+        lives=lives,
+        kills=kills,
+        powers=powers,
+        watches=watches(PLACES, compacted=True),
+        private=private(PLACES),
+        alone=partial(last, setup, PLACES),
         settled=settled,
-    )  # fmt: skip
+    )

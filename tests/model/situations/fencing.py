@@ -65,9 +65,13 @@ def run(process: int, setup: Setup, name: str, batches: int, checkpoint: str, lo
             return
         number, plan = batch
         wanted = Record(
-            "a", number, run=name, places=PLACES, location=checkpoint if located else "",
+            "a",
+            number,
+            run=name,
+            places=PLACES,
+            location=checkpoint if located else "",
             content=Content("a", number, plan, name),
-        )  # fmt: skip
+        )
         try:
             if not claimed:
                 yield from access.claim("a", name, number)
@@ -128,7 +132,12 @@ def model(
         lives[f"helper {process}"] = [partial(helper, process, setup, True, PLACES)]
     return Model(
         things=things(PLACES) | {"checkpoint": (Checkpoint, Plans()), "copy": (Checkpoint, Plans((0,), 1, 100))},
-        lives=lives, kills=kills, powers=powers, watches=watches(PLACES), private=private(PLACES),
-        alone=partial(last, setup, PLACES), settled=partial(settled, places=PLACES),
+        lives=lives,
+        kills=kills,
+        powers=powers,
+        watches=watches(PLACES),
+        private=private(PLACES),
+        alone=partial(last, setup, PLACES),
+        settled=partial(settled, places=PLACES),
         steps=[("the checkpoint is restored", partial(restored, back))] if back else [],
-    )  # fmt: skip
+    )

@@ -26,9 +26,13 @@ def janitor(process: int, setup: Setup) -> Steps:
 
 
 def model(
-    numbers: Sequence[int] = (0,), publishers: int = 1, files: bool = True, kills: int = 1, powers: int = 0,
+    numbers: Sequence[int] = (0,),
+    publishers: int = 1,
+    files: bool = True,
+    kills: int = 1,
+    powers: int = 0,
     setup: Setup = PLAIN,
-) -> Model:  # fmt: skip
+) -> Model:
     """Publishers of some numbers each, which are killed and start again, and a janitor."""
     setup = setup._replace(files=files)
     lives: dict[str, Sequence[Program | None]] = {}

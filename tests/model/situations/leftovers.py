@@ -49,9 +49,7 @@ def first_worker(setup: Setup) -> Steps:
     yield from worker(0, setup, (), True)
 
 
-def model(
-    kills: int = 1, powers: int = 1, setup: Setup = PLAIN,
-) -> Model:  # fmt: skip
+def model(kills: int = 1, powers: int = 1, setup: Setup = PLAIN) -> Model:
     """One partition with one record, an intent, and anything beyond the end."""
     before = Batch(0, 1, ("a", 0, 0))
     intent = Intent(0, (("d", 0, 0, 2), ("d", 0, 1, 2)), 3, 0, 3)
@@ -65,7 +63,10 @@ def model(
             "script": (Script, Tasks(0, 0, ("publish",))),
         },
         lives={"holder": (partial(first_worker, setup), partial(worker, 0, setup, (), True))},
-        kills=kills, powers=powers, watches=(watch(P),),
+        kills=kills,
+        powers=powers,
+        watches=(watch(P),),
         private={P + " log": ("locks", 0), P + " state": ("locks", 0)},
-        alone=partial(last, setup), settled=settled,
-    )  # fmt: skip
+        alone=partial(last, setup),
+        settled=settled,
+    )

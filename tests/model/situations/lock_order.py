@@ -91,15 +91,12 @@ def again_and_again(process: int, setup: Setup) -> Steps:
 
 
 def model(
-    processes: int = 3, kinds: Sequence[str] = tuple(NESTED), turns: bool = False, kills: int = 1,
-    setup: Setup = PLAIN,
-) -> Model:  # fmt: skip
+    processes: int = 3, kinds: Sequence[str] = tuple(NESTED), turns: bool = False, kills: int = 1, setup: Setup = PLAIN
+) -> Model:
     """Processes at each kind of work; with `turns`, processes that all want one lock without a pause."""
     lives: dict[str, Sequence[Program | None]]
     if turns:
         lives = {f"process {process}": [partial(again_and_again, process, setup), None] for process in range(processes)}
     else:
         lives = {kind: [partial(work, process, kind, setup), None] for process, kind in enumerate(kinds)}
-    return Model(
-        things={"locks": (Locks, (-1,) * 5), "turns": (Turns, (-1, -1, 0))}, lives=lives, kills=kills,
-    )  # fmt: skip
+    return Model(things={"locks": (Locks, (-1,) * 5), "turns": (Turns, (-1, -1, 0))}, lives=lives, kills=kills)

@@ -112,6 +112,10 @@ def model(
             "script": (Script, Tasks(tasks, decided=("publish",) if begun else ())),
             "losses": (Thing, losses),
         },
-        lives=lives, kills=kills, watches=[Watch(P + " seen", (P,), look_at)],
-        steps=[("a host is cut off", cut_off)], alone=partial(last, setup), settled=settled,
-    )  # fmt: skip
+        lives=lives,
+        kills=kills,
+        watches=[Watch(P + " seen", (P,), look_at)],
+        steps=[("a host is cut off", cut_off)],
+        alone=partial(last, setup),
+        settled=settled,
+    )

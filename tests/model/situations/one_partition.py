@@ -238,7 +238,11 @@ def model(
             "locks": (Locks, (-1,)),
             "script": (Script, Tasks(tasks)),
         },
-        lives=lives, kills=kills, powers=powers, watches=(watch(P, flips=flips),),
+        lives=lives,
+        kills=kills,
+        powers=powers,
+        watches=(watch(P, flips=flips),),
         private={P + " log": ("locks", 0), P + " state": ("locks", 0)},
-        alone=partial(last, setup), settled=settled,
-    )  # fmt: skip
+        alone=partial(last, setup),
+        settled=settled,
+    )

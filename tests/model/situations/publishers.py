@@ -23,9 +23,13 @@ PLACES = ("p", "q")
 
 
 def publisher(
-    process: int, setup: Setup, wanted: Sequence[Record], one_off: bool, places: Sequence[str] = PLACES,
+    process: int,
+    setup: Setup,
+    wanted: Sequence[Record],
+    one_off: bool,
+    places: Sequence[str] = PLACES,
     kind: type[Publisher] = Publisher,
-) -> Steps:  # fmt: skip
+) -> Steps:
     """Publishes each of `wanted`, in order; stops at an error."""
     access = kind(process, places, setup)
     for number in range(len(wanted)):
@@ -131,14 +135,17 @@ def model(
         for life in range(2)
     ]
     for one in range(one_offs):
-        lives[f"b{one}"] = [
-            partial(publisher, len(lives), setup, attempts(f"b{one}", (0,), PLACES[1:], 0), True), None
-        ]
+        lives[f"b{one}"] = [partial(publisher, len(lives), setup, attempts(f"b{one}", (0,), PLACES[1:], 0), True), None]
     for _ in range(helpers):
         process = len(lives)
         lives[f"helper {process}"] = [partial(helper, process, setup, tidies)]
     return Model(
-        things=things() | {D + " log": (Log, Log.new(failing=failing))}, lives=lives, kills=kills, powers=powers,
-        watches=watches(PLACES), private=private(),
-        alone=partial(last, setup), settled=settled,
-    )  # fmt: skip
+        things=things() | {D + " log": (Log, Log.new(failing=failing))},
+        lives=lives,
+        kills=kills,
+        powers=powers,
+        watches=watches(PLACES),
+        private=private(),
+        alone=partial(last, setup),
+        settled=settled,
+    )

@@ -287,9 +287,14 @@ def settled(values: Mapping[str, Any]) -> None:
 
 
 def model(
-    readers: int = 1, times: int = 1, writers: int = 0, truncates: bool = False, kills: int = 1, powers: int = 0,
+    readers: int = 1,
+    times: int = 1,
+    writers: int = 0,
+    truncates: bool = False,
+    kills: int = 1,
+    powers: int = 0,
     setup: Setup = PLAIN,
-) -> Model:  # fmt: skip
+) -> Model:
     """A cleaner that comes again, readers that read several times, appends, and a truncation."""
     setup = setup._replace(handles=True)
     state = State(generation=1, base=4, next=5, position=1, synced=1, reserve=5)
@@ -299,9 +304,7 @@ def model(
         "cleaner": [partial(cleaner, 0, setup)],
         **{f"reader {number}": [partial(reader, setup, times)] for number in range(readers)},
         **{
-            f"writer {number}": [
-                partial(writer, 1 + readers + number, setup, f"w{number}{life}") for life in range(2)
-            ]
+            f"writer {number}": [partial(writer, 1 + readers + number, setup, f"w{number}{life}") for life in range(2)]
             for number in range(writers)
         },
         **({"truncater": [partial(truncater, 1 + readers + writers, setup)]} if truncates else {}),
@@ -315,6 +318,11 @@ def model(
             "nothing": (Thing, None),
             "locks": (Locks, (-1,)),
         },
-        lives=lives, kills=kills, powers=powers, watches=[Watch("nothing", (P + " state", P + " log"), look)],
-        private={P + " state": ("locks", 0)}, alone=partial(alone, setup), settled=settled,
-    )  # fmt: skip
+        lives=lives,
+        kills=kills,
+        powers=powers,
+        watches=[Watch("nothing", (P + " state", P + " log"), look)],
+        private={P + " state": ("locks", 0)},
+        alone=partial(alone, setup),
+        settled=settled,
+    )

@@ -97,9 +97,13 @@ def look(nothing: None, topics: frozenset[str], *seen: Any) -> None:
 
 
 def model(
-    numbers: Sequence[int] = (0,), helpers: int = 1, writers: int = 0, kills: int = 0, powers: int = 0,
+    numbers: Sequence[int] = (0,),
+    helpers: int = 1,
+    writers: int = 0,
+    kills: int = 0,
+    powers: int = 0,
     setup: Setup = PLAIN,
-) -> Model:  # fmt: skip
+) -> Model:
     """A publisher to two topics, of which one is deleted, and helpers, and writers to that topic."""
     lives: dict[str, Sequence[Program | None]] = {
         "a": [
@@ -117,7 +121,12 @@ def model(
     names = [f"{name} {what}" for name in PLACES for what in ("state", "log")]
     sees = ("topics", "staging", "promises", D + " state", D + " log", *names)
     return Model(
-        things=things(locks=1) | {"topics": (Topics, frozenset(PLACES))}, lives=lives, kills=kills, powers=powers,
-        watches=[Watch("nothing", sees, look), watch(D, unique=False), *map(watch, PLACES)], private=private(),
-        alone=partial(last, setup, PLACES, Careful), settled=settled,
-    )  # fmt: skip
+        things=things(locks=1) | {"topics": (Topics, frozenset(PLACES))},
+        lives=lives,
+        kills=kills,
+        powers=powers,
+        watches=[Watch("nothing", sees, look), watch(D, unique=False), *map(watch, PLACES)],
+        private=private(),
+        alone=partial(last, setup, PLACES, Careful),
+        settled=settled,
+    )

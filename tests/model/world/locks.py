@@ -47,5 +47,3 @@ class Chance(Thing):
     @classmethod
     def do_choose(cls, value: None, among: tuple[Any, ...]) -> Any:
         return [(value, one) for one in among]
-
-

@@ -63,10 +63,13 @@ class File(NamedTuple):
         good = [change for number, change in enumerate(self.changes) if number not in self.lost]
         # What was lost matters only as long as nothing came over it.
         still = tuple(
-            self.changes[number] for number in sorted(self.lost)
-            if all(later[0] != self.changes[number][0] if len(later) == 2 else later[0] > self.changes[number][0]
-                   for later in self.changes[number + 1 :])
-        )  # fmt: skip
+            self.changes[number]
+            for number in sorted(self.lost)
+            if all(
+                later[0] != self.changes[number][0] if len(later) == 2 else later[0] > self.changes[number][0]
+                for later in self.changes[number + 1 :]
+            )
+        )
         return File(changed(self.synced, good), still, frozenset(range(len(still))))
 
     def after_failed_sync(self) -> File:
@@ -77,11 +80,14 @@ class File(NamedTuple):
         """What a power loss may leave."""
         fates = [("lost", "kept", "torn") if len(change) == 2 else ("lost", "kept") for change in self.changes]
         left = dict.fromkeys(
-            changed(self.synced, [
-                (*change, "torn") if fate == "torn" else change
-                for change, fate in zip(self.changes, chosen, strict=True)
-                if fate != "lost"
-            ])
+            changed(
+                self.synced,
+                [
+                    (*change, "torn") if fate == "torn" else change
+                    for change, fate in zip(self.changes, chosen, strict=True)
+                    if fate != "lost"
+                ],
+            )
             for chosen in itertools.product(*fates)
         )
         return [File(cells) for cells in left]

@@ -55,5 +55,3 @@ def staged(value: tuple[Any, Any]) -> frozenset[Any]:
     for name, there in changes:
         names = names | {name} if there else names - {name}
     return frozenset(names)
-
-

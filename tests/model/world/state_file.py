@@ -240,5 +240,3 @@ class TornStateFile(StateFile):
     """One whose slots can also be torn."""
 
     torn = True
-
-

@@ -99,9 +99,10 @@ def check(path):
         assert found[-1] + 1 in (count * 3, count * 3 + 3)
         assert committed <= copy.latest_offset("t", partition)
     newest = dict(
-        pair for batch in copy.read("keys", 0)
+        pair
+        for batch in copy.read("keys", 0)
         for pair in zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True)
-    )  # fmt: skip
+    )
     assert set(newest) == {b"%d" % key for key in range(5)}
     assert {int(value.rstrip(b".")) for value in newest.values()} <= {count - 1, count}
     return count
@@ -124,8 +125,10 @@ def tree(path):
     """Each file in a folder, with its bytes; what is locked for a moment is made once."""
     return {
         os.path.join(folder, name): Path(folder, name).read_bytes()
-        for folder, _, names in os.walk(path) for name in names if not name.endswith((".turn", ".lock"))
-    }  # fmt: skip
+        for folder, _, names in os.walk(path)
+        for name in names
+        if not name.endswith((".turn", ".lock"))
+    }
 
 
 def test_a_copy_has_everything(store, tmp_path):
@@ -142,8 +145,9 @@ def test_a_copy_has_everything(store, tmp_path):
     assert (done.path, done.undone) == (str(tmp_path / "copy"), 0)
     assert done.partitions == sum(
         store.latest_offset(name, number) > 0
-        for name in store.topics(internal=True) for number in range(store.describe_topic(name).partitions)
-    )  # fmt: skip
+        for name in store.topics(internal=True)
+        for number in range(store.describe_topic(name).partitions)
+    )
     assert done.bytes > sum(store.size("t", partition) for partition in range(3))
     clean(copy)
     assert verify(copy.path).findings == []

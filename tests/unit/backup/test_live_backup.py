@@ -134,9 +134,13 @@ def test_processes_keep_working_while_the_store_is_copied():
         store.create_topic("short", 1, {**CONFIGS, "retention.bytes": "5000"})
         path, last, pauses = store.path, [0] * 6, []
         with (
-            started(append, path, "plain"), started(append, path, "other"), started(publish, path, "one"),
-            started(publish, path, "two"), started(commit, path), started(tend, path),
-        ):  # fmt: skip
+            started(append, path, "plain"),
+            started(append, path, "other"),
+            started(publish, path, "one"),
+            started(publish, path, "two"),
+            started(commit, path),
+            started(tend, path),
+        ):
             for number in range(BACKUPS):
                 done = back_up(store, folder / f"copy{number}")
                 ends = check(done.path)

@@ -658,9 +658,14 @@ def test_groups_are_those_of_the_offsets_topic(tmp_path):
     mine = next(record for record in records if record["group"] == "mine")
     assert mine.pop("at")["offset"] == 0
     assert mine == {
-        "group": "mine", "topic": "t", "partition": 0, "committed": 3, "leader_epoch": -1, "metadata": "note",
+        "group": "mine",
+        "topic": "t",
+        "partition": 0,
+        "committed": 3,
+        "leader_epoch": -1,
+        "metadata": "note",
         "commit_timestamp": 1500,
-    }  # fmt: skip
+    }
 
 
 def golden(name: str, version: int) -> bytes:
@@ -692,13 +697,22 @@ def test_every_kind_of_group_record_is_shown(tmp_path):
     assert records[0] == {"group": "g", "topic": "t", "partition": 7, "committed": None}
     assert (records[1]["committed"], records[1]["expire_timestamp"]) == (5, "never")
     member = {
-        "consumer_id": "c-1", "instance_id": "inst", "client_id": "c", "host": "/127.0.0.1",
-        "topics": ["orders", "payments"], "partitions": ["orders-0", "orders-1", "orders-2"],
-    }  # fmt: skip
+        "consumer_id": "c-1",
+        "instance_id": "inst",
+        "client_id": "c",
+        "host": "/127.0.0.1",
+        "topics": ["orders", "payments"],
+        "partitions": ["orders-0", "orders-1", "orders-2"],
+    }
     assert records[2] == {
-        "group": "g", "protocol_type": "consumer", "generation": 5, "protocol": "range", "leader": "c-1",
-        "state_timestamp": 1700000000000, "members": [member],
-    }  # fmt: skip
+        "group": "g",
+        "protocol_type": "consumer",
+        "generation": 5,
+        "protocol": "range",
+        "leader": "c-1",
+        "state_timestamp": 1700000000000,
+        "members": [member],
+    }
     assert records[3] == {"group": "h", "members": None}
     assert "field of" in records[4]["error"]
     kind = {"group": "g", "kind": "ConsumerGroupMemberMetadata"}

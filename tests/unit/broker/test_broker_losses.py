@@ -118,10 +118,9 @@ def one_that_begins_too_late(entries):
 
 
 @pytest.mark.parametrize(
-    "change", [
-        missing, unwritten, of_another_producer, one_too_many, one_that_begins_too_early, one_that_begins_too_late,
-    ],
-)  # fmt: skip
+    "change",
+    [missing, unwritten, of_another_producer, one_too_many, one_that_begins_too_early, one_that_begins_too_late],
+)
 def test_an_index_of_aborted_transactions_that_the_log_refutes_is_not_believed(tmp_path, log, caplog, change):
     log.write(1, b"aborted")
     log.finish(1, commit=False)

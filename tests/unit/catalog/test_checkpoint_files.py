@@ -126,18 +126,18 @@ def test_kafkas_meta_properties_are_read():
         ("version=0\nbroker.id=7\ncluster.id=abc\n", MetaProperties("abc", 7)),
         ("broker.id=7\n", MetaProperties(None, 7)),
         ("", MetaProperties(None, None)),
-        ("# no\r\n  ! no\r\n\r\nversion : 1\r\nnode.id\t2\r\ncluster.id = a\\:\\u00e9\\ud83d\\ude00=b\r\nother=x",
-         MetaProperties("a:\u00e9\U0001f600=b", 2)),
+        (
+            "# no\r\n  ! no\r\n\r\nversion : 1\r\nnode.id\t2\r\ncluster.id = a\\:\\u00e9\\ud83d\\ude00=b\r\nother=x",
+            MetaProperties("a:\u00e9\U0001f600=b", 2),
+        ),
     ],
-)  # fmt: skip
+)
 def test_both_versions_and_javas_ways_of_writing_are_read(text, found):
     assert kafka_files.decode_meta_properties(text.encode(), "m") == found
 
 
 @searched
-@given(
-    st.builds(MetaProperties, st.text(), numbers, st.none() | st.text("abcXYZ019_-", min_size=22, max_size=22))
-)
+@given(st.builds(MetaProperties, st.text(), numbers, st.none() | st.text("abcXYZ019_-", min_size=22, max_size=22)))
 def test_meta_properties_come_back_as_they_were_written(properties):
     data = kafka_files.encode_meta_properties(properties)
     assert data.isascii()
@@ -179,8 +179,10 @@ LIKE = b"version=1\nnode.id=1\ncluster.id=", b"version: 0\ntopic_id: ", b"0\n1\n
 @given(st.sampled_from(LIKE), st.binary(max_size=60) | near_misses)
 def test_any_bytes_give_a_value_or_the_error(start, rest):
     for decode in (
-        kafka_files.decode_offsets, kafka_files.decode_epochs,
-        kafka_files.decode_partition_metadata, kafka_files.decode_meta_properties,
-    ):  # fmt: skip
+        kafka_files.decode_offsets,
+        kafka_files.decode_epochs,
+        kafka_files.decode_partition_metadata,
+        kafka_files.decode_meta_properties,
+    ):
         with contextlib.suppress(SideFileError):
             decode(start + rest, "x")

@@ -28,10 +28,13 @@ def set_unchecked(store, name, value):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("compression.type", "gzmp"), ("retention.ms", "soon"), ("cleanup.policy", "compost"),
-        ("message.timestamp.type", "LogAppendTimes"), ("min.cleanable.dirty.ratio", "half"),
+        ("compression.type", "gzmp"),
+        ("retention.ms", "soon"),
+        ("cleanup.policy", "compost"),
+        ("message.timestamp.type", "LogAppendTimes"),
+        ("min.cleanable.dirty.ratio", "half"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_value_is_reported_and_can_be_set_again(store, name, value):
     set_unchecked(store, name, value)
     used = Store.open(store.path)

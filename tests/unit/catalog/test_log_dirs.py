@@ -120,8 +120,21 @@ def test_a_list_that_makes_no_sense_is_damage(store, content):
 
 @pytest.mark.parametrize(
     "dirs",
-    ["", "a,a", "a,./a", "topics", "state", "a/b", "..", ".", "{store}", "{store}/x", "/no/x", "{tmp}",
-     "{tmp}/x,{tmp}/x/y"],
+    [
+        "",
+        "a,a",
+        "a,./a",
+        "topics",
+        "state",
+        "a/b",
+        "..",
+        ".",
+        "{store}",
+        "{store}/x",
+        "/no/x",
+        "{tmp}",
+        "{tmp}/x,{tmp}/x/y",
+    ],
 )
 def test_folders_that_would_mix_logs_with_other_files_are_refused(tmp_path, dirs):
     (tmp_path / "x").mkdir()
@@ -254,8 +267,9 @@ def test_a_publish_for_it_is_refused_before_it_is_decided(store, failed):
     failed()
     assert not publish(store.decisions, "q", 0, parts, run="r").replayed
     assert [values(store, partition) for partition in range(PARTITIONS)] == [
-        [b"first", b"other", b"published"], [b"first", b"published"],
-    ] * 2  # fmt: skip
+        [b"first", b"other", b"published"],
+        [b"first", b"published"],
+    ] * 2
 
 
 def test_if_it_fails_after_the_decision_the_rest_is_applied_and_the_decision_waits(store, failed, monkeypatch):
@@ -366,8 +380,9 @@ def test_a_copy_is_repaired_with_and_without_the_folder(store, tmp_path):
 def test_the_command_lists_them(store, tmp_path):
     found = json.loads(pylog(store, "log-dirs", "list", "--json").output)
     assert [(one["path"], one["online"], one["problem"]) for one in found] == [
-        (f"{store.path}/data", True, ""), (f"{tmp_path}/second", True, ""),
-    ]  # fmt: skip
+        (f"{store.path}/data", True, ""),
+        (f"{tmp_path}/second", True, ""),
+    ]
     size = store.size("t", 1)
     assert found[1]["partitions"] == [{"topic": "t", "partition": at, "size": size} for at in (1, 3)]
     assert found[1]["size"] == 2 * size
@@ -422,8 +437,11 @@ def test_an_error_keeps_what_it_says_on_its_way_to_another_process(store, tmp_pa
         values(store, 1)
     copy = pickle.loads(pickle.dumps(raised.value))
     assert (type(copy), str(copy), copy.errno, copy.filename) == (
-        LogDirOfflineError, str(raised.value), 5, f"{tmp_path}/second",
-    )  # fmt: skip
+        LogDirOfflineError,
+        str(raised.value),
+        5,
+        f"{tmp_path}/second",
+    )
 
 
 def test_a_folder_that_is_mounted_read_only(store, tmp_path):

@@ -58,8 +58,11 @@ def events(store):
 
 def spawn(path, *arguments, command=COMMAND, **options):
     return subprocess.Popen(
-        [*command, *arguments], env={**os.environ, "PYLOG_STORE": str(path)}, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, **options,
+        [*command, *arguments],
+        env={**os.environ, "PYLOG_STORE": str(path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **options,
     )
 
 
@@ -109,13 +112,16 @@ def test_times_and_sizes_may_have_units(tmp_path, given, kept):
     assert Store.open(tmp_path).describe_topic("t").configs == {name: kept}
 
 
-@pytest.mark.parametrize(("given", "said"), [
-    ("retention.ms=soon", "must be a whole number, or one with a unit (ms, s, m, h, d, w)"),
-    ("retention.ms=7y", "'y' is not a valid unit; the units are: ms, s, m, h, d, w"),
-    ("segment.bytes=1GB", "'GB' is not a valid unit; the units are: B, KiB, MiB, GiB, TiB"),
-    ("retention.ms=7 d d", "must be a whole number"),
-    ("compression.zstd.level=3d", "must be a whole number"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("retention.ms=soon", "must be a whole number, or one with a unit (ms, s, m, h, d, w)"),
+        ("retention.ms=7y", "'y' is not a valid unit; the units are: ms, s, m, h, d, w"),
+        ("segment.bytes=1GB", "'GB' is not a valid unit; the units are: B, KiB, MiB, GiB, TiB"),
+        ("retention.ms=7 d d", "must be a whole number"),
+        ("compression.zstd.level=3d", "must be a whole number"),
+    ],
+)
 def test_another_unit_is_refused(tmp_path, given, said):
     result = pylog(tmp_path / "s", "topics", "create", "t", "--config", given)
     assert (result.exit_code, said in result.stderr) == (1, True), result.stderr
@@ -127,12 +133,15 @@ def test_topics_create_refuses_a_setting_without_name_or_value(store, path, sett
     assert pylog(path, "topics", "create", "events", "--config", setting).exit_code == 2
 
 
-@pytest.mark.parametrize("command", [
-    ("topics", "create", "events", "--config", "retention.mss=1"),
-    ("topics", "create", "events", "--config", "retention.ms=soon"),
-    ("topics", "create", "no/name"),
-    ("produce", "no/name"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("topics", "create", "events", "--config", "retention.mss=1"),
+        ("topics", "create", "events", "--config", "retention.ms=soon"),
+        ("topics", "create", "no/name"),
+        ("produce", "no/name"),
+    ],
+)
 def test_what_is_refused_makes_no_store(path, command):
     result = pylog(path, *command)
     assert result.exit_code == 1
@@ -163,8 +172,9 @@ def test_topics_describe_prints_a_table_and_json(events, path):
 def test_topics_alter(events, path):
     changes = ["--partitions", "4", "--config", "segment.ms=1000", "--config", "flush.ms=1"]
     assert output(path, "topics", "alter", "events", *changes).splitlines() == [
-        "Altered topic events: segment.ms=1000, flush.ms=1.", "Altered topic events: it now has 4 partitions."
-    ]  # fmt: skip
+        "Altered topic events: segment.ms=1000, flush.ms=1.",
+        "Altered topic events: it now has 4 partitions.",
+    ]
     said = "Altered topic events: flush.ms reset to the store's value.\n"
     assert output(path, "topics", "alter", "events", "--delete-config", "flush.ms") == said
     topic = events.describe_topic("events")
@@ -289,8 +299,17 @@ def test_consume_writes_values_byte_for_byte(events, path):
 
 def test_consume_prints_what_comes_before_the_value_as_kafka_does(events, path):
     assert output(
-        path, "consume", "events", "--partition", "0", "--print-timestamp", "--print-partition",
-        "--print-offset", "--print-key", "--key-separator", "|",
+        path,
+        "consume",
+        "events",
+        "--partition",
+        "0",
+        "--print-timestamp",
+        "--print-partition",
+        "--print-offset",
+        "--print-key",
+        "--key-separator",
+        "|",
     ).splitlines() == [
         f"CreateTime:{T0}|Partition:0|Offset:0|a|one",
         f"CreateTime:{T0 + 1000}|Partition:0|Offset:1|b|two",
@@ -405,7 +424,11 @@ def test_offsets_of_all_topics_as_a_table(events, path):
 
 def test_offsets_as_json(events, path):
     assert json.loads(output(path, "offsets", "events", "--json"))[1] == {
-        "topic": "events", "partition": 1, "earliest": 0, "latest": 1, "size_bytes": events.size("events", 1)
+        "topic": "events",
+        "partition": 1,
+        "earliest": 0,
+        "latest": 1,
+        "size_bytes": events.size("events", 1),
     }
 
 

@@ -42,9 +42,11 @@ def committed(store, group="g"):
 
 def spawn(store, *arguments):
     return subprocess.Popen(
-        [sys.executable, "-m", "pyspark_log.cli.start", *arguments], env={**os.environ, "PYLOG_STORE": store.path},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        [sys.executable, "-m", "pyspark_log.cli.start", *arguments],
+        env={**os.environ, "PYLOG_STORE": store.path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
 
 
 # --- the last records
@@ -239,13 +241,16 @@ def test_json_is_the_same_by_columns_and_by_records():
         headers += [[]]
         batch = pa.record_batch(
             {
-                "key": pa.array(values[::-1], pa.binary()), "value": pa.array(values, pa.binary()),
-                "topic": ["t"] * len(values), "partition": pa.array([3] * len(values), pa.int32()),
+                "key": pa.array(values[::-1], pa.binary()),
+                "value": pa.array(values, pa.binary()),
+                "topic": ["t"] * len(values),
+                "partition": pa.array([3] * len(values), pa.int32()),
                 "offset": pa.array(range(7, 7 + len(values)), pa.int64()),
                 "timestamp": pa.array([T0 * 1000] * len(values), pa.timestamp("us", tz="UTC")),
-                "timestampType": pa.array([-1, 0, 1, 0, 0, 0, 0, 1], pa.int32()), "headers": pa.array(headers, HEADERS),
+                "timestampType": pa.array([-1, 0, 1, 0, 0, 0, 0, 1], pa.int32()),
+                "headers": pa.array(headers, HEADERS),
             }
-        )  # fmt: skip
+        )
         for part in (batch, batch.slice(2, 4), batch.slice(0, 0)):
             expected = "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in json_format._objects(part))
             assert json_format.json_lines(part).decode() == expected
@@ -256,10 +261,14 @@ def test_json_is_the_same_by_columns_and_by_records():
 
 
 def test_a_template_says_how_a_record_is_printed(store):
-    data = pa.table({
-        "key": pa.array([b"k", None], pa.binary()), "value": pa.array(["é".encode(), None], pa.binary()),
-        "headers": pa.array([[("a", b"1"), ("b", None)], None], HEADERS), "timestamp": pa.array([5, 6], pa.int64()),
-    })  # fmt: skip
+    data = pa.table(
+        {
+            "key": pa.array([b"k", None], pa.binary()),
+            "value": pa.array(["é".encode(), None], pa.binary()),
+            "headers": pa.array([[("a", b"1"), ("b", None)], None], HEADERS),
+            "timestamp": pa.array([5, 6], pa.int64()),
+        }
+    )
     store.create_topic("u", 1, {"retention.ms": "-1"})
     store.append("u", data)
     shown = output(store, "consume", "u", "-f", r"%t [%p] %o %T %k=%s (%K,%S) {%h} 100%%\t\x41\\\n")
@@ -269,10 +278,15 @@ def test_a_template_says_how_a_record_is_printed(store):
     assert output(store, "tail", "u", "-f", "%s;", "--max-messages", "2") == "é;;"
 
 
-@pytest.mark.parametrize(("template", "problem"), [
-    ("%q", "%q is unknown; there are %t, %p, %o, %T, %k, %s, %K, %S, %h and %%"), ("%", "% is unknown"),
-    (r"\q", r"\q is unknown"), (r"\x", r"\x is unknown"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("template", "problem"),
+    [
+        ("%q", "%q is unknown; there are %t, %p, %o, %T, %k, %s, %K, %S, %h and %%"),
+        ("%", "% is unknown"),
+        (r"\q", r"\q is unknown"),
+        (r"\x", r"\x is unknown"),
+    ],
+)
 def test_an_unknown_part_of_a_template_is_refused(store, template, problem):
     refused = pylog(store, "consume", "t", "-f", template)
     assert (refused.exit_code, problem in refused.stderr) == (2, True)

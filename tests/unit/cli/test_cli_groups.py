@@ -85,8 +85,10 @@ def test_groups_are_listed_with_their_state(log, store, path):
     assert json.loads(output(path, "groups", "list", "--json")) == ["busy", "g"]
     busy = ["busy", "Stable", "consumer"]
     assert cells(output(path, "groups", "list", "--state")) == [
-        ["GROUP", "STATE", "PROTOCOL-TYPE"], busy, ["g", "Empty", "-"],
-    ]  # fmt: skip
+        ["GROUP", "STATE", "PROTOCOL-TYPE"],
+        busy,
+        ["g", "Empty", "-"],
+    ]
     assert cells(output(path, "groups", "list", "--state", "stable,DEAD"))[1:] == [busy]
     assert json.loads(output(path, "groups", "list", "--state=Empty", "--json")) == [
         {"group": "g", "state": "Empty", "protocol_type": None}
@@ -103,8 +105,10 @@ def test_a_group_is_described_with_its_lag(unchanged):
     ]
     rows = json.loads(output(unchanged, "groups", "describe", "g", "--json"))
     assert [(row["current_offset"], row["lag"], row["expire_timestamp"]) for row in rows] == [
-        (7, 3, None), (2, 3, None), (9, None, None),
-    ]  # fmt: skip
+        (7, 3, None),
+        (2, 3, None),
+        (9, None, None),
+    ]
     assert cells(output(unchanged, "groups", "describe", "--group", "g", "--state"))[1] == ["g", "-", "Empty", "0", "-"]
     assert len(cells(output(unchanged, "groups", "describe", "--all-groups", "--members"))) == 1
     some = pylog(unchanged, "groups", "describe", "nobody", "g", "--json")
@@ -155,8 +159,10 @@ def test_a_group_without_members_can_be_deleted(log, store, path):
     refused = pylog(path, "groups", "delete", "g", "h", "nobody", "i", "--yes")
     assert refused.exit_code == 1
     assert [line.split("] ")[0] for line in refused.stderr.splitlines()] == [
-        "Error: 2 of 4 groups failed:", "  h: [PYLOG_NON_EMPTY_GROUP", "  nobody: [PYLOG_GROUP_ID_NOT_FOUND",
-    ]  # fmt: skip
+        "Error: 2 of 4 groups failed:",
+        "  h: [PYLOG_NON_EMPTY_GROUP",
+        "  nobody: [PYLOG_GROUP_ID_NOT_FOUND",
+    ]
     assert refused.stdout == "Deleted group g.\nDeleted group i.\n"
     assert log.groups() == ["h"]
     append(store, "h", coordinator_records.encode_group_key("h"), members())
@@ -169,8 +175,10 @@ def test_single_positions_can_be_deleted(log, path):
     deleted = output(path, "groups", "delete-offsets", *which, "--yes")
     assert [line.split(maxsplit=2) for line in deleted.splitlines()] == [
         ["TOPIC", "PARTITION", "STATUS"],
-        ["events", "1", "deleted"], ["events", "2", "nothing was committed"], ["gone", "0", "deleted"],
-    ]  # fmt: skip
+        ["events", "1", "deleted"],
+        ["events", "2", "nothing was committed"],
+        ["gone", "0", "deleted"],
+    ]
     assert committed(log) == {EVENTS[0]: 7}
 
 
@@ -294,13 +302,20 @@ def test_of_several_groups_each_is_reset_by_itself(log, store, path, monkeypatch
     monkeypatch.undo()
     assert cells(result.stdout)[1:] == [[group, "events", "0", "6"] for group in ("g", "other", "last")]
     assert [line.split("] ")[0].split(" has ")[0] for line in result.stderr.splitlines()] == [
-        "Error: 3 of 6 groups failed:", "  busy: [PYLOG_NON_EMPTY_GROUP", "  moved: [PYLOG_OFFSET_CONFLICT",
+        "Error: 3 of 6 groups failed:",
+        "  busy: [PYLOG_NON_EMPTY_GROUP",
+        "  moved: [PYLOG_OFFSET_CONFLICT",
         "  new: group new",
-    ]  # fmt: skip
+    ]
     assert result.exit_code == 1
     assert {group: committed(log, group).get(EVENTS[0]) for group in groups} == {
-        "g": 6, "busy": 7, "moved": 9, "new": None, "other": 6, "last": 6,
-    }  # fmt: skip
+        "g": 6,
+        "busy": 7,
+        "moved": 9,
+        "new": None,
+        "other": 6,
+        "last": 6,
+    }
     # The same without --execute, where nothing is moved meanwhile; and what is exported is what would be done.
     export = pylog(path, *shift, "--export", "--dry-run")
     assert export.stdout == "g,events,0,5\nmoved,events,0,8\nother,events,0,5\nlast,events,0,5\n"

@@ -165,11 +165,15 @@ def test_a_copy_by_json_is_whole(store, produce):
     headers[2] = []
     kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     store.create_topic("odd", 2)
-    batch = pa.record_batch({
-        "key": pa.array(odd, pa.binary()), "value": pa.array(reversed(odd), pa.binary()),
-        "headers": pa.array(headers, kind), "timestamp": pa.array([T0 + n for n in range(len(odd))], pa.int64()),
-        "partition": pa.array([n % 2 for n in range(len(odd))], pa.int32()),
-    })
+    batch = pa.record_batch(
+        {
+            "key": pa.array(odd, pa.binary()),
+            "value": pa.array(reversed(odd), pa.binary()),
+            "headers": pa.array(headers, kind),
+            "timestamp": pa.array([T0 + n for n in range(len(odd))], pa.int64()),
+            "partition": pa.array([n % 2 for n in range(len(odd))], pa.int32()),
+        }
+    )
     store.append("odd", batch)
     store.create_topic("copy", 2)
     produce(output(store, "consume", "odd", "--format", "json"), "--format", "json", "--keep-partition", topic="copy")
@@ -182,23 +186,24 @@ def test_a_copy_by_json_is_whole(store, produce):
 def test_json_with_options_for_all_records(store, produce):
     produce('{"value": "a", "headers": [{"key": "own", "value": "1"}]}\n{"key": "k", "value": null}\n',
             "--format", "json", "--header", "all=2", "--timestamp", str(T0))  # fmt: skip
-    assert read(store) == [
-        (None, b"a", [("own", b"1"), ("all", b"2")]), (b"k", None, [("all", b"2")]),
-    ]  # fmt: skip
+    assert read(store) == [(None, b"a", [("own", b"1"), ("all", b"2")]), (b"k", None, [("all", b"2")])]
     assert store.offset_for_timestamp("t", 0, T0).offset == 0
     assert store.offset_for_timestamp("t", 0, T0 + 1) is None
 
 
-@pytest.mark.parametrize(("lines", "said"), [
-    ('{"value": "a"}\n\nnot json\n', "line 3 is not a JSON object with a record: Invalid value"),
-    ('{"value": "a"}\n[1]\n', "line 2 is not a JSON object with a record"),
-    ('{"value": 1}\n', "line 1 is not a JSON object with a record"),
-    ('{"vlaue": "a"}\n', "unexpected field"),
-    ('{"value_base64": "a"}\n', "a value that cannot be read: 'a' is no base64"),
-    ('{"value_base64": "AA=A"}\n', "no base64"),
-    ('{"value": "a", "value_base64": "AA=="}\n', "has the value twice"),
-    ('{"value": "a"}\n{"value": "a", "headers": [{"value": "x"}]}\n', "line 2 has a header without a key"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ('{"value": "a"}\n\nnot json\n', "line 3 is not a JSON object with a record: Invalid value"),
+        ('{"value": "a"}\n[1]\n', "line 2 is not a JSON object with a record"),
+        ('{"value": 1}\n', "line 1 is not a JSON object with a record"),
+        ('{"vlaue": "a"}\n', "unexpected field"),
+        ('{"value_base64": "a"}\n', "a value that cannot be read: 'a' is no base64"),
+        ('{"value_base64": "AA=A"}\n', "no base64"),
+        ('{"value": "a", "value_base64": "AA=="}\n', "has the value twice"),
+        ('{"value": "a"}\n{"value": "a", "headers": [{"value": "x"}]}\n', "line 2 has a header without a key"),
+    ],
+)
 def test_what_is_no_record_is_refused_with_its_line(store, tmp_path, lines, said):
     assert said in refused(store, tmp_path, lines, "--format", "json")
     assert store.latest_offset("t", 0) == 0

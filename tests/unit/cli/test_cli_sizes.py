@@ -55,8 +55,10 @@ def test_du_has_the_largest_first_and_a_total(store):
             {"topic": "small", "partitions": 1, "written": 1, "segments": 1, "records": 1, "bytes": small},
             {"topic": "none", "partitions": 2, "written": 0, "segments": 0, "records": 0, "bytes": 0},
         ],
-        "segments": 1, "records": 1, "bytes": small,
-    }  # fmt: skip
+        "segments": 1,
+        "records": 1,
+        "bytes": small,
+    }
 
 
 def test_du_of_partitions(store):
@@ -65,9 +67,7 @@ def test_du_of_partitions(store):
     assert {(row["partition"], row["records"]) for row in found} == {(0, 20), (1, 6)}
     assert [row["bytes"] for row in found] == sorted((row["bytes"] for row in found), reverse=True)
     by_records = output(store, "du", "big", "--partitions", "--sort", "records")
-    assert [row[:2] for row in rows(by_records)] == [
-        ["TOPIC", "PARTITION"], ["big", "0"], ["big", "1"], ["total", "-"],
-    ]  # fmt: skip
+    assert [row[:2] for row in rows(by_records)] == [["TOPIC", "PARTITION"], ["big", "0"], ["big", "1"], ["total", "-"]]
 
 
 def test_du_of_a_topic_that_is_not_there(store):
@@ -133,13 +133,15 @@ def test_the_partitions_of_log_dirs(store):
 
 def test_the_rates_between_two_snapshots():
     before = Snapshot(
-        10.0, {"t": TopicSnapshot(2, 0, 100, 1000)},
+        10.0,
+        {"t": TopicSnapshot(2, 0, 100, 1000)},
         {("g", "t"): GroupSnapshot(20, 80), ("h", "t"): GroupSnapshot(0, 0)},
-    )  # fmt: skip
+    )
     now = Snapshot(
-        12.0, {"t": TopicSnapshot(2, 50, 200, 500), "new": TopicSnapshot(1, 0, 7, 70)},
+        12.0,
+        {"t": TopicSnapshot(2, 50, 200, 500), "new": TopicSnapshot(1, 0, 7, 70)},
         {("g", "t"): GroupSnapshot(140, 60), ("h", "t"): GroupSnapshot(50, 150), ("i", "t"): GroupSnapshot(200, 0)},
-    )  # fmt: skip
+    )
     found = document(before, now)
     assert found["topics"] == [
         # Retention has deleted more than was written.
@@ -152,7 +154,7 @@ def test_the_rates_between_two_snapshots():
         {"group": "g", "topic": "t", "lag": 60, "records_per_second": 60.0, "seconds_to_end": 6.0},
         {"group": "h", "topic": "t", "lag": 150, "records_per_second": 25.0, "seconds_to_end": None},
         {"group": "i", "topic": "t", "lag": 0, "records_per_second": 0.0, "seconds_to_end": 0.0},
-    ]  # fmt: skip
+    ]
     shown = rows(text(found))
     assert shown[1] == ["t", "2", "150", "500", "B", "50", "0", "B"]
     assert shown[-3:-1] == [["g", "t", "60", "60", "6", "s"], ["h", "t", "150", "25", "-"]]
@@ -163,9 +165,10 @@ def test_a_look_at_a_store(store):
     log.commit("g", {TopicPartition("big", 1): 4, TopicPartition("small", 0): 1, TopicPartition("gone", 0): 9})
     found = take_snapshot(store, log, [])
     assert found.topics == {
-        "big": TopicSnapshot(3, 0, 6, store.size("big", 1)), "none": TopicSnapshot(2, 0, 0, 0),
+        "big": TopicSnapshot(3, 0, 6, store.size("big", 1)),
+        "none": TopicSnapshot(2, 0, 0, 0),
         "small": TopicSnapshot(1, 0, 1, store.size("small", 0)),
-    }  # fmt: skip
+    }
     assert found.groups == {("g", "big"): GroupSnapshot(4, 2), ("g", "small"): GroupSnapshot(1, 0)}
     assert take_snapshot(store, log, ["small"]).groups == {("g", "small"): GroupSnapshot(1, 0)}
 

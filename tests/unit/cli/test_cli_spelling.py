@@ -74,11 +74,14 @@ def test_the_files_of_a_dump():
     assert kafka_spelling(["dump", "--files", "a.log,b.log", "--print-data-log"], "--files", has_store=False) == line
 
 
-@pytest.mark.parametrize(("typed", "line"), [
-    ("consume --bootstrap-server h:9092 --topic t", "--store FOLDER consume t"),
-    ("topics --bootstrap-server=h:9092 --list", "--store FOLDER topics list"),
-    ("topics --list", "topics list"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("typed", "line"),
+    [
+        ("consume --bootstrap-server h:9092 --topic t", "--store FOLDER consume t"),
+        ("topics --bootstrap-server=h:9092 --list", "--store FOLDER topics list"),
+        ("topics --list", "topics list"),
+    ],
+)
 def test_the_address_of_a_broker_is_answered_with_the_option_for_the_store(monkeypatch, typed, line):
     monkeypatch.delenv("PYLOG_STORE", raising=False)
     refused = CliRunner().invoke(main, typed.split(), prog_name="pylog")
@@ -95,17 +98,20 @@ def test_the_line_for_an_export_has_the_id_that_it_needs(store):
     assert refused.stderr.endswith("export-kafka t out --topic-id X\n")
 
 
-@pytest.mark.parametrize(("typed", "meant"), [
-    ("topic list", "did you mean 'topics'?"),
-    ("consumee t", "did you mean 'consume'?"),
-    ("cat t", "did you mean 'pylog consume'?"),
-    ("lag", "did you mean 'pylog groups describe'?"),
-    ("ls", "did you mean 'pylog topics list'?"),
-    ("topics ls", "did you mean 'pylog topics list'?"),
-    ("topics descrbe t", "did you mean 'describe'?"),
-    ("frobnicate", f"there are: {', '.join(COMMANDS)}"),
-    ("jobs path bulk_laod", "did you mean 'bulk_load'?"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("topic list", "did you mean 'topics'?"),
+        ("consumee t", "did you mean 'consume'?"),
+        ("cat t", "did you mean 'pylog consume'?"),
+        ("lag", "did you mean 'pylog groups describe'?"),
+        ("ls", "did you mean 'pylog topics list'?"),
+        ("topics ls", "did you mean 'pylog topics list'?"),
+        ("topics descrbe t", "did you mean 'describe'?"),
+        ("frobnicate", f"there are: {', '.join(COMMANDS)}"),
+        ("jobs path bulk_laod", "did you mean 'bulk_load'?"),
+    ],
+)
 def test_a_mistyped_command_is_answered_with_the_nearest(store, typed, meant):
     refused = pylog(store, *typed.split())
     assert (refused.exit_code, refused.stderr.splitlines()[-1].endswith(meant)) == (2, True), refused.stderr

@@ -118,9 +118,11 @@ def test_ctrl_c_at_any_moment_is_quiet(path, words, times):
     moments = random.Random(seed := random.randrange(2**32))
     for _ in range(times):
         run = subprocess.Popen(
-            command("any", "--store", path, *words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            command("any", "--store", path, *words),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-        )  # fmt: skip
+        )
         assert run.stdout.read(1) == b"x"
         time.sleep(moments.uniform(0, 0.8))
         run.send_signal(signal.SIGINT)
@@ -136,9 +138,11 @@ def test_where_ctrl_c_is_ignored_it_stays_so(path):
     words = ["--store", path, "consume", "t"]
     for moment in ("click", "pyarrow", "exit"):
         done = subprocess.run(
-            command(moment, *words), capture_output=True, check=False,
+            command(moment, *words),
+            capture_output=True,
+            check=False,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
-        )  # fmt: skip
+        )
         assert (done.returncode, done.stdout, done.stderr) == (0, b"x\n", b"")
 
 

@@ -51,10 +51,12 @@ class Terminal:
         self._end, other = pty.openpty()
         self._run = subprocess.Popen(
             [sys.executable, "-m", "pyspark_log.cli.start", *arguments],
-            stdin=other if stdin is None else stdin, stdout=other, stderr=other,
+            stdin=other if stdin is None else stdin,
+            stdout=other,
+            stderr=other,
             env={**os.environ, "PYLOG_STORE": store.path, "TERM": "xterm", "COLUMNS": "200", **environment},
             start_new_session=True,
-        )  # fmt: skip
+        )
         os.close(other)
         self.shown = ""
 
@@ -105,11 +107,13 @@ class Terminal:
 
 DESTROYING = [
     (("topics", "delete", "t"), "Delete t (2 partitions), with all records?"),
-    (("topics", "delete-records", "t", "--partition", "0", "--before", "1"),
-     "Delete the records of t-0 from offset 0 to 0?"),
+    (
+        ("topics", "delete-records", "t", "--partition", "0", "--before", "1"),
+        "Delete the records of t-0 from offset 0 to 0?",
+    ),
     (("groups", "delete", "g"), "Delete 1 group with all committed offsets: g?"),
     (("groups", "delete-offsets", "--group", "g", "--topic", "t"), "Delete the committed offsets of group g for t-0?"),
-]  # fmt: skip
+]
 
 
 def state(store):

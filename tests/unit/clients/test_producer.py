@@ -100,6 +100,7 @@ def test_a_batch_waits_no_longer_than_the_linger(store):
 
 def test_threads_keep_their_order(store):
     with Producer(store, batch_size=500) as producer:
+
         def send(name):
             for number in range(500):
                 producer.send("t", b"%d-%d" % (name, number), key=b"%d" % name)
@@ -155,9 +156,11 @@ def test_a_wrong_record_does_no_harm_to_those_beside_it(store, caplog):
     store.create_topic("keyed", 2, {"cleanup.policy": "compact", "max.message.bytes": "1000"})
     with Producer(store, linger_ms=PATIENCE * 1000) as producer:
         sent = [
-            producer.send("keyed", b"a", key=b"1"), producer.send("keyed", b"b"),
-            producer.send("keyed", os.urandom(2000), key=b"2"), producer.send("keyed", b"d", key=b"3"),
-        ]  # fmt: skip
+            producer.send("keyed", b"a", key=b"1"),
+            producer.send("keyed", b"b"),
+            producer.send("keyed", os.urandom(2000), key=b"2"),
+            producer.send("keyed", b"d", key=b"3"),
+        ]
     assert [type(one.exception()) for one in sent] == [type(None), InvalidRecordError, RecordTooLargeError, type(None)]
     with pytest.raises(InvalidRecordError, match="key"):
         sent[1].result()
@@ -418,7 +421,8 @@ def test_a_delivery_is_awaited(store):
 def test_an_awaited_delivery_raises_what_became_of_the_record(store):
     async def send():
         return await asyncio.gather(
-            producer.send("t", b"v", partition=0, timestamp_ms=-5), producer.send("t", b"w", partition=0),
+            producer.send("t", b"v", partition=0, timestamp_ms=-5),
+            producer.send("t", b"w", partition=0),
             return_exceptions=True,
         )
 

@@ -116,10 +116,14 @@ class Log:
         sources = self.sources([base for base in bases if base >= first])
         try:
             return fill(
-                keys, self.place, sources, start, self.writer.base_offset if end is None else end,
+                keys,
+                self.place,
+                sources,
+                start,
+                self.writer.base_offset if end is None else end,
                 **{"aborted": AbortedRanges(self.aborted()), "max_batch_bytes": 1 << 29, "throttle": lambda _: None}
                 | options,
-            )  # fmt: skip
+            )
         finally:
             for source in sources:
                 source.segment.close()
@@ -154,9 +158,13 @@ class Log:
         return rewritten
 
     def clean(
-        self, now: int = NOW, groups: list[list[int]] | None = None, memory: int = 1 << 16, until: int | None = None,
+        self,
+        now: int = NOW,
+        groups: list[list[int]] | None = None,
+        memory: int = 1 << 16,
+        until: int | None = None,
         **changes,
-    ):  # fmt: skip
+    ):
         """One cleaning of all inactive segments, or of those below `until`; what became of the last group."""
         keys = OffsetMap(memory)
         self.checkpoint = self.fill(keys, end=until)

@@ -22,11 +22,15 @@ from tests.old_messages import message, message_set
 KEYS = st.sampled_from([None, b"", b"a", b"b", b"c", b"d"])
 RECORDS = st.lists(
     st.builds(
-        Record, KEYS, st.sampled_from([None, b"", b"v", b"w" * 40]), st.integers(NOW - 50, NOW + 50),
+        Record,
+        KEYS,
+        st.sampled_from([None, b"", b"v", b"w" * 40]),
+        st.integers(NOW - 50, NOW + 50),
         st.sampled_from([(), (("h", b"1"), ("", None))]),
     ),
-    min_size=1, max_size=5,
-)  # fmt: skip
+    min_size=1,
+    max_size=5,
+)
 OPERATIONS = st.lists(
     st.one_of(
         st.tuples(st.just("put"), RECORDS, st.sampled_from(CODECS), st.booleans()),
@@ -36,8 +40,9 @@ OPERATIONS = st.lists(
         st.tuples(st.just("roll")),
         st.tuples(st.just("clean"), st.sampled_from([1, DAY // 2, DAY]), st.integers(1, 3)),
     ),
-    min_size=4, max_size=24,
-)  # fmt: skip
+    min_size=4,
+    max_size=24,
+)
 
 
 @dataclass
@@ -73,10 +78,11 @@ class Model:
         for batch in self.batches:
             expired = not batch.old and batch.horizon is not None and batch.horizon <= now
             batch.records = [
-                record for record in batch.records
+                record
+                for record in batch.records
                 if record.offset >= until
                 or (last.get(record.key) == record.offset and not (record.value is None and expired))
-            ]  # fmt: skip
+            ]
             below = [record for record in batch.records if record.offset < until]
             if batch.horizon is None and any(record.value is None for record in below):
                 batch.horizon = now + DAY
@@ -140,9 +146,7 @@ class Run:
         unstable = self.log.states.first_unstable_offset
         stable = [base for base in [*bases, self.log.writer.base_offset] if unstable is None or base <= unstable]
         until = stable[-1] if stable else 0
-        self.log.clean(
-            self.now, [stable[:-1][at : at + group] for at in range(0, len(stable) - 1, group)], until=until
-        )
+        self.log.clean(self.now, [stable[:-1][at : at + group] for at in range(0, len(stable) - 1, group)], until=until)
         self.model.clean(until, self.now)
 
     def check(self) -> None:
@@ -168,8 +172,9 @@ def written(states: ProducerStates):
     # Its largest time may have gone with the record that had it.
     return {
         entry.producer_id: (entry.batches[-1]._replace(timestamp=0), entry.txn_first_offset)
-        for entry in states.entries if entry.batches
-    }  # fmt: skip
+        for entry in states.entries
+        if entry.batches
+    }
 
 
 @settings(max_examples=40, deadline=None)

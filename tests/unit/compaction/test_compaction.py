@@ -39,8 +39,9 @@ def put(store, keys, topic="t", value=b"v" * 40, timestamps=None, partition=0):
     """A record for each key; its value ends with its number. A key None is a tombstone of key 0."""
     columns = {
         "key": [b"%d" % key for key in keys],
-        "value": pa.array([value + b"%d" % number if value is not None else None for number in range(len(keys))],
-                          pa.binary()),
+        "value": pa.array(
+            [value + b"%d" % number if value is not None else None for number in range(len(keys))], pa.binary()
+        ),
     }
     if timestamps is not None:
         columns["timestamp"] = pa.array(timestamps, pa.int64())
@@ -55,9 +56,10 @@ def fill(store, appends=20, keys=5, topic="t", partition=0):
 
 def records(store, topic="t", partition=0):
     return [
-        row for batch in store.read(topic, partition)
+        row
+        for batch in store.read(topic, partition)
         for row in zip(batch["offset"].to_pylist(), batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def compacted(before, cleaned_to):
@@ -551,7 +553,8 @@ def test_an_aborted_transaction_after_an_open_one_in_the_same_segment_stays_abor
     assert outcome.rounds[0].cleaned_to == 2
     with store.logs.writer("t", 0).hold() as writer:
         writer.append(bytearray(ending(True, producer=1)), sync=False)
-    committed = [value for batch in store.read("t", 0, isolation_level=READ_COMMITTED) for value in
-                 batch["value"].to_pylist()]  # fmt: skip
+    committed = [
+        value for batch in store.read("t", 0, isolation_level=READ_COMMITTED) for value in batch["value"].to_pylist()
+    ]
     assert committed == [b"v" * 40 + b"1", b"open"]
     assert faults(store.path) == []

@@ -50,11 +50,13 @@ class CompactedLog(RuleBasedStateMachine):
         shutil.rmtree(getattr(self, "folder", ""), ignore_errors=True)
 
     def rows(self, records):
-        return pa.record_batch({
-            "key": pa.array([b"%d" % key for key, _ in records], pa.binary()),
-            "value": pa.array([value for _, value in records], pa.binary()),
-            "timestamp": pa.array([1000 + len(self.written) + n for n in range(len(records))], pa.int64()),
-        })
+        return pa.record_batch(
+            {
+                "key": pa.array([b"%d" % key for key, _ in records], pa.binary()),
+                "value": pa.array([value for _, value in records], pa.binary()),
+                "timestamp": pa.array([1000 + len(self.written) + n for n in range(len(records))], pa.int64()),
+            }
+        )
 
     @rule(records=RECORDS)
     def append(self, records):

@@ -229,9 +229,14 @@ def damage(log: Log, position: int, data: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("at", "data", "what"),
-    [(68, b"\xff", "CRC"), (7, b"\x05", "the batch before it ends at offset 1"), (16, b"\x07", "magic"),
-     (8, b"\x7f", "no whole batch"), (8, b"\0\0\0\0", "no whole batch")],
-)  # fmt: skip
+    [
+        (68, b"\xff", "CRC"),
+        (7, b"\x05", "the batch before it ends at offset 1"),
+        (16, b"\x07", "magic"),
+        (8, b"\x7f", "no whole batch"),
+        (8, b"\0\0\0\0", "no whole batch"),
+    ],
+)
 def test_damage_is_reported_with_its_place(log, at, data, what):
     log.put(pair("a", "1"))
     log.put(pair("a", "2"))

@@ -60,9 +60,11 @@ def test_the_last_value_of_each_key_stays_where_it_was(log, codec):
 def test_a_batch_keeps_all_but_its_records(log, codec):
     headers = (("h", b"1"), ("h", None), ("", b""))
     records = [
-        Record(b"a", b"1", NOW + 9), Record(b"", b"2", NOW - 5, headers), Record(b"b", None, NOW + 3),
+        Record(b"a", b"1", NOW + 9),
+        Record(b"", b"2", NOW - 5, headers),
+        Record(b"b", None, NOW + 3),
         Record(b"c", b"", NOW + 1, headers),
-    ]  # fmt: skip
+    ]
     log.epoch = 7
     log.put(*records, codec=codec, producer_id=5, producer_epoch=2, base_sequence=40)
     log.put(pair("a", "x"), pair("b", "y"))
@@ -242,9 +244,7 @@ def test_a_tombstone_goes_when_its_horizon_is_reached(log, codec):
     log.roll()
     log.clean(NOW)
     assert log.headers()[0].delete_horizon == NOW + DAY
-    assert log.records() == [
-        Record(b"a", None, NOW - 7, offset=2), Record(b"b", b"3", NOW - 8, offset=3),
-    ]  # fmt: skip
+    assert log.records() == [Record(b"a", None, NOW - 7, offset=2), Record(b"b", b"3", NOW - 8, offset=3)]
     before = log.bytes()
     log.clean(NOW + DAY - 1)
     assert log.bytes() == before
@@ -306,8 +306,12 @@ class Producer:
     def put(self, *keys: str, **fields) -> None:
         self.log.put(
             *[pair(key, "v") for key in keys],
-            producer_id=self.number, producer_epoch=0, base_sequence=self.sequence, transactional=True, **fields,
-        )  # fmt: skip
+            producer_id=self.number,
+            producer_epoch=0,
+            base_sequence=self.sequence,
+            transactional=True,
+            **fields,
+        )
         self.sequence += len(keys)
 
     def end(self, commit: bool) -> None:
@@ -511,9 +515,10 @@ def test_the_indexes_are_those_of_a_rebuild(log):
     log = Log(log.folder + "/small", index_interval_bytes=300)
     for number in range(300):
         log.put(
-            pair(f"{number % 40}", "x" * (number % 90), NOW + 2 * number - number % 70), pair(f"{number % 7}", "y"),
+            pair(f"{number % 40}", "x" * (number % 90), NOW + 2 * number - number % 70),
+            pair(f"{number % 7}", "y"),
             codec=CODECS[number % 5],
-        )  # fmt: skip
+        )
         if number % 60 == 59:
             log.roll()
     log.clean()
@@ -653,10 +658,12 @@ def test_the_throttle_counts_all_bytes(log):
 def test_kafka_python_reads_the_output(log):
     for number in range(40):
         log.put(
-            *[Record(b"%d" % (number * index % 23), b"v" if index % 3 else None, NOW - index, (("h", b"x"),))
-              for index in range(9)],
+            *[
+                Record(b"%d" % (number * index % 23), b"v" if index % 3 else None, NOW - index, (("h", b"x"),))
+                for index in range(9)
+            ],
             codec=("none", "gzip", "lz4", "zstd")[number % 4],  # it has no library for snappy
-        )  # fmt: skip
+        )
     log.roll()
     log.clean()
     data, found = log.bytes(), []

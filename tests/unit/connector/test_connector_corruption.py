@@ -120,11 +120,14 @@ def test_a_range_within_the_damage_has_no_rows(store):
     assert read(store, onCorruption="skip", **{**bounds, "endingOffsets": '{"t":{"0":8}}'}) == [6, 7]
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"onCorruption": "ignore"}, "onCorruption must be fail, skip or quarantine, got ignore"),
-    ({"onCorruption": "quarantine"}, "onCorruption=quarantine and quarantinePath go together"),
-    ({"quarantinePath": "/x"}, "onCorruption=quarantine and quarantinePath go together"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"onCorruption": "ignore"}, "onCorruption must be fail, skip or quarantine, got ignore"),
+        ({"onCorruption": "quarantine"}, "onCorruption=quarantine and quarantinePath go together"),
+        ({"quarantinePath": "/x"}, "onCorruption=quarantine and quarantinePath go together"),
+    ],
+)
 def test_refused(store, options, message):
     with pytest.raises(ConnectorError, match=message):
         read(store, **options)

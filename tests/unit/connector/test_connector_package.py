@@ -25,10 +25,13 @@ def test_importing_the_package_loads_nothing_else():
     assert loaded_by("import pyspark_log") == {"__future__", "pyspark_log"}
 
 
-@pytest.mark.parametrize(("worker", "code"), [
-    ("lookup_data_sources", "source.name()"),
-    ("create_data_source", "source({'path': '/a', 'subscribe': 't'}).schema()"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("worker", "code"),
+    [
+        ("lookup_data_sources", "source.name()"),
+        ("create_data_source", "source({'path': '/a', 'subscribe': 't'}).schema()"),
+    ],
+)
 def test_finding_and_making_the_source_loads_no_engine(worker, code):
     """Spark starts a process for each; other queries wait meanwhile."""
     loaded = loaded_by(
@@ -41,10 +44,13 @@ def test_finding_and_making_the_source_loads_no_engine(worker, code):
     assert len(loaded) < 60
 
 
-@pytest.mark.parametrize(("kind", "others"), [
-    ("reader", {"stream_reader", "writer", "commit", "publish_together"}),
-    ("streamReader", {"writer", "commit", "publish_together"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "others"),
+    [
+        ("reader", {"stream_reader", "writer", "commit", "publish_together"}),
+        ("streamReader", {"writer", "commit", "publish_together"}),
+    ],
+)
 def test_readers_load_no_writers(kind, others):
     loaded = loaded_by(
         "import pyspark_log; source = pyspark_log.DefaultSource({'path': '/a', 'subscribe': 't'}); "

@@ -107,9 +107,10 @@ def test_whether_a_batch_read_is_split_is_seen_before_sentinels_are_looked_up(sp
 
 
 @given(
-    st.none() | st.integers(1, 40), st.none() | st.integers(1, 50),
+    st.none() | st.integers(1, 40),
+    st.none() | st.integers(1, 50),
     st.lists(st.tuples(st.integers(0, 2**62), st.integers(-1, 300)), max_size=6),
-)  # fmt: skip
+)
 def test_pieces_are_the_ranges(least, most, sizes):
     bounds = [(start, start + size) for start, size in sizes]
     found = pieces(Splitting(least, most), *bounds)

@@ -106,9 +106,11 @@ def test_the_process_of_a_query_ends_without_a_traceback_when_spark_closes_the_c
         listening.listen()
         process = subprocess.Popen(
             [sys.executable, "-m", "pyspark.sql.streaming.python_streaming_source_runner"],
-            env=os.environ | {"PYTHON_WORKER_FACTORY_SOCK_PATH": f"{short}/socket"}, cwd=tmp_path,
-            stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            env=os.environ | {"PYTHON_WORKER_FACTORY_SOCK_PATH": f"{short}/socket"},
+            cwd=tmp_path,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         connection, _ = listening.accept()
         with connection:
             connection.sendall(b"".join(sent))

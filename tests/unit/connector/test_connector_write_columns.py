@@ -31,12 +31,17 @@ def columns(**types):
 def test_everything_that_can_be_written():
     check_columns(
         columns(
-            key=BinaryType(), value=StringType(), topic=StringType(), partition=IntegerType(),
-            headers=headers(), at=TimestampType(), other=LongType(),
+            key=BinaryType(),
+            value=StringType(),
+            topic=StringType(),
+            partition=IntegerType(),
+            headers=headers(),
+            at=TimestampType(),
+            other=LongType(),
         ),
         None,
         "at",
-    )  # fmt: skip
+    )
 
 
 def test_the_topic_option_overrules_the_column():
@@ -68,11 +73,13 @@ def test_refused_as_the_column_of_times(name, message):
         (columns(VALUE=StringType()), "t", "Required attribute 'value' not found"),
         (columns(value=StringType()), None, "topic option required when no 'topic' attribute is present"),
         (
-            columns(value=StringType(), topic=IntegerType()), None,
+            columns(value=StringType(), topic=IntegerType()),
+            None,
             r"topic attribute unsupported type int\. topic must be a\(n\) string$",
         ),
         (
-            columns(value=IntegerType()), "t",
+            columns(value=IntegerType()),
+            "t",
             r"value attribute unsupported type int\. value must be a\(n\) string or binary",
         ),
         (columns(value=StringType(), key=LongType()), "t", "key attribute unsupported type bigint"),
@@ -80,7 +87,7 @@ def test_refused_as_the_column_of_times(name, message):
         (columns(value=StringType(), headers=headers(value=StringType())), "t", "headers attribute unsupported type"),
         (columns(value=StringType(), headers=headers(name="k")), "t", "headers attribute unsupported type"),
     ],
-)  # fmt: skip
+)
 def test_refused(schema, topic, message):
     with pytest.raises(ConnectorError, match=rf"\[PYLOG_INVALID_COLUMNS\] {message}"):
         check_columns(schema, topic, None)

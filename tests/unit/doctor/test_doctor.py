@@ -22,14 +22,7 @@ from pyspark_log.cli.maintenance.doctor import doctor
 from pyspark_log.storage.fs import files, mounts
 from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.state.partition_state import PartitionState
-from pyspark_log.storage.maintenance.doctor import (
-    checks,
-    environment,
-    examination,
-    mount_options,
-    peer,
-    second_process,
-)
+from pyspark_log.storage.maintenance.doctor import checks, environment, examination, mount_options, peer, second_process
 from pyspark_log.storage.maintenance.doctor.check import Bench, conduct
 from pyspark_log.storage.maintenance.doctor.checks import ONE_HOST
 from pyspark_log.storage.maintenance.doctor.examination import examine
@@ -49,8 +42,10 @@ def patience(monkeypatch):
     """The machine may have much else to do; a test in which something never comes sets less."""
     monkeypatch.setattr(checks, "PATIENCE_SECONDS", 60.0)
     for module, name in (
-        (checks, "RELEASE_SECONDS"), (second_process, "START_SECONDS"), (second_process, "ANSWER_SECONDS"),
-    ):  # fmt: skip
+        (checks, "RELEASE_SECONDS"),
+        (second_process, "START_SECONDS"),
+        (second_process, "ANSWER_SECONDS"),
+    ):
         monkeypatch.setattr(module, name, 240.0)
 
 
@@ -64,7 +59,9 @@ def bench(tmp_path):
 
 def spawn(program, *arguments):
     return subprocess.Popen(
-        [sys.executable, "-c", program, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        [sys.executable, "-c", program, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
 
@@ -136,7 +133,8 @@ def _doctor_on_read_only(folder):
     try:
         run = subprocess.Popen(
             ["unshare", "--mount", "sh", "-c", mount, "sh", str(folder), sys.executable, COMMAND],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
     except FileNotFoundError:
@@ -319,9 +317,7 @@ def test_a_file_system_that_does_not_sync_folders_is_a_warning(bench, monkeypatc
     assert (finding.verdict, finding.measured) == (Verdict.WARNING, "not supported")
 
 
-@pytest.mark.parametrize(
-    ("umask", "verdict", "mode"), [(0o002, Verdict.OK, "0664"), (0o022, Verdict.WARNING, "0644")]
-)
+@pytest.mark.parametrize(("umask", "verdict", "mode"), [(0o002, Verdict.OK, "0664"), (0o022, Verdict.WARNING, "0644")])
 def test_the_mode_of_files_follows_the_umask(bench, umask, verdict, mode):
     before = os.umask(umask)
     finding = conduct(CHECKS["file mode"], bench)

@@ -46,9 +46,7 @@ def test_offset_value_is_read_in_every_version(version):
 
 def test_offset_value_is_written_as_kafka_writes_it():
     fields, data = golden("OffsetCommitValue", 3)
-    value = OffsetCommitValue(
-        fields["offset"], fields["leaderEpoch"], fields["metadata"], fields["commitTimestamp"]
-    )
+    value = OffsetCommitValue(fields["offset"], fields["leaderEpoch"], fields["metadata"], fields["commitTimestamp"])
     assert records.encode_offset_value(value) == data
 
 
@@ -59,7 +57,7 @@ def test_an_offset_that_says_when_it_expires_is_written_as_kafka_writes_it():
     )
     assert records.encode_offset_value(value) == data
     never = records.encode_offset_value(OffsetCommitValue(1, -1, "", 2, records.NEVER))
-    assert never.hex() == "0001" "0000000000000001" "0000" "0000000000000002" "7fffffffffffffff"
+    assert never.hex() == "00010000000000000001000000000000000000027fffffffffffffff"
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -68,8 +66,12 @@ def test_members_of_a_group_are_read_in_every_version(version):
     found = decode_group_value(data)
     (member,), (written,) = found.members, fields["members"]
     assert (found.protocol_type, found.generation, found.protocol, found.leader, found.state_timestamp) == (
-        "consumer", 5, "range", "c-1", fields.get("currentStateTimestamp", -1)
-    )  # fmt: skip
+        "consumer",
+        5,
+        "range",
+        "c-1",
+        fields.get("currentStateTimestamp", -1),
+    )
     assert (member.member_id, member.client_id, member.client_host) == ("c-1", "c", "/127.0.0.1")
     assert member.instance_id == written.get("groupInstanceId")
     assert member.subscription == base64.b64decode(written["subscription"])

@@ -69,10 +69,14 @@ def records(store):
     """The records of a group with two members, each of which has one partition of `t`."""
     topic_id = store.describe_topic("t").topic_id
     return {
-        key(3, "g"): epoch(4), key(6, "g"): epoch(4), key(4, "g"): b"\0\0\1\0",
-        key(5, "g", "m1"): member("t", instance="i1"), key(8, "g", "m1"): current(4, 0, topic_id, 0),
-        key(5, "g", "m2"): member("t", "u"), key(8, "g", "m2"): current(4, 0, topic_id, 1),
-    }  # fmt: skip
+        key(3, "g"): epoch(4),
+        key(6, "g"): epoch(4),
+        key(4, "g"): b"\0\0\1\0",
+        key(5, "g", "m1"): member("t", instance="i1"),
+        key(8, "g", "m1"): current(4, 0, topic_id, 0),
+        key(5, "g", "m2"): member("t", "u"),
+        key(8, "g", "m2"): current(4, 0, topic_id, 1),
+    }
 
 
 def test_members_and_state_are_what_the_records_say(store):
@@ -83,15 +87,17 @@ def test_members_and_state_are_what_the_records_say(store):
     found = log.describe("g")
     assert (found.state, found.protocol_type, found.topics) == (GroupState.STABLE, KIP_848, {"t", "u"})
     assert [(one.member_id, one.instance_id, one.client_id, one.client_host) for one in found.members] == [
-        ("m1", "i1", "client", "/127.0.0.1"), ("m2", None, "client", "/127.0.0.1"),
-    ]  # fmt: skip
+        ("m1", "i1", "client", "/127.0.0.1"),
+        ("m2", None, "client", "/127.0.0.1"),
+    ]
     assert [one.partitions for one in found.members] == [(T0,), (T1,)]
     (state,) = json.loads(run(store, "describe", "g", "--state", "--json")[1])
     assert (state["state"], state["protocol_type"], state["members"]) == ("Stable", KIP_848, 2)
     rows = json.loads(run(store, "describe", "g", "--json")[1])
     assert [(row["partition"], row["current_offset"], row["consumer_id"]) for row in rows] == [
-        (0, 3, "m1"), (1, None, "m2"),
-    ]  # fmt: skip
+        (0, 3, "m1"),
+        (1, None, "m2"),
+    ]
     # The states that a group goes through, by Kafka's rules.
     put(store, (key(3, "g"), epoch(5)))
     assert log.describe("g").state is GroupState.ASSIGNING

@@ -154,8 +154,7 @@ def test_members_and_kinds_of_later_brokers_are_passed_over(store):
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
-    [(b"\xff\xff is no version", b"x"), (bytes.fromhex("0001 0001 67 0001 74 00000000"), b"no value")],
+    ("key", "value"), [(b"\xff\xff is no version", b"x"), (bytes.fromhex("0001 0001 67 0001 74 00000000"), b"no value")]
 )
 def test_a_record_that_is_no_groups_is_named_with_its_place(store, key, value):
     log = OffsetsLog(store)
@@ -178,7 +177,7 @@ def test_a_commit_says_when_it_expires_and_kafkas_old_version_of_the_value_has_i
     OffsetsLog(store, clock=lambda: 1.0).commit("g", {ORDERS_0: 5}, "m", expire_timestamp=7000)
     assert OffsetsLog(store).fetch("g") == {ORDERS_0: OffsetAndMetadata(5, -1, "m", 1000, 7000)}
     (value,) = next(store.read(OFFSETS_TOPIC, records.partition_for("g", 4)))["value"].to_pylist()
-    assert value.hex() == "0001" "0000000000000005" "00016d" "00000000000003e8" "0000000000001b58"
+    assert value.hex() == "0001000000000000000500016d00000000000003e80000000000001b58"
 
 
 def test_a_commit_is_refused_where_a_committed_offset_is_not_the_expected_one(store):

@@ -34,9 +34,7 @@ def test_hash_equals_kafka_pythons(key):
     assert murmur2(key) & 0xFFFFFFFF == peer_murmur2(key) & 0xFFFFFFFF
 
 
-@pytest.mark.parametrize(
-    "kind", [pa.string(), pa.large_string(), pa.large_binary(), pa.string_view()], ids=str
-)
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.large_binary(), pa.string_view()], ids=str)
 def test_keys_of_any_layout_and_slices_of_them(kind):
     keys = pa.array(["ab", "a", None, "abc"]).cast(kind)
     assert list(Partitioner(12, BIG, 0).assign(keys[1:], None, None, 3))[::2] == [4, 3]

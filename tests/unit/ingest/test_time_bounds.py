@@ -35,17 +35,20 @@ def refused(times, settings):
     return None
 
 
-@pytest.mark.parametrize(("times", "settings", "expected"), [
-    ([NOW + HOUR, 0, NO_TIMESTAMP, None], config(), None),
-    ([NOW, None, NOW + HOUR + 1, NOW + 2 * HOUR], config(), (2, "after")),
-    ([NOW - 100, NOW + 100, NO_TIMESTAMP, None], config(before=100, after=100), None),
-    ([NOW, NO_TIMESTAMP, None, NOW - 101], config(before=100), (3, "before")),
-    ([NOW + 1], config(after=0), (0, "after")),
-    ([NOW - 1, NOW], config(before=0), (0, "before")),
-    ([LONG_MAX], config(after=LONG_MAX), None),
-    ([], config(before=0), None),
-    ([None, None], config(before=0, after=0), None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("times", "settings", "expected"),
+    [
+        ([NOW + HOUR, 0, NO_TIMESTAMP, None], config(), None),
+        ([NOW, None, NOW + HOUR + 1, NOW + 2 * HOUR], config(), (2, "after")),
+        ([NOW - 100, NOW + 100, NO_TIMESTAMP, None], config(before=100, after=100), None),
+        ([NOW, NO_TIMESTAMP, None, NOW - 101], config(before=100), (3, "before")),
+        ([NOW + 1], config(after=0), (0, "after")),
+        ([NOW - 1, NOW], config(before=0), (0, "before")),
+        ([LONG_MAX], config(after=LONG_MAX), None),
+        ([], config(before=0), None),
+        ([None, None], config(before=0, after=0), None),
+    ],
+)
 def test_bounds_are_kafkas(times, settings, expected):
     assert refused(times, settings) == expected
 

@@ -75,7 +75,7 @@ APPENDS = st.lists(
         st.integers(-5, 5),
     ),
     max_size=25,
-)  # fmt: skip
+)
 
 
 def _run(path, appends, observer):
@@ -238,9 +238,7 @@ def test_what_needs_more_is_done_all_the_same(store, in_room):
     store.append("t", rows(b"." * 4000))
     store.append("t", rows(b"-" * 4000))  # In another segment.
     store.append_batch("t", 0, ready(1, b"more"))
-    assert content(store.path) == [
-        b"v", b"v", b"v", b"numbered", b"synced", b"w", b"." * 4000, b"-" * 4000, b"more"
-    ]  # fmt: skip
+    assert content(store.path) == [b"v", b"v", b"v", b"numbered", b"synced", b"w", b"." * 4000, b"-" * 4000, b"more"]
     assert in_room["left"]
     assert faults(store.path) == []
 

@@ -40,9 +40,14 @@ def test_one_that_is_refused_leaves_the_others(store):
         ready(0, b"e", producer=2),
     ])  # fmt: skip
     assert [said(one) for one in found] == [
-        (0, 2, False), OutOfOrderSequenceError, (2, 3, False), CorruptRecordError, (3, 4, False), (0, 2, True),
+        (0, 2, False),
+        OutOfOrderSequenceError,
+        (2, 3, False),
+        CorruptRecordError,
+        (3, 4, False),
+        (0, 2, True),
         (4, 5, False),
-    ]  # fmt: skip
+    ]
     assert values(store) == [b"a", b"b", b"c", b"d", b"e"]
     # As the next process reads it.
     again = Store.open(store.path).append_batches("t", 0, [ready(2, b"d"), ready(3, b"f"), ready(1, b"g", producer=2)])
@@ -69,8 +74,9 @@ def test_one_write_and_one_sync(store, monkeypatch):
 def test_nothing_but_refused_and_duplicate(store):
     store.append_batches("t", 0, [ready(0, b"a")])
     assert [said(one) for one in store.append_batches("t", 0, [ready(0, b"a"), ready(7, b"b")], sync=True)] == [
-        (0, 1, True), OutOfOrderSequenceError,
-    ]  # fmt: skip
+        (0, 1, True),
+        OutOfOrderSequenceError,
+    ]
     state = store.logs.reader("t", 0).state()
     assert state.synced == state.position
     assert store.append_batches("t", 0, []) == []
@@ -96,9 +102,13 @@ sent = st.one_of(
         lambda sequence, count, producer, epoch, transactional: ready(
             sequence, *[b"%d" % sequence] * count, producer=producer, epoch=epoch, transactional=transactional
         ),
-        st.integers(0, 4), st.integers(1, 2), st.integers(1, 2), st.integers(0, 1), st.booleans(),
+        st.integers(0, 4),
+        st.integers(1, 2),
+        st.integers(1, 2),
+        st.integers(0, 1),
+        st.booleans(),
     ),
-)  # fmt: skip
+)
 
 
 @given(parts=st.lists(st.lists(sent, min_size=1, max_size=6), max_size=4))

@@ -217,9 +217,12 @@ def test_retention_ms(appended, clock):
 
 # What concerns no append, but the cleaner and the removal of files.
 _LATER = {
-    "delete.retention.ms", "file.delete.delay.ms", "max.compaction.lag.ms", "min.cleanable.dirty.ratio",
+    "delete.retention.ms",
+    "file.delete.delay.ms",
+    "max.compaction.lag.ms",
+    "min.cleanable.dirty.ratio",
     "min.compaction.lag.ms",
-}  # fmt: skip
+}
 
 
 def test_every_config_has_a_test_here_or_concerns_no_append():

@@ -424,7 +424,7 @@ def test_an_aborted_transaction_gets_kafkas_entry(store):
     send(store, 0, b"0", b"1", producer=1000, transactional=True)
     send(store, 0, *[b"v"] * 8, producer=1001, transactional=True)
     assert end_transaction(store, False, producer=1001) == (10, 11, False)
-    entry = "0000" "00000000000003e9" "0000000000000002" "000000000000000a" "0000000000000000"
+    entry = "000000000000000003e90000000000000002000000000000000a0000000000000000"
     assert Path(folder(store), f"{0:020d}.txnindex").read_bytes().hex() == entry
     end_transaction(store, True, producer=1000)
     send(store, 2, producer=1000, transactional=True)

@@ -47,6 +47,7 @@ LATE = {
 @pytest.fixture(params=LATE.values(), ids=LATE)
 def late(request):
     """Writes beyond the end of each inactive segment of t-0."""
+
     def write(store):
         bases = list_segments(store.logs.reader("t", 0).place.folder)
         for base, following in pairwise(bases):
@@ -56,10 +57,15 @@ def late(request):
     return write
 
 
-store = store_with({
-    "cleanup.policy": "compact", "segment.bytes": "600", "index.interval.bytes": "100", "delete.retention.ms": "1",
-    "min.compaction.lag.ms": "1",
-})  # fmt: skip
+store = store_with(
+    {
+        "cleanup.policy": "compact",
+        "segment.bytes": "600",
+        "index.interval.bytes": "100",
+        "delete.retention.ms": "1",
+        "min.compaction.lag.ms": "1",
+    }
+)
 
 
 def fill(store, first=0):

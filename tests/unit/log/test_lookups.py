@@ -40,13 +40,17 @@ class LookupsAgainstList(RuleBasedStateMachine):
     def begin(self, codec, segment_bytes, interval, appended):
         self.folder = tempfile.mkdtemp()
         self.store = Store.create(os.path.join(self.folder, "store"))
-        self.store.create_topic("t", 1, {
-            "compression.type": codec,
-            "segment.bytes": str(segment_bytes),
-            "index.interval.bytes": str(interval),
-            "retention.ms": "-1",
-            "message.timestamp.type": "LogAppendTime" if appended else "CreateTime",
-        })  # fmt: skip
+        self.store.create_topic(
+            "t",
+            1,
+            {
+                "compression.type": codec,
+                "segment.bytes": str(segment_bytes),
+                "index.interval.bytes": str(interval),
+                "retention.ms": "-1",
+                "message.timestamp.type": "LogAppendTime" if appended else "CreateTime",
+            },
+        )
         self.appended = appended
         self.times, self.start = [], 0
         self.copies = []

@@ -25,11 +25,7 @@ from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetAndTimestamp
 
 RECORDS = st.lists(
-    st.tuples(
-        st.none() | st.binary(max_size=8),
-        st.none() | st.binary(max_size=60),
-        st.integers(0, 50),
-    ),
+    st.tuples(st.none() | st.binary(max_size=8), st.none() | st.binary(max_size=60), st.integers(0, 50)),
     min_size=1,
     max_size=12,
 )
@@ -40,11 +36,13 @@ NOW = time.time_ns() // 1_000_000
 
 def rows(records):
     keys, values, times = zip(*records, strict=True)
-    return pa.record_batch({
-        "key": pa.array(keys, pa.binary()),
-        "value": pa.array(values, pa.binary()),
-        "timestamp": pa.array(times, pa.int64()),
-    })
+    return pa.record_batch(
+        {
+            "key": pa.array(keys, pa.binary()),
+            "value": pa.array(values, pa.binary()),
+            "timestamp": pa.array(times, pa.int64()),
+        }
+    )
 
 
 class LogAgainstList(RuleBasedStateMachine):
@@ -62,12 +60,16 @@ class LogAgainstList(RuleBasedStateMachine):
     def begin(self, codec, segment_bytes, interval):
         self.folder = tempfile.mkdtemp()
         self.store = Store.create(os.path.join(self.folder, "store"))
-        self.store.create_topic("t", 1, {
-            "compression.type": codec,
-            "segment.bytes": str(segment_bytes),
-            "index.interval.bytes": str(interval),
-            "retention.ms": "-1",  # The times are of 1970.
-        })
+        self.store.create_topic(
+            "t",
+            1,
+            {
+                "compression.type": codec,
+                "segment.bytes": str(segment_bytes),
+                "index.interval.bytes": str(interval),
+                "retention.ms": "-1",  # The times are of 1970.
+            },
+        )
         self.expected, self.start, self.number = [], 0, 0
         self.sent = []  # numbered batches, with their first offsets and how many records they have
 
@@ -95,8 +97,10 @@ class LogAgainstList(RuleBasedStateMachine):
         records = [(key, value, NOW) for key, value, _ in records]
         batch = build(
             [Record(*record) for record in records],
-            producer_id=7, producer_epoch=0, base_sequence=sum(count for _, count, _ in self.sent),
-        )  # fmt: skip
+            producer_id=7,
+            producer_epoch=0,
+            base_sequence=sum(count for _, count, _ in self.sent),
+        )
         result = self.store.append_batch("t", 0, batch)
         assert (result.base_offset, result.duplicate) == (len(self.expected), False)
         self.sent.append((result.base_offset, len(records), batch))

@@ -202,9 +202,13 @@ def entries(draw):
     timestamp = draw(int64)
     batch = st.builds(WrittenBatch, int32, offsets, int32, st.just(timestamp))
     return ProducerEntry(
-        draw(int64), draw(int16), draw(int32), timestamp, draw(st.none() | offsets),
+        draw(int64),
+        draw(int16),
+        draw(int32),
+        timestamp,
+        draw(st.none() | offsets),
         draw(st.lists(batch, max_size=1).map(tuple)),
-    )  # fmt: skip
+    )
 
 
 @searched
@@ -284,9 +288,7 @@ def test_a_snapshot_and_the_rest_of_the_log_say_what_the_whole_log_says(steps, c
             log.append(data(offset, sequence, producer=producer, transactional=kind == "txn"))
     cut = choice.draw(st.integers(0, len(log)))
     early, whole = after(*log[:cut]), after(*log)
-    resumed = ProducerStates(
-        snapshot.decode(snapshot.encode(early.entries), "s"), early.end_offset
-    )
+    resumed = ProducerStates(snapshot.decode(snapshot.encode(early.entries), "s"), early.end_offset)
     for step in log[cut:]:
         resumed.enter(*step if isinstance(step[0], tuple) else (step,))
     resumed.acknowledge(len(log))

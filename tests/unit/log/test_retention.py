@@ -362,11 +362,14 @@ def test_a_write_past_retention_warns_once(store, topic, caplog, how):
         assert caplog.text.count("are past the topic's retention.ms (3600000) already") == warnings
 
 
-@pytest.mark.parametrize("configs", [
-    {},
-    {"retention_ms": 1, "cleanup_policy": "compact"},
-    {"retention_ms": HOUR, "message_timestamp_type": "LogAppendTime"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "configs",
+    [
+        {},
+        {"retention_ms": 1, "cleanup_policy": "compact"},
+        {"retention_ms": HOUR, "message_timestamp_type": "LogAppendTime"},
+    ],
+)
 def test_no_warning_where_nothing_goes_by_age(store, topic, caplog, configs):
     topic(**configs)
     writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))

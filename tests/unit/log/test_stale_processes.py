@@ -31,9 +31,12 @@ from tests.store_tools import damages
 NOW = time.time_ns() // 1_000_000
 DELETED = {"segment.bytes": "1000", "retention.ms": "-1"}
 COMPACTED = {
-    "cleanup.policy": "compact", "segment.bytes": "1000", "min.cleanable.dirty.ratio": "0",
-    "delete.retention.ms": "0", "min.compaction.lag.ms": "0",
-}  # fmt: skip
+    "cleanup.policy": "compact",
+    "segment.bytes": "1000",
+    "min.cleanable.dirty.ratio": "0",
+    "delete.retention.ms": "0",
+    "min.compaction.lag.ms": "0",
+}
 
 
 @pytest.fixture(params=["deleted", "compacted"])

@@ -188,9 +188,7 @@ def test_a_slot_that_is_being_written_is_waited_for(file, monkeypatch):
     after = torn(file, durable=False, torn_at=64)
     whole = partition_state.encode_slot(after.state)
     fcntl.flock(file.fd, fcntl.LOCK_EX)  # as its writer does
-    writer = threading.Thread(
-        target=lambda: (time.sleep(0.05), os.pwrite(file.fd, whole, after.slot * SLOT_DISTANCE))
-    )
+    writer = threading.Thread(target=lambda: (time.sleep(0.05), os.pwrite(file.fd, whole, after.slot * SLOT_DISTANCE)))
     writer.start()
     try:
         assert state_file.read(file.path) == after

@@ -9,13 +9,7 @@ import pyarrow as pa
 import pytest
 from producer_tools import ready
 
-from pyspark_log.errors import (
-    CorruptRecordError,
-    LogDamagedError,
-    OutcomeUnknownError,
-    PylogError,
-    RecordTooLargeError,
-)
+from pyspark_log.errors import CorruptRecordError, LogDamagedError, OutcomeUnknownError, PylogError, RecordTooLargeError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import state_file
 from pyspark_log.storage.publish.publishing import publish

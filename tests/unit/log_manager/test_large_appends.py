@@ -22,11 +22,13 @@ def large(pieces, *, size=1000, seed=7, **columns):
     count = pieces * PIECE_SIZE // size
     noise = random.Random(seed).randbytes(size)
     numbers = range(2 * count)
-    return pa.record_batch({
-        "value": pa.array([b"%08d" % number + noise[8:] for number in numbers], pa.binary()),
-        "partition": pa.array([number % 2 for number in numbers], pa.int32()),
-        **columns,
-    })  # fmt: skip
+    return pa.record_batch(
+        {
+            "value": pa.array([b"%08d" % number + noise[8:] for number in numbers], pa.binary()),
+            "partition": pa.array([number % 2 for number in numbers], pa.int32()),
+            **columns,
+        }
+    )
 
 
 def logs(store):
@@ -55,13 +57,17 @@ def test_a_large_append_is_what_small_ones_are(store):
 def test_all_columns_are_written_and_nulls_kept(store):
     plain = large(1)
     count = plain.num_rows
-    data = pa.record_batch({
-        "value": pa.array([None if n % 5 == 0 else b"v" * 3000 for n in range(count)], pa.binary()),
-        "key": pa.array([None if n % 3 == 0 else f"k{n}" for n in range(count)]),
-        "timestamp": pa.array([1000 + n for n in range(count)]),
-        "headers": pa.array([[{"key": "h", "value": b"%d" % n}] * (n % 3) or None for n in range(count)],
-                            pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-    })  # fmt: skip
+    data = pa.record_batch(
+        {
+            "value": pa.array([None if n % 5 == 0 else b"v" * 3000 for n in range(count)], pa.binary()),
+            "key": pa.array([None if n % 3 == 0 else f"k{n}" for n in range(count)]),
+            "timestamp": pa.array([1000 + n for n in range(count)]),
+            "headers": pa.array(
+                [[{"key": "h", "value": b"%d" % n}] * (n % 3) or None for n in range(count)],
+                pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+            ),
+        }
+    )
     store.append("t", data, partition=1)
     read = pa.Table.from_batches(store.read("t", 1, headers=True))
     for name in ("key", "value", "headers"):

@@ -166,9 +166,8 @@ def test_numbers_run_out(store, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"log_dirs": {}}, {"next_log_dir": 1}, {"next_log_dir": 65537}, {"log_dirs": {"x": {"path": "data"}}}],
-)  # fmt: skip
+    "change", [{"log_dirs": {}}, {"next_log_dir": 1}, {"next_log_dir": 65537}, {"log_dirs": {"x": {"path": "data"}}}]
+)
 def test_a_list_with_gaps_that_makes_no_sense_is_damage(store, change):
     path = Path(store.path, "store.json")
     path.write_text(json.dumps(json.loads(path.read_bytes()) | change))

@@ -91,9 +91,7 @@ def test_all_files_are_byte_for_byte_the_same(store):
         fill(store, 30)
     store.delete_records("t", 0, 20)
     before, read = content(store.logs.place("t", 0).folder), list(store.read("t", 0))
-    assert {Path(name).suffix for name in before} == {
-        ".log", ".index", ".timeindex", ".snapshot", ".metadata", "",
-    }  # fmt: skip
+    assert {Path(name).suffix for name in before} == {".log", ".index", ".timeindex", ".snapshot", ".metadata", ""}
     for folder in itertools.islice(itertools.cycle(store.logs.log_dirs), 1, 5):
         other = Store.open(store.path)
         assert other.read("t", 0, 30, 31)
@@ -246,12 +244,14 @@ def test_a_copy_that_fails_leaves_the_partition_where_it_is(store, tmp_path, mon
 def test_what_changes_while_it_is_copied_is_copied_again(store, tmp_path, monkeypatch):
     """Retention, truncation and rolls between the passes."""
     fill(store)
-    changes = iter([
-        lambda: fill(other, 200),
-        lambda: other.delete_records("t", 0, 150),
-        lambda: truncated(other, 280),
-        lambda: fill(other, 10),
-    ])
+    changes = iter(
+        [
+            lambda: fill(other, 200),
+            lambda: other.delete_records("t", 0, 150),
+            lambda: truncated(other, 280),
+            lambda: fill(other, 10),
+        ]
+    )
     other, real = Store.open(store.path), folder_copy.FolderCopy.follow
 
     def follow(copy, state, *, locked):

@@ -4,12 +4,7 @@ import threading
 
 import pytest
 
-from pyspark_log.errors import (
-    InvalidConfigError,
-    InvalidTopicError,
-    OffsetOutOfRangeError,
-    UnknownTopicError,
-)
+from pyspark_log.errors import InvalidConfigError, InvalidTopicError, OffsetOutOfRangeError, UnknownTopicError
 from pyspark_log.storage.store import Store
 from tests.processes import PROCESSES
 from tests.store_tools import rows, store_with
@@ -81,8 +76,9 @@ def test_settings_are_changed_and_go_back_to_the_stores(tmp_path):
         other.append("t", rows(b"%d" % number + b"." * 300))
     assert len(other.segment_files("t", 0)) == 2
     assert store.alter_configs("t", {"segment.bytes": "500", "index.interval.bytes": "1"}).configs == {
-        "segment.bytes": "500", "index.interval.bytes": "1",
-    }  # fmt: skip
+        "segment.bytes": "500",
+        "index.interval.bytes": "1",
+    }
     other.append("t", rows(b"x" * 300))
     other.append("t", rows(b"x" * 300))
     assert len(other.segment_files("t", 0)) == 4
@@ -103,11 +99,14 @@ def test_a_bad_setting_changes_nothing(store):
     assert Store.open(store.path).describe_topic("t") == before
 
 
-@pytest.mark.parametrize("change", [
-    lambda store, name: store.add_partitions(name, 60),
-    lambda store, name: store.alter_configs(name, {"segment.ms": "1"}),
-    lambda store, name: store.delete_topic(name),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda store, name: store.add_partitions(name, 60),
+        lambda store, name: store.alter_configs(name, {"segment.ms": "1"}),
+        lambda store, name: store.delete_topic(name),
+    ],
+)
 def test_what_cannot_be_changed(store, change):
     with pytest.raises(UnknownTopicError):
         change(store, "missing")

@@ -52,9 +52,12 @@ def test_no_command_is_missing():
 def test_the_shell_gets_its_completion():
     code = "import sys; sys.argv[0] = 'pylog'; from pyspark_log.cli.start import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", code], env={"_PYLOG_COMPLETE": "bash_source", "PATH": "/usr/bin:/bin"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", code],
+        env={"_PYLOG_COMPLETE": "bash_source", "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert "complete -o nosort -F _pylog_completion pylog" in done.stdout, done.stderr
 
 
@@ -63,9 +66,12 @@ def completed(*words, **environment):
     code = "import sys; sys.argv[0] = 'pylog'; from pyspark_log.cli.start import main; main()"
     line = {"COMP_WORDS": shlex.join(["pylog", *words]), "COMP_CWORD": str(len(words))}
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False,
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
         env={"_PYLOG_COMPLETE": "bash_complete", "PATH": "/usr/bin:/bin", **line, **environment},
-    )  # fmt: skip
+    )
     assert done.stderr == ""
     return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
 

@@ -13,8 +13,10 @@ PATHS = {f"/{path.relative_to(ROOT)}" for path in (*SOURCES, *ROOT.glob("*.py"))
 NAMED = re.compile(r"(?<![\w*/.-])(?:\w+/)*\w+\.(?:pyx|pxd|pyi|py)\b(?!\()")
 READ = [
     *(path for path in SOURCES if path.is_relative_to(ROOT / "pyspark_log")),
-    *sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md",
-]  # fmt: skip
+    *sorted((ROOT / "docs").glob("*.md")),
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+]
 
 
 @pytest.mark.parametrize("path", READ, ids=lambda path: str(path.relative_to(ROOT)))

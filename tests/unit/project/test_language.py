@@ -84,8 +84,12 @@ def test_words_that_are_not_used(words: str) -> None:
 @pytest.mark.parametrize("words", NAMES)
 def test_words_that_are_not_in_names(words: str) -> None:
     pattern = re.compile(rf"(?<![A-Za-z0-9])(?:{words})(?![A-Za-z0-9])", re.IGNORECASE)
-    found = [f"{path.relative_to(ROOT)}: {match[0]}" for path in [*CODE, *PROGRAMS] if path != Path(__file__)
-             for match in pattern.finditer(f"{path.name} {path.read_text(encoding='utf-8')}")]  # fmt: skip
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in [*CODE, *PROGRAMS]
+        if path != Path(__file__)
+        for match in pattern.finditer(f"{path.name} {path.read_text(encoding='utf-8')}")
+    ]
     assert found == [], f"write instead: {NAMES[words]}"
 
 
@@ -135,8 +139,11 @@ def test_comments_and_docstrings_of_programs_are_searched() -> None:
 
 def faults_of(subject: str) -> list[str]:
     """What is wrong with a commit's subject."""
-    found = [f"write instead of {match[0]}: {WORDS[words]}"
-             for words in WORDS if (match := re.search(rf"\b(?:{words})\b", subject, re.IGNORECASE))]  # fmt: skip
+    found = [
+        f"write instead of {match[0]}: {WORDS[words]}"
+        for words in WORDS
+        if (match := re.search(rf"\b(?:{words})\b", subject, re.IGNORECASE))
+    ]
     if len(subject) > 72:
         found.append(f"it has {len(subject)} characters, expected at most 72")
     if not SUBJECT.fullmatch(subject):

@@ -49,9 +49,12 @@ def installed(sources):
     """What is installed of the source distribution, but for the compiled kernels."""
     target = sources.parent / "installed"
     run(
-        sources, "import sys, setuptools; sys.argv[0] = 'setup.py'; setuptools.setup(); print()",
-        "build_py", "--build-lib", target,
-    )  # fmt: skip
+        sources,
+        "import sys, setuptools; sys.argv[0] = 'setup.py'; setuptools.setup(); print()",
+        "build_py",
+        "--build-lib",
+        target,
+    )
     return target
 
 
@@ -99,8 +102,9 @@ def test_the_metadata_says_for_which_python_it_is(sources):
     versions = [text.rpartition(" ")[2] for text in told.get_all("Classifier") if " 3." in text]
     assert versions[0] == "3.10"
     assert (sources.parent / folder / "entry_points.txt").read_text(encoding="utf-8").splitlines() == [
-        "[console_scripts]", "pylog = pyspark_log.cli.start:main",
-    ]  # fmt: skip
+        "[console_scripts]",
+        "pylog = pyspark_log.cli.start:main",
+    ]
 
 
 @pytest.mark.slow

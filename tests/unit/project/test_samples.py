@@ -20,7 +20,9 @@ NOT_RUN = {
     **{
         f"jobs.md: {heading}": "tests/jobs/test_jobs_samples.py runs it, with Spark"
         for heading in (
-            "Topics into Parquet: bulk_load", "Other formats: export_files", "The care of a store",
+            "Topics into Parquet: bulk_load",
+            "Other formats: export_files",
+            "The care of a store",
             "Files and tables into topics: import_files, import_table",
             "From other stores and from Kafka: mirror",
         )
@@ -28,15 +30,16 @@ NOT_RUN = {
     **{
         f"moving.md: {heading}": "tests/jobs/test_jobs_samples.py runs it, with Spark"
         for heading in (
-            "Topics and groups into a store", "A broker's folder", "A broker's folder #2", "Topics back to a broker",
+            "Topics and groups into a store",
+            "A broker's folder",
+            "A broker's folder #2",
+            "Topics back to a broker",
             "Groups back to a broker",
         )
     },
     "kafka.md: A topic of a store for a broker #3": "tests/kafka/test_kafka_takes_over.py runs it for a broker",
 }
-COMMANDS_NOT_RUN = {
-    "kafka-topics.sh": "it needs a broker; tests/kafka/test_kafka_takes_over.py has one",
-}
+COMMANDS_NOT_RUN = {"kafka-topics.sh": "it needs a broker; tests/kafka/test_kafka_takes_over.py has one"}
 ALL = samples()
 #: Another id than the one in the page, which is an example.
 PLACEHOLDERS = {"--topic-id ID": lambda: f"--topic-id {new_id()}"}
@@ -143,9 +146,7 @@ def check_shout(names, store, printed):
         store.create_topic("loud", PARTITIONS)
     names["shout"](store.path, "flights", "loud", "g")
     again = Store.open(store.path)
-    ends = [
-        [again.latest_offset(topic, partition) for partition in range(PARTITIONS)] for topic in ("flights", "loud")
-    ]
+    ends = [[again.latest_offset(topic, partition) for partition in range(PARTITIONS)] for topic in ("flights", "loud")]
     assert sum(ends[0]) == sum(ends[1]) > 0
     (first, *_) = again.read("loud", 0)
     assert first["value"][0].as_py() == first["value"][0].as_py().upper()

@@ -75,10 +75,7 @@ def test_a_field_that_is_not_what_it_should_be_is_named_with_its_record(field, v
 def test_a_manifest_with_and_without_committed_offsets(tmp_path):
     data = bytes(CRC_AT) + b"crc!" + bytes(100)
     part = StagedPart(topic="t", topic_id=ID, partition=3, count=1, size=len(data), crcs=b"crc!", data=data)
-    steps = [
-        OffsetStep("g", TopicPartition("t", 0), None, 3),
-        OffsetStep("h", TopicPartition("u", 1), 5, 5),
-    ]
+    steps = [OffsetStep("g", TopicPartition("t", 0), None, 3), OffsetStep("h", TopicPartition("u", 1), 5, 5)]
     name, crc, start = manifest.write(str(tmp_path), [part], steps)
     made, read = manifest.entries(str(tmp_path), name, start, [part]), manifest.read(str(tmp_path), name, crc)
     (region,) = made[TopicIdPartition("t", ID, 3)]

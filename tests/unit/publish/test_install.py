@@ -157,8 +157,9 @@ def test_a_file_is_no_larger_than_a_segment_and_has_no_more_batches_than_its_ind
     monkeypatch.setattr(staging, "_MEMORY", 20_000)
     monkeypatch.setattr(staging, "_OWN_FILE_SIZE", 1000)
     for name, setting, suffix, most in [
-        ("bytes", "segment.bytes", ".log", 20_000), ("entries", "segment.index.bytes", ".index", 100),
-    ]:  # fmt: skip
+        ("bytes", "segment.bytes", ".log", 20_000),
+        ("entries", "segment.index.bytes", ".index", 100),
+    ]:
         store.create_topic(name, 1, CONFIG | {setting: str(most)})
         parts = stage(store, "p", 1000, name)
         assert len(parts) > 5
@@ -585,6 +586,7 @@ def test_a_failed_log_dir_gets_no_copy(tmp_path, monkeypatch):
     assert [change for change in changes if change.path.startswith(f"{second}/")] == []
     second.rmdir()
     os.rename(tmp_path / "away", second)
+
     # It fails while the copy is being made.
     def fail(change):
         if change.kind == "write" and change.path.startswith(f"{second}/0"):

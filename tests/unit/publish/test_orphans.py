@@ -97,9 +97,7 @@ def test_what_a_killed_process_has_staged_goes_after_minutes(store):
 
 def test_the_time_is_a_setting_and_never_more_than_that_of_others(tmp_path, store):
     for orphans, all_others, minutes in ((3_600_000, 604_800_000, 61), (604_800_000, 3_600_000, 61)):
-        settings = {
-            "staged.output.orphan.expiration.ms": str(orphans), "staged.output.expiration.ms": str(all_others),
-        }  # fmt: skip
+        settings = {"staged.output.orphan.expiration.ms": str(orphans), "staged.output.expiration.ms": str(all_others)}
         other = Store.create(tmp_path / f"{orphans}", settings)
         other.create_topic("t", 1)
         _, name = killed_driver(other)

@@ -233,11 +233,15 @@ def test_the_next_process_applies_what_was_decided(store, monkeypatch):
     assert help_apply(passer_by.decisions) == 0
 
 
-@pytest.mark.parametrize("look", [
-    lambda store: sum(read.num_rows for partition in range(3) for read in store.read("t", partition)),
-    lambda store: sum(store.latest_offset("t", partition) for partition in range(3)),
-    lambda store: store.topic("t").read().to_table().num_rows,
-], ids=["read", "latest_offset", "topic"])  # fmt: skip
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda store: sum(read.num_rows for partition in range(3) for read in store.read("t", partition)),
+        lambda store: sum(store.latest_offset("t", partition) for partition in range(3)),
+        lambda store: store.topic("t").read().to_table().num_rows,
+    ],
+    ids=["read", "latest_offset", "topic"],
+)
 def test_a_read_up_to_the_end_applies_what_was_decided(store, monkeypatch, look):
     with monkeypatch.context() as patched:
         patched.setattr(applier, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EIO, "stop")))
@@ -441,6 +445,7 @@ def test_discard_removes_what_was_staged(store):
 
 def test_many_publishers_and_writers_at_once(store):
     """Each keeps its order; no publish is mixed with another append."""
+
     def publishing_loop(name):
         mine = Store.open(store.path)
         for number in range(12):

@@ -133,12 +133,12 @@ FAULTS = {
     "the decision log is locked": (lambda s: held_by_another(s, PUBLISH_TOPIC), "not", "PYLOG_LOCK_TIMEOUT"),
     "the decision log has lost its state": (lambda s: state_file_lost(s, PUBLISH_TOPIC), "not", "PYLOG_LOG_DAMAGED"),
     "there is no room for the manifest": (lambda _: failing("create", "/staging/"), "not", "PYLOG_IO_ERROR"),
-    "there is no room for the decision": (
-        lambda _: failing("write", f"/{PUBLISH_TOPIC}-0/"), "not", "PYLOG_IO_ERROR",
-    ),
+    "there is no room for the decision": (lambda _: failing("write", f"/{PUBLISH_TOPIC}-0/"), "not", "PYLOG_IO_ERROR"),
     # In the middle of it.
     "the decision cannot be synced": (
-        lambda _: failing("sync", f"/{PUBLISH_TOPIC}-0/", error=errno.EIO), "unknown", "PYLOG_OUTCOME_UNKNOWN",
+        lambda _: failing("sync", f"/{PUBLISH_TOPIC}-0/", error=errno.EIO),
+        "unknown",
+        "PYLOG_OUTCOME_UNKNOWN",
     ),
     "the end of the decision log cannot be moved": (end_cannot_be_moved, "unknown", "PYLOG_OUTCOME_UNKNOWN"),
     # After it.
@@ -146,9 +146,11 @@ FAULTS = {
     "the partition has lost its state": (lambda s: state_file_lost(s, "t"), "pending", "PYLOG_LOG_DAMAGED"),
     "there is no room in the partition": (lambda _: failing("write", "/t-0/"), "pending", "PYLOG_IO_ERROR"),
     "the partition cannot be synced": (
-        lambda _: failing("sync", "/t-0/", error=errno.EIO), "pending", "PYLOG_OUTCOME_UNKNOWN",
+        lambda _: failing("sync", "/t-0/", error=errno.EIO),
+        "pending",
+        "PYLOG_OUTCOME_UNKNOWN",
     ),
-}  # fmt: skip
+}
 
 
 # ---- ways to publish
@@ -247,8 +249,9 @@ def test_the_error_says_whether_it_is_published(store, fault, way):
     if expected != "unknown":
         assert is_decided(store, attempt.publisher) == (expected == "pending")
         assert (type(pickle.loads(pickle.dumps(error))), str(pickle.loads(pickle.dumps(error)))) == (
-            type(error), str(error),
-        )  # fmt: skip
+            type(error),
+            str(error),
+        )
     attempt()
     assert content(store) == [b"first", b"mine"]
     publish(store.decisions, "another", 1, [])

@@ -25,10 +25,15 @@ store = store_with(partitions=2)
 
 def stage(store, name, count=3):
     writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
-    writer.append("t", pa.record_batch({
-        "value": [f"{name}/{row}".encode() for row in range(count)],
-        "partition": pa.array([row % 2 for row in range(count)], pa.int32()),
-    }))  # fmt: skip
+    writer.append(
+        "t",
+        pa.record_batch(
+            {
+                "value": [f"{name}/{row}".encode() for row in range(count)],
+                "partition": pa.array([row % 2 for row in range(count)], pa.int32()),
+            }
+        ),
+    )
     return writer.finish(sync=False)
 
 

@@ -198,12 +198,16 @@ def test_publishers_are_listed(store, path, undone):
     rows = [line.split() for line in output(path, "publishers", "list").splitlines()]
     assert [row[:4] for row in rows] == [
         ["PUBLISHER", "NUMBER", "RUN", "STATUS"],
-        ["query", "4", "run-1", "decided"], ["stuck", "0", "-", "decided"], ["waiting", "-", "run-9", "done"],
-    ]  # fmt: skip
+        ["query", "4", "run-1", "decided"],
+        ["stuck", "0", "-", "decided"],
+        ["waiting", "-", "run-9", "done"],
+    ]
     found = json.loads(output(path, "publishers", "list", "--json"))
     assert [(one["publisher"], one["number"], one["status"]) for one in found] == [
-        ("query", 4, "decided"), ("stuck", 0, "decided"), ("waiting", None, "done"),
-    ]  # fmt: skip
+        ("query", 4, "decided"),
+        ("stuck", 0, "decided"),
+        ("waiting", None, "done"),
+    ]
 
 
 def test_a_publisher_is_described(store, path):

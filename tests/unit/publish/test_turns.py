@@ -18,9 +18,7 @@ PATIENCE = 120
 
 def rows(value, count=1):
     """Some for each partition."""
-    return pa.record_batch({
-        "value": [value] * 2 * count, "partition": pa.array([0, 1] * count, pa.int32()),
-    })  # fmt: skip
+    return pa.record_batch({"value": [value] * 2 * count, "partition": pa.array([0, 1] * count, pa.int32())})
 
 
 def append_for_ever(path, counts, number, stop):

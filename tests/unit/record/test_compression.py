@@ -33,9 +33,7 @@ def plain(codec: str, data: bytes, limit: int = LIMIT) -> bytes:
 
 
 @ALL
-@pytest.mark.parametrize(
-    "data", [b"", b"x", TEXT, NOISE, bytes(300_000)], ids=["empty", "x", "text", "noise", "zeros"]
-)
+@pytest.mark.parametrize("data", [b"", b"x", TEXT, NOISE, bytes(300_000)], ids=["empty", "x", "text", "noise", "zeros"])
 def test_round_trip(codec, data):
     squeezed = bytes(compress(codec, memoryview(data)))
     assert plain(codec, squeezed) == data
@@ -236,8 +234,13 @@ def test_lz4_second_frame_is_not_read():
 
 @pytest.mark.parametrize(
     ("at", "value", "match"),
-    [(0, 0x05, "does not start"), (4, 0x61, "dictionary"), (6, 0x00, "damaged"), (5, 0x70, "damaged"),
-     (4, 0x68, "damaged")],
+    [
+        (0, 0x05, "does not start"),
+        (4, 0x61, "dictionary"),
+        (6, 0x00, "damaged"),
+        (5, 0x70, "damaged"),
+        (4, 0x68, "damaged"),
+    ],
 )
 def test_lz4_header_errors(at, value, match):
     frame = bytearray(lz4.frame.compress(TEXT, block_linked=False, store_size=False))

@@ -49,7 +49,10 @@ def test_golden_messages_decode_to_what_kafka_says(name):
         Record(
             None if r["key"] is None else bytes.fromhex(r["key"]),
             None if r["value"] is None else bytes.fromhex(r["value"]),
-            r["timestamp"], (), r["offset"], kinds[batch["timestampType"]],
+            r["timestamp"],
+            (),
+            r["offset"],
+            kinds[batch["timestampType"]],
         )
         for batch in golden["decoded_by_kafka"]
         for r in batch["records"]
@@ -75,10 +78,13 @@ def test_golden_headers(name):
     ("magic", "crc", "hexed"),
     [
         (0, 1978725405, "0000000000000000 00000018 75f0f41d 00 00 00000004 6b657931 00000006 76616c756531"),
-        (1, 109425508,
-         "0000000000000000 00000020 0685b364 01 00 00000000000454c3 00000004 6b657931 00000006 76616c756531"),
+        (
+            1,
+            109425508,
+            "0000000000000000 00000020 0685b364 01 00 00000000000454c3 00000004 6b657931 00000006 76616c756531",
+        ),
     ],
-)  # fmt: skip
+)
 def test_vectors_of_kafkas_own_tests(magic, crc, hexed):
     data = message(magic, b"key1", b"value1", time=283843)
     assert data == bytes.fromhex(hexed)
@@ -104,7 +110,9 @@ def test_offsets_in_a_set_of_format_1_are_counted_back_from_its_own(codec):
 @SET_CODECS
 def test_offsets_in_a_set_of_format_0_are_their_own(codec):
     assert [(r.offset, r.timestamp) for r in read(message_set(0, codec, three(0, 100), offset=102))] == [
-        (100, -1), (101, -1), (102, -1),
+        (100, -1),
+        (101, -1),
+        (102, -1),
     ]
 
 
@@ -137,9 +145,12 @@ def test_bits_that_a_format_does_not_know_mean_nothing():
 
 
 MIXED = (
-    three(0) + message_set(0, "lz4", three(0, 3), offset=5) + message_set(1, "snappy", three(1), offset=8)
-    + build([Record(b"new", b"v")], base_offset=9) + message(1, b"old", b"w", offset=10)
-)  # fmt: skip
+    three(0)
+    + message_set(0, "lz4", three(0, 3), offset=5)
+    + message_set(1, "snappy", three(1), offset=8)
+    + build([Record(b"new", b"v")], base_offset=9)
+    + message(1, b"old", b"w", offset=10)
+)
 
 
 def test_formats_may_be_mixed():

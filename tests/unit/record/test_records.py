@@ -8,25 +8,9 @@ from itertools import pairwise
 
 import pyarrow as pa
 import pytest
-from record_tools import (
-    EVERYTHING,
-    HEADERS_TYPE,
-    NOW,
-    Record,
-    build,
-    columns_of,
-    patched,
-    read,
-    rows_of,
-    with_crc,
-)
+from record_tools import EVERYTHING, HEADERS_TYPE, NOW, Record, build, columns_of, patched, read, rows_of, with_crc
 
-from pyspark_log.errors import (
-    CorruptRecordError,
-    InvalidConfigError,
-    InvalidRecordError,
-    RecordTooLargeError,
-)
+from pyspark_log.errors import CorruptRecordError, InvalidConfigError, InvalidRecordError, RecordTooLargeError
 from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
 from pyspark_log.storage.record.compression import compress
@@ -43,7 +27,8 @@ GOLDEN = {
 }
 # Kafka's builder and ours have no way to ask for these; the rest must come out byte for byte.
 REBUILT = [
-    name for name, golden in GOLDEN.items()
+    name
+    for name, golden in GOLDEN.items()
     if golden["inputs"]["compression"] in ("none", "snappy")
     and (not golden.get("patched") or golden["inputs"]["logAppendTime"] is not None)
 ]
@@ -58,7 +43,8 @@ def from_hex(text: str | None) -> bytes | None:
 def golden_records(inputs: dict, appended: int | None) -> list[Record]:
     return [
         Record(
-            from_hex(r["key"]), from_hex(r["value"]),
+            from_hex(r["key"]),
+            from_hex(r["value"]),
             r["timestamp"] if appended is None else appended,
             tuple((k, from_hex(v)) for k, v in r["headers"]),
             inputs["baseOffset"] + r["offsetDelta"],
@@ -84,10 +70,15 @@ def test_golden_batch_decodes_to_its_inputs(name):
 def test_golden_batch_is_encoded_to_the_same_bytes(name):
     inputs = GOLDEN[name]["inputs"]
     made = build(
-        golden_records(inputs, None), inputs["compression"], base_offset=inputs["baseOffset"],
-        leader_epoch=inputs["partitionLeaderEpoch"], producer_id=inputs["producerId"],
-        producer_epoch=inputs["producerEpoch"], base_sequence=inputs["baseSequence"],
-        transactional=inputs["transactional"], control=inputs["control"],
+        golden_records(inputs, None),
+        inputs["compression"],
+        base_offset=inputs["baseOffset"],
+        leader_epoch=inputs["partitionLeaderEpoch"],
+        producer_id=inputs["producerId"],
+        producer_epoch=inputs["producerEpoch"],
+        base_sequence=inputs["baseSequence"],
+        transactional=inputs["transactional"],
+        control=inputs["control"],
         log_append_time=inputs["logAppendTime"],
     )
     assert made.hex() == GOLDEN[name]["hex"]
@@ -99,12 +90,20 @@ def test_golden_header(name):
     (header,) = scan(bytes.fromhex(golden["hex"]), 0, golden["size"], check_crcs=True)
     expected = golden["header"]
     assert header._asdict() == {
-        "position": 0, "base_offset": expected["baseOffset"], "size": golden["size"],
-        "leader_epoch": expected["partitionLeaderEpoch"], "magic": 2, "crc": expected["crc"],
-        "attributes": expected["attributes"], "last_offset_delta": expected["lastOffsetDelta"],
-        "base_timestamp": expected["baseTimestamp"], "max_timestamp": expected["maxTimestamp"],
-        "producer_id": expected["producerId"], "producer_epoch": expected["producerEpoch"],
-        "base_sequence": expected["baseSequence"], "count": expected["recordsCount"],
+        "position": 0,
+        "base_offset": expected["baseOffset"],
+        "size": golden["size"],
+        "leader_epoch": expected["partitionLeaderEpoch"],
+        "magic": 2,
+        "crc": expected["crc"],
+        "attributes": expected["attributes"],
+        "last_offset_delta": expected["lastOffsetDelta"],
+        "base_timestamp": expected["baseTimestamp"],
+        "max_timestamp": expected["maxTimestamp"],
+        "producer_id": expected["producerId"],
+        "producer_epoch": expected["producerEpoch"],
+        "base_sequence": expected["baseSequence"],
+        "count": expected["recordsCount"],
     }
     assert header.codec == inputs["compression"]
     assert header.is_control == inputs["control"]
@@ -192,8 +191,7 @@ def test_a_column_that_is_not_asked_for_is_left_out_and_changes_no_other(name, m
 
 @pytest.mark.parametrize(
     "kind",
-    [pa.binary(), pa.string(), pa.large_binary(), pa.large_string(), pa.binary_view(), pa.string_view(),
-     pa.binary(2)],
+    [pa.binary(), pa.string(), pa.large_binary(), pa.large_string(), pa.binary_view(), pa.string_view(), pa.binary(2)],
     ids=str,
 )
 def test_columns_of_any_layout_and_slices_of_them(kind):
@@ -202,7 +200,10 @@ def test_columns_of_any_layout_and_slices_of_them(kind):
     builder = BatchBuilder(1 << 20, 1 << 20)
     builder.append(RecordColumns(column[1:5], column[2:6], None, None, NOW), None, 0, 4)
     assert [(r.key, r.value, r.timestamp) for r in read(builder.seal())] == [
-        (None, b"bb", NOW), (b"bb", b"cc", NOW), (b"cc", None, NOW), (None, b"dd", NOW),
+        (None, b"bb", NOW),
+        (b"bb", b"cc", NOW),
+        (b"cc", None, NOW),
+        (None, b"dd", NOW),
     ]
 
 
@@ -212,7 +213,10 @@ def test_slices_of_headers_and_times():
     builder = BatchBuilder(1 << 20, 1 << 20)
     builder.append(RecordColumns(None, pa.nulls(4), times[1:], headers[1:], 77), None, 0, 4)
     assert [(r.timestamp, r.headers) for r in read(builder.seal())] == [
-        (2, (("a", b"1"), ("b", None))), (77, ()), (4, ()), (5, (("c", b""),)),
+        (2, (("a", b"1"), ("b", None))),
+        (77, ()),
+        (4, ()),
+        (5, (("c", b""),)),
     ]
 
 
@@ -331,9 +335,7 @@ def test_columns_whose_buffers_are_too_short_are_refused():
         RecordColumns(None, value, None, None, NOW)
 
 
-@pytest.mark.parametrize(
-    ("codec", "level"), [("lzo", None), ("none", 1), ("gzip", 10), ("zstd", 23), ("lz4", 18)]
-)
+@pytest.mark.parametrize(("codec", "level"), [("lzo", None), ("none", 1), ("gzip", 10), ("zstd", 23), ("lz4", 18)])
 def test_unknown_codecs_and_levels_are_refused(codec, level):
     with pytest.raises(InvalidConfigError):
         BatchBuilder(1, 1, codec, level)
@@ -364,7 +366,9 @@ def test_offset_and_epoch_are_outside_the_crc():
     log = bytearray(build(THREE) + build(THREE, "gzip") + build(THREE[:1]))
     assert assign_offsets(log, 0, len(log), 498, 7) == 505
     assert [(h.base_offset, h.leader_epoch) for h in scan(log, 0, len(log), check_crcs=True)] == [
-        (498, 7), (501, 7), (504, 7),
+        (498, 7),
+        (501, 7),
+        (504, 7),
     ]
     assert [r.offset for r in read(bytes(log))] == list(range(498, 505))
 
@@ -562,9 +566,7 @@ def test_headers_that_make_no_sense(at, width, value, match):
 
 
 @CODECS
-@pytest.mark.parametrize(
-    ("count", "match"), [(4, "too early"), (2, "bytes remain"), (2**31 - 1, "do not fit")]
-)
+@pytest.mark.parametrize(("count", "match"), [(4, "too early"), (2, "bytes remain"), (2**31 - 1, "do not fit")])
 def test_wrong_record_count(codec, count, match):
     data = patched(build(THREE, codec), layout.LAST_OFFSET_DELTA_AT, 4, 2**31 - 1)
     refuse(patched(data, layout.COUNT_AT, 4, count), match)

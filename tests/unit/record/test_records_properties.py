@@ -42,9 +42,7 @@ def numbered(rows: list[Record], first: int = 0) -> list[Record]:
 def by_peer(data: bytes) -> list[Record]:
     batch = DefaultRecordBatch(data)
     assert batch.validate_crc()
-    return [
-        Record(r.key, r.value, r.timestamp, tuple(r.headers), r.offset, r.timestamp_type) for r in batch
-    ]
+    return [Record(r.key, r.value, r.timestamp, tuple(r.headers), r.offset, r.timestamp_type) for r in batch]
 
 
 @searched
@@ -59,8 +57,13 @@ def test_kafka_python_reads_what_we_write(rows, codec, base_offset):
 @given(batches, st.sampled_from(PEER_CODECS))
 def test_we_read_what_kafka_python_writes(rows, codec):
     peer = DefaultRecordBatchBuilder(
-        magic=2, compression_type=layout.CODECS.index(codec), is_transactional=False, producer_id=-1,
-        producer_epoch=-1, base_sequence=-1, batch_size=1 << 30,
+        magic=2,
+        compression_type=layout.CODECS.index(codec),
+        is_transactional=False,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        batch_size=1 << 30,
     )
     for offset, r in enumerate(rows):
         assert peer.append(offset, r.timestamp, r.key, r.value, list(r.headers)) is not None
@@ -95,8 +98,7 @@ def test_any_range_is_read_in_any_steps(log, start, until, max_bytes, torn):
     found, position, offset = [], 0, start
     while True:
         chunk = decode(
-            data, position, len(data), from_offset=offset, until_offset=until, max_bytes=max_bytes,
-            headers=True,
+            data, position, len(data), from_offset=offset, until_offset=until, max_bytes=max_bytes, headers=True
         )
         found += rows_of(chunk)
         if chunk.position == position:
@@ -140,9 +142,7 @@ def test_damaged_bytes_give_rows_or_the_one_error(log, changes, cut):
     position, chunk = 0, None
     while chunk is None or chunk.position > position:
         position = chunk.position if chunk else 0
-        chunk = unless_corrupt(
-            decode, damaged, position, len(damaged), check_crcs=False, headers=True, **EVERYTHING
-        )
+        chunk = unless_corrupt(decode, damaged, position, len(damaged), check_crcs=False, headers=True, **EVERYTHING)
         if chunk is None:
             break
         rows_of(chunk)

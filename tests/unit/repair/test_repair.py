@@ -175,7 +175,8 @@ def test_after_a_restart_no_offset_that_was_shown_is_used_again(path, copy):
     flip(log(path, -1), last.end - 1)
     report = repair(path, copy)
     assert [(loss.first_offset, loss.next_offset) for loss in report.losses] == [
-        (last.base_offset, last.base_offset), (last.base_offset, RECORDS + 1000)
+        (last.base_offset, last.base_offset),
+        (last.base_offset, RECORDS + 1000),
     ]
     assert Store.open(copy).latest_offset("t", 0) == RECORDS + 1000
     assert_usable(copy)

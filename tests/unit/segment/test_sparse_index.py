@@ -113,4 +113,3 @@ def test_zeros_after_the_entries_are_no_entries_for_the_next_writer(tmp_path, su
         assert index.read() == whole
     with files.open_read(log) as opened:
         assert len(list(read_headers(opened, 0, size))) == 20
-

@@ -42,7 +42,7 @@ def test_an_entry_has_kafkas_bytes(path, tmp_path):
     index.sync()
     index.close()
     with open(path, "rb") as file:
-        assert file.read().hex() == "0000" "00000000000003e9" "0000000000000002" "000000000000000a" "0000000000000000"
+        assert file.read().hex() == "000000000000000003e90000000000000002000000000000000a0000000000000000"
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ CONFIGS = st.dictionaries(
     st.one_of(st.sampled_from(["retention.ms", "segment.bytes", "cleanup.policy", "min.cleanable.dirty.ratio"]), TEXTS),
     st.one_of(st.sampled_from(["nan", "inf", "1e400", "-1", "9" * 30, "9" * 5000, "compact", "\u0663"]), TEXTS),
     max_size=2,
-)  # fmt: skip
+)
 
 
 def rows(timestamp, text, partition):
@@ -164,12 +164,14 @@ def test_what_no_format_holds_is_refused_and_changes_nothing(store):
     log.commit("g", {TopicPartition("t", 0): 2**63 - 1})
     before = log.fetch("g")
     for offsets, more in (
-        ({TopicPartition("t", 0): 2**63}, {}), ({TopicPartition("t", 2**31): 0}, {}),
-        ({TopicPartition("t", -1): 0}, {}), ({TopicPartition("t\ud800", 0): 0}, {}),
+        ({TopicPartition("t", 0): 2**63}, {}),
+        ({TopicPartition("t", 2**31): 0}, {}),
+        ({TopicPartition("t", -1): 0}, {}),
+        ({TopicPartition("t\ud800", 0): 0}, {}),
         ({TopicPartition("t", 0): 1}, {"metadata": "\ud800"}),
         ({TopicPartition("t", 0): 1}, {"expire_timestamp": 2**63}),
         ({TopicPartition("t", 0): 1}, {"expected": {TopicPartition("\ud800", 0): 1}}),
-    ):  # fmt: skip
+    ):
         with pytest.raises(InvalidConfigError):
             log.commit("g", offsets, **more)
     with pytest.raises(InvalidConfigError, match="half of a surrogate pair"):

@@ -22,28 +22,32 @@ def rows(store):
     return store.topic("orders").read(columns=["key", "value", "headers"], headers=True).to_table().to_pylist()
 
 
-EXPECTED = [
-    {"key": b"a", "value": b"tea", "headers": HEADERS[0]},
-    {"key": None, "value": b"jam", "headers": None},
-]
+EXPECTED = [{"key": b"a", "value": b"tea", "headers": HEADERS[0]}, {"key": None, "value": b"jam", "headers": None}]
 TABLE = pa.table({"key": ["a", None], "value": ["tea", "jam"], "headers": pa.array(HEADERS)})
-VIEWS = pa.table({
-    "key": pa.array(["a", None], pa.string_view()), "value": pa.array([b"tea", b"jam"], pa.binary_view()),
-    "headers": pa.array(HEADERS),
-})  # fmt: skip
+VIEWS = pa.table(
+    {
+        "key": pa.array(["a", None], pa.string_view()),
+        "value": pa.array([b"tea", b"jam"], pa.binary_view()),
+        "headers": pa.array(HEADERS),
+    }
+)
 
 
-@pytest.mark.parametrize("make", [
-    lambda: TABLE,
-    TABLE.to_reader,
-    lambda: VIEWS,
-    lambda: pl.DataFrame(TABLE),
-    lambda: duckdb.from_arrow(TABLE),
-    TABLE.to_pandas,
-    TABLE.to_pylist,
-    lambda: [{"value": "tea", "headers": [("source", b"shop")], "key": "a"}, {"value": "jam"}],
-    lambda: [{"key": "a", "value": b"tea", "headers": (["source", "shop"],)}, {"value": "jam", "headers": None}],
-], ids=["table", "reader", "views", "polars", "duckdb", "pandas", "dicts", "pairs", "texts"])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: TABLE,
+        TABLE.to_reader,
+        lambda: VIEWS,
+        lambda: pl.DataFrame(TABLE),
+        lambda: duckdb.from_arrow(TABLE),
+        TABLE.to_pandas,
+        TABLE.to_pylist,
+        lambda: [{"value": "tea", "headers": [("source", b"shop")], "key": "a"}, {"value": "jam"}],
+        lambda: [{"key": "a", "value": b"tea", "headers": (["source", "shop"],)}, {"value": "jam", "headers": None}],
+    ],
+    ids=["table", "reader", "views", "polars", "duckdb", "pandas", "dicts", "pairs", "texts"],
+)
 def test_rows_of_any_kind_are_appended(store, make):
     store.append("orders", make())
     assert rows(store) == EXPECTED
@@ -57,16 +61,20 @@ def test_a_column_that_the_first_dict_has_not_is_kept(store):
     assert [row["key"] for row in rows(store)] == [None, b"k"]
 
 
-@pytest.mark.parametrize(("given", "error", "message"), [
-    ({"value": "tea"}, InvalidConfigError, r"expected a list of dicts, got one dict; write \[\{\.\.\.\}\]"),
-    ("tea", InvalidConfigError, "a pandas DataFrame or a list of dicts, got str"),
-    ([{"value": "tea", "headers": {"source": b"shop"}}], InvalidRecordError, "got a mapping: pass its items()"),
-    ([{"value": "tea", "headers": ["ab"]}], InvalidRecordError, "expected a pair of a name and a value, got 'ab'"),
-    ([{"value": "tea", "headers": [("a", b"", 1)]}], InvalidRecordError, "expected a pair of a name and a value"),
-    ([{"value": "tea", "headers": [("a", 1)]}], InvalidRecordError, "Expected bytes, got a 'int' object"),
-    ([{"value": "tea"}, {"value": 5}], InvalidRecordError, "the rows cannot be converted to Arrow data"),
-    (pl.Series([1, 2]), InvalidRecordError, "the rows cannot be converted to Arrow data"),
-], ids=lambda one: one if isinstance(one, str) else "")  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"value": "tea"}, InvalidConfigError, r"expected a list of dicts, got one dict; write \[\{\.\.\.\}\]"),
+        ("tea", InvalidConfigError, "a pandas DataFrame or a list of dicts, got str"),
+        ([{"value": "tea", "headers": {"source": b"shop"}}], InvalidRecordError, "got a mapping: pass its items()"),
+        ([{"value": "tea", "headers": ["ab"]}], InvalidRecordError, "expected a pair of a name and a value, got 'ab'"),
+        ([{"value": "tea", "headers": [("a", b"", 1)]}], InvalidRecordError, "expected a pair of a name and a value"),
+        ([{"value": "tea", "headers": [("a", 1)]}], InvalidRecordError, "Expected bytes, got a 'int' object"),
+        ([{"value": "tea"}, {"value": 5}], InvalidRecordError, "the rows cannot be converted to Arrow data"),
+        (pl.Series([1, 2]), InvalidRecordError, "the rows cannot be converted to Arrow data"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
 def test_what_is_no_rows_is_refused(store, given, error, message):
     with pytest.raises(error, match=message):
         store.append("orders", given)

@@ -47,10 +47,12 @@ def fill(store, topic, segments):
 
 
 def batch(at):
-    return pa.record_batch({
-        "value": [b"%09d" % value + b"." * 11 for value in range(at, at + 50)],
-        "timestamp": pa.array(range(at, at + 50), pa.int64()),
-    })
+    return pa.record_batch(
+        {
+            "value": [b"%09d" % value + b"." * 11 for value in range(at, at + 50)],
+            "timestamp": pa.array(range(at, at + 50), pa.int64()),
+        }
+    )
 
 
 @pytest.fixture(scope="module", params=few_or_many(300, 1000))

@@ -80,14 +80,16 @@ def see(path):
     store = Store.open(path)
     found = {
         (topic, partition): [
-            store.earliest_offset(topic, partition), store.latest_offset(topic, partition),
-            store.size(topic, partition), store.offset_of_max_timestamp(topic, partition),
+            store.earliest_offset(topic, partition),
+            store.latest_offset(topic, partition),
+            store.size(topic, partition),
+            store.offset_of_max_timestamp(topic, partition),
             store.offset_for_timestamp(topic, partition, 1_000_005),
             [row for batch in store.read(topic, partition, headers=True) for row in batch.to_pylist()],
         ]
         for topic in store.topics()
         for partition in range(store.describe_topic(topic).partitions)
-    }  # fmt: skip
+    }
     with pytest.raises(OffsetOutOfRangeError):
         next(store.read("t", 0, RECORDS + 1))
     return (

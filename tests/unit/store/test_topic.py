@@ -64,17 +64,20 @@ def test_all_partitions_are_read_in_one_call(topic):
         topic.read(columns=["val"])
 
 
-@pytest.mark.parametrize(("start", "end", "expected"), [
-    (EARLIEST, LATEST, range(9)),
-    (1, 2, [3, 4, 5]),
-    ({0: 2}, LATEST, [1, 2, 4, 5, 6, 7, 8]),
-    (EARLIEST, {0: 1, 1: 0, 2: 0}, [0]),
-    (NOON + 4 * HOUR, LATEST, [4, 5, 6, 7, 8]),
-    (NOON + 2 * HOUR, NOON + 5 * HOUR, [2, 3, 4]),
-    (NOON + 100 * HOUR, LATEST, []),
-    (EARLIEST, NOON, []),
-    (LATEST, EARLIEST, []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [
+        (EARLIEST, LATEST, range(9)),
+        (1, 2, [3, 4, 5]),
+        ({0: 2}, LATEST, [1, 2, 4, 5, 6, 7, 8]),
+        (EARLIEST, {0: 1, 1: 0, 2: 0}, [0]),
+        (NOON + 4 * HOUR, LATEST, [4, 5, 6, 7, 8]),
+        (NOON + 2 * HOUR, NOON + 5 * HOUR, [2, 3, 4]),
+        (NOON + 100 * HOUR, LATEST, []),
+        (EARLIEST, NOON, []),
+        (LATEST, EARLIEST, []),
+    ],
+)
 def test_offsets_and_times_bound_what_is_read(topic, start, end, expected):
     assert values(topic.read(start, end)) == sorted(f"v{number}" for number in expected)
 

@@ -81,9 +81,7 @@ def test_it_has_the_segments_of_the_store(store, folder):
     exported = export_kafka(store, "t", folder, ID)
     ours, theirs = source(store), folder / "t-0"
     size = sum(file.stat().st_size for file in segments(ours))
-    assert exported == [
-        ExportedPartition(0, 0, 120, len(segments(ours)), size), ExportedPartition(1, 0, 0, 1, 0)
-    ]  # fmt: skip
+    assert exported == [ExportedPartition(0, 0, 120, len(segments(ours)), size), ExportedPartition(1, 0, 0, 1, 0)]
     assert len(segments(ours)) > 3
     for file in sorted(ours.iterdir()):
         if file.name == "partition.metadata":
@@ -201,9 +199,11 @@ def test_it_goes_nowhere_but_to_a_new_folder_outside(store, folder):
 def test_what_cannot_be_exported_is_refused(store, folder):
     store.create_topic("__consumer_offsets", 1)
     for topic, topic_id, error in (
-        ("missing", ID, UnknownTopicError), ("__consumer_offsets", ID, InvalidTopicError),
-        ("t", "short", InvalidConfigError), ("t", ID[:-1] + "=", InvalidConfigError),
-    ):  # fmt: skip
+        ("missing", ID, UnknownTopicError),
+        ("__consumer_offsets", ID, InvalidTopicError),
+        ("t", "short", InvalidConfigError),
+        ("t", ID[:-1] + "=", InvalidConfigError),
+    ):
         with pytest.raises(error):
             export_kafka(store, topic, folder, topic_id)
     export_kafka(store, "t", folder, ID)
@@ -346,8 +346,9 @@ def test_the_command(store, folder):
     lines = found.output.splitlines()
     assert lines[0].split() == ["PARTITION", "START", "END", "SEGMENTS", "SIZE"]
     assert [line.split()[:4] for line in lines[1:3]] == [
-        ["0", "0", "120", str(len(segments(source(store))))], ["1", "0", "0", "1"]
-    ]  # fmt: skip
+        ["0", "0", "120", str(len(segments(source(store))))],
+        ["1", "0", "0", "1"],
+    ]
     assert lines[3].endswith(f"into {folder}")
     again = CliRunner().invoke(main, ["--store", store.path, "export-kafka", "t", str(folder), "--topic-id", ID])
     assert again.exit_code == 1

@@ -158,9 +158,12 @@ def store_file(root, base):
 def test_all_topics_are_those_of_users(root, store):
     """Kafka's own are a list; two underscores in front make no topic one of them."""
     kafkas = (
-        "__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata",
+        "__consumer_offsets",
+        "__transaction_state",
+        "__share_group_state",
+        "__cluster_metadata",
         "__remote_log_metadata",
-    )  # fmt: skip
+    )
     for name in (*kafkas, "__mine", "__consumer_offsets.copy", "_schemas", "__pylog_publish"):
         add(root / f"{name}-0", 0, batch(0, b"x"))
     assert Store.open(root).topics() == ["__consumer_offsets.copy", "__mine", "_schemas", "t"]
@@ -257,9 +260,14 @@ def test_the_command(root, tmp_path):
     result = run("--topic", "u", "--topic", "t", "--json")
     (found,) = json.loads(result.stdout)
     assert found == {
-        "topic": "u", "partition": 0, "log_start": 0, "log_end": 1, "last_stable_offset": 1, "batches": 1,
+        "topic": "u",
+        "partition": 0,
+        "log_start": 0,
+        "log_end": 1,
+        "last_stable_offset": 1,
+        "batches": 1,
         "bytes": len(batch(0, b"x")),
-    }  # fmt: skip
+    }
     assert (result.exit_code, "PYLOG_TOPIC_EXISTS" in result.stderr) == (1, True)
     assert rows(Store.open(tmp_path / "new"), topic="u") == [(0, b"x")]
 
@@ -268,8 +276,9 @@ def test_a_folder_that_is_missing(tmp_path):
     words = ["--store", str(tmp_path / "new"), "import-kafka", str(tmp_path / "none")]
     result = CliRunner().invoke(main, words)
     assert (result.exit_code, result.output) == (
-        1, f"Error: there is no folder {tmp_path}/none: give a folder of a Kafka broker's log.dirs, or a copy of one\n"
-    )  # fmt: skip
+        1,
+        f"Error: there is no folder {tmp_path}/none: give a folder of a Kafka broker's log.dirs, or a copy of one\n",
+    )
     assert not (tmp_path / "new").exists()
 
 

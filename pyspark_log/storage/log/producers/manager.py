@@ -281,9 +281,7 @@ class Replayed(NamedTuple):
     aborted: AbortedTransaction | None
 
 
-def replay(
-    states: ProducerStates, folder: str, base: int, until: int, state: PartitionState
-) -> Iterator[Replayed]:
+def replay(states: ProducerStates, folder: str, base: int, until: int, state: PartitionState) -> Iterator[Replayed]:
     """Takes in the batches of a segment from the states' end on; yields each one right before.
 
     Args:

@@ -79,9 +79,13 @@ def _entry(
     timestamp: int, coordinator_epoch: int, first: int,
 ) -> ProducerEntry:  # fmt: skip
     return ProducerEntry(
-        producer_id, epoch, coordinator_epoch, timestamp, first if first >= 0 else None,
+        producer_id,
+        epoch,
+        coordinator_epoch,
+        timestamp,
+        first if first >= 0 else None,
         (WrittenBatch(last_sequence, last_offset, offset_delta, timestamp),) if last_offset >= 0 else (),
-    )  # fmt: skip
+    )
 
 
 def read(path: str) -> list[ProducerEntry]:

@@ -127,9 +127,10 @@ class ProducerStates:
         self._entries = {entry.producer_id: entry for entry in entries}
         # Open transactions: first offset -> producer id. Ended ones: first offset -> offset of the marker.
         self._open = {
-            entry.txn_first_offset: entry.producer_id for entry in self._entries.values()
+            entry.txn_first_offset: entry.producer_id
+            for entry in self._entries.values()
             if entry.txn_first_offset is not None
-        }  # fmt: skip
+        }
         self._unacknowledged: dict[int, int] = {}
 
     def copy(self, producer_ids: Collection[int]) -> ProducerStates:
@@ -183,9 +184,8 @@ class ProducerStates:
             return None
         others = (first for first, producer_id in self._open.items() if producer_id != header.producer_id)
         return AbortedTransaction(
-            header.producer_id, entry.txn_first_offset, header.base_offset,
-            min(others, default=header.next_offset),
-        )  # fmt: skip
+            header.producer_id, entry.txn_first_offset, header.base_offset, min(others, default=header.next_offset)
+        )
 
     def enter(self, header: BatchHeader, marker: EndTxnMarker | None = None) -> None:
         """Takes in a batch that is in the log, whatever `check` would say of it.
@@ -205,34 +205,34 @@ class ProducerStates:
         self._entries[header.producer_id] = entry
 
     def _extended(self, entry: ProducerEntry, header: BatchHeader) -> ProducerEntry:
-        batch = WrittenBatch(
-            _last_sequence(header), header.last_offset, header.last_offset_delta, header.max_timestamp
-        )
+        batch = WrittenBatch(_last_sequence(header), header.last_offset, header.last_offset_delta, header.max_timestamp)
         before = entry.batches if entry.epoch == header.producer_epoch else ()
         first = entry.txn_first_offset
         if first is None and header.is_transactional:
             first = header.base_offset
             self._open[first] = header.producer_id
         return entry._replace(
-            epoch=header.producer_epoch, last_timestamp=header.max_timestamp, txn_first_offset=first,
+            epoch=header.producer_epoch,
+            last_timestamp=header.max_timestamp,
+            txn_first_offset=first,
             batches=(*before, batch)[-REMEMBERED_BATCHES:],
-        )  # fmt: skip
+        )
 
     def _ended(self, entry: ProducerEntry, header: BatchHeader, marker: EndTxnMarker) -> ProducerEntry:
         if entry.txn_first_offset is not None:
             self._open.pop(entry.txn_first_offset, None)
             self._unacknowledged[entry.txn_first_offset] = header.base_offset
         return entry._replace(
-            epoch=header.producer_epoch, coordinator_epoch=marker.coordinator_epoch,
-            last_timestamp=header.max_timestamp, txn_first_offset=None,
+            epoch=header.producer_epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+            last_timestamp=header.max_timestamp,
+            txn_first_offset=None,
             batches=entry.batches if entry.epoch == header.producer_epoch else (),
-        )  # fmt: skip
+        )
 
     def acknowledge(self, high_watermark: int) -> None:
         """Notes that records below that offset cannot be lost: transactions that ended there are stable."""
-        self._unacknowledged = {
-            first: last for first, last in self._unacknowledged.items() if last >= high_watermark
-        }
+        self._unacknowledged = {first: last for first, last in self._unacknowledged.items() if last >= high_watermark}
 
     @property
     def first_unstable_offset(self) -> int | None:
@@ -242,9 +242,8 @@ class ProducerStates:
     def expire(self, now: int, expiration: int) -> None:
         """Removes producers that were idle for producer.id.expiration.ms and have no transaction open."""
         self._entries = {
-            producer_id: entry for producer_id, entry in self._entries.items()
-            if not entry.is_expired(now, expiration)
-        }  # fmt: skip
+            producer_id: entry for producer_id, entry in self._entries.items() if not entry.is_expired(now, expiration)
+        }
 
 
 def _duplicate(entry: ProducerEntry, header: BatchHeader) -> Duplicate | None:

@@ -52,9 +52,8 @@ class RangeReader:
         self._stream = BatchStream(max_batch_bytes, place.topic, place.partition, later=later, tries=_TRIES)
 
     def read(
-        self, segment: SegmentReader, size: int, start: int, until: int, following: int | None,
-        begin: int | None = None,
-    ) -> Iterator[Chunk]:  # fmt: skip
+        self, segment: SegmentReader, size: int, start: int, until: int, following: int | None, begin: int | None = None
+    ) -> Iterator[Chunk]:
         """Reads the records [start, until) of a segment.
 
         Args:

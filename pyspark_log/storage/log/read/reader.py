@@ -298,9 +298,7 @@ class LogReader:
             except OSError as error:
                 self._fail(error)
 
-    def _passed_over(
-        self, offset: int, error: PylogError, on_damage: Callable[[Damage], None] | None
-    ) -> Damage:
+    def _passed_over(self, offset: int, error: PylogError, on_damage: Callable[[Damage], None] | None) -> Damage:
         """The damage at `offset` or after it, which `on_damage` was called with; raises `error` if there is none."""
         damage = None
         if on_damage is not None and not isinstance(error, BatchTooLargeError):
@@ -445,14 +443,14 @@ class LogReader:
     def _by_time(self, state: PartitionState, listed: bool) -> TimeSearch:
         cached = None if listed else self._segment_cache
         return TimeSearch(
-            self.place, state, self._max_batch_bytes,
+            self.place,
+            state,
+            self._max_batch_bytes,
             segments_from=lambda offset: self._segments_from(offset, state, listed),
             start_of=lambda time: state.log_start if cached is None else cached.start_by_time(time, state),
-        )  # fmt: skip
+        )
 
-    def _segments_from(
-        self, offset: int, state: PartitionState, listed: bool
-    ) -> Iterator[tuple[SegmentReader, int]]:
+    def _segments_from(self, offset: int, state: PartitionState, listed: bool) -> Iterator[tuple[SegmentReader, int]]:
         """The segment that holds `offset` and those after it, each with its live size."""
         position: int | None = offset
         while position is not None and position < state.high_watermark:

@@ -86,10 +86,14 @@ class TimeSearch(NamedTuple):
                 raise BatchTooLargeError(header.size, self.max_batch_bytes, 0, header.base_offset)
             data = segment.log.pread(header.size, header.position)
             columns = decode(
-                data, 0, len(data), from_offset=self.state.log_start,
-                until_offset=min(header.next_offset, self.state.high_watermark), max_bytes=len(data),
+                data,
+                0,
+                len(data),
+                from_offset=self.state.log_start,
+                until_offset=min(header.next_offset, self.state.high_watermark),
+                max_bytes=len(data),
                 max_batch_bytes=self.max_batch_bytes,
-            ).columns  # fmt: skip
+            ).columns
         except CorruptRecordError as error:
             place = self.place
             raise error.located(header.position, segment.log.path, place.topic, place.partition) from None

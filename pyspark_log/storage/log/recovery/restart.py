@@ -60,8 +60,10 @@ def after_restart(held: HeldLog) -> None:
         if found < state.next_offset:
             log.error(
                 "%s: a power loss came before offsets %d to %d were synced; they are lost",
-                held.place, found, state.next_offset - 1,
-            )  # fmt: skip
+                held.place,
+                found,
+                state.next_offset - 1,
+            )
         end = max(found, state.reserve)
         if file.size() > position:
             file.truncate(position)

@@ -74,14 +74,13 @@ def finish(held: HeldLog) -> None:
         if not _is_ready(held):
             log.error(
                 "%s: the cleaned segment at offset %d is not there; the old ones stay",
-                held.place, held.state.intent_base,
-            )  # fmt: skip
+                held.place,
+                held.state.intent_base,
+            )
             held.lease.save(held.state.without_intent(), durable=True)
             return
         _replace_first(held)
-        held.lease.save(
-            held.state._replace(intent=Intent.SWAPPED, generation=held.state.generation + 1), durable=True
-        )
+        held.lease.save(held.state._replace(intent=Intent.SWAPPED, generation=held.state.generation + 1), durable=True)
     _delete_old_segments(held)
     held.lease.save(held.state.without_intent(), durable=True)
 

@@ -131,8 +131,7 @@ class PartitionState(NamedTuple):
     def without_intent(self) -> PartitionState:
         """The same state without an intent."""
         return self._replace(
-            intent=Intent.NONE, intent_digest=0, intent_decision=-1,
-            intent_next=0, intent_base=0, intent_position=0,
+            intent=Intent.NONE, intent_digest=0, intent_decision=-1, intent_next=0, intent_base=0, intent_position=0
         )
 
     def contradiction(self) -> str:
@@ -148,9 +147,12 @@ class PartitionState(NamedTuple):
                 f"{self.position} bytes and {self.synced} of them synced contradict each other"
             )
         if not (
-            self.seq <= LONG_MAX and 0 <= self.reserve <= _MAX_OFFSET and 0 <= self.leader_epoch < INT_MAX
-            and -1 <= self.applied < LONG_MAX and self.first_undone >= 0
-        ):  # fmt: skip
+            self.seq <= LONG_MAX
+            and 0 <= self.reserve <= _MAX_OFFSET
+            and 0 <= self.leader_epoch < INT_MAX
+            and -1 <= self.applied < LONG_MAX
+            and self.first_undone >= 0
+        ):
             return (
                 f"reserve {self.reserve}, leader epoch {self.leader_epoch}, applied decision {self.applied} or first "
                 f"undone one {self.first_undone} is out of range"

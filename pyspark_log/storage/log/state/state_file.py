@@ -157,6 +157,7 @@ def read(path: str) -> Loaded | None:
     Opens the file each time: a process may read thousands of partitions, and a store's folder may be
     replaced by a copy of it.
     """
+
     def read_file() -> Loaded | None:
         with files.open_read(path) as file:
             return _load_slots(file)

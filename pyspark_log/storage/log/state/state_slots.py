@@ -40,6 +40,7 @@ class Slots(NamedTuple):
 
 def read_slots(path: str) -> Slots:
     """Reads a state file without a lock, and again if something in it is torn. OSError."""
+
     def is_settled(slots: Slots) -> bool:
         return slots.size < 0 or not (slots.torn or slots.problem)
 

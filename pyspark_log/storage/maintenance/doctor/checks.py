@@ -319,22 +319,30 @@ ONE_HOST = (
         "lock after a kill", "a killed writer delays no other", "a killed writer would stop all others", lock_after_kill
     ),
     Check(
-        "rename over a file", "topics and configs change in one step",
-        "readers would find broken descriptions of topics: do not keep a store here", replacing_rename,
+        "rename over a file",
+        "topics and configs change in one step",
+        "readers would find broken descriptions of topics: do not keep a store here",
+        replacing_rename,
     ),
     Check("exclusive create", "two writers never share a new file", _NO_LOCKS, exclusive_create),
     Check(
-        "hard link", "new files appear whole, and once", "topics cannot be made here safely: no store can be kept here",
+        "hard link",
+        "new files appear whole, and once",
+        "topics cannot be made here safely: no store can be kept here",
         exclusive_link,
     ),
     Check("file sync", "synced records survive a power loss", "nothing can be made durable here", file_sync),
     Check("folder sync", "new files survive a power loss", "nothing can be made durable here", folder_sync),
     Check(
-        "visibility", "readers of this host see new records",
-        "readers and writers would miss records: do not keep a store here", visibility,
+        "visibility",
+        "readers of this host see new records",
+        "readers and writers would miss records: do not keep a store here",
+        visibility,
     ),
     Check(
-        "state slots", "readers need no lock", "readers would see a wrong end of the log: do not keep a store here",
+        "state slots",
+        "readers need no lock",
+        "readers would see a wrong end of the log: do not keep a store here",
         slot_writes,
     ),
     Check("truncation", "what failed is removed", "leftovers of a failed append could come back", truncation),
@@ -344,7 +352,9 @@ ONE_HOST = (
 TWO_HOSTS = (
     Check("lock between hosts", "writers of both hosts take turns", _NO_LOCKS, exclusive_lock),
     Check(
-        "visibility between hosts", "both hosts see new records",
-        "hosts would miss each other's records: do not share a store here", visibility,
+        "visibility between hosts",
+        "both hosts see new records",
+        "hosts would miss each other's records: do not share a store here",
+        visibility,
     ),
 )

@@ -32,7 +32,9 @@ def versions() -> Iterator[Finding]:
     yield _pyarrow()
     yield Finding("gzip", Verdict.OK, f"zlib {zlib.ZLIB_RUNTIME_VERSION}", "gzip records are read and written")
     yield Finding(
-        "lz4", Verdict.OK, f"{_version('lz4')}, library {lz4.library_version_string()}",
+        "lz4",
+        Verdict.OK,
+        f"{_version('lz4')}, library {lz4.library_version_string()}",
         "lz4 records are read and written",
     )
     yield _zstandard()
@@ -62,7 +64,9 @@ def _checksum() -> Finding:
     if crc32c.hardware_based:
         return Finding("crc32c", Verdict.OK, f"{_version('crc32c')}, hardware", "checksums cost next to nothing")
     return Finding(
-        "crc32c", Verdict.WARNING, f"{_version('crc32c')}, software",
+        "crc32c",
+        Verdict.WARNING,
+        f"{_version('crc32c')}, software",
         "this processor, or this build, has no CRC-32C instruction: reading and writing are slower",
     )
 
@@ -119,6 +123,8 @@ def store(folder: str) -> Finding:
     with open(f"{folder}/{STORE_FILE}", "rb") as file:
         version = json.load(file)["version"]
     return Finding(
-        "store", Verdict.OK, f"format version {version}, cluster id {found.cluster_id}, {count} topic(s)",
+        "store",
+        Verdict.OK,
+        f"format version {version}, cluster id {found.cluster_id}, {count} topic(s)",
         "this pyspark-log can read it",
     )

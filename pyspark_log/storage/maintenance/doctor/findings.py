@@ -32,9 +32,7 @@ class Finding:
 
     def to_dict(self) -> dict[str, str]:
         """As plain text values, for JSON."""
-        return {
-            "name": self.name, "verdict": self.verdict.value, "measured": self.measured, "meaning": self.meaning
-        }
+        return {"name": self.name, "verdict": self.verdict.value, "measured": self.measured, "meaning": self.meaning}
 
     @classmethod
     def from_dict(cls, content: dict[str, str]) -> Finding:

@@ -29,35 +29,49 @@ class _Rule(NamedTuple):
 # The first match counts, so the worst comes first.
 _RULES = (
     _Rule(
-        NFS, frozenset({"nolock", "nolocks", "locallocks", "local_lock=flock", "local_lock=all"}), Verdict.FAILED,
+        NFS,
+        frozenset({"nolock", "nolocks", "locallocks", "local_lock=flock", "local_lock=all"}),
+        Verdict.FAILED,
         _ONE_HOST + "mount it without nolock and local_lock",
     ),
     _Rule(frozenset({"lustre"}), frozenset({"localflock"}), Verdict.FAILED, _ONE_HOST + "mount it with -o flock"),
     _Rule(
-        frozenset({"lustre"}), frozenset({"noflock"}), Verdict.FAILED,
+        frozenset({"lustre"}),
+        frozenset({"noflock"}),
+        Verdict.FAILED,
         "there are no locks, so nothing can be written: mount it with -o flock",
     ),
     _Rule(SMB, frozenset({"nobrl"}), Verdict.FAILED, _ONE_HOST + "mount it without nobrl"),
     _Rule(
-        NFS, frozenset({"soft", "softerr"}), Verdict.WARNING,
+        NFS,
+        frozenset({"soft", "softerr"}),
+        Verdict.WARNING,
         "a server that is slow for a while makes writes fail with an unknown outcome: mount it with -o hard",
     ),
     _Rule(_MEMORY, frozenset(), Verdict.WARNING, "kept in memory: everything in it is gone after a restart"),
     _Rule(
-        frozenset({"overlay"}), frozenset(), Verdict.WARNING,
+        frozenset({"overlay"}),
+        frozenset(),
+        Verdict.WARNING,
         "a container's own layer: gone with the container; keep a store on a volume",
     ),
     _Rule(
-        frozenset({"ext3", "ext4", "xfs", "btrfs"}), frozenset({"nobarrier", "barrier=0"}), Verdict.WARNING,
+        frozenset({"ext3", "ext4", "xfs", "btrfs"}),
+        frozenset({"nobarrier", "barrier=0"}),
+        Verdict.WARNING,
         "synced records can be lost in a power loss: mount it with barriers",
     ),
     _Rule(
-        SHARED, frozenset(), Verdict.WARNING,
+        SHARED,
+        frozenset(),
+        Verdict.WARNING,
         "a shared file system: if several hosts use the store, test two of them at once with --peer",
     ),
 )
 _FUSE = _Rule(
-    frozenset(), frozenset(), Verdict.WARNING,
+    frozenset(),
+    frozenset(),
+    Verdict.WARNING,
     "a program serves this mount (FUSE): if several hosts use the store, test two of them at once with --peer",
 )
 _LOCAL = _Rule(frozenset(), frozenset(), Verdict.OK, "a local file system, as far as its type shows")
@@ -81,7 +95,9 @@ def assess(mount: Mount, *, recovers_lost_locks: bool = False) -> Finding:
     """
     if mount.type == "nfs4" and recovers_lost_locks:
         rule = _Rule(
-            NFS, frozenset(), Verdict.FAILED,
+            NFS,
+            frozenset(),
+            Verdict.FAILED,
             "a host that was cut off keeps writing as if it still had its lock, over the records of others: set "
             "the parameter recover_lost_locks of the kernel module nfs to N",
         )

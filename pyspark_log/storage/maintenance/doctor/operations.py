@@ -35,9 +35,18 @@ def try_flock(file: files.File) -> bool:
 def slot_state(number: int) -> PartitionState:
     """A state whose fields all follow from `number`, so that parts of two of them cannot pass for a whole one."""
     return PartitionState(
-        log_start=number, active_base=number, next_offset=number, high_watermark=number, position=number,
-        synced=number, reserve=number,
-        applied=number, first_undone=number, intent_decision=number, intent_next=number, intent_base=number,
+        log_start=number,
+        active_base=number,
+        next_offset=number,
+        high_watermark=number,
+        position=number,
+        synced=number,
+        reserve=number,
+        applied=number,
+        first_undone=number,
+        intent_decision=number,
+        intent_next=number,
+        intent_base=number,
         intent_position=number,
     )
 

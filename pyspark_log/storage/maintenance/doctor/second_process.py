@@ -32,9 +32,11 @@ class SecondProcess:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONSAFEPATH": "1"}
         self._process = subprocess.Popen(
             [sys.executable, "-c", f"from {__name__} import serve; serve({folder!r})"],
-            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is for this process, which ends the other one.
-        )  # fmt: skip
+        )
         self.pid = self._process.pid
         self._has_started = False
         self._deadline = 0.0

@@ -153,9 +153,13 @@ class PartitionRepairer:
         self._copy = PartitionCopy(target)
         self._epochs = Epochs(self._state)
         self._log = LogCopy(
-            source.place.folder, target.folder, target.topic_id, config, clock,
+            source.place.folder,
+            target.folder,
+            target.topic_id,
+            config,
+            clock,
             producers_seen=self._state is not None and bool(self._state.flags & Flags.PRODUCERS),
-        )  # fmt: skip
+        )
 
     def run(self, applied: int, least_end: int = 0) -> PartitionCopy:
         """Creates the copy, durably, except for its state file, which the caller writes.

@@ -147,9 +147,14 @@ class _Repair:
     ) -> PartitionRepairer:
         topic, partition = found.place.topic, found.place.partition
         return PartitionRepairer(
-            found, self._copy.logs.reader(topic, partition).place, self._copy.topic_config(topic),
-            (self._source.path, self._copy.path), counter.add, self._copy.logs.clock, check,
-        )  # fmt: skip
+            found,
+            self._copy.logs.reader(topic, partition).place,
+            self._copy.topic_config(topic),
+            (self._source.path, self._copy.path),
+            counter.add,
+            self._copy.logs.clock,
+            check,
+        )
 
     def _copy_decisions(self, damaged: Sequence[DamagedPartition], counter: ProgressCounter) -> None:
         """Copies the decision log. It comes first, as it says what partitions without a state must have."""

@@ -127,8 +127,9 @@ def _write_checkpoints(folder: str, topic: str, exported: Collection[ExportedPar
     ends = {TopicPartition(topic, one.partition): one.log_end for one in exported}
     starts = {
         at: one.log_start
-        for at, one in zip(ends, exported, strict=True) if one.log_start > list_segments(f"{folder}/{at}")[0]
-    }  # fmt: skip
+        for at, one in zip(ends, exported, strict=True)
+        if one.log_start > list_segments(f"{folder}/{at}")[0]
+    }
     for name, offsets in ((RECOVERY_POINT, ends), (HIGH_WATERMARK, ends), (LOG_START, starts)):
         kafka_files.write_offsets(f"{folder}/{name}", offsets)
 
@@ -175,8 +176,12 @@ class _PartitionExport:
                 if isinstance(piece, Damaged):
                     raise CorruptRecordError(
                         f"{piece.reason}: nothing was exported. `pylog verify` says what to do about it",
-                        piece.position, piece.first_offset, segment.log.path, place.topic, place.partition,
-                    )  # fmt: skip
+                        piece.position,
+                        piece.first_offset,
+                        segment.log.path,
+                        place.topic,
+                        place.partition,
+                    )
                 log.write(_with_epoch(piece), piece.headers)
                 self._counter.add(len(piece.data))
         self._check_next(log, state.next_offset)

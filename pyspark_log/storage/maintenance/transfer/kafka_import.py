@@ -134,7 +134,12 @@ def _fault(source: Store, topic: str, number: int) -> str:
 
 class _PartitionImport:
     def __init__(
-        self, source: Store, at: TopicPartition, folder: str, topic_id: str, config: TopicConfig,
+        self,
+        source: Store,
+        at: TopicPartition,
+        folder: str,
+        topic_id: str,
+        config: TopicConfig,
         counter: ProgressCounter,
     ) -> None:
         self._at, self._counter = at, counter
@@ -159,9 +164,13 @@ class _PartitionImport:
             for piece in self._walker.walk(segment.log, size, segment.base_offset, None):
                 if isinstance(piece, Damaged):
                     raise CorruptRecordError(
-                        piece.reason, piece.position, piece.first_offset, segment.log.path, self._at.topic,
+                        piece.reason,
+                        piece.position,
+                        piece.first_offset,
+                        segment.log.path,
+                        self._at.topic,
                         self._at.partition,
-                    )  # fmt: skip
+                    )
                 self._keep(piece, segment.log.path)
                 self._counter.add(len(piece.data))
         self._log.fill(state.next_offset)

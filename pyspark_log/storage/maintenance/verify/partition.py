@@ -20,14 +20,7 @@ from pyspark_log.storage.maintenance.verify.epochs import ADVICE, epoch_findings
 from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding, Severity
 from pyspark_log.storage.maintenance.verify.partition_folder import folder_findings
 from pyspark_log.storage.maintenance.verify.producers import ProducerCheck
-from pyspark_log.storage.maintenance.verify.segment import (
-    WHOLE,
-    RecordCheck,
-    SegmentCheck,
-    SegmentReport,
-    Span,
-    Totals,
-)
+from pyspark_log.storage.maintenance.verify.segment import WHOLE, RecordCheck, SegmentCheck, SegmentReport, Span, Totals
 from pyspark_log.storage.maintenance.verify.segment_cache import cache_findings
 from pyspark_log.storage.maintenance.verify.state import slot_findings
 from pyspark_log.storage.segment import LOG, list_segments, segment_path
@@ -215,9 +208,13 @@ class PartitionCheck:
                     found = [self._finding.note(self._place.cleaner_path, what, advice)]
             try:
                 found += ProducerCheck(
-                    self._place.folder, self._finding, before, damaged, self._config.producer_id_expiration_ms,
+                    self._place.folder,
+                    self._finding,
+                    before,
+                    damaged,
+                    self._config.producer_id_expiration_ms,
                     compacted_to,
-                ).run()  # fmt: skip
+                ).run()
             except FileNotFoundError:
                 continue
             now = read_slots(self._place.state_path).state

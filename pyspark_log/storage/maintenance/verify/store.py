@@ -276,9 +276,7 @@ def _store_checks(
                 return check_place(now, add)  # It was moved meanwhile.
         return report
 
-    return {
-        place: partial(check_place, place) for place in written_places(store, described) if place.topic in configs
-    }
+    return {place: partial(check_place, place) for place in written_places(store, described) if place.topic in configs}
 
 
 def _broker_checks(store: Store, topic: str | None) -> dict[PartitionPath, _Check]:
