@@ -17,7 +17,7 @@ import pyarrow as pa
 
 import pyspark_log
 from pyspark_log import OffsetsLog, Store, TopicPartition
-from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.publish import StagedWriter, StagingPlan, publish
 
 PACKAGE = os.path.dirname(pyspark_log.__file__)

@@ -19,7 +19,7 @@ import reads
 import tables
 
 from pyspark_log import Store
-from pyspark_log.storage.record import RecordColumns
+from pyspark_log.storage.record.builder import RecordColumns
 
 #: The least ratio, by name.
 FLOORS = {

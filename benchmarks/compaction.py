@@ -39,9 +39,11 @@ from pyspark_log.storage.compaction import (
     rewrite,
 )
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import AbortedRanges
-from pyspark_log.storage.record import BatchBuilder, RecordColumns, assign_offsets, scan
-from pyspark_log.storage.segment import LOG, SegmentReader, SegmentWriter, list_segments, segment_path
+from pyspark_log.storage.log.read import AbortedRanges
+from pyspark_log.storage.record import assign_offsets, scan
+from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
+from pyspark_log.storage.segment import SegmentReader, SegmentWriter
+from pyspark_log.storage.segment.file_names import LOG, list_segments, segment_path
 
 BATCH_SIZE = 16 * 1024
 SEGMENT_BYTES = 64 * 1024 * 1024

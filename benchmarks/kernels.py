@@ -27,7 +27,9 @@ import pyarrow as pa
 import tables
 
 from pyspark_log.storage.ingest import Partitioner, group
-from pyspark_log.storage.record import CODECS, BatchBuilder, Chunk, RecordColumns, assign_offsets, decode
+from pyspark_log.storage.record import Chunk, assign_offsets, decode
+from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
+from pyspark_log.storage.record.layout import CODECS
 
 with warnings.catch_warnings():  # loading its protocol's schemas warns on newer Pythons
     warnings.simplefilter("ignore", DeprecationWarning)

@@ -22,7 +22,7 @@ import pyarrow as pa
 import tables
 
 from pyspark_log import Store
-from pyspark_log.storage.fs import locks
+from pyspark_log.storage.fs import FileLock
 from pyspark_log.storage.publish import StagedWriter, StagingPlan, install, prepare, publish
 
 CHUNK = 16_000  # rows, of 8 and 100 bytes
@@ -58,7 +58,7 @@ class Holds:
 
     def __enter__(self) -> Holds:
         self.longest: dict[str, float] = {}
-        self._acquire, self._release = locks.FileLock.acquire, locks.FileLock.release
+        self._acquire, self._release = FileLock.acquire, FileLock.release
         since: dict[str, float] = {}
 
         def acquire(lock, *args, **kwargs):
@@ -70,11 +70,11 @@ class Holds:
             self.longest[lock.path] = max(held, self.longest.get(lock.path, 0))
             self._release(lock, *args)
 
-        locks.FileLock.acquire, locks.FileLock.release = acquire, release
+        FileLock.acquire, FileLock.release = acquire, release
         return self
 
     def __exit__(self, *_) -> None:
-        locks.FileLock.acquire, locks.FileLock.release = self._acquire, self._release
+        FileLock.acquire, FileLock.release = self._acquire, self._release
 
 
 def measure(folder: str, other: str | None, size: int, tasks: int, *, copied: bool) -> tuple[float, float, float]:

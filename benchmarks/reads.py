@@ -26,8 +26,10 @@ import tables
 import zstandard
 
 from pyspark_log import Store
-from pyspark_log.storage.record import HEADER_SIZE, BatchBuilder, RecordColumns, scan
-from pyspark_log.storage.segment import LOG, segment_path
+from pyspark_log.storage.record import scan
+from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
+from pyspark_log.storage.record.layout import HEADER_SIZE
+from pyspark_log.storage.segment.file_names import LOG, segment_path
 
 PIECE = 1024 * 1024
 NOW = 1_700_000_000_000

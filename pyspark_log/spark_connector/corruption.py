@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark_log.types import TopicPartition
 
 if TYPE_CHECKING:  # Options are parsed in processes that do not load the engine.
-    from pyspark_log.storage.log import Damage
+    from pyspark_log.storage.log.read import Damage
 
 log = logging.getLogger(__name__)
 

@@ -16,10 +16,11 @@ from pyspark_log.arguments import check_whole
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import OffsetOutOfRangeError, PylogError, StoreExistsError, StoreNotFoundError
 from pyspark_log.storage.broker import BrokerLogDirs, BrokerLogManager
-from pyspark_log.storage.catalog import STORE_FILE, check_not_internal, local_path, store_json
+from pyspark_log.storage.catalog import check_not_internal, local_path, store_json
+from pyspark_log.storage.catalog.store_json import STORE_FILE
 from pyspark_log.storage.fs import Mutex, files
 from pyspark_log.storage.groups import CommittedOffsets, Groups
-from pyspark_log.storage.log import READ_BYTES, Damage
+from pyspark_log.storage.log.read import READ_BYTES, Damage
 from pyspark_log.storage.log_manager import (
     LogDirDescription,
     LogManager,
@@ -33,8 +34,9 @@ from pyspark_log.storage.log_manager import (
     remove_log_dir,
 )
 from pyspark_log.storage.publish import DecisionLog, apply_pending
-from pyspark_log.storage.record import RowBuilder, Rows, row_schema, to_arrow
-from pyspark_log.storage.segment import LOG, list_segments, segment_path
+from pyspark_log.storage.record import RowBuilder, Rows, to_arrow
+from pyspark_log.storage.record.rows import row_schema
+from pyspark_log.storage.segment.file_names import LOG, list_segments, segment_path
 from pyspark_log.storage.topic import Topic
 from pyspark_log.types import (
     EARLIEST,

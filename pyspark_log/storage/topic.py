@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from pyspark_log.arguments import to_ms
-from pyspark_log.storage.log import READ_BYTES, StateWatch
-from pyspark_log.storage.record import Rows, row_schema
+from pyspark_log.storage.log.read import READ_BYTES
+from pyspark_log.storage.log.state import StateWatch
+from pyspark_log.storage.record import Rows
+from pyspark_log.storage.record.rows import row_schema
 from pyspark_log.types import EARLIEST, LATEST, READ_UNCOMMITTED, AppendResult, OffsetAndTimestamp, TopicDescription
 
 if TYPE_CHECKING:

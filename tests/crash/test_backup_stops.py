@@ -16,7 +16,7 @@ from stops import StopBefore, count_changes, run_until
 
 from pyspark_log.clients.transactions import Transactions
 from pyspark_log.errors import StoreNotFoundError
-from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.maintenance.backup import back_up
 from pyspark_log.storage.maintenance.janitor import clean
 from pyspark_log.storage.store import Store

@@ -18,7 +18,7 @@ from stops import StopBefore, copy_folder, count_changes, run_until
 
 from pyspark_log.errors import InvalidConfigError
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.store import Store
 from tests.store_tools import faults
 

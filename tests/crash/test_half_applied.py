@@ -7,8 +7,8 @@ import pytest
 from stops import Stopped, run_until
 
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.replica import truncate
+from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log.state.partition_state import Flags
 from pyspark_log.storage.publish.publishing import help_apply, publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan

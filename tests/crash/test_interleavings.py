@@ -12,7 +12,7 @@ from power import Trace
 from sampling import SAMPLED, SEED, sample
 from schedules import AnyOrder, EveryOrder, run, stepping
 
-from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.store import Store
 from tests.store_tools import damages, rows
 

@@ -9,8 +9,8 @@ from power import Trace
 from sampling import PARTS, SAMPLED, SEED, sample
 from stops import StopBefore, count_changes, run_until
 
-from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.replica import truncate
+from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.publish.publishing import help_apply, publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store

@@ -23,12 +23,13 @@ from stops import StopBefore, count_changes, run_until
 from pyspark_log.errors import PylogError
 from pyspark_log.storage.catalog import log_dir
 from pyspark_log.storage.fs import files, locks
-from pyspark_log.storage.log import lease, state_file
+from pyspark_log.storage.log import lease
+from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish import applier
 from pyspark_log.storage.publish.publishing import help_apply, publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
-from pyspark_log.storage.segment.segment import SEGMENT_SUFFIXES, segment_path
+from pyspark_log.storage.segment.file_names import SEGMENT_SUFFIXES, segment_path
 from pyspark_log.storage.store import Store
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

@@ -13,7 +13,7 @@ from sampling import PARTS, SAMPLED
 from workload import PARTITIONS, Workload, numbered, see
 
 from pyspark_log.errors import StoreNotFoundError
-from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.publish.publishing import help_apply
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder

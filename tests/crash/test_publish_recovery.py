@@ -20,7 +20,8 @@ from workload import CONFIGS
 
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.log import new_segment, state_file
+from pyspark_log.storage.log import new_segment
+from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.publish import install
 from pyspark_log.storage.publish.publishing import help_apply, publish
 from pyspark_log.storage.publish.recovery import recover

@@ -14,12 +14,12 @@ from sampling import sample
 from stops import StopBefore, Stopped, copy_folder, count_changes, run_until
 
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.recovery import swap
-from pyspark_log.storage.log.state import partition_state
+from pyspark_log.storage.log.state import partition_state, state_file
 from pyspark_log.storage.record.empty_batch import empty_batch
 from pyspark_log.storage.record.headers import scan
-from pyspark_log.storage.segment.segment import SegmentWriter, list_segments, segment_path
+from pyspark_log.storage.segment.file_names import list_segments, segment_path
+from pyspark_log.storage.segment.segment import SegmentWriter
 from pyspark_log.storage.store import Store
 from tests.store_tools import faults
 

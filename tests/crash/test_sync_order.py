@@ -12,7 +12,7 @@ from stops import Stopped, run_until
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.publish.publishing import last_number, publish
 from pyspark_log.storage.publish.recovery import set_aside, waiting
 from pyspark_log.storage.store import Store

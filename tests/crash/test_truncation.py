@@ -8,9 +8,9 @@ from power import Trace
 from sampling import SAMPLED, sample
 from stops import StopBefore, copy_folder, count_changes, run_until
 
-from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.replica import truncate
-from pyspark_log.storage.segment.segment import list_segments
+from pyspark_log.storage.log.state import state_file
+from pyspark_log.storage.segment.file_names import list_segments
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder
 from tests.store_tools import faults

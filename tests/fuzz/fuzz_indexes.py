@@ -17,13 +17,15 @@ from family import Family
 from mutations import changed, noise, rearranged
 
 from pyspark_log.errors import PylogError
-from pyspark_log.storage.log import retention, segment_cache
+from pyspark_log.storage.log import retention
+from pyspark_log.storage.log.read import segment_cache
 from pyspark_log.storage.log.read.reader import LogReader
 from pyspark_log.storage.maintenance.verify import indexes
 from pyspark_log.storage.maintenance.verify.findings import Finder
 from pyspark_log.storage.maintenance.verify.indexes import IndexCheck
 from pyspark_log.storage.record.checksum import crc32c
-from pyspark_log.storage.segment.segment import LOG, SegmentReader, SegmentWriter, read_headers, segment_path
+from pyspark_log.storage.segment.file_names import LOG, segment_path
+from pyspark_log.storage.segment.segment import SegmentReader, SegmentWriter, read_headers
 from pyspark_log.storage.store import Store
 
 _SUFFIXES = (".index", ".timeindex")

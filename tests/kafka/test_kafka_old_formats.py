@@ -10,7 +10,7 @@ from written import NOW, Row
 
 from pyspark_log.storage.catalog import kafka_files
 from pyspark_log.storage.record.layout import CODECS
-from pyspark_log.storage.segment.segment import LOG, segment_path
+from pyspark_log.storage.segment.file_names import LOG, segment_path
 from tests.old_messages import message, message_set
 from tests.unit.kafka_peer import LegacyRecordBatchBuilder
 

@@ -23,8 +23,7 @@ from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.task_reader import RangePartition, ReadPlan, read_partition
 from pyspark_log.storage.compaction.cleaner import compact
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.log import state_file
-from pyspark_log.storage.log.state import partition_state
+from pyspark_log.storage.log.state import partition_state, state_file
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish.partition_applier import apply

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.store import Store
 from tests.paths import ROOT

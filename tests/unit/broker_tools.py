@@ -6,7 +6,7 @@ from record_tools import Record, build
 
 from pyspark_log.storage.catalog import kafka_files
 from pyspark_log.storage.catalog.kafka_files import HIGH_WATERMARK
-from pyspark_log.storage.segment.segment import LOG, segment_path
+from pyspark_log.storage.segment.file_names import LOG, segment_path
 from pyspark_log.types import EARLIEST, TopicPartition
 
 T0 = TopicPartition("t", 0)

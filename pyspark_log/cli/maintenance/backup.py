@@ -8,7 +8,7 @@ import click
 
 from pyspark_log.cli.support import ProgressBar, human_size, json_option, print_json
 from pyspark_log.cli.target import Target
-from pyspark_log.storage.fs import format_time
+from pyspark_log.storage.fs.clock import format_time
 from pyspark_log.storage.maintenance.backup import back_up
 
 

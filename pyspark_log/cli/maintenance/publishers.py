@@ -8,7 +8,7 @@ import click
 
 from pyspark_log.cli.support import NOTHING, CommandGroup, confirm, json_option, print_json, print_table, yes_option
 from pyspark_log.cli.target import Target
-from pyspark_log.storage.fs import format_time
+from pyspark_log.storage.fs.clock import format_time
 from pyspark_log.storage.publish import NO_NUMBER, Decision, Origin, delete_publisher
 from pyspark_log.storage.publish import publishers as known_publishers
 from pyspark_log.storage.store import Store

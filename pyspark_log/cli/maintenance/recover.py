@@ -8,7 +8,7 @@ import click
 
 from pyspark_log.cli.support import NOTHING, confirm, human_size, json_option, print_json, print_table, yes_option
 from pyspark_log.cli.target import Target
-from pyspark_log.storage.fs import format_time
+from pyspark_log.storage.fs.clock import format_time
 from pyspark_log.storage.publish import TopicIdPartition, Waiting, recovery
 from pyspark_log.storage.store import Store
 

@@ -11,9 +11,9 @@ from pyspark_log.cli.support import complete_topics
 from pyspark_log.cli.target import Target
 from pyspark_log.config import MAX_BATCH_BYTES
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError
-from pyspark_log.storage.fs import File, open_read
+from pyspark_log.storage.fs.files import File, open_read
 from pyspark_log.storage.record import BatchHeader, decode, headers_in
-from pyspark_log.storage.segment import batch_at
+from pyspark_log.storage.segment.batch_stream import batch_at
 
 _WINDOW_BYTES = 64 << 10
 

@@ -21,7 +21,7 @@ from pyspark_log.jobs.export.layout import Layout
 from pyspark_log.jobs.export.parsed_values import ParsedValues
 from pyspark_log.jobs.export.run import Request
 from pyspark_log.jobs.support import CallError, JobParser, names_in, positive
-from pyspark_log.storage.record import row_schema
+from pyspark_log.storage.record.rows import row_schema
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_COMMITTED, IsolationLevel
 

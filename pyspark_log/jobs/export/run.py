@@ -22,7 +22,8 @@ from pyspark_log.jobs.export.target import Target
 from pyspark_log.jobs.export.task import ExportTask, write_range
 from pyspark_log.jobs.support import JobError, run_tasks
 from pyspark_log.spark_connector.store_access import StoreRef
-from pyspark_log.storage.catalog import OFFSETS_TOPIC, STATE_FOLDER
+from pyspark_log.storage.catalog import OFFSETS_TOPIC
+from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 from pyspark_log.storage.fs import FileLock, files, lock_for
 from pyspark_log.storage.groups import NEVER
 from pyspark_log.storage.publish import apply_pending

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from pyspark_log.storage.log import idempotent_batches
+from pyspark_log.storage.log.producers import idempotent_batches
 from pyspark_log.storage.segment import AbortedTransaction, SegmentReader
 
 

@@ -16,19 +16,20 @@ from collections.abc import Mapping
 
 from pyspark_log.config import INT_MAX
 from pyspark_log.errors import InvalidTopicError, SideFileError, StoreNotFoundError
-from pyspark_log.storage.catalog import (
+from pyspark_log.storage.catalog import check_name
+from pyspark_log.storage.catalog.kafka_files import (
     HIGH_WATERMARK,
     LOG_START,
     META_PROPERTIES,
     PARTITION_METADATA,
     RECOVERY_POINT,
-    STORE_FILE,
-    check_name,
     read_meta_properties,
     read_offsets,
     read_partition_metadata,
 )
-from pyspark_log.storage.fs import Mutex, files, now_ms
+from pyspark_log.storage.catalog.store_json import STORE_FILE
+from pyspark_log.storage.fs import Mutex, files
+from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.types import TopicPartition
 
 log = logging.getLogger(__name__)

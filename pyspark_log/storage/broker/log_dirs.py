@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pyspark_log.errors import InvalidConfigError, StoreNotFoundError, UnknownTopicError
 from pyspark_log.near_names import did_you_mean
 from pyspark_log.storage.broker.log_dir import BrokerLogDir
-from pyspark_log.storage.catalog import META_PROPERTIES
+from pyspark_log.storage.catalog.kafka_files import META_PROPERTIES
 from pyspark_log.storage.fs import Mutex, files
 from pyspark_log.types import TopicDescription, TopicPartition
 

@@ -10,8 +10,10 @@ from pyspark_log.errors import ReadOnlyError
 from pyspark_log.storage.broker.log_dir import made_up_topic_id
 from pyspark_log.storage.broker.log_dirs import BrokerLogDirs
 from pyspark_log.storage.broker.reader import BrokerLogReader
-from pyspark_log.storage.catalog import DeletedTopic, LogDirs, PartitionPath, TopicCatalog, check_name
-from pyspark_log.storage.log import LogReader, LogWriter
+from pyspark_log.storage.catalog import LogDirs, PartitionPath, TopicCatalog, check_name
+from pyspark_log.storage.catalog.topics import DeletedTopic
+from pyspark_log.storage.log import LogWriter
+from pyspark_log.storage.log.read import LogReader
 from pyspark_log.storage.log_manager import LogManager, TopicLogs
 from pyspark_log.types import TopicDescription, TopicPartition
 

@@ -17,11 +17,15 @@ from pyspark_log.config import LONG_MAX, MAX_BATCH_BYTES
 from pyspark_log.errors import CorruptRecordError, LogDamagedError, SideFileError, UnknownTopicError
 from pyspark_log.storage.broker.aborted_check import ended_in, refuted
 from pyspark_log.storage.broker.log_dir import LOG_NAME, BrokerLogDir
-from pyspark_log.storage.catalog import LOG_START, PartitionPath
+from pyspark_log.storage.catalog import PartitionPath
+from pyspark_log.storage.catalog.kafka_files import LOG_START
 from pyspark_log.storage.fs import Mutex, files
-from pyspark_log.storage.log import EMPTY, Flags, LogReader, PartitionState, aborted_between, missing_is_damage
+from pyspark_log.storage.log.missing import missing_is_damage
+from pyspark_log.storage.log.read import LogReader, aborted_between
+from pyspark_log.storage.log.state import EMPTY, Flags, PartitionState
 from pyspark_log.storage.record import BatchHeader
-from pyspark_log.storage.segment import AbortedTransaction, SegmentReader, batch_at, header_at, is_intact
+from pyspark_log.storage.segment import AbortedTransaction, SegmentReader
+from pyspark_log.storage.segment.batch_stream import batch_at, header_at, is_intact
 from pyspark_log.types import TopicPartition
 
 # How often an index is compared with its log before it is reported that they differ.

@@ -25,7 +25,8 @@ from pyspark_log.storage.catalog.kafka_files import (
     RECOVERY_POINT,
     read_meta_properties,
 )
-from pyspark_log.storage.fs import Clock, Mutex, files, lock_for, now_ms
+from pyspark_log.storage.fs import Mutex, files, lock_for
+from pyspark_log.storage.fs.clock import Clock, now_ms
 from pyspark_log.types import TopicPartition
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import os
 
-from pyspark_log.storage.fs import Fields, files
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs.json_fields import Fields
 
 #: The name of the note. A broker ignores files in its log dirs that it does not know.
 OWNER_FILE = "pylog-store.json"

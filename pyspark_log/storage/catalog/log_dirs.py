@@ -20,7 +20,8 @@ from pyspark_log.storage.catalog.log_dir import LogDir
 from pyspark_log.storage.catalog.log_dir_list import ListedLogDir
 from pyspark_log.storage.catalog.partition_path import PartitionPath
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
-from pyspark_log.storage.fs import Clock, files, now_ms
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs.clock import Clock, now_ms
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,8 @@ from pyspark_log.storage.catalog import log_dir_list, log_dir_owner
 from pyspark_log.storage.catalog.kafka_files import META_PROPERTIES
 from pyspark_log.storage.catalog.log_dir_list import MOST_FOLDERS, ListedLogDir
 from pyspark_log.storage.catalog.topics import MAX_DESCRIPTION_BYTES, check_id, new_id
-from pyspark_log.storage.fs import Fields, files, lock_for
+from pyspark_log.storage.fs import files, lock_for
+from pyspark_log.storage.fs.json_fields import Fields
 
 log = logging.getLogger(__name__)
 

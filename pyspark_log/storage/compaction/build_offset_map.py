@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pyspark_log.errors import InvalidConfigError, LogDamagedError
 from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.compaction.offset_map import OffsetMap
-from pyspark_log.storage.log import AbortedRanges
+from pyspark_log.storage.log.read import AbortedRanges
 from pyspark_log.storage.segment import BatchStream, SegmentReader
 
 #: Called with the number of bytes read or written; may wait before it returns.

@@ -19,22 +19,15 @@ from pyspark_log.storage.compaction.offset_map import OffsetMap
 from pyspark_log.storage.compaction.plan import InactiveSegment, Plan, make_plan, segment_groups
 from pyspark_log.storage.compaction.rewrite import LastRecord, Rewritten, Round, remove_unfinished, rewrite
 from pyspark_log.storage.compaction.transactions import CleanedTransactions
-from pyspark_log.storage.fs import DEFAULT_TIMEOUT, files
-from pyspark_log.storage.log import (
-    AbortedRanges,
-    CleanerCheckpoint,
-    HeldLog,
-    LogReader,
-    LogWriter,
-    ProducerEntry,
-    aborted_between,
-    cleaner_checkpoint,
-    cleaning,
-    live_segments,
-    segment_cache,
-    swap,
-)
-from pyspark_log.storage.segment import LOG, SegmentReader, segment_path
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
+from pyspark_log.storage.log import HeldLog, LogWriter, cleaner_checkpoint
+from pyspark_log.storage.log.cleaner_checkpoint import CleanerCheckpoint, cleaning
+from pyspark_log.storage.log.producers import ProducerEntry
+from pyspark_log.storage.log.read import AbortedRanges, LogReader, aborted_between, segment_cache
+from pyspark_log.storage.log.recovery import live_segments, swap
+from pyspark_log.storage.segment import SegmentReader
+from pyspark_log.storage.segment.file_names import LOG, segment_path
 
 log = logging.getLogger(__name__)
 

@@ -16,9 +16,12 @@ from typing import NamedTuple
 from pyspark_log.config import INT_MAX, TopicConfig
 from pyspark_log.storage.catalog import PUBLISH_TOPIC
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import CleanerCheckpoint, HeldLog, cleaner_checkpoint
-from pyspark_log.storage.record import HEADER_SIZE
-from pyspark_log.storage.segment import LOG, SegmentReader, TimeIndex, segment_path
+from pyspark_log.storage.log import HeldLog, cleaner_checkpoint
+from pyspark_log.storage.log.cleaner_checkpoint import CleanerCheckpoint
+from pyspark_log.storage.record.layout import HEADER_SIZE
+from pyspark_log.storage.segment import SegmentReader
+from pyspark_log.storage.segment.file_names import LOG, segment_path
+from pyspark_log.storage.segment.indexes import TimeIndex
 from pyspark_log.types import NO_TIMESTAMP
 
 

@@ -20,18 +20,10 @@ from pyspark_log.storage.compaction.filter import BatchFilter, CleanedOutput
 from pyspark_log.storage.compaction.offset_map import OffsetMap
 from pyspark_log.storage.compaction.transactions import CleanedTransactions
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.record import CODECS, BatchHeader
-from pyspark_log.storage.segment import (
-    CLEANED,
-    INDEX,
-    LOG,
-    TIME_INDEX,
-    TXN_INDEX,
-    AbortedTransaction,
-    BatchStream,
-    segment_path,
-    txn_index,
-)
+from pyspark_log.storage.record import BatchHeader
+from pyspark_log.storage.record.layout import CODECS
+from pyspark_log.storage.segment import AbortedTransaction, BatchStream, txn_index
+from pyspark_log.storage.segment.file_names import CLEANED, INDEX, LOG, TIME_INDEX, TXN_INDEX, segment_path
 
 
 class LastRecord(NamedTuple):

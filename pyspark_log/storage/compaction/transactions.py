@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pyspark_log.storage.record import BatchHeader, decode_end_txn_marker
+from pyspark_log.storage.record import BatchHeader
+from pyspark_log.storage.record.end_txn_marker import decode_end_txn_marker
 from pyspark_log.storage.segment import AbortedTransaction
 
 

@@ -7,6 +7,19 @@ from __future__ import annotations
 
 from typing import Final
 
+from pyspark_log.storage.fs.guarded import DEFAULT_TIMEOUT
+
+__all__ = [
+    "ALL_LOCKS",
+    "CHECKPOINTS",
+    "CLEANING",
+    "DEFAULT_TIMEOUT",
+    "HELP",
+    "HELP_COMPACT",
+    "RECOVERY",
+    "WHILE_DECIDING",
+]
+
 #: To finish what another process has decided; the lock's holder does that anyway.
 HELP: Final = 0.05
 #: To lock the partition of a group while the decision log's lock is held, for which others wait.

@@ -24,7 +24,8 @@ from pyspark_log.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
-from pyspark_log.storage.catalog import OFFSETS_TOPIC, STAGING_FOLDER, check_name, store_json
+from pyspark_log.storage.catalog import OFFSETS_TOPIC, check_name, store_json
+from pyspark_log.storage.catalog.store_json import STAGING_FOLDER
 from pyspark_log.storage.fs import Mutex, contextmanager, timeouts
 from pyspark_log.storage.groups import modern_group, records
 from pyspark_log.storage.groups.metadata import GroupDescription, GroupState, decode_group_value, topics_read
@@ -32,7 +33,8 @@ from pyspark_log.storage.groups.view import GroupRecords, OffsetAndMetadata, Par
 from pyspark_log.storage.ingest import encode
 from pyspark_log.storage.log_manager import LogManager, TopicAdmin
 from pyspark_log.storage.publish import Decision, DecisionLog, StagedPart, TopicIdPartition, manifest
-from pyspark_log.storage.record import CRC_AT, key_value_rows
+from pyspark_log.storage.record.layout import CRC_AT
+from pyspark_log.storage.record.rows import key_value_rows
 from pyspark_log.types import OffsetStep, TopicPartition
 
 #: Kafka's `offset.metadata.max.bytes`.

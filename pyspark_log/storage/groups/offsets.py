@@ -18,7 +18,8 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.catalog import OFFSETS_TOPIC
 from pyspark_log.storage.compaction import compact_if_due
-from pyspark_log.storage.fs import DEFAULT_TIMEOUT, timeouts
+from pyspark_log.storage.fs import timeouts
+from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.storage.groups import committed_offsets, expiry, records
 from pyspark_log.storage.groups.committed_offsets import CommittedOffsets
 from pyspark_log.storage.groups.metadata import GroupDescription, GroupState

@@ -16,7 +16,7 @@ from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.catalog import OFFSETS_TOPIC
 from pyspark_log.storage.groups import records
 from pyspark_log.storage.groups.modern_group import kept_value, modern_group_of
-from pyspark_log.storage.log import READ_BYTES, LogReader, ViewPosition
+from pyspark_log.storage.log.read import READ_BYTES, LogReader, ViewPosition
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.types import TopicPartition
 

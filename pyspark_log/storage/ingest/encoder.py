@@ -15,7 +15,9 @@ from pyspark_log.config import TopicConfig
 from pyspark_log.errors import InvalidRecordError, RecordTooLargeError
 from pyspark_log.storage.ingest.partitioner import Partitioner, group
 from pyspark_log.storage.ingest.timestamps import check_times, is_past_retention, warn_past_retention
-from pyspark_log.storage.record import HEADER_SIZE, MAX_TIMESTAMP_AT, BatchBuilder, RecordColumns, WriteColumns
+from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
+from pyspark_log.storage.record.layout import HEADER_SIZE, MAX_TIMESTAMP_AT
+from pyspark_log.storage.record.rows import WriteColumns
 
 _Item = TypeVar("_Item")
 

@@ -12,16 +12,11 @@ import pyarrow.compute as pc
 from pyspark_log.config import INT_MAX, TopicConfig
 from pyspark_log.errors import BatchTooLargeError, InvalidRecordError, RecordTooLargeError
 from pyspark_log.storage.ingest.timestamps import check_times, is_past_retention, warn_past_retention
-from pyspark_log.storage.record import (
-    MAGIC,
-    BatchBuilder,
-    BatchHeader,
-    RecordColumns,
-    check_records,
-    decode,
-    scan,
-    set_log_append_time,
-)
+from pyspark_log.storage.record import BatchHeader, decode, scan
+from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
+from pyspark_log.storage.record.headers import set_log_append_time
+from pyspark_log.storage.record.layout import MAGIC
+from pyspark_log.storage.record.walk import check_records
 
 
 def validate(batch: bytes, config: TopicConfig, now: int, where: object) -> bytes | bytearray:

@@ -12,8 +12,10 @@ from typing import NoReturn
 
 from pyspark_log.config import LONG_MAX, TopicConfig
 from pyspark_log.errors import LogDamagedError, OutcomeUnknownError, PylogError
-from pyspark_log.storage.catalog import LogDir, LogDirs, LogOffsets, PartitionPath, kafka_files
-from pyspark_log.storage.fs import Clock, files
+from pyspark_log.storage.catalog import LogDir, LogDirs, PartitionPath, kafka_files
+from pyspark_log.storage.catalog.log_dir import LogOffsets
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs.clock import Clock
 from pyspark_log.storage.log import leader_epochs, leftovers
 from pyspark_log.storage.log.lease import Lease
 from pyspark_log.storage.log.missing import check_length
@@ -22,7 +24,8 @@ from pyspark_log.storage.log.read import segment_cache
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log.state.partition_state import Flags, PartitionState
 from pyspark_log.storage.record import BatchHeader
-from pyspark_log.storage.segment import LOG, SEGMENT_SUFFIXES, SegmentWriter, list_segments, segment_path
+from pyspark_log.storage.segment import SegmentWriter
+from pyspark_log.storage.segment.file_names import LOG, SEGMENT_SUFFIXES, list_segments, segment_path
 from pyspark_log.types import TopicPartition
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,8 @@ from typing import TypeVar
 
 from pyspark_log.errors import InvalidRecordError, ProducerError
 from pyspark_log.storage.catalog import PartitionPath
-from pyspark_log.storage.fs import FileLock, contextmanager, files, is_shared, lock_for
+from pyspark_log.storage.fs import FileLock, contextmanager, files, lock_for
+from pyspark_log.storage.fs.mounts import is_shared
 from pyspark_log.storage.log.missing import no_state
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log.state.partition_state import Flags, PartitionState

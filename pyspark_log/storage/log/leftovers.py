@@ -14,11 +14,15 @@ from itertools import islice, pairwise
 from pyspark_log.config import MAX_BATCH_BYTES, TopicConfig
 from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.catalog import PartitionPath
-from pyspark_log.storage.fs import files, is_shared
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs.mounts import is_shared
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log.state.partition_state import Flags, Intent, PartitionState
-from pyspark_log.storage.record import CODEC_MASK, HEADER_SIZE, BatchHeader, decode
-from pyspark_log.storage.segment import INDEX, LOG, OffsetIndex, intact_batches, list_segments, segment_path
+from pyspark_log.storage.record import BatchHeader, decode
+from pyspark_log.storage.record.layout import CODEC_MASK, HEADER_SIZE
+from pyspark_log.storage.segment.batch_stream import intact_batches
+from pyspark_log.storage.segment.file_names import INDEX, LOG, list_segments, segment_path
+from pyspark_log.storage.segment.indexes import OffsetIndex
 
 # An append fills each of its batches before it begins the next. Two consecutive batches that together are smaller than
 # this (bytes, before compression), or than half of the topic's maximum batch size, come from two appends.

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from pyspark_log.errors import LogDamagedError, UnknownTopicError
 from pyspark_log.storage.catalog import PartitionPath
-from pyspark_log.storage.segment import list_segments
+from pyspark_log.storage.segment.file_names import list_segments
 
 
 @contextlib.contextmanager

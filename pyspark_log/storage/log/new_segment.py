@@ -26,9 +26,12 @@ from typing import Protocol
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import StagedOutputError
 from pyspark_log.storage.catalog import PartitionPath
-from pyspark_log.storage.fs import files, forbids_links, on_one_device
-from pyspark_log.storage.record import BASE_OFFSET_AT, LEADER_EPOCH_AT, BatchHeader, crcs_of
-from pyspark_log.storage.segment import INDEX, LOG, TIME_INDEX, SegmentWriter, read_headers, segment_path
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs.links import forbids_links, on_one_device
+from pyspark_log.storage.record import BatchHeader
+from pyspark_log.storage.record.layout import BASE_OFFSET_AT, LEADER_EPOCH_AT, crcs_of
+from pyspark_log.storage.segment import SegmentWriter, read_headers
+from pyspark_log.storage.segment.file_names import INDEX, LOG, TIME_INDEX, segment_path
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,8 @@ from pyspark_log.errors import CorruptRecordError, OffsetOutOfRangeError, PylogE
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.held_log import HeldLog
 from pyspark_log.storage.log.read import segment_cache
-from pyspark_log.storage.segment import DELETED, LOG, NO_OFFSET, SegmentReader, mark_deleted, segment_path
+from pyspark_log.storage.segment import NO_OFFSET, SegmentReader
+from pyspark_log.storage.segment.file_names import DELETED, LOG, mark_deleted, segment_path
 
 log = logging.getLogger(__name__)
 

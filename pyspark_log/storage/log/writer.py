@@ -19,7 +19,9 @@ from pyspark_log.errors import (
     UnknownTopicError,
 )
 from pyspark_log.storage.catalog import LogDirs, PartitionPath
-from pyspark_log.storage.fs import DEFAULT_TIMEOUT, Clock, contextmanager
+from pyspark_log.storage.fs import contextmanager
+from pyspark_log.storage.fs.clock import Clock
+from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.storage.log.append import AppendPlan, Copy, append, append_in_room, must_roll
 from pyspark_log.storage.log.appends import Appended, Extent, Outcomes, PendingAppend
 from pyspark_log.storage.log.held_log import HeldLog

@@ -16,7 +16,8 @@ import re
 from pyspark_log.errors import LogDamagedError
 from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import files, lock_for
-from pyspark_log.storage.log import EMPTY, SLOT_COUNT, Flags, Loaded, state_file
+from pyspark_log.storage.log.state import EMPTY, Flags, Loaded, state_file
+from pyspark_log.storage.log.state.state_file import SLOT_COUNT
 
 #: The suffix of a partition's folder that is being deleted, or is being moved from another log dir.
 ASIDE = DELETE, FUTURE = "delete", "future"

@@ -13,11 +13,12 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from pyspark_log.storage.catalog import PARTITION_METADATA
+from pyspark_log.storage.catalog.kafka_files import PARTITION_METADATA
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import PartitionState, leader_epochs
+from pyspark_log.storage.log import leader_epochs
+from pyspark_log.storage.log.state import PartitionState
 from pyspark_log.storage.record import crc32c
-from pyspark_log.storage.segment import INDEX, LOG, TIME_INDEX, segment_path
+from pyspark_log.storage.segment.file_names import INDEX, LOG, TIME_INDEX, segment_path
 
 log = logging.getLogger(__name__)
 

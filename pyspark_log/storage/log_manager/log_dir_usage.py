@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log_manager.manager import LogManager
-from pyspark_log.storage.segment import LOG, list_segments, segment_path
+from pyspark_log.storage.segment.file_names import LOG, list_segments, segment_path
 from pyspark_log.types import TopicPartition
 
 #: A size that cannot be determined.

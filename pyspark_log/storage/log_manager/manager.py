@@ -12,20 +12,16 @@ from collections.abc import Iterable, Mapping
 
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import InvalidConfigError, LogDamagedError, PylogError, StoreError, UnknownTopicError
-from pyspark_log.storage.catalog import (
-    INTERNAL_TOPICS,
-    STATE_FOLDER,
-    TOPICS_FOLDER,
-    TOPICS_LOCK,
-    ListedLogDir,
-    LogDirs,
-    PartitionPath,
-    TopicCatalog,
-    log_dir_list,
-    store_json,
-)
-from pyspark_log.storage.fs import Mutex, StoreClock, files, is_shared, timeouts
-from pyspark_log.storage.log import EMPTY, LogReader, LogWriter, holds_segments, no_state, state_file
+from pyspark_log.storage.catalog import INTERNAL_TOPICS, LogDirs, PartitionPath, TopicCatalog, log_dir_list, store_json
+from pyspark_log.storage.catalog.log_dir_list import ListedLogDir
+from pyspark_log.storage.catalog.store_json import STATE_FOLDER, TOPICS_FOLDER, TOPICS_LOCK
+from pyspark_log.storage.fs import Mutex, files, timeouts
+from pyspark_log.storage.fs.clock import StoreClock
+from pyspark_log.storage.fs.mounts import is_shared
+from pyspark_log.storage.log import LogWriter
+from pyspark_log.storage.log.missing import no_state
+from pyspark_log.storage.log.read import LogReader, holds_segments
+from pyspark_log.storage.log.state import EMPTY, state_file
 from pyspark_log.storage.log_manager import deletion
 from pyspark_log.types import TopicDescription
 

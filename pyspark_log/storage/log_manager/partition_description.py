@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from pyspark_log.errors import PylogError, UnknownTopicError
-from pyspark_log.storage.log import EMPTY
+from pyspark_log.storage.log.state import EMPTY
 from pyspark_log.storage.log_manager.manager import LogManager
 
 

@@ -17,9 +17,13 @@ import os
 from collections.abc import Iterator
 
 from pyspark_log.errors import InvalidConfigError, LockTimeoutError, PylogError, UnknownTopicError
-from pyspark_log.storage.catalog import PARTITION_FOLDER, STATE_FOLDER, PartitionPath
-from pyspark_log.storage.fs import DEFAULT_TIMEOUT, contextmanager, files, lock_for
-from pyspark_log.storage.log import Flags, HeldLog, cleaner_checkpoint, state_file
+from pyspark_log.storage.catalog import PartitionPath
+from pyspark_log.storage.catalog.log_dirs import PARTITION_FOLDER
+from pyspark_log.storage.catalog.store_json import STATE_FOLDER
+from pyspark_log.storage.fs import contextmanager, files, lock_for
+from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
+from pyspark_log.storage.log import HeldLog, cleaner_checkpoint
+from pyspark_log.storage.log.state import Flags, state_file
 from pyspark_log.storage.log_manager import deletion
 from pyspark_log.storage.log_manager.deletion import DELETE, FUTURE
 from pyspark_log.storage.log_manager.folder_copy import FolderCopy

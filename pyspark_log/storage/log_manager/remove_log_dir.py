@@ -14,9 +14,12 @@ import re
 from collections.abc import Sequence
 
 from pyspark_log.errors import InvalidConfigError, LockTimeoutError, LogDamagedError, PylogError
-from pyspark_log.storage.catalog import PARTITION_FOLDER, STATE_FOLDER, LogDir, store_json
-from pyspark_log.storage.fs import DEFAULT_TIMEOUT, files, lock_for
-from pyspark_log.storage.log import Flags, read_slots, state_file
+from pyspark_log.storage.catalog import LogDir, store_json
+from pyspark_log.storage.catalog.log_dirs import PARTITION_FOLDER
+from pyspark_log.storage.catalog.store_json import STATE_FOLDER
+from pyspark_log.storage.fs import files, lock_for
+from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
+from pyspark_log.storage.log.state import Flags, read_slots, state_file
 from pyspark_log.storage.log_manager.deletion import ASIDE_NAME
 from pyspark_log.storage.log_manager.manager import LogManager
 from pyspark_log.storage.log_manager.partition_move import moving, sweep_held

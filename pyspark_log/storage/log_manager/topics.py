@@ -11,7 +11,7 @@ from pyspark_log.config import int_config, store_config
 from pyspark_log.errors import LogDirOfflineError, PylogError, TopicExistsError, UnknownTopicError
 from pyspark_log.storage.catalog import PartitionPath, check_name, check_not_internal
 from pyspark_log.storage.fs import files, timeouts
-from pyspark_log.storage.log import PartitionState, state_file
+from pyspark_log.storage.log.state import PartitionState, state_file
 from pyspark_log.storage.log_manager import deletion
 from pyspark_log.storage.log_manager.manager import LogManager
 from pyspark_log.types import TopicDescription

@@ -19,22 +19,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pyspark_log.errors import LockTimeoutError, PylogError, UnknownTopicError
-from pyspark_log.storage.catalog import (
-    MAX_DESCRIPTION_BYTES,
-    PUBLISH_TOPIC,
-    STAGING_FOLDER,
-    STORE_FILE,
-    TOPICS_FOLDER,
-    StoreDescription,
-)
+from pyspark_log.storage.catalog import PUBLISH_TOPIC
+from pyspark_log.storage.catalog.store_json import STAGING_FOLDER, STORE_FILE, TOPICS_FOLDER, StoreDescription
+from pyspark_log.storage.catalog.topics import MAX_DESCRIPTION_BYTES
 from pyspark_log.storage.fs import files, timeouts
-from pyspark_log.storage.log import EMPTY, FILE_SIZE, Flags, LogWriter, segment_cache, state_file
+from pyspark_log.storage.log import LogWriter
+from pyspark_log.storage.log.read import segment_cache
+from pyspark_log.storage.log.state import EMPTY, Flags, state_file
+from pyspark_log.storage.log.state.state_file import FILE_SIZE
 from pyspark_log.storage.log_manager import FolderCopy, LogManager, NewBytes, TopicLogs
 from pyspark_log.storage.maintenance.new_folder import new_folder
 from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
 from pyspark_log.storage.maintenance.verify import log_bytes
 from pyspark_log.storage.publish import Decision, apply_pending, manifest, recovery, staging_folder
-from pyspark_log.storage.segment import SegmentWriter, list_segments
+from pyspark_log.storage.segment import SegmentWriter
+from pyspark_log.storage.segment.file_names import list_segments
 from pyspark_log.storage.store import Store
 
 log = logging.getLogger(__name__)

@@ -8,10 +8,11 @@ import os
 from collections.abc import Iterator
 
 from pyspark_log.config import int_config
-from pyspark_log.storage.catalog import DELETED_FOLDER, STAGING_FOLDER, STATE_FOLDER, TOPICS_FOLDER
+from pyspark_log.storage.catalog.store_json import STAGING_FOLDER, STATE_FOLDER, TOPICS_FOLDER
+from pyspark_log.storage.catalog.topics import DELETED_FOLDER
 from pyspark_log.storage.fs import files, timeouts
 from pyspark_log.storage.groups import OffsetsLog
-from pyspark_log.storage.log import is_prepared_name
+from pyspark_log.storage.log.new_segment import is_prepared_name
 from pyspark_log.storage.log_manager import TopicAdmin, cleaning, partition_move
 from pyspark_log.storage.publish import DecisionLog, Job, forget_one_offs, job_of, manifest, tidy
 from pyspark_log.storage.store import Store

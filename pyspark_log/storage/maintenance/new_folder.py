@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 from pyspark_log.errors import StoreExistsError
-from pyspark_log.storage.catalog import list_made_folder, local_path
+from pyspark_log.storage.catalog import local_path
+from pyspark_log.storage.catalog.store_json import list_made_folder
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.store import Store
 

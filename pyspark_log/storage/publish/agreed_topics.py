@@ -12,8 +12,11 @@ import json
 from typing import NamedTuple
 
 from pyspark_log.errors import StagedOutputError, UnknownTopicError
-from pyspark_log.storage.catalog import MAX_DESCRIPTION_BYTES, STAGING_FOLDER, check_not_internal
-from pyspark_log.storage.fs import Fields, files
+from pyspark_log.storage.catalog import check_not_internal
+from pyspark_log.storage.catalog.store_json import STAGING_FOLDER
+from pyspark_log.storage.catalog.topics import MAX_DESCRIPTION_BYTES
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs.json_fields import Fields
 from pyspark_log.storage.log_manager import LogManager, TopicAdmin
 from pyspark_log.storage.publish.staged_file import Job
 

@@ -12,9 +12,9 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pyspark_log.errors import PylogError, StagedOutputError, UnknownTopicError
-from pyspark_log.storage.catalog import STAGING_FOLDER
+from pyspark_log.storage.catalog.store_json import STAGING_FOLDER
 from pyspark_log.storage.fs import files, side_by_side
-from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.publish import manifest
 from pyspark_log.storage.publish.decision import Decision, TopicIdPartition

@@ -13,7 +13,8 @@ from pyspark_log.errors import (
     StagedOutputError,
     UnknownTopicError,
 )
-from pyspark_log.storage.fs import files, format_time
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs.clock import format_time
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.publish.applier import staging_folder
 from pyspark_log.storage.publish.decision import NO_NUMBER, NO_ORIGIN, Decision

@@ -14,8 +14,10 @@ from typing import NamedTuple
 
 from pyspark_log.config import INT_MAX, LONG_MAX
 from pyspark_log.errors import CorruptRecordError, InvalidTopicError
-from pyspark_log.storage.catalog import PUBLISH_TOPIC, check_id, check_name
-from pyspark_log.storage.fs import Fields, format_time, text, whole
+from pyspark_log.storage.catalog import PUBLISH_TOPIC, check_name
+from pyspark_log.storage.catalog.topics import check_id
+from pyspark_log.storage.fs.clock import format_time
+from pyspark_log.storage.fs.json_fields import Fields, text, whole
 
 VERSION = 2
 #: The number of a publisher that has published nothing yet.

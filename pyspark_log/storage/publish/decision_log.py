@@ -14,9 +14,12 @@ from dataclasses import replace
 
 from pyspark_log.errors import TopicExistsError, UnknownTopicError
 from pyspark_log.storage.catalog import PUBLISH_TOPIC, store_json
-from pyspark_log.storage.fs import DEFAULT_TIMEOUT, Mutex, contextmanager
+from pyspark_log.storage.fs import Mutex, contextmanager
+from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.storage.ingest import encode, packed
-from pyspark_log.storage.log import EMPTY, LogReader, LogWriter, PartitionState, ViewPosition
+from pyspark_log.storage.log import LogWriter
+from pyspark_log.storage.log.read import LogReader, ViewPosition
+from pyspark_log.storage.log.state import EMPTY, PartitionState
 from pyspark_log.storage.log_manager import LogManager, TopicAdmin
 from pyspark_log.storage.publish.decision import (
     NO_NUMBER,
@@ -29,8 +32,9 @@ from pyspark_log.storage.publish.decision import (
     numbered,
     publisher_of,
 )
-from pyspark_log.storage.record import Chunk, key_value_rows
-from pyspark_log.storage.segment import READ_SIZE
+from pyspark_log.storage.record import Chunk
+from pyspark_log.storage.record.rows import key_value_rows
+from pyspark_log.storage.segment.batch_stream import READ_SIZE
 
 # Fixes every config whose store-wide value could make the topic unfit for decisions.
 _TOPIC_CONFIGS = {

@@ -10,10 +10,12 @@ from enum import Enum
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.catalog import PartitionPath
-from pyspark_log.storage.fs import files, on_one_device
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs.links import on_one_device
 from pyspark_log.storage.publish.staged_file import StagedRegion
-from pyspark_log.storage.record import LOG_APPEND_TIME
-from pyspark_log.storage.segment import TimeIndex, read_headers
+from pyspark_log.storage.record.layout import LOG_APPEND_TIME
+from pyspark_log.storage.segment import read_headers
+from pyspark_log.storage.segment.indexes import TimeIndex
 
 # What a decision adds to a partition is copied if it is at most segment.bytes / 8, within these bounds (bytes): the
 # copy is quick, and the segment would be a small one. More is copied only if nothing else is possible.

@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pyspark_log.config import INT_MAX, LONG_MAX
 from pyspark_log.errors import PublishError, StagedOutputError
-from pyspark_log.storage.fs import Fields, files
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs.json_fields import Fields
 from pyspark_log.storage.publish.decision import TopicIdPartition, place_of
 from pyspark_log.storage.publish.staged_file import StagedRegion, is_staged_name
 from pyspark_log.storage.publish.staging import StagedPart

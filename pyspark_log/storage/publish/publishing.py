@@ -35,10 +35,13 @@ from pyspark_log.errors import (
     UnknownTopicError,
     condition_of,
 )
-from pyspark_log.storage.catalog import INTERNAL_TOPICS, PUBLISH_TOPIC, STATE_FOLDER
+from pyspark_log.storage.catalog import INTERNAL_TOPICS, PUBLISH_TOPIC
+from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 from pyspark_log.storage.compaction import compact_if_due
-from pyspark_log.storage.fs import DEFAULT_TIMEOUT, is_shared, timeouts
-from pyspark_log.storage.log import state_file
+from pyspark_log.storage.fs import timeouts
+from pyspark_log.storage.fs.mounts import is_shared
+from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
+from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.publish import manifest
 from pyspark_log.storage.publish.applier import apply_decision, is_applied, remove_staged, seems_applied
 from pyspark_log.storage.publish.checks import check_fenced, check_given, check_log_dirs, check_number, check_parts

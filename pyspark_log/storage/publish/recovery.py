@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark_log.errors import InvalidConfigError, PylogError, StagedOutputError, UnknownTopicError
-from pyspark_log.storage.catalog import CUT_FOLDER
-from pyspark_log.storage.fs import DEFAULT_TIMEOUT, files
+from pyspark_log.storage.catalog.store_json import CUT_FOLDER
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.publish import manifest
 from pyspark_log.storage.publish.applier import apply_decision, is_applied_in, seems_applied, staging_folder

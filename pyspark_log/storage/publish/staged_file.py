@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from pyspark_log.errors import PylogError, StagedOutputError
 from pyspark_log.storage.fs import Process, files
-from pyspark_log.storage.record import BatchHeader, crcs_of, scan
+from pyspark_log.storage.record import BatchHeader, scan
+from pyspark_log.storage.record.layout import crcs_of
 from pyspark_log.storage.segment import BatchStream, read_headers
 
 SUFFIX = ".staged"

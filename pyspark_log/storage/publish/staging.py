@@ -17,14 +17,15 @@ import pyarrow as pa
 
 from pyspark_log.config import INT_MAX, TopicConfig, check_compression_type
 from pyspark_log.errors import UnknownTopicError
-from pyspark_log.storage.catalog import STAGING_FOLDER, check_not_internal
+from pyspark_log.storage.catalog import check_not_internal
+from pyspark_log.storage.catalog.store_json import STAGING_FOLDER
 from pyspark_log.storage.fs import Process, files
 from pyspark_log.storage.ingest import FILLING_BYTES, RecordAccumulator
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.publish.agreed_topics import AgreedTopic, agree
 from pyspark_log.storage.publish.install import install_size, most_batches
 from pyspark_log.storage.publish.staged_file import Job
-from pyspark_log.storage.record import CRC_AT
+from pyspark_log.storage.record.layout import CRC_AT
 
 log = logging.getLogger(__name__)
 

@@ -12,17 +12,8 @@ from zlib import crc32
 
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError, LogDamagedError
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.record import (
-    ATTRIBUTES_AT,
-    HEADER_SIZE,
-    LENGTH_AT,
-    LENGTH_PREFIX,
-    MAGIC,
-    MAGIC_AT,
-    BatchHeader,
-    crc32c,
-    headers_in,
-)
+from pyspark_log.storage.record import BatchHeader, crc32c, headers_in
+from pyspark_log.storage.record.layout import ATTRIBUTES_AT, HEADER_SIZE, LENGTH_AT, LENGTH_PREFIX, MAGIC, MAGIC_AT
 
 #: Bytes that are read at a time, unless a batch is larger.
 READ_SIZE: Final = 1024 * 1024

@@ -16,7 +16,8 @@ import pyarrow as pa
 from pyspark_log.config import INT_MAX, LONG_MAX
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.record import HEADER_SIZE, LENGTH_AT, LENGTH_PREFIX, MAGIC, MAGIC_AT, BatchHeader, decode, scan
+from pyspark_log.storage.record import BatchHeader, decode, scan
+from pyspark_log.storage.record.layout import HEADER_SIZE, LENGTH_AT, LENGTH_PREFIX, MAGIC, MAGIC_AT
 from pyspark_log.storage.segment.batch_stream import BatchStream, batch_at
 
 #: Bytes that are read at a time, unless a batch is larger.

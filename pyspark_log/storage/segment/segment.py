@@ -8,69 +8,28 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from pyspark_log.config import INT_MAX, TopicConfig
 from pyspark_log.errors import CorruptRecordError
-from pyspark_log.storage.fs import Clock, files, now_ms
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs.clock import Clock, now_ms
 from pyspark_log.storage.record import BatchHeader, crc32c, headers_in
 from pyspark_log.storage.segment.batch_stream import batch_at
+from pyspark_log.storage.segment.file_names import INDEX, LOG, TIME_INDEX, segment_path
 from pyspark_log.storage.segment.indexes import IndexSchedule, OffsetEntry, OffsetIndex, TimeEntry, TimeIndex
 from pyspark_log.types import NO_TIMESTAMP
 
-LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
-#: All files that a segment can have; the last two only with idempotent producers.
-SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT)
 #: For a segment of which it is not known where the next one begins.
 NO_OFFSET = -1
 
-#: The suffix of a file that is marked as deleted.
-DELETED = ".deleted"
-#: The suffixes of a cleaned segment: until it is complete, and while it replaces others.
-CLEANED, SWAP = ".cleaned", ".swap"
-
-_LOG_NAME = re.compile(r"[0-9]{20}\.log")
 # Headers are read this many bytes at a time: many small batches in one read, and little waste on large ones.
 _HEADER_WINDOW = 16 * 1024
 # After this many entries that the log does not confirm, an index is considered damaged and is not used further.
 _MAX_DOUBTS = 8
 # The most index entries that are written at once.
 _MOST_DUE = 1024
-
-
-def segment_path(folder: str, base_offset: int, suffix: str) -> str:
-    """The name of a segment's file: 20 digits of its base offset and a suffix."""
-    return f"{folder}/{base_offset:020d}{suffix}"
-
-
-def list_segments(folder: str) -> list[int]:
-    """The base offsets of the segments in a partition's folder, ascending; none if there is no folder."""
-    try:
-        names = files.list_folder(folder)
-    except FileNotFoundError:
-        return []
-    return sorted(int(name[:20]) for name in names if name.endswith(LOG) and _LOG_NAME.fullmatch(name))
-
-
-def mark_deleted(folder: str, bases: Iterable[int]) -> None:
-    """Gives all files of segments the suffix under which they are deleted later. Not durable by itself. OSError."""
-    names = set(files.list_folder(folder))
-    for base in bases:
-        # The log last: as long as it is there, the next pass marks the whole segment.
-        for suffix in reversed(SEGMENT_SUFFIXES):
-            path = segment_path(folder, base, suffix)
-            if os.path.basename(path) in names:
-                files.rename(path, path + DELETED)
-
-
-def same_file(path: str, other: str) -> bool:
-    """Whether both names are of one file; False if one is missing."""
-    try:
-        return files.are_same(path, other)
-    except FileNotFoundError:
-        return False
 
 
 def read_headers(file: files.File, start: int, end: int, until: int = NO_OFFSET) -> Iterator[BatchHeader]:

@@ -26,7 +26,8 @@ from pyspark_log.storage.compaction import compact
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.log import cleaner_checkpoint, state_file
+from pyspark_log.storage.log import cleaner_checkpoint
+from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.maintenance import backup
 from pyspark_log.storage.maintenance.backup import back_up
 from pyspark_log.storage.maintenance.janitor import clean

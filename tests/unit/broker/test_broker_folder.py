@@ -36,7 +36,8 @@ from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.publish.recovery import recover
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
-from pyspark_log.storage.segment.segment import INDEX, LOG, TIME_INDEX, SegmentReader, segment_path
+from pyspark_log.storage.segment.file_names import INDEX, LOG, TIME_INDEX, segment_path
+from pyspark_log.storage.segment.segment import SegmentReader
 from pyspark_log.types import TopicPartition
 from tests import moved_time
 from tests.paths import LOGDIR

@@ -19,7 +19,7 @@ from pyspark_log.storage.catalog import kafka_files
 from pyspark_log.storage.catalog.kafka_files import META_PROPERTIES, RECOVERY_POINT, MetaProperties
 from pyspark_log.storage.maintenance.transfer.kafka_import import import_kafka
 from pyspark_log.storage.segment import txn_index
-from pyspark_log.storage.segment.segment import LOG, segment_path
+from pyspark_log.storage.segment.file_names import LOG, segment_path
 from pyspark_log.storage.segment.txn_index import AbortedTransaction
 
 pytestmark = pytest.mark.usefixtures("prompt_checkpoints")

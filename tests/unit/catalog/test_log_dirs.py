@@ -25,8 +25,7 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.catalog import log_dir
 from pyspark_log.storage.catalog.kafka_files import HIGH_WATERMARK, read_offsets
-from pyspark_log.storage.log import state_file
-from pyspark_log.storage.log.state import partition_state
+from pyspark_log.storage.log.state import partition_state, state_file
 from pyspark_log.storage.maintenance.doctor import environment
 from pyspark_log.storage.maintenance.doctor.findings import Verdict
 from pyspark_log.storage.maintenance.repair.store import repair

@@ -21,14 +21,8 @@ from pyspark_log.storage.log.producers.state import ProducerStates
 from pyspark_log.storage.log.read.isolation import AbortedRanges, aborted_between
 from pyspark_log.storage.record.end_txn_marker import decode_end_txn_marker
 from pyspark_log.storage.record.headers import assign_offsets, scan
-from pyspark_log.storage.segment.segment import (
-    LOG,
-    TXN_INDEX,
-    SegmentReader,
-    SegmentWriter,
-    list_segments,
-    segment_path,
-)
+from pyspark_log.storage.segment.file_names import LOG, TXN_INDEX, list_segments, segment_path
+from pyspark_log.storage.segment.segment import SegmentReader, SegmentWriter
 from pyspark_log.storage.segment.txn_index import TxnIndex
 
 DAY = 86_400_000

@@ -17,8 +17,9 @@ from pyspark_log.storage.fs import files
 from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.compression import compress, decompress
 from pyspark_log.storage.record.layout import CODECS
+from pyspark_log.storage.segment.file_names import INDEX, LOG, TIME_INDEX
 from pyspark_log.storage.segment.indexes import OffsetIndex, TimeIndex
-from pyspark_log.storage.segment.segment import INDEX, LOG, TIME_INDEX, SegmentWriter
+from pyspark_log.storage.segment.segment import SegmentWriter
 from pyspark_log.types import NO_TIMESTAMP
 from tests.old_messages import BOTH, SET_CODECS, message, message_set
 

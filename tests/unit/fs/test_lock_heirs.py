@@ -18,7 +18,7 @@ PATIENCE = 120
 _BEGIN = """
 import ctypes, fcntl, os, subprocess, sys
 from pyspark_log.storage.fs import files, locks
-from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.state import state_file
 
 libc = ctypes.PyDLL(None)
 

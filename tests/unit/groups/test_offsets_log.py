@@ -21,8 +21,8 @@ from pyspark_log.storage.groups import records, view
 from pyspark_log.storage.groups.metadata import GroupState
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.groups.view import OffsetAndMetadata
-from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.read.reader import LogReader
+from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 

@@ -15,7 +15,8 @@ from pyspark_log.storage.log.writer import LogWriter
 from pyspark_log.storage.publish import install, staging
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.record import layout
-from pyspark_log.storage.segment import INDEX, TIME_INDEX, SegmentReader, list_segments, segment_path
+from pyspark_log.storage.segment import SegmentReader
+from pyspark_log.storage.segment.file_names import INDEX, TIME_INDEX, list_segments, segment_path
 from pyspark_log.storage.store import Store
 from tests.store_tools import faults, stage, values
 

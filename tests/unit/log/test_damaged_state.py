@@ -14,8 +14,7 @@ import pytest
 from producer_tools import ready
 
 from pyspark_log.errors import LogDamagedError, PartitionOwnedError
-from pyspark_log.storage.log import state_file
-from pyspark_log.storage.log.state import partition_state
+from pyspark_log.storage.log.state import partition_state, state_file
 from pyspark_log.storage.log.state.state_file import SLOT_DISTANCE
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.findings import Severity

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log.storage.segment import SegmentReader, list_segments
+from pyspark_log.storage.segment import SegmentReader
+from pyspark_log.storage.segment.file_names import list_segments
 from pyspark_log.storage.store import Store
 from tests.paths import LOGDIR
 from tests.scratch import memory_folder

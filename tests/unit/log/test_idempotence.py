@@ -24,10 +24,10 @@ from pyspark_log.errors import (
     TransactionCoordinatorFencedError,
 )
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.producers import manager, snapshot
 from pyspark_log.storage.log.producers.snapshot import list_snapshots
 from pyspark_log.storage.log.replica import truncate
+from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log.state.partition_state import Flags
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.publish.publishing import publish

@@ -11,13 +11,13 @@ import pytest
 from producer_tools import ending, ready
 
 from pyspark_log.storage.compaction.cleaner import compact
-from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.producers.snapshot import list_snapshots
+from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.maintenance.transfer.kafka_export import export_kafka
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.record.headers import assign_offsets
 from pyspark_log.storage.record.layout import LENGTH_PREFIX
-from pyspark_log.storage.segment.segment import SNAPSHOT, list_segments, segment_path
+from pyspark_log.storage.segment.file_names import SNAPSHOT, list_segments, segment_path
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_COMMITTED, OffsetAndTimestamp
 from tests.store_tools import faults, store_with

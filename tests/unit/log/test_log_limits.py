@@ -16,7 +16,8 @@ from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.record.decoder import decode
 from pyspark_log.storage.record.empty_batch import empty_batch
 from pyspark_log.storage.record.layout import HEADER_SIZE
-from pyspark_log.storage.segment.segment import SegmentReader, list_segments
+from pyspark_log.storage.segment.file_names import list_segments
+from pyspark_log.storage.segment.segment import SegmentReader
 from pyspark_log.storage.store import Store
 from tests.store_tools import store_with
 

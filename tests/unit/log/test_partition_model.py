@@ -14,13 +14,12 @@ from record_tools import Record, build
 from searching import examples
 
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.replica import truncate
-from pyspark_log.storage.log.state import partition_state
+from pyspark_log.storage.log.state import partition_state, state_file
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.record.headers import scan
-from pyspark_log.storage.segment.segment import list_segments
+from pyspark_log.storage.segment.file_names import list_segments
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetAndTimestamp
 

@@ -11,8 +11,7 @@ from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.fs.locks import lock_for
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.log import state_file
-from pyspark_log.storage.log.state import partition_state
+from pyspark_log.storage.log.state import partition_state, state_file
 from pyspark_log.storage.log.state.partition_state import SLOT_SIZE
 from pyspark_log.storage.log.state.state_file import SLOT_DISTANCE
 from pyspark_log.storage.publish.publishing import help_apply, last_number, publish

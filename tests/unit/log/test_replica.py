@@ -8,7 +8,8 @@ import pytest
 from pyspark_log.errors import OffsetOutOfRangeError
 from pyspark_log.storage.log.leader_epochs import LeaderEpochs
 from pyspark_log.storage.log.replica import end_offset_for, truncate
-from pyspark_log.storage.segment.segment import SegmentReader, list_segments, read_headers
+from pyspark_log.storage.segment.file_names import list_segments
+from pyspark_log.storage.segment.segment import SegmentReader, read_headers
 from pyspark_log.storage.store import Store
 from tests.store_tools import rows
 

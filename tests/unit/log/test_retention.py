@@ -20,7 +20,7 @@ from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import retention
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
-from pyspark_log.storage.segment.segment import list_segments
+from pyspark_log.storage.segment.file_names import list_segments
 from pyspark_log.storage.store import Store
 
 HOUR = 3_600_000

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import retention, segment_cache
+from pyspark_log.storage.log import retention
+from pyspark_log.storage.log.read import segment_cache
 from pyspark_log.storage.log.read.segment_cache import WIDTH, CachedSegment, read_all
 from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.maintenance.repair.store import repair
@@ -17,7 +18,7 @@ from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
-from pyspark_log.storage.segment.segment import list_segments
+from pyspark_log.storage.segment.file_names import list_segments
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetAndTimestamp
 from tests.store_tools import Stopped, store_with

@@ -15,8 +15,8 @@ from pyspark_log.storage.catalog import kafka_files, log_dir
 from pyspark_log.storage.catalog.kafka_files import MetaProperties, read_offsets
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.locks import lock_for
-from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.replica import truncate
+from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition

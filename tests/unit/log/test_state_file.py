@@ -10,8 +10,7 @@ import pytest
 
 from pyspark_log.errors import LogDamagedError, StoreVersionError
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import state_file
-from pyspark_log.storage.log.state import partition_state
+from pyspark_log.storage.log.state import partition_state, state_file
 from pyspark_log.storage.log.state.partition_state import EMPTY, SLOT_SIZE, Flags, Intent, PartitionState
 from pyspark_log.storage.log.state.state_file import SLOT_DISTANCE
 from pyspark_log.storage.record.checksum import crc32c

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from pyspark_log.storage.log import StateWatch
+from pyspark_log.storage.log.state import StateWatch
 from pyspark_log.storage.store import Store
 from tests.processes import PATIENCE, started
 from tests.store_tools import rows, store_with

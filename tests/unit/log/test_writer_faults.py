@@ -11,7 +11,7 @@ from producer_tools import ready
 
 from pyspark_log.errors import CorruptRecordError, LogDamagedError, OutcomeUnknownError, PylogError, RecordTooLargeError
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.segment.segment import read_headers

@@ -21,7 +21,7 @@ from pyspark_log.storage.catalog import log_dir
 from pyspark_log.storage.catalog.log_dirs import LogDirs
 from pyspark_log.storage.catalog.store_json import describe
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log_manager import partition_move
 from pyspark_log.storage.log_manager.topics import TopicAdmin
 from pyspark_log.storage.maintenance.transfer.kafka_import import import_kafka

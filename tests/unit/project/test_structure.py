@@ -21,9 +21,48 @@ PACKAGES = [f"pyspark_log.storage.{name}" for name in ROWS] + [
 _CIMPORT = re.compile(r"^(?:from (pyspark_log\.\S+) c?import|c?import (pyspark_log\.\S+))", re.MULTILINE)
 
 
+# Modules and packages that others may import by their own path: what few need, or tools only. `from PACKAGE import
+# MODULE` is the same.
+PARTS = {
+    "fs": ["clock", "files", "json_fields", "links", "mounts", "timeouts"],
+    "record": ["builder", "compression", "empty_batch", "end_txn_marker", "headers", "layout", "rows", "walk"],
+    "segment": ["batch_stream", "file_names", "indexes", "scanner", "txn_index"],
+    "catalog": ["kafka_files", "log_dir", "log_dir_list", "log_dirs", "store_json", "topics"],
+    "log": [
+        "cleaner_checkpoint",
+        "leader_epochs",
+        "leftovers",
+        "missing",
+        "new_segment",
+        "producers",
+        "producers.snapshot",
+        "read",
+        "read.segment_cache",
+        "recovery",
+        "recovery.swap",
+        "retention",
+        "state",
+        "state.state_file",
+    ],
+}
+PUBLIC_PARTS = {f"pyspark_log.storage.{package}.{part}" for package, parts in PARTS.items() for part in parts}
+MOST_NAMES = 12
+# Those whose faces are a list of all that others use.
+UNCHOSEN = ["compaction", "groups", "ingest", "log_manager", "publish", "maintenance.verify"]
+
+
 def package_of(module):
     """The package that a module is a part of; None: it is in none of those with a face."""
     return next((name for name in PACKAGES if module == name or module.startswith(f"{name}.")), None)
+
+
+def imports_of_others():
+    """What modules import of other packages of the engine: triples of the importer, a module and a name in it."""
+    for path, me in sources():
+        for module, name in imports(path):
+            if package_of(module) not in (None, package_of(me)):
+                where = f"{module}.{name}"
+                yield (me, where, "") if where in PUBLIC_PARTS else (me, module, name)
 
 
 @functools.cache
@@ -50,15 +89,28 @@ def imports(path):
     return found
 
 
-def test_a_package_is_imported_by_its_face_only():
+def test_a_package_is_imported_by_its_face_or_a_public_part():
     past = [
-        f"{path.relative_to(ROOT)} imports {name or '*'} of {module}"
-        for path, me in sources()
-        for module, name in imports(path)
-        if package_of(module) not in (None, package_of(me)) and (module not in PACKAGES or not name)
+        f"{me} imports {name or '*'} of {module}"
+        for me, module, name in imports_of_others()
+        if module not in PUBLIC_PARTS and (module not in PACKAGES or not name)
         if me != "pyspark_log"  # It loads its names one by one, when they are used.
     ]
     assert past == []
+
+
+def test_what_a_face_has_is_imported_from_there():
+    faces = {package: set(importlib.import_module(package).__all__) for package in PACKAGES}
+    past = [
+        f"{me} imports {name} of {module}"
+        for me, module, name in imports_of_others()
+        if module in PUBLIC_PARTS and name in faces[package_of(module)]
+    ]
+    assert past == []
+
+
+def test_each_public_part_has_a_user():
+    assert PUBLIC_PARTS - {module for _, module, _ in imports_of_others()} == set()
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -66,10 +118,17 @@ def test_a_face_has_what_other_packages_use_and_nothing_else(package):
     face = importlib.import_module(package)
     assert face.__doc__
     scripts = [path for folder in ("benchmarks", "examples") for path in (ROOT / folder).glob("*.py")]
-    users = [path for path, me in sources() if package_of(me) != package] + scripts
-    used = {name for path in users for module, name in imports(path) if module == package}
+    used = {name for _, module, name in imports_of_others() if module == package}
+    used |= {
+        name
+        for path in scripts
+        for module, name in imports(path)
+        if module == package and f"{module}.{name}" not in PUBLIC_PARTS
+    }
     assert set(face.__all__) == used
     assert all(hasattr(face, name) for name in used)
+    if package.removeprefix("pyspark_log.storage.") not in UNCHOSEN:
+        assert len(face.__all__) <= MOST_NAMES
 
 
 def test_kernels_use_what_is_below_them():

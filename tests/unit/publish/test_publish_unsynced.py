@@ -12,7 +12,7 @@ import pytest
 from pyspark_log.errors import InvalidConfigError, PublishPendingError, StagedOutputError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
-from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.publish import install, staging
 from pyspark_log.storage.publish.publishing import help_apply, publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan

@@ -16,8 +16,7 @@ from pyspark_log.cli.target import Target
 from pyspark_log.errors import LogDamagedError, StoreExistsError, StoreNotFoundError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.log import state_file
-from pyspark_log.storage.log.state import partition_state
+from pyspark_log.storage.log.state import partition_state, state_file
 from pyspark_log.storage.log_manager.append import append_rows
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.findings import Severity

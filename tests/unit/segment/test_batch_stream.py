@@ -6,7 +6,8 @@ from record_tools import Record, build
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError, LogDamagedError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.record import assign_offsets, scan
-from pyspark_log.storage.segment import BatchStream, intact_batches
+from pyspark_log.storage.segment import BatchStream
+from pyspark_log.storage.segment.batch_stream import intact_batches
 
 SIZES = [10, 10, 5000, 10, 10, 10]
 

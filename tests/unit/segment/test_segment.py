@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.config import TopicConfig
-from pyspark_log.storage.segment.segment import SegmentReader, SegmentWriter, list_segments, read_headers
+from pyspark_log.storage.segment.file_names import list_segments
+from pyspark_log.storage.segment.segment import SegmentReader, SegmentWriter, read_headers
 from pyspark_log.storage.store import Store
 from tests.paths import LOGDIR
 from tests.store_tools import store_with, values

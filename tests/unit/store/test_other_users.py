@@ -15,7 +15,7 @@ from damage import RECORDS, build, rows, stage, tree
 from pyspark_log.cli import main as cli
 from pyspark_log.errors import OffsetOutOfRangeError, PublishFailedError, PublishPendingError
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.maintenance.doctor import examination  # noqa: F401  (another user may not be able to import it later)
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify

@@ -33,7 +33,7 @@ from pyspark_log.storage.log.read.reader import LogReader
 from pyspark_log.storage.maintenance.transfer.kafka_import import import_kafka
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
-from pyspark_log.storage.segment.segment import LOG, segment_path
+from pyspark_log.storage.segment.file_names import LOG, segment_path
 from pyspark_log.types import READ_COMMITTED
 from tests.paths import LOGDIR
 

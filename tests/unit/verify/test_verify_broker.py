@@ -18,7 +18,7 @@ from pyspark_log.storage.catalog import kafka_files
 from pyspark_log.storage.catalog.kafka_files import HIGH_WATERMARK, LOG_START, META_PROPERTIES, MetaProperties
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
-from pyspark_log.storage.segment.segment import INDEX, LOG, segment_path
+from pyspark_log.storage.segment.file_names import INDEX, LOG, segment_path
 from tests.paths import LOGDIR
 from tests.store_tools import damages
 

@@ -22,17 +22,11 @@ from pyspark_log.storage.log import cleaner_checkpoint
 from pyspark_log.storage.log.producers import snapshot
 from pyspark_log.storage.log.producers.state import Duplicate, ProducerEntry, ProducerStates
 from pyspark_log.storage.log.state.partition_state import Flags, PartitionState
-from pyspark_log.storage.record import MAX_MARKER_BYTES, BatchHeader, EndTxnMarker, decode_end_txn_marker
-from pyspark_log.storage.segment import (
-    TXN_INDEX,
-    AbortedTransaction,
-    SegmentReader,
-    TxnIndex,
-    list_segments,
-    read_headers,
-    segment_path,
-    txn_index,
-)
+from pyspark_log.storage.record import BatchHeader
+from pyspark_log.storage.record.end_txn_marker import MAX_MARKER_BYTES, EndTxnMarker, decode_end_txn_marker
+from pyspark_log.storage.segment import AbortedTransaction, SegmentReader, read_headers, txn_index
+from pyspark_log.storage.segment.file_names import TXN_INDEX, list_segments, segment_path
+from pyspark_log.storage.segment.txn_index import TxnIndex
 
 log = logging.getLogger(__name__)
 

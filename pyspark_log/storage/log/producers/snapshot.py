@@ -22,7 +22,7 @@ from pyspark_log.errors import SideFileError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.producers.state import NO_SEQUENCE, ProducerEntry, WrittenBatch
 from pyspark_log.storage.record import crc32c
-from pyspark_log.storage.segment import SNAPSHOT, segment_path
+from pyspark_log.storage.segment.file_names import SNAPSHOT, segment_path
 
 # Enough for some 5 million producers.
 _MAX_BYTES = 256 * 1024 * 1024

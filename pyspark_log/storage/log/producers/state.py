@@ -25,7 +25,8 @@ from pyspark_log.errors import (
     OutOfOrderSequenceError,
     TransactionCoordinatorFencedError,
 )
-from pyspark_log.storage.record import BatchHeader, EndTxnMarker
+from pyspark_log.storage.record import BatchHeader
+from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
 from pyspark_log.storage.segment import AbortedTransaction
 from pyspark_log.types import NO_TIMESTAMP
 

@@ -17,7 +17,8 @@ from pyspark_log.storage.log.producers import snapshot
 from pyspark_log.storage.log.producers.manager import idempotent_batches
 from pyspark_log.storage.log.producers.state import ProducerStates
 from pyspark_log.storage.log.state.partition_state import PartitionState
-from pyspark_log.storage.segment import SNAPSHOT, TXN_INDEX, AbortedTransaction, SegmentReader, segment_path, txn_index
+from pyspark_log.storage.segment import AbortedTransaction, SegmentReader, txn_index
+from pyspark_log.storage.segment.file_names import SNAPSHOT, TXN_INDEX, segment_path
 
 log = logging.getLogger(__name__)
 

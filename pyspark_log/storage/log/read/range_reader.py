@@ -14,8 +14,11 @@ from functools import partial
 from pyspark_log.errors import LogDamagedError
 from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.log.read.isolation import AbortedRanges
-from pyspark_log.storage.record import LENGTH_AT, Chunk, decode
-from pyspark_log.storage.segment import READ_SIZE, SWAP, BatchStream, SegmentReader
+from pyspark_log.storage.record import Chunk, decode
+from pyspark_log.storage.record.layout import LENGTH_AT
+from pyspark_log.storage.segment import BatchStream, SegmentReader
+from pyspark_log.storage.segment.batch_stream import READ_SIZE
+from pyspark_log.storage.segment.file_names import SWAP
 
 # A bad batch is read this often before it is reported as damaged: on a shared file system the first read can return
 # pages that another machine has since rewritten.

@@ -30,16 +30,9 @@ from pyspark_log.storage.log.read.time_search import TimeSearch
 from pyspark_log.storage.log.state import partition_state, state_file
 from pyspark_log.storage.log.state.partition_state import Flags, PartitionState
 from pyspark_log.storage.record import Chunk
-from pyspark_log.storage.segment import (
-    LOG,
-    NO_OFFSET,
-    AbortedTransaction,
-    Damaged,
-    SegmentReader,
-    SegmentScanner,
-    list_segments,
-    segment_path,
-)
+from pyspark_log.storage.segment import NO_OFFSET, AbortedTransaction, SegmentReader, SegmentScanner
+from pyspark_log.storage.segment.file_names import LOG, list_segments, segment_path
+from pyspark_log.storage.segment.scanner import Damaged
 from pyspark_log.types import NO_TIMESTAMP, OffsetAndTimestamp
 
 _T = TypeVar("_T")

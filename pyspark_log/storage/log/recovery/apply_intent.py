@@ -11,16 +11,11 @@ from pyspark_log.storage.log.held_log import HeldLog, write_again
 from pyspark_log.storage.log.missing import check_length
 from pyspark_log.storage.log.recovery import swap
 from pyspark_log.storage.log.state.partition_state import Flags
-from pyspark_log.storage.record import crc32c, crcs_of
-from pyspark_log.storage.segment import (
-    INDEX,
-    LOG,
-    TIME_INDEX,
-    SegmentWriter,
-    intact_batches,
-    list_segments,
-    segment_path,
-)
+from pyspark_log.storage.record import crc32c
+from pyspark_log.storage.record.layout import crcs_of
+from pyspark_log.storage.segment import SegmentWriter
+from pyspark_log.storage.segment.batch_stream import intact_batches
+from pyspark_log.storage.segment.file_names import INDEX, LOG, TIME_INDEX, list_segments, segment_path
 
 
 def fulfil(held: HeldLog, *, synced: bool) -> None:

@@ -26,8 +26,10 @@ from pyspark_log.storage.log.missing import check_length
 from pyspark_log.storage.log.recovery import apply_intent, swap
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log.state.partition_state import Flags, Intent, PartitionState
-from pyspark_log.storage.record import empty_batch
-from pyspark_log.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, SegmentWriter, intact_batches, segment_path
+from pyspark_log.storage.record.empty_batch import empty_batch
+from pyspark_log.storage.segment import SegmentWriter
+from pyspark_log.storage.segment.batch_stream import intact_batches
+from pyspark_log.storage.segment.file_names import INDEX, LOG, TIME_INDEX, TXN_INDEX, segment_path
 
 log = logging.getLogger(__name__)
 

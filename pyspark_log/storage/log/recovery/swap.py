@@ -21,10 +21,12 @@ import contextlib
 import logging
 
 from pyspark_log.errors import CorruptRecordError
-from pyspark_log.storage.fs import files, forbids_links
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs.links import forbids_links
 from pyspark_log.storage.log.held_log import HeldLog
 from pyspark_log.storage.log.state.partition_state import Intent, PartitionState
-from pyspark_log.storage.segment import (
+from pyspark_log.storage.segment import read_headers
+from pyspark_log.storage.segment.file_names import (
     CLEANED,
     DELETED,
     INDEX,
@@ -34,7 +36,6 @@ from pyspark_log.storage.segment import (
     TXN_INDEX,
     list_segments,
     mark_deleted,
-    read_headers,
     same_file,
     segment_path,
 )

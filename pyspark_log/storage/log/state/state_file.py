@@ -23,7 +23,8 @@ from functools import cache, partial
 from typing import NamedTuple, TypeVar
 
 from pyspark_log.errors import LogDamagedError
-from pyspark_log.storage.fs import files, is_shared
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs.mounts import is_shared
 from pyspark_log.storage.log.state import partition_state
 from pyspark_log.storage.log.state.partition_state import (
     CRC_AT,

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from statistics import median
 
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.maintenance.doctor.check import Bench, Check, Remark, expect
 from pyspark_log.storage.maintenance.doctor.operations import Operations, Side, slot_state, try_flock
 from pyspark_log.storage.maintenance.doctor.second_process import SecondProcess

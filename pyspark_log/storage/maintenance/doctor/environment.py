@@ -17,7 +17,7 @@ import zstandard
 from pyspark_log import __version__
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import DescriptionError, StoreError, StoreNotFoundError
-from pyspark_log.storage.catalog import STORE_FILE
+from pyspark_log.storage.catalog.store_json import STORE_FILE
 from pyspark_log.storage.maintenance.doctor.findings import Finding, Verdict
 from pyspark_log.storage.store import Store
 

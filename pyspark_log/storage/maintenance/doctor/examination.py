@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 
-from pyspark_log.storage.catalog import STORE_FILE
+from pyspark_log.storage.catalog.store_json import STORE_FILE
 from pyspark_log.storage.maintenance.doctor import environment
 from pyspark_log.storage.maintenance.doctor.check import Bench, Check, conduct
 from pyspark_log.storage.maintenance.doctor.checks import ONE_HOST

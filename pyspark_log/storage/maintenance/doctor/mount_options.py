@@ -9,7 +9,7 @@ from __future__ import annotations
 import subprocess
 from typing import NamedTuple
 
-from pyspark_log.storage.fs import NFS, SHARED, SMB, Mount, mount_of
+from pyspark_log.storage.fs.mounts import NFS, SHARED, SMB, Mount, mount_of
 from pyspark_log.storage.maintenance.doctor.findings import Finding, Verdict
 
 _RECOVER_LOST_LOCKS = "/sys/module/nfs/parameters/recover_lost_locks"

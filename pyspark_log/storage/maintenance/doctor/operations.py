@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import PartitionState, state_file
+from pyspark_log.storage.log.state import PartitionState, state_file
 
 
 class Side(Protocol):

@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.maintenance.doctor.check import Bench, conduct
 from pyspark_log.storage.maintenance.doctor.checks import SEEN_SECONDS, TWO_HOSTS
 from pyspark_log.storage.maintenance.doctor.findings import Finding, Verdict

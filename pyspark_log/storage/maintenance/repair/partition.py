@@ -13,24 +13,21 @@ from typing import NamedTuple
 
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import StoreVersionError
-from pyspark_log.storage.catalog import CUT_FOLDER, PartitionPath
-from pyspark_log.storage.fs import Clock, files
-from pyspark_log.storage.log import (
-    Epochs,
-    Flags,
-    Intent,
-    PartitionState,
-    Slots,
-    first_batch,
-    live_segments,
-    read_slots,
-    reason_to_keep,
-    state_file,
-)
+from pyspark_log.storage.catalog import PartitionPath
+from pyspark_log.storage.catalog.store_json import CUT_FOLDER
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs.clock import Clock
+from pyspark_log.storage.log.leader_epochs import Epochs
+from pyspark_log.storage.log.leftovers import first_batch, reason_to_keep
+from pyspark_log.storage.log.recovery import live_segments
+from pyspark_log.storage.log.state import Flags, Intent, PartitionState, Slots, read_slots, state_file
 from pyspark_log.storage.maintenance.transfer import LogCopy, marker_fault
 from pyspark_log.storage.maintenance.verify import Finder, RecordCheck
-from pyspark_log.storage.record import LEADER_EPOCH_AT, MAGIC_AT, BatchHeader
-from pyspark_log.storage.segment import LOG, Damaged, Intact, SegmentScanner, list_segments, segment_path
+from pyspark_log.storage.record import BatchHeader
+from pyspark_log.storage.record.layout import LEADER_EPOCH_AT, MAGIC_AT
+from pyspark_log.storage.segment import SegmentScanner
+from pyspark_log.storage.segment.file_names import LOG, list_segments, segment_path
+from pyspark_log.storage.segment.scanner import Damaged, Intact
 
 _EVIDENCE_SIZE = 1024 * 1024
 

@@ -12,18 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark_log.errors import LogDamagedError, PylogError
-from pyspark_log.storage.catalog import (
-    OFFSETS_TOPIC,
-    PUBLISH_TOPIC,
-    STAGING_FOLDER,
-    STORE_FILE,
-    TOPICS_FOLDER,
-    PartitionPath,
-    StoreDescription,
-    new_id,
-)
+from pyspark_log.storage.catalog import OFFSETS_TOPIC, PUBLISH_TOPIC, PartitionPath
+from pyspark_log.storage.catalog.store_json import STAGING_FOLDER, STORE_FILE, TOPICS_FOLDER, StoreDescription
+from pyspark_log.storage.catalog.topics import new_id
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import PartitionState, read_slots, state_file
+from pyspark_log.storage.log.state import PartitionState, read_slots, state_file
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.maintenance.new_folder import new_folder
 from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter

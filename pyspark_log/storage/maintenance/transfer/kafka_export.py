@@ -22,13 +22,16 @@ from pyspark_log.errors import (
     StoreExistsError,
     StoreNotFoundError,
 )
-from pyspark_log.storage.catalog import HIGH_WATERMARK, LOG_START, RECOVERY_POINT, kafka_files, local_path, topics
+from pyspark_log.storage.catalog import kafka_files, local_path, topics
+from pyspark_log.storage.catalog.kafka_files import HIGH_WATERMARK, LOG_START, RECOVERY_POINT
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import PartitionState
+from pyspark_log.storage.log.state import PartitionState
 from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
 from pyspark_log.storage.maintenance.transfer.log_copy import LogCopy
-from pyspark_log.storage.record import LEADER_EPOCH_AT, MAGIC, MAGIC_AT
-from pyspark_log.storage.segment import Damaged, Intact, SegmentScanner, list_segments
+from pyspark_log.storage.record.layout import LEADER_EPOCH_AT, MAGIC, MAGIC_AT
+from pyspark_log.storage.segment import SegmentScanner
+from pyspark_log.storage.segment.file_names import list_segments
+from pyspark_log.storage.segment.scanner import Damaged, Intact
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 

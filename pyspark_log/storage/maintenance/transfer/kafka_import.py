@@ -17,14 +17,18 @@ import pyarrow as pa
 from pyspark_log.config import TopicConfig, check_topic_configs
 from pyspark_log.errors import CorruptRecordError, InvalidConfigError, LogDamagedError, TopicExistsError
 from pyspark_log.storage.broker import BrokerLogReader
-from pyspark_log.storage.catalog import check_not_internal, check_partitions, new_id
+from pyspark_log.storage.catalog import check_not_internal
+from pyspark_log.storage.catalog.topics import check_partitions, new_id
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import Epochs, PartitionState
+from pyspark_log.storage.log.leader_epochs import Epochs
+from pyspark_log.storage.log.state import PartitionState
 from pyspark_log.storage.log_manager import FUTURE, TopicAdmin, aside_name
 from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
 from pyspark_log.storage.maintenance.transfer.log_copy import LogCopy
-from pyspark_log.storage.record import MAGIC, BatchHeader
-from pyspark_log.storage.segment import Damaged, Intact, SegmentScanner
+from pyspark_log.storage.record import BatchHeader
+from pyspark_log.storage.record.layout import MAGIC
+from pyspark_log.storage.segment import SegmentScanner
+from pyspark_log.storage.segment.scanner import Damaged, Intact
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicDescription, TopicPartition
 

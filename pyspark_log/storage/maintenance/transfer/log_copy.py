@@ -7,12 +7,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyspark_log.config import INT_MAX, TopicConfig
-from pyspark_log.storage.catalog import PARTITION_METADATA, write_partition_metadata
-from pyspark_log.storage.fs import Clock, files
-from pyspark_log.storage.log import FILE_NAME, Flags, LeaderEpochs, PartitionState
+from pyspark_log.storage.catalog.kafka_files import PARTITION_METADATA, write_partition_metadata
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs.clock import Clock
+from pyspark_log.storage.log.leader_epochs import FILE_NAME, LeaderEpochs
+from pyspark_log.storage.log.state import Flags, PartitionState
 from pyspark_log.storage.maintenance.transfer.producer_files import ProducerFiles
-from pyspark_log.storage.record import HEADER_SIZE, BatchHeader, empty_batch, scan
-from pyspark_log.storage.segment import LOG, SegmentWriter, segment_path
+from pyspark_log.storage.record import BatchHeader, scan
+from pyspark_log.storage.record.empty_batch import empty_batch
+from pyspark_log.storage.record.layout import HEADER_SIZE
+from pyspark_log.storage.segment import SegmentWriter
+from pyspark_log.storage.segment.file_names import LOG, segment_path
 
 
 class LogCopy:

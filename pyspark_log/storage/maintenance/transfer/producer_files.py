@@ -8,10 +8,12 @@ if it can be read.
 from __future__ import annotations
 
 from pyspark_log.errors import CorruptRecordError, SideFileError
-from pyspark_log.storage.fs import Clock
-from pyspark_log.storage.log import ProducerEntry, ProducerStates, snapshot
-from pyspark_log.storage.record import MAX_MARKER_BYTES, BatchHeader, decode_end_txn_marker
-from pyspark_log.storage.segment import SNAPSHOT, TXN_INDEX, TxnIndex, segment_path
+from pyspark_log.storage.fs.clock import Clock
+from pyspark_log.storage.log.producers import ProducerEntry, ProducerStates, snapshot
+from pyspark_log.storage.record import BatchHeader
+from pyspark_log.storage.record.end_txn_marker import MAX_MARKER_BYTES, decode_end_txn_marker
+from pyspark_log.storage.segment.file_names import SNAPSHOT, TXN_INDEX, segment_path
+from pyspark_log.storage.segment.txn_index import TxnIndex
 
 
 def marker_fault(header: BatchHeader, batch: bytes | bytearray) -> str:

@@ -12,13 +12,13 @@ from dataclasses import replace
 from pyspark_log.config import LONG_MAX, TopicConfig
 from pyspark_log.errors import CorruptRecordError, LogDamagedError, SideFileError, UnknownTopicError
 from pyspark_log.storage.broker import BrokerLogReader
-from pyspark_log.storage.catalog import read_epochs
-from pyspark_log.storage.log import FILE_NAME as LEADER_EPOCHS
+from pyspark_log.storage.catalog.kafka_files import read_epochs
+from pyspark_log.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCHS
 from pyspark_log.storage.maintenance.verify.epochs import epoch_findings
 from pyspark_log.storage.maintenance.verify.findings import Finder, Finding, Severity
 from pyspark_log.storage.maintenance.verify.partition import PartitionReport
 from pyspark_log.storage.maintenance.verify.segment import SegmentCheck, SegmentReport, Span, Totals
-from pyspark_log.storage.segment import list_segments
+from pyspark_log.storage.segment.file_names import list_segments
 
 # How often segments are checked again while their list changes.
 _TRIES = 4

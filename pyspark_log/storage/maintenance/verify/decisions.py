@@ -6,10 +6,12 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pyspark_log.errors import PylogError, UnknownTopicError
-from pyspark_log.storage.catalog import CUT_FOLDER, PUBLISH_TOPIC, STAGING_FOLDER, STATE_FOLDER
-from pyspark_log.storage.fs import Process, files, format_time
+from pyspark_log.storage.catalog import PUBLISH_TOPIC
+from pyspark_log.storage.catalog.store_json import CUT_FOLDER, STAGING_FOLDER, STATE_FOLDER
+from pyspark_log.storage.fs import Process, files
+from pyspark_log.storage.fs.clock import format_time
 from pyspark_log.storage.groups import records
-from pyspark_log.storage.log import is_prepared_name
+from pyspark_log.storage.log.new_segment import is_prepared_name
 from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding
 from pyspark_log.storage.publish import (
     SUFFIX,
@@ -25,7 +27,7 @@ from pyspark_log.storage.publish import (
     publisher_of,
     region_fault,
 )
-from pyspark_log.storage.segment import Intact
+from pyspark_log.storage.segment.scanner import Intact
 from pyspark_log.storage.store import Store
 
 _GIVE_UP = "bring the file back; or give up what is not applied of it: pylog recover --set-aside DECISION"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import PartitionState
+from pyspark_log.storage.log.state import PartitionState
 from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding
 
 # A log with more changes of epoch than this is not one of a store: the rest is not compared.

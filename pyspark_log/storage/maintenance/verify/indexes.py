@@ -16,17 +16,10 @@ from itertools import islice
 from pyspark_log.config import LONG_MAX
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.maintenance.verify.findings import Finding
-from pyspark_log.storage.record import SMALLEST_MESSAGE, BatchHeader
-from pyspark_log.storage.segment import (
-    INDEX,
-    TIME_INDEX,
-    IndexSchedule,
-    OffsetEntry,
-    OffsetIndex,
-    TimeEntry,
-    TimeIndex,
-    segment_path,
-)
+from pyspark_log.storage.record import BatchHeader
+from pyspark_log.storage.record.layout import SMALLEST_MESSAGE
+from pyspark_log.storage.segment.file_names import INDEX, TIME_INDEX, segment_path
+from pyspark_log.storage.segment.indexes import IndexSchedule, OffsetEntry, OffsetIndex, TimeEntry, TimeIndex
 from pyspark_log.types import NO_TIMESTAMP
 
 #: Makes a finding of a path, what is wrong, and the byte in the file, or -1.

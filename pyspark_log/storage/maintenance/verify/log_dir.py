@@ -11,18 +11,19 @@ import time
 from collections.abc import Iterator
 
 from pyspark_log.errors import PylogError, SideFileError
-from pyspark_log.storage.catalog import (
+from pyspark_log.storage.catalog.kafka_files import (
     CLEANER,
     HIGH_WATERMARK,
-    INTERVAL,
     LOG_START,
     META_PROPERTIES,
     RECOVERY_POINT,
     read_meta_properties,
     read_offsets,
 )
+from pyspark_log.storage.catalog.log_dir import INTERVAL
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import PartitionState, is_prepared_name
+from pyspark_log.storage.log.new_segment import is_prepared_name
+from pyspark_log.storage.log.state import PartitionState
 from pyspark_log.storage.maintenance.verify.findings import Finder, Finding
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition

@@ -12,10 +12,13 @@ from dataclasses import dataclass, field
 
 from pyspark_log.config import LONG_MAX, TopicConfig
 from pyspark_log.errors import SideFileError
-from pyspark_log.storage.catalog import PartitionPath, read_epochs
+from pyspark_log.storage.catalog import PartitionPath
+from pyspark_log.storage.catalog.kafka_files import read_epochs
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import EMPTY, Flags, PartitionState, cleaner_checkpoint, live_segments, read_slots
-from pyspark_log.storage.log import FILE_NAME as LEADER_EPOCHS
+from pyspark_log.storage.log import cleaner_checkpoint
+from pyspark_log.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCHS
+from pyspark_log.storage.log.recovery import live_segments
+from pyspark_log.storage.log.state import EMPTY, Flags, PartitionState, read_slots
 from pyspark_log.storage.maintenance.verify.epochs import ADVICE, epoch_findings
 from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding, Severity
 from pyspark_log.storage.maintenance.verify.partition_folder import folder_findings
@@ -23,7 +26,7 @@ from pyspark_log.storage.maintenance.verify.producers import ProducerCheck
 from pyspark_log.storage.maintenance.verify.segment import WHOLE, RecordCheck, SegmentCheck, SegmentReport, Span, Totals
 from pyspark_log.storage.maintenance.verify.segment_cache import cache_findings
 from pyspark_log.storage.maintenance.verify.state import slot_findings
-from pyspark_log.storage.segment import LOG, list_segments, segment_path
+from pyspark_log.storage.segment.file_names import LOG, list_segments, segment_path
 
 # How often the segments with findings are checked again while their list changes.
 _TRIES = 4

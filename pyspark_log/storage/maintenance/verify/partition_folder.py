@@ -7,11 +7,13 @@ from collections.abc import Iterator
 
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import SideFileError
-from pyspark_log.storage.catalog import PartitionPath, read_partition_metadata
+from pyspark_log.storage.catalog import PartitionPath
+from pyspark_log.storage.catalog.kafka_files import read_partition_metadata
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import Flags, PartitionState, read_slots, reason_to_keep
+from pyspark_log.storage.log.leftovers import reason_to_keep
+from pyspark_log.storage.log.state import Flags, PartitionState, read_slots
 from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding
-from pyspark_log.storage.segment import LOG, list_segments, segment_path
+from pyspark_log.storage.segment.file_names import LOG, list_segments, segment_path
 
 _KNOWN = re.compile(
     r"\d{20}\.(log|index|timeindex|snapshot|txnindex)(\.deleted|\.cleaned|\.swap)?"

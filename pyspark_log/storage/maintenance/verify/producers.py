@@ -13,18 +13,12 @@ from collections.abc import Iterator, Mapping
 
 from pyspark_log.errors import CorruptRecordError, SideFileError
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import Flags, PartitionState, ProducerEntry, ProducerStates, replay, snapshot
+from pyspark_log.storage.log.producers import ProducerEntry, ProducerStates, replay, snapshot
+from pyspark_log.storage.log.state import Flags, PartitionState
 from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding
-from pyspark_log.storage.record import ControlRecordError
-from pyspark_log.storage.segment import (
-    LOG,
-    SNAPSHOT,
-    TXN_INDEX,
-    AbortedTransaction,
-    list_segments,
-    segment_path,
-    txn_index,
-)
+from pyspark_log.storage.record.end_txn_marker import ControlRecordError
+from pyspark_log.storage.segment import AbortedTransaction, txn_index
+from pyspark_log.storage.segment.file_names import LOG, SNAPSHOT, TXN_INDEX, list_segments, segment_path
 
 _DAMAGE = f"write nothing with producer ids to this partition; {REPAIR}, which rebuilds these files from the log"
 _INDEX = f"the log takes its place, where it reaches back far enough; it is deleted with its segment, or by {REPAIR}"

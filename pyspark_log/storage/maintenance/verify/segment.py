@@ -13,12 +13,16 @@ import pyarrow.compute as pc
 from pyspark_log.config import LONG_MAX, TopicConfig
 from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import Epochs, PartitionState, state_file
+from pyspark_log.storage.log.leader_epochs import Epochs
+from pyspark_log.storage.log.state import PartitionState, state_file
 from pyspark_log.storage.maintenance.verify.epochs import EpochRun, add_run
 from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding
 from pyspark_log.storage.maintenance.verify.indexes import IndexCheck
-from pyspark_log.storage.record import MAGIC, BatchHeader
-from pyspark_log.storage.segment import LOG, Damaged, Intact, SegmentScanner, segment_path
+from pyspark_log.storage.record import BatchHeader
+from pyspark_log.storage.record.layout import MAGIC
+from pyspark_log.storage.segment import SegmentScanner
+from pyspark_log.storage.segment.file_names import LOG, segment_path
+from pyspark_log.storage.segment.scanner import Damaged, Intact
 from pyspark_log.types import NO_TIMESTAMP
 
 #: Reads the records of a file's batches, and finds those that their topic cannot have.

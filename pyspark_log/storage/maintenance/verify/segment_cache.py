@@ -10,7 +10,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 
 from pyspark_log.storage.catalog import PartitionPath
-from pyspark_log.storage.log import WIDTH, read_all, segment_cache
+from pyspark_log.storage.log.read import segment_cache
+from pyspark_log.storage.log.read.segment_cache import WIDTH, read_all
 from pyspark_log.storage.maintenance.verify.findings import Finder, Finding
 from pyspark_log.types import NO_TIMESTAMP
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pyspark_log.storage.catalog import PartitionPath
-from pyspark_log.storage.log import FILE_SIZE, SLOT_DISTANCE, Flags, Intent, Slots
+from pyspark_log.storage.log.state import Flags, Intent, Slots
+from pyspark_log.storage.log.state.state_file import FILE_SIZE, SLOT_DISTANCE
 from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding
 
 

@@ -26,24 +26,20 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.broker import BrokerLogReader
 from pyspark_log.storage.catalog import (
-    CUT_FOLDER,
-    DELETED_FOLDER,
     INTERNAL_TOPICS,
     OFFSETS_TOPIC,
-    PARTITION_FOLDER,
     PUBLISH_TOPIC,
-    STAGING_FOLDER,
-    STATE_FOLDER,
-    STORE_FILE,
-    TOPICS_FOLDER,
     PartitionPath,
     TopicCatalog,
     check_name,
     local_path,
-    read_partition_metadata,
 )
+from pyspark_log.storage.catalog.kafka_files import read_partition_metadata
+from pyspark_log.storage.catalog.log_dirs import PARTITION_FOLDER
+from pyspark_log.storage.catalog.store_json import CUT_FOLDER, STAGING_FOLDER, STATE_FOLDER, STORE_FILE, TOPICS_FOLDER
+from pyspark_log.storage.catalog.topics import DELETED_FOLDER
 from pyspark_log.storage.fs import files, side_by_side
-from pyspark_log.storage.log import Flags, read_slots
+from pyspark_log.storage.log.state import Flags, read_slots
 from pyspark_log.storage.log_manager import ASIDE_NAME, LogManager, hex_id
 from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
 from pyspark_log.storage.maintenance.verify.broker import BrokerCheck
@@ -52,7 +48,7 @@ from pyspark_log.storage.maintenance.verify.findings import Finder, Finding, Sev
 from pyspark_log.storage.maintenance.verify.log_dir import log_dir_faults
 from pyspark_log.storage.maintenance.verify.partition import PartitionCheck, PartitionReport
 from pyspark_log.storage.maintenance.verify.segment import RecordCheck, Totals
-from pyspark_log.storage.segment import LOG, list_segments, segment_path
+from pyspark_log.storage.segment.file_names import LOG, list_segments, segment_path
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicDescription, TopicPartition
 
