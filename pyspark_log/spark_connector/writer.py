@@ -7,7 +7,7 @@ write all of it again); or "unknown whether published" (check the topic first).
 
 The driver fixes ids and partition counts of the topics for all tasks. With the option `topic` it creates a missing
 topic first. Only the tasks know which topics a column `topic` names: the first task with a topic that the driver did
-not know creates it if needed, and fixes the same for all (storage/publish/agreed_topics.py).
+not know creates it if needed, and fixes the same for all (storage/publish/staging/agreed_topics.py).
 """
 
 from __future__ import annotations

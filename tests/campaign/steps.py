@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark_log.storage.catalog import PUBLISH_TOPIC
 from pyspark_log.storage.catalog.store_json import STAGING_FOLDER
 from pyspark_log.storage.log.state.partition_state import Intent
-from pyspark_log.storage.publish import manifest
+from pyspark_log.storage.publish.staging import manifest
 
 STARTING = "starting"
 BETWEEN = "between micro-batches"

@@ -7,7 +7,8 @@ import pytest
 from pyspark_log.storage.catalog import log_dir
 from pyspark_log.storage.fs import guarded
 from pyspark_log.storage.groups import committed_offsets
-from pyspark_log.storage.publish import decision_log, install, staging
+from pyspark_log.storage.publish import decision_log
+from pyspark_log.storage.publish.staging import install, staged_writer
 from tests.scratch import memory_folder
 
 
@@ -31,7 +32,7 @@ def locks_are_kept():
 def little_sizes():
     """Makes some kilobytes a large file, and has Kafka's checkpoints written whenever they can be, not by the clock."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(staging, "INLINE_LIMIT", 4000)
+        patched.setattr(staged_writer, "INLINE_LIMIT", 4000)
         patched.setattr(install, "_COPY_LEAST", 3000)
         patched.setattr(install, "_COPY_MOST", 3000)
         patched.setattr(install, "_INSTALL_MOST", 1500)

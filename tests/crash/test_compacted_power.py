@@ -16,7 +16,7 @@ from pyspark_log.errors import StoreNotFoundError
 from pyspark_log.storage.compaction import partition_cleaner
 from pyspark_log.storage.log import cleaner_checkpoint
 from pyspark_log.storage.log.state import state_file
-from pyspark_log.storage.publish.publishing import help_apply
+from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder
 from tests.store_tools import damages

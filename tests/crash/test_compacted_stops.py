@@ -9,7 +9,7 @@ from compacted import CompactedWorkload, Seen, check_committed, check_dense, num
 from sampling import SAMPLED
 from undisturbed import Undisturbed
 
-from pyspark_log.storage.publish.publishing import help_apply
+from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder
 from tests.store_tools import faults

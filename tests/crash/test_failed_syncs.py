@@ -19,7 +19,8 @@ from stops import Stopped
 from pyspark_log.errors import PylogError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.state import state_file
-from pyspark_log.storage.publish.publishing import help_apply, publish
+from pyspark_log.storage.publish.pending import help_apply
+from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from tests.scratch import IN_MEMORY

@@ -10,7 +10,8 @@ from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log.state.partition_state import Flags
-from pyspark_log.storage.publish.publishing import help_apply, publish
+from pyspark_log.storage.publish.pending import help_apply
+from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 

@@ -11,7 +11,8 @@ from stops import StopBefore, count_changes, run_until
 
 from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.log.state import state_file
-from pyspark_log.storage.publish.publishing import help_apply, publish
+from pyspark_log.storage.publish.pending import help_apply
+from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetAndTimestamp

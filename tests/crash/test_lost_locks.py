@@ -27,7 +27,8 @@ from pyspark_log.storage.log import lease
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish import applier
-from pyspark_log.storage.publish.publishing import help_apply, publish
+from pyspark_log.storage.publish.pending import help_apply
+from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.segment.file_names import SEGMENT_SUFFIXES, segment_path
 from pyspark_log.storage.store import Store

@@ -14,7 +14,7 @@ from workload import PARTITIONS, Workload, numbered, see
 
 from pyspark_log.errors import StoreNotFoundError
 from pyspark_log.storage.log.state import state_file
-from pyspark_log.storage.publish.publishing import help_apply
+from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder
 from tests.store_tools import damages

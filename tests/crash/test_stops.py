@@ -12,7 +12,7 @@ from sampling import SAMPLED
 from undisturbed import Undisturbed
 from workload import Workload, content
 
-from pyspark_log.storage.publish.publishing import help_apply
+from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder
 from tests.store_tools import damages

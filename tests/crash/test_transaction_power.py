@@ -13,7 +13,7 @@ from power import Trace
 from sampling import PARTS, SAMPLED, SEED, sample
 
 from pyspark_log.storage.log.state import state_file
-from pyspark_log.storage.publish.publishing import help_apply
+from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder
 

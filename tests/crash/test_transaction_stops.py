@@ -15,7 +15,7 @@ from stops import StopBefore, count_changes, run_until
 from pyspark_log.errors import OffsetConflictError, OutcomeUnknownError, PublisherFencedError, TransactionStateError
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.maintenance import janitor
-from pyspark_log.storage.publish.publishing import help_apply
+from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.publish.recovery import set_aside, waiting
 from pyspark_log.storage.store import Store
 

@@ -21,7 +21,6 @@ from pyspark_log.errors import PylogError
 from pyspark_log.storage.catalog.topics import TopicCatalog, check_name
 from pyspark_log.storage.groups import records
 from pyspark_log.storage.groups.records import OffsetCommitKey, OffsetCommitValue
-from pyspark_log.storage.publish import manifest
 from pyspark_log.storage.publish.decision import (
     Decision,
     Origin,
@@ -31,7 +30,7 @@ from pyspark_log.storage.publish.decision import (
     encode_decision,
     publisher_of,
 )
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan, manifest
 from pyspark_log.storage.record.checksum import crc32c
 from pyspark_log.storage.store import Store
 

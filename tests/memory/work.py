@@ -28,8 +28,8 @@ from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish.partition_applier import apply
 from pyspark_log.storage.publish.publishing import publish
-from pyspark_log.storage.publish.staged_file import StagedRegion
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.publish.staging.staged_file import StagedRegion
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_UNCOMMITTED, TopicPartition
 

@@ -10,7 +10,7 @@ from spark_tools import all_values_in, fails, fill, values_in
 from pyspark_log.errors import InvalidConfigError
 from pyspark_log.spark import publish_each, read, read_stream, write, write_stream
 from pyspark_log.spark_connector.errors import ConnectorError
-from pyspark_log.storage.publish.publishing import last_number
+from pyspark_log.storage.publish.claims import last_number
 from pyspark_log.types import TopicPartition
 
 

@@ -19,7 +19,7 @@ from failing_sinks import STEPS, register
 from spark_tools import fails, fill, values_in
 
 from pyspark_log.storage.maintenance import janitor
-from pyspark_log.storage.publish.staged_file import job_of
+from pyspark_log.storage.publish.staging.staged_file import job_of
 
 TOPIC = "t"
 # Of each task's output a file is made.

@@ -8,7 +8,7 @@ from chispa import assert_df_equality
 from spark_tools import all_values_in, fails, fill, read, read_stream, values_in
 
 from pyspark_log import Publish, Store
-from pyspark_log.storage.publish.publishing import last_number
+from pyspark_log.storage.publish.claims import last_number
 
 VALUE = ("string(value) value",)
 

@@ -13,7 +13,7 @@ import pytest
 from java import java_version
 
 from pyspark_log import Store
-from pyspark_log.storage.publish.publishing import last_number
+from pyspark_log.storage.publish.claims import last_number
 from tests.campaign import processes
 
 RECORDS, KEYS = 200, 5

@@ -16,11 +16,11 @@ from pyspark_log.storage.catalog.store_json import STAGING_FOLDER
 from pyspark_log.storage.fs import files, side_by_side
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log_manager import LogManager
-from pyspark_log.storage.publish import manifest
 from pyspark_log.storage.publish.decision import Decision, TopicIdPartition
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.partition_applier import apply, mark_applied
-from pyspark_log.storage.publish.staged_file import StagedRegion
+from pyspark_log.storage.publish.staging import manifest
+from pyspark_log.storage.publish.staging.staged_file import StagedRegion
 
 log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from pyspark_log.storage.fs.links import forbids_links
 from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.storage.log import AppendPlan, Copy, Decided, LogWriter
 from pyspark_log.storage.log.new_segment import NewSegment
-from pyspark_log.storage.publish.install import Ways, can_be_linked, choose
-from pyspark_log.storage.publish.staged_file import StagedRegion, headers_of, read_region
+from pyspark_log.storage.publish.staging.install import Ways, can_be_linked, choose
+from pyspark_log.storage.publish.staging.staged_file import StagedRegion, headers_of, read_region
 from pyspark_log.storage.record import crc32c, scan
 from pyspark_log.storage.record.headers import set_log_append_time
 from pyspark_log.storage.record.layout import crcs_of

@@ -20,13 +20,13 @@ from pyspark_log.storage.catalog.store_json import STAGING_FOLDER, STATE_FOLDER
 from pyspark_log.storage.fs import files, side_by_side
 from pyspark_log.storage.fs.mounts import is_shared
 from pyspark_log.storage.log_manager import LogManager
-from pyspark_log.storage.publish import manifest
 from pyspark_log.storage.publish.applier import Entries, entries_of, staging_folder, unlink_all
 from pyspark_log.storage.publish.decision import TopicIdPartition
 from pyspark_log.storage.publish.decision_log import DecisionLog
-from pyspark_log.storage.publish.install import copy_limit, install_size, is_copied_anywhere, most_batches
-from pyspark_log.storage.publish.staged_file import Job, StagedRegion, job_of, read_region
-from pyspark_log.storage.publish.staging import PartFile, StagedPart
+from pyspark_log.storage.publish.staging import manifest
+from pyspark_log.storage.publish.staging.install import copy_limit, install_size, is_copied_anywhere, most_batches
+from pyspark_log.storage.publish.staging.staged_file import Job, StagedRegion, job_of, read_region
+from pyspark_log.storage.publish.staging.staged_writer import PartFile, StagedPart
 from pyspark_log.storage.record import scan
 from pyspark_log.storage.record.headers import set_log_append_time
 from pyspark_log.storage.record.layout import crcs_of

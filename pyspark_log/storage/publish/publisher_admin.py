@@ -10,7 +10,7 @@ from __future__ import annotations
 from pyspark_log.errors import InvalidConfigError, PublishError
 from pyspark_log.storage.publish.decision import Decision
 from pyspark_log.storage.publish.decision_log import DecisionLog
-from pyspark_log.storage.publish.publishing import tidy
+from pyspark_log.storage.publish.pending import tidy
 
 #: How long (ms) the call of a publisher with a single publish may still ask whether it is published.
 ONE_OFF_LIFETIME_MS = 7 * 24 * 60 * 60 * 1000

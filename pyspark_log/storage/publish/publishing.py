@@ -25,7 +25,6 @@ from pyspark_log.errors import (
     LockTimeoutError,
     OutcomeUnknownError,
     PartlySetAsideError,
-    PublisherFencedError,
     PublishError,
     PublishFailedError,
     PublishPendingError,
@@ -38,17 +37,19 @@ from pyspark_log.errors import (
 from pyspark_log.storage.catalog import INTERNAL_TOPICS, PUBLISH_TOPIC
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 from pyspark_log.storage.compaction import compact_if_due
-from pyspark_log.storage.fs import timeouts
 from pyspark_log.storage.fs.mounts import is_shared
 from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.storage.log.state import state_file
-from pyspark_log.storage.publish import manifest
-from pyspark_log.storage.publish.applier import apply_decision, is_applied, remove_staged, seems_applied
+from pyspark_log.storage.publish.applier import apply_decision, is_applied, remove_staged
 from pyspark_log.storage.publish.checks import check_fenced, check_given, check_log_dirs, check_number, check_parts
-from pyspark_log.storage.publish.decision import NO_NUMBER, Decision
+from pyspark_log.storage.publish.claims import finish
+from pyspark_log.storage.publish.decision import Decision
 from pyspark_log.storage.publish.decision_log import DecisionLog
-from pyspark_log.storage.publish.prepare import Output, discard
-from pyspark_log.storage.publish.staging import StagedPart
+from pyspark_log.storage.publish.outcomes import failed_error, pending_error
+from pyspark_log.storage.publish.pending import tidy
+from pyspark_log.storage.publish.prepare import Output
+from pyspark_log.storage.publish.staging import manifest
+from pyspark_log.storage.publish.staging.staged_writer import StagedPart
 from pyspark_log.types import OffsetStep, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -96,22 +97,6 @@ class _Stage(Enum):
 
 def _nothing_was_added(error: Exception) -> bool:
     return isinstance(error, (PylogError, OSError)) and not isinstance(error, OutcomeUnknownError)
-
-
-def _failed(what: str, error: Exception) -> PublishFailedError:
-    condition = condition_of(error)
-    message = f"{what} is not decided; repeat the same call: [{condition}] {error}"
-    return PublishFailedError(message, condition, getattr(error, "retriable", False))
-
-
-def _pending(publisher: str, number: int, error: Exception) -> PublishPendingError:
-    condition = condition_of(error)
-    message = (
-        f"number {number} of publisher {publisher!r} is decided and appears as soon as it can be written, by the next "
-        "process that publishes or reads, or by `pylog recover`; do not publish its records again. "
-        f"In the way: [{condition}] {error}"
-    )
-    return PublishPendingError(message, condition, getattr(error, "retriable", False))
 
 
 def publish(
@@ -221,7 +206,7 @@ class _Publish:
         if self._stage is _Stage.DECIDED:
             if isinstance(error, (SetAsideError, PublishPendingError)):
                 return error
-            return _pending(publisher, number, error)
+            return pending_error(publisher, number, error)
         if self._stage is _Stage.DECIDING and not _nothing_was_added(error):
             return OutcomeUnknownError(
                 f"number {number} of publisher {publisher!r} is decided or not, which the same call again "
@@ -230,8 +215,8 @@ class _Publish:
         if isinstance(error, (PublishError, InvalidConfigError)):
             return error
         if self._replays:
-            return _pending(publisher, number, error)
-        return _failed(f"number {number} of publisher {publisher!r}", error)
+            return pending_error(publisher, number, error)
+        return failed_error(f"number {number} of publisher {publisher!r}", error)
 
     def _prepare(self) -> Output:
         """Prepares what the decision names, and records it in `_wanted`."""
@@ -317,7 +302,7 @@ class _Publish:
                             raise
                         continue
             # The publisher's last decision is not finished. That comes first, and without the lock.
-            _finish(decisions, last, wanted.number)
+            finish(decisions, last, wanted.number)
         for finished in done:
             remove_staged(self._decisions, finished)
         return decision, False
@@ -385,219 +370,6 @@ def _compact_begun(decisions: DecisionLog, decision: Decision, before: Mapping[T
     except (PylogError, OSError) as error:
         # All of it is published. A failed call would be repeated, by a publisher that may be forgotten by now.
         log.warning("%s: could not determine whether to compact the decisions: %s", decisions.logs.path, error)
-
-
-def revoke(decisions: DecisionLog, publisher: str, number: int, parts: Sequence[StagedPart], run: str) -> bool:
-    """Removes staged output after a failed call of `publish`, of a run that has claimed the publisher.
-
-    After an OutcomeUnknownError it is unknown whether that call made the decision. This settles it.
-
-    Returns:
-        False: it was decided under that number, and nothing is removed.
-
-    Raises:
-        PublisherFencedError: another run holds the publisher by now. The number is not decided, and never will be by
-            this run; what was staged is removed.
-        OutcomeUnknownError: it is still unknown. Either the call can be repeated, or another run holds the publisher,
-            and only the topics show which of the two has decided the number (`__cause__`).
-    """
-    try:
-        with decisions.hold():
-            last = decisions.last.get(publisher)
-            fenced = _refusal(Decision(publisher, number, run=run), last)
-            decided = last is not None and last.number >= number
-    except (PylogError, OSError) as error:
-        raise OutcomeUnknownError(
-            f"whether number {number} of publisher {publisher!r} is decided could not be determined now: "
-            f"[{condition_of(error)}] {error}"
-        ) from error
-    if fenced is not None and (decided or last is None):
-        raise OutcomeUnknownError(
-            f"whether number {number} of publisher {publisher!r} was decided by this run can no longer be determined: "
-            f"[{fenced.condition}] {fenced}"
-        ) from fenced
-    if decided:
-        return False
-    discard(decisions.logs, parts)
-    if fenced is not None:
-        raise fenced
-    return True
-
-
-def _refusal(wanted: Decision, last: Decision | None) -> PublisherFencedError | None:
-    """The error if a run that had claimed its publisher is fenced; None: it is not."""
-    try:
-        check_fenced(wanted, last, claimed=True)
-    except PublisherFencedError as error:
-        return error
-    return None
-
-
-def claim(
-    decisions: DecisionLog,
-    publisher: str,
-    run: str,
-    number: int | None = None,
-    *,
-    location: str = "",
-    take_over: bool = False,
-) -> int:
-    """Gives the id to `run`: it alone publishes under it, and earlier runs are fenced.
-
-    What they have decided is applied before this returns. A run that already holds the publisher takes no lock.
-
-    Args:
-        decisions: the store's decision log.
-        publisher: the id.
-        run: the publisher's run.
-        number: what the run is about to publish. With a number that is refused, no run is fenced.
-        location: the run's checkpoint; "": no check.
-        take_over: whether a publisher that belongs to another checkpoint becomes that of this one: its runs are fenced,
-            and its numbers may start from any. Otherwise that is refused.
-
-    Returns:
-        The last number that was decided; NO_NUMBER if there is none.
-
-    Raises:
-        InvalidConfigError: a decision cannot hold the id, run or number.
-        PublishNumberError: neither the next number nor the last one.
-        PublisherFencedError: a newer run or another checkpoint holds the publisher, and `number` is given.
-        PublishFailedError: it failed, and can be tried again.
-        PublishPendingError: the same, as `number` (if it is given; else the publisher's last one) is decided already
-            and could not be applied.
-        ReadOnlyError: it is a broker's folder.
-    """
-    check_given(publisher, 0 if number is None else number, run, location)
-    decisions.logs.check_writable()
-    try:
-        if take_over:
-            _take_over(decisions, publisher, run, location)
-        return _claim(decisions, publisher, run, number, location)
-    except (PublishError, PublishPendingError):
-        raise
-    except Exception as error:
-        what = f"a publish of {publisher!r}" if number is None else f"number {number} of publisher {publisher!r}"
-        raise _failed(what, error) from error
-
-
-def _claim(decisions: DecisionLog, publisher: str, run: str, number: int | None, location: str) -> int:
-    decisions.follow()
-    last = decisions.last.get(publisher)
-    if last is not None and last.run == run and (last.done or is_applied(decisions, last)):
-        return last.number
-    with decisions.hold() as writer:
-        last = decisions.last.get(publisher)
-        if number is not None:
-            check_fenced(Decision(publisher, number, run=run, location=location), last, claimed=False)
-            check_number(Decision(publisher, number), last)
-        if last is None or last.run != run:
-            writer.fence(publisher, run, location)
-        last = decisions.last[publisher]
-    _finish(decisions, last, last.number if number is None else number)
-    return last.number
-
-
-def _take_over(decisions: DecisionLog, publisher: str, run: str, location: str) -> None:
-    """Gives a publisher of another checkpoint to a run at this one; what it has decided is applied before."""
-    while True:
-        decisions.follow()
-        last = decisions.last.get(publisher)
-        if last is None or last.location in ("", location) or run in last.replaced:
-            return
-        apply_decision(decisions, last, DEFAULT_TIMEOUT)
-        with decisions.hold() as writer:
-            if decisions.last.get(publisher) == last:
-                writer.take_over(last, run, location)
-                return
-
-
-def _finish(decisions: DecisionLog, last: Decision, number: int) -> None:
-    """Applies a publisher's last decision, before `number` is published.
-
-    Raises:
-        PublishPendingError: it could not be applied, and is that very number.
-        PublishFailedError: it could not be applied, and comes before it.
-    """
-    try:
-        apply_decision(decisions, last, DEFAULT_TIMEOUT)
-    except Exception as error:
-        pending = _pending(last.publisher, last.number, error)
-        if number == last.number:
-            raise pending from error
-        raise _failed(f"number {number} of publisher {last.publisher!r}", pending) from error
-
-
-def check_claim(decisions: DecisionLog, publisher: str, run: str) -> None:
-    """Checks, without a lock, that the run that has claimed a publisher still holds it. PublisherFencedError."""
-    decisions.follow()
-    check_fenced(Decision(publisher, NO_NUMBER, run=run), decisions.last.get(publisher), claimed=True)
-
-
-def last_number(decisions: DecisionLog, publisher: str) -> int | None:
-    """The last number that a publisher has published; None if there is none."""
-    decisions.follow()
-    last = decisions.last.get(publisher)
-    return None if last is None or last.number == NO_NUMBER else last.number
-
-
-def help_apply(decisions: DecisionLog) -> int:
-    """Applies decisions that are not visible yet, for publishers that died in between.
-
-    Does not wait long: a locked partition is left to the lock's holder. A decision that cannot be applied now
-    blocks only later ones in the same partitions.
-
-    Returns:
-        How many decisions were found to need it.
-
-    Raises:
-        StagedOutputError, OSError, LogDamagedError: the first that a decision raised.
-    """
-    decisions.follow()
-    waiting = [decision for decision in decisions.in_order() if not seems_applied(decisions, decision)]
-    failed: PylogError | OSError | None = None
-    timeout = timeouts.HELP
-    for decision in waiting:
-        try:
-            apply_decision(decisions, decision, timeout)
-        except LockTimeoutError as error:
-            log.debug("decision %d is left to others: %s", decision.offset, error)
-            timeout = 0.0  # Waiting once is enough; free locks are still taken.
-        except (PylogError, OSError) as error:
-            failed = failed or error
-    if failed is not None:
-        raise failed
-    return len(waiting)
-
-
-def apply_pending(decisions: DecisionLog) -> None:
-    """As `help_apply`, for a reader: it never fails, and a problem is logged once until another one comes.
-
-    A process that may not write to the store applies nothing.
-    """
-    if not decisions.logs.writable:
-        return
-    try:
-        help_apply(decisions)
-    except (PylogError, OSError) as error:
-        if decisions.reported != str(error):
-            decisions.reported = str(error)
-            log.warning("%s: decided output cannot be made visible now: %s", decisions.logs.path, error)
-
-
-def tidy(decisions: DecisionLog, forget: str | None = None, *, sync: bool = True) -> None:
-    """Records which decisions are done, and removes what was staged for them.
-
-    The publisher `forget` is no longer remembered. Only the publisher itself may pass its id: while it lives it may
-    still ask whether its publish took place.
-    """
-    decisions.follow()
-    done = [decision for decision in decisions.in_order() if seems_applied(decisions, decision)]
-    with decisions.hold() as writer:
-        # Read them again: another run may have taken over a publisher meanwhile.
-        done = [decisions.undone[decision.offset] for decision in done if decision.offset in decisions.undone]
-        writer.finish(done, forget, sync=sync)
-    for decision in done:
-        remove_staged(decisions, decision)
 
 
 # ---- deciding

@@ -16,12 +16,12 @@ from pyspark_log.storage.catalog.store_json import CUT_FOLDER
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.storage.log_manager import LogManager
-from pyspark_log.storage.publish import manifest
 from pyspark_log.storage.publish.applier import apply_decision, is_applied_in, seems_applied, staging_folder
 from pyspark_log.storage.publish.decision import Decision, Origin, TopicIdPartition
 from pyspark_log.storage.publish.decision_log import DecisionLog
-from pyspark_log.storage.publish.publishing import tidy
-from pyspark_log.storage.publish.staged_file import StagedRegion, region_fault
+from pyspark_log.storage.publish.pending import tidy
+from pyspark_log.storage.publish.staging import manifest
+from pyspark_log.storage.publish.staging.staged_file import StagedRegion, region_fault
 
 log = logging.getLogger(__name__)
 

@@ -241,7 +241,7 @@ def test_a_partition_is_moved_while_it_is_copied(store, tmp_path):
 
 
 def test_a_publish_that_cannot_be_applied_is_decided_in_the_copy(tmp_path, monkeypatch):
-    monkeypatch.setattr("pyspark_log.storage.publish.staging.INLINE_LIMIT", 0)
+    monkeypatch.setattr("pyspark_log.storage.publish.staging.staged_writer.INLINE_LIMIT", 0)
     store = Store.create(tmp_path / "store")
     for topic in ("a", "b"):
         store.create_topic(topic, 1)

@@ -8,9 +8,8 @@ from damage import tree
 
 from pyspark_log.errors import DescriptionError, InvalidTopicError
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.publish import manifest
 from pyspark_log.storage.publish.decision import place_of
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan, manifest
 from pyspark_log.storage.store import Store
 from pyspark_log.types import EARLIEST, TopicPartition
 

@@ -25,7 +25,8 @@ from pyspark_log.storage.fs import files
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.log_manager.manager import LogManager
 from pyspark_log.storage.publish import applier
-from pyspark_log.storage.publish.publishing import help_apply, publish
+from pyspark_log.storage.publish.pending import help_apply
+from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 

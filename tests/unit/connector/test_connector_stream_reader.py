@@ -11,7 +11,7 @@ from pyspark_log import DefaultSource
 from pyspark_log.errors import StagedOutputError
 from pyspark_log.spark_connector.errors import ConnectorError
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.publish import publishing
+from pyspark_log.storage.publish import pending, publishing
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.types import TopicPartition
 from tests.store_tools import store_with
@@ -265,7 +265,7 @@ def test_output_that_cannot_be_made_visible_does_not_end_the_query(store, monkey
     def damaged(_store):
         raise StagedOutputError("its manifest is missing")
 
-    monkeypatch.setattr(publishing, "help_apply", damaged)
+    monkeypatch.setattr(pending, "help_apply", damaged)
     append(store, 0, 2)
     reader = reader_of(store)
     end, ranges = batch(reader, reader.initialOffset())

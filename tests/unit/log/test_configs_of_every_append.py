@@ -12,8 +12,8 @@ from pyspark_log.errors import InvalidRecordError, RecordTooLargeError
 from pyspark_log.storage.fs import guarded
 from pyspark_log.storage.log.new_segment import NewSegment
 from pyspark_log.storage.log.writer import LogWriter
-from pyspark_log.storage.publish import install, staging
 from pyspark_log.storage.publish.publishing import publish
+from pyspark_log.storage.publish.staging import install, staged_writer
 from pyspark_log.storage.record import layout
 from pyspark_log.storage.segment import SegmentReader
 from pyspark_log.storage.segment.file_names import INDEX, TIME_INDEX, list_segments, segment_path
@@ -53,7 +53,7 @@ class Ways:
             self._publish(_rows(time, value, key))
 
     def publish_by_install(self, times, value=VALUE, key=b"k"):
-        self._monkeypatch.setattr(staging, "INLINE_LIMIT", 0)
+        self._monkeypatch.setattr(staged_writer, "INLINE_LIMIT", 0)
         for name in ("_COPY_LEAST", "_COPY_MOST", "_INSTALL_MOST"):
             self._monkeypatch.setattr(install, name, 0)
         self._monkeypatch.setattr(install, "install_size", lambda _: 0)

@@ -14,7 +14,9 @@ from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.log.state import partition_state, state_file
 from pyspark_log.storage.log.state.partition_state import SLOT_SIZE
 from pyspark_log.storage.log.state.state_file import SLOT_DISTANCE
-from pyspark_log.storage.publish.publishing import help_apply, last_number, publish
+from pyspark_log.storage.publish.claims import last_number
+from pyspark_log.storage.publish.pending import help_apply
+from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition

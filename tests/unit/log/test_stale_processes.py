@@ -22,7 +22,9 @@ from pyspark_log.storage.log.producers.state import ProducerEntry, WrittenBatch
 from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.log.retention import delete_before
 from pyspark_log.storage.maintenance.repair.store import repair
-from pyspark_log.storage.publish.publishing import last_number, publish, tidy
+from pyspark_log.storage.publish.claims import last_number
+from pyspark_log.storage.publish.pending import tidy
+from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import LATEST, READ_COMMITTED, TopicPartition

@@ -15,7 +15,8 @@ from pyspark_log.storage.log.state.state_file import FILE_SIZE
 from pyspark_log.storage.log_manager import deletion
 from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.publish import applier, publishing
-from pyspark_log.storage.publish.publishing import help_apply, publish
+from pyspark_log.storage.publish.pending import help_apply
+from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from tests.store_tools import Stopped, rows, store_with
@@ -253,7 +254,7 @@ def age(store, folder, days):
 
 @pytest.fixture
 def files_only(monkeypatch):
-    monkeypatch.setattr("pyspark_log.storage.publish.staging.INLINE_LIMIT", 0)
+    monkeypatch.setattr("pyspark_log.storage.publish.staging.staged_writer.INLINE_LIMIT", 0)
 
 
 @pytest.mark.usefixtures("files_only")

@@ -25,10 +25,9 @@ from pyspark_log.storage.log_manager import folder_copy
 from pyspark_log.storage.maintenance.verify import partition
 from pyspark_log.storage.maintenance.verify.partition import PartitionCheck
 from pyspark_log.storage.maintenance.verify.store import verify
-from pyspark_log.storage.publish import install
 from pyspark_log.storage.publish.partition_applier import _Work
 from pyspark_log.storage.publish.publishing import publish
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan, install
 from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
 from pyspark_log.storage.store import Store
 from pyspark_log.types import LATEST, READ_COMMITTED

@@ -13,9 +13,9 @@ from pyspark_log.storage.log_manager.topics import TopicAdmin
 from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish import publishing
-from pyspark_log.storage.publish.agreed_topics import agree
-from pyspark_log.storage.publish.staged_file import Job
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.publish.staging.agreed_topics import agree
+from pyspark_log.storage.publish.staging.staged_file import Job
 from tests.processes import PROCESSES
 
 KEYS = [b"%d" % number for number in range(40)]

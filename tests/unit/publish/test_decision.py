@@ -14,7 +14,7 @@ import pytest
 from pyspark_log.errors import CorruptRecordError, PublisherFencedError, PublishFailedError, StoreVersionError
 from pyspark_log.storage.catalog.topics import PUBLISH_TOPIC
 from pyspark_log.storage.log_manager.append import append_rows
-from pyspark_log.storage.publish import manifest
+from pyspark_log.storage.publish.claims import claim, last_number
 from pyspark_log.storage.publish.decision import (
     VERSION,
     Decision,
@@ -25,8 +25,9 @@ from pyspark_log.storage.publish.decision import (
     encode_decision,
 )
 from pyspark_log.storage.publish.decision_log import DecisionLog
-from pyspark_log.storage.publish.publishing import claim, help_apply, last_number, publish, tidy
-from pyspark_log.storage.publish.staging import StagedPart
+from pyspark_log.storage.publish.pending import help_apply, tidy
+from pyspark_log.storage.publish.publishing import publish
+from pyspark_log.storage.publish.staging import StagedPart, manifest
 from pyspark_log.storage.record.checksum import crc32c
 from pyspark_log.storage.record.layout import CRC_AT
 from pyspark_log.storage.store import Store

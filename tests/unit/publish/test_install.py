@@ -24,12 +24,13 @@ from pyspark_log.storage.log.new_segment import NewSegment, is_prepared_name
 from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.store import verify
-from pyspark_log.storage.publish import install, publishing, staging
+from pyspark_log.storage.publish import pending
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.partition_applier import _Work
-from pyspark_log.storage.publish.publishing import help_apply, publish
+from pyspark_log.storage.publish.pending import help_apply
+from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.recovery import set_aside, waiting
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan, install, staged_writer
 from pyspark_log.storage.store import Store
 from tests.processes import PROCESSES
 from tests.store_tools import Stopped
@@ -39,7 +40,7 @@ CONFIG = {"segment.bytes": "100000", "index.interval.bytes": "500", "max.message
 
 def small_sizes(monkeypatch, copied=4000, installed=8000):
     """Makes files of little size large ones."""
-    monkeypatch.setattr(staging, "INLINE_LIMIT", 0)
+    monkeypatch.setattr(staged_writer, "INLINE_LIMIT", 0)
     monkeypatch.setattr(install, "_COPY_LEAST", copied)
     monkeypatch.setattr(install, "_COPY_MOST", copied)
     monkeypatch.setattr(install, "_INSTALL_MOST", installed)
@@ -154,8 +155,8 @@ def test_several_files_become_segments_in_order_and_little_ones_are_copied_after
 
 
 def test_a_file_is_no_larger_than_a_segment_and_has_no_more_batches_than_its_indexes_have_room_for(store, monkeypatch):
-    monkeypatch.setattr(staging, "_MEMORY", 20_000)
-    monkeypatch.setattr(staging, "_OWN_FILE_SIZE", 1000)
+    monkeypatch.setattr(staged_writer, "_MEMORY", 20_000)
+    monkeypatch.setattr(staged_writer, "_OWN_FILE_SIZE", 1000)
     for name, setting, suffix, most in [
         ("bytes", "segment.bytes", ".log", 20_000),
         ("entries", "segment.index.bytes", ".index", 100),
@@ -305,7 +306,7 @@ def test_pieces_and_large_files_stay_in_order(store):
 
 
 def test_output_in_commit_messages_is_gathered_too(store, monkeypatch):
-    monkeypatch.setattr(staging, "INLINE_LIMIT", 10_000)
+    monkeypatch.setattr(staged_writer, "INLINE_LIMIT", 10_000)
     parts = [part for task in range(20) for part in stage(store, f"task {task}", 10)]
     assert not any(part.file for part in parts)
     publish(store.decisions, "q", 0, parts)
@@ -741,7 +742,7 @@ def test_processes_that_help_at_once(store, monkeypatch):
     assert [value for value in found if value.startswith("p")] == published
     assert len(found) == len(published) + 60
     assert not verify(store.path).damaged
-    publishing.tidy(store.decisions)
+    pending.tidy(store.decisions)
     assert staged_files(store) == []
 
 

@@ -14,10 +14,11 @@ from pyspark_log.errors import PublishPendingError, StagedOutputError
 from pyspark_log.storage.fs.process_id import Process
 from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.maintenance.verify.store import verify
-from pyspark_log.storage.publish import applier, staging
-from pyspark_log.storage.publish.publishing import help_apply, publish
-from pyspark_log.storage.publish.staged_file import Job, is_staged_name, job_of
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.publish import applier
+from pyspark_log.storage.publish.pending import help_apply
+from pyspark_log.storage.publish.publishing import publish
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan, staged_writer
+from pyspark_log.storage.publish.staging.staged_file import Job, is_staged_name, job_of
 from pyspark_log.storage.store import Store
 from tests.processes import started, wait_for_the_end
 
@@ -28,11 +29,11 @@ MINUTE = 60
 _STAGE = """
 import sys
 import pyarrow as pa
-from pyspark_log.storage.publish import staging
+from pyspark_log.storage.publish.staging import staged_writer
 from pyspark_log.storage.store import Store
-staging.INLINE_LIMIT = 0
+staged_writer.INLINE_LIMIT = 0
 store = Store.open(sys.argv[1])
-writer = staging.StagedWriter(store.logs, staging.StagingPlan.make(store.logs, ["t"]))
+writer = staged_writer.StagedWriter(store.logs, staged_writer.StagingPlan.make(store.logs, ["t"]))
 writer.append("t", pa.record_batch({"value": [b"staged"]}))
 print(writer.finish()[0].file, flush=True)
 sys.stdin.read()
@@ -41,7 +42,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def store(clock, tmp_path, monkeypatch):
-    monkeypatch.setattr("pyspark_log.storage.publish.staging.INLINE_LIMIT", 0)
+    monkeypatch.setattr("pyspark_log.storage.publish.staging.staged_writer.INLINE_LIMIT", 0)
     store = Store.create(tmp_path / "store")
     store.create_topic("t", 1)
     return store
@@ -49,7 +50,7 @@ def store(clock, tmp_path, monkeypatch):
 
 def _stage(connection, path):
     """Opens a store, stages a value in a file, and says so; then it waits until it is ended."""
-    staging.INLINE_LIMIT = 0
+    staged_writer.INLINE_LIMIT = 0
     connection.send(stage(Store.open(path))[0].file)
     wait_for_the_end(connection)
 

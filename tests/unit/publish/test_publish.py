@@ -23,9 +23,11 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.catalog.topics import PUBLISH_TOPIC
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.publish import applier, staging
-from pyspark_log.storage.publish.publishing import help_apply, last_number, publish, tidy
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.publish import applier
+from pyspark_log.storage.publish.claims import last_number
+from pyspark_log.storage.publish.pending import help_apply, tidy
+from pyspark_log.storage.publish.publishing import publish
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan, staged_writer
 from pyspark_log.storage.store import Store
 from tests.store_tools import store_with, visible_values
 
@@ -190,7 +192,7 @@ def test_a_task_has_one_file_and_none_if_its_output_is_small(store):
 
 
 def test_memory_of_a_task_is_bounded_by_spilling(store, monkeypatch):
-    monkeypatch.setattr(staging, "_MEMORY", 50_000)
+    monkeypatch.setattr(staged_writer, "_MEMORY", 50_000)
     store.create_topic("small", 2, {"max.message.bytes": "2000"})
     writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["small"]))
     values = [b"%06d" % number + b"x" * 90 for number in range(6000)]
@@ -324,7 +326,7 @@ def test_a_lost_manifest_holds_up_only_the_partitions_that_it_names(store, monke
 
 
 def test_more_pieces_than_a_manifest_can_describe_are_refused_before_the_decision(store, monkeypatch):
-    monkeypatch.setattr("pyspark_log.storage.publish.manifest._MAX_DESCRIPTION_BYTES", 500)
+    monkeypatch.setattr("pyspark_log.storage.publish.staging.manifest._MAX_DESCRIPTION_BYTES", 500)
     parts = [part for task in range(10) for part in stage(store, b"%d" % task)]
     with pytest.raises(PublishError, match=r"in 10 pieces.*coalesce"):
         publish(store.decisions, "q", 0, parts)
@@ -475,7 +477,7 @@ def test_many_publishers_and_writers_at_once(store):
 
 
 def test_the_inline_limit_holds_for_a_whole_task(store, monkeypatch):
-    monkeypatch.setattr(staging, "INLINE_LIMIT", 1000)
+    monkeypatch.setattr(staged_writer, "INLINE_LIMIT", 1000)
     assert all(part.file for part in stage(store, *(b"x" * 100 for _ in range(21))))
     assert not any(part.file for part in stage(store, *(b"x" * 100 for _ in range(3))))
 

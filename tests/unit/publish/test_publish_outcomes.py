@@ -34,8 +34,9 @@ from pyspark_log.storage.catalog.topics import PUBLISH_TOPIC
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.locks import FileLock
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
-from pyspark_log.storage.publish import publishing
-from pyspark_log.storage.publish.publishing import claim, publish
+from pyspark_log.storage.publish import claims, publishing
+from pyspark_log.storage.publish.claims import claim
+from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
@@ -71,7 +72,7 @@ def content(store):
 
 
 def is_decided(store, publisher):
-    last = publishing.last_number(Store.open(store.path).decisions, publisher)
+    last = claims.last_number(Store.open(store.path).decisions, publisher)
     return last == 0
 
 

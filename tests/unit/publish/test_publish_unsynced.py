@@ -13,9 +13,9 @@ from pyspark_log.errors import InvalidConfigError, PublishPendingError, StagedOu
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.log.state import state_file
-from pyspark_log.storage.publish import install, staging
-from pyspark_log.storage.publish.publishing import help_apply, publish
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.publish.pending import help_apply
+from pyspark_log.storage.publish.publishing import publish
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan, install, staged_writer
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 from tests.store_tools import store_with
@@ -55,7 +55,7 @@ def decided_only(store, monkeypatch, name):
 
 
 def test_nothing_is_synced(store, monkeypatch):
-    monkeypatch.setattr(staging, "INLINE_LIMIT", 0)
+    monkeypatch.setattr(staged_writer, "INLINE_LIMIT", 0)
     publish(store.decisions, "q", 0, stage(store, "a"), sync=False)
     changes = []
     files.set_observer(changes.append)
@@ -76,7 +76,7 @@ def test_offsets_that_are_shown_are_reserved_first(store):
 
 
 def test_a_segment_of_its_own_is_synced(store, monkeypatch):
-    monkeypatch.setattr(staging, "INLINE_LIMIT", 0)
+    monkeypatch.setattr(staged_writer, "INLINE_LIMIT", 0)
     for bound in ("_COPY_LEAST", "_COPY_MOST", "_INSTALL_MOST"):
         monkeypatch.setattr(install, bound, 0)
     parts = stage(store, "a")
@@ -117,7 +117,7 @@ def test_committed_offsets_do_not_move_without_syncing(store):
 
 @pytest.mark.parametrize("lost", ["manifest", "bytes"])
 def test_what_a_power_loss_has_taken_is_passed_over(store, monkeypatch, caplog, lost):
-    monkeypatch.setattr(staging, "INLINE_LIMIT", 0 if lost == "bytes" else 10**6)
+    monkeypatch.setattr(staged_writer, "INLINE_LIMIT", 0 if lost == "bytes" else 10**6)
     decided_only(store, monkeypatch, "lost")
     suffix = ".manifest" if lost == "manifest" else ".staged"
     (path,) = Path(store.path, "staging").glob(f"*{suffix}")
@@ -139,7 +139,7 @@ def test_what_a_power_loss_has_taken_is_passed_over(store, monkeypatch, caplog, 
 
 
 def test_what_a_power_loss_has_left_is_applied_after_a_look_at_every_byte(store, monkeypatch):
-    monkeypatch.setattr(staging, "INLINE_LIMIT", 0)
+    monkeypatch.setattr(staged_writer, "INLINE_LIMIT", 0)
     for bound in ("_COPY_LEAST", "_COPY_MOST", "_INSTALL_MOST"):
         monkeypatch.setattr(install, bound, 0)
     decided_only(store, monkeypatch, "left")

@@ -16,9 +16,10 @@ from pyspark_log.errors import (
     PublishPendingError,
 )
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
-from pyspark_log.storage.publish import publishing
+from pyspark_log.storage.publish import claims, publishing
+from pyspark_log.storage.publish.claims import claim, last_number
 from pyspark_log.storage.publish.decision import NO_NUMBER
-from pyspark_log.storage.publish.publishing import claim, last_number, publish
+from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
@@ -106,7 +107,8 @@ def test_an_id_that_was_claimed_and_never_used_belongs_to_its_checkpoint(store):
 def test_what_was_decided_is_applied_before_an_id_is_taken_over(store, monkeypatch):
     claim(store.decisions, "q", "r1", 0, location="one")
     with monkeypatch.context() as patched:
-        patched.setattr(publishing, "apply_decision", _killed)
+        for module in (publishing, claims):
+            patched.setattr(module, "apply_decision", _killed)
         with pytest.raises(PublishPendingError):
             put(store, 0, b"a", run="r1", claimed=True, location="one")
         other = Store.open(store.path)

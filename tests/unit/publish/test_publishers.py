@@ -15,7 +15,7 @@ from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.groups.records import partition_for
 from pyspark_log.storage.maintenance import janitor
-from pyspark_log.storage.publish import publisher_admin, publishing
+from pyspark_log.storage.publish import claims, pending, publisher_admin, publishing
 from pyspark_log.storage.publish.publisher_admin import delete_publisher
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
@@ -74,7 +74,7 @@ def test_nothing_is_made_where_nothing_was_published(store):
 
 
 def test_a_run_whose_publisher_was_deleted_must_stop(store):
-    publishing.claim(store.decisions, "q", "run-1")
+    claims.claim(store.decisions, "q", "run-1")
     delete_publisher(store.decisions, "q")
     with pytest.raises(PublisherFencedError, match="deleted"):
         published(store, "q", 0, run="run-1", claimed=True)
@@ -84,7 +84,7 @@ def test_a_publisher_with_an_open_decision_is_refused(store, undone):
     fresh = Store.open(store.path)
     with pytest.raises(PublishError, match=r"decision 0 \(number 0\) is not applied everywhere; `pylog recover`"):
         delete_publisher(fresh.decisions, "stuck")
-    publishing.help_apply(fresh.decisions)
+    pending.help_apply(fresh.decisions)
     assert delete_publisher(fresh.decisions, "stuck").done
 
 
@@ -168,8 +168,8 @@ def test_more_records_than_a_segment_holds_are_taken_at_once(store, monkeypatch)
         for number in range(45):
             published(store, f"q{number}", 0, location="/a/checkpoint" * 2_000)
     fresh = Store.open(store.path)
-    publishing.help_apply(fresh.decisions)
-    publishing.tidy(fresh.decisions)
+    pending.help_apply(fresh.decisions)
+    pending.tidy(fresh.decisions)
     assert len(store.segment_files(PUBLISH_TOPIC, 0)) >= 3
     assert all(one.done for one in publisher_admin.publishers(Store.open(store.path).decisions))
     assert store.logs.reader(PUBLISH_TOPIC, 0).state().first_undone == store.latest_offset(PUBLISH_TOPIC, 0) == 90
@@ -194,7 +194,7 @@ def test_the_decisions_are_compacted_as_they_are_made(store):
 
 def test_publishers_are_listed(store, path, undone):
     published(store, "query", 4, run="run-1", location="/data/checkpoint")
-    publishing.claim(store.decisions, "waiting", "run-9")
+    claims.claim(store.decisions, "waiting", "run-9")
     rows = [line.split() for line in output(path, "publishers", "list").splitlines()]
     assert [row[:4] for row in rows] == [
         ["PUBLISHER", "NUMBER", "RUN", "STATUS"],
@@ -212,7 +212,7 @@ def test_publishers_are_listed(store, path, undone):
 
 def test_a_publisher_is_described(store, path):
     published(store, "query", 4, run="run-1", location="/data/checkpoint")
-    publishing.claim(store.decisions, "query", "run-2")
+    claims.claim(store.decisions, "query", "run-2")
     lines = output(path, "publishers", "describe", "query").splitlines()
     for line in (
         "publisher: query", "number: 4", "decision: 0", "records: 1", "partitions: t-0", "run: run-2",

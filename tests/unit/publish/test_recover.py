@@ -27,7 +27,9 @@ from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish import applier
-from pyspark_log.storage.publish.publishing import help_apply, last_number, publish
+from pyspark_log.storage.publish.claims import last_number
+from pyspark_log.storage.publish.pending import help_apply
+from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.recovery import recover, set_aside, waiting
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
@@ -40,7 +42,7 @@ A0 = TopicPartition("a", 0)
 @pytest.fixture
 def store(tmp_path, monkeypatch):
     # So that all that is staged is in files.
-    monkeypatch.setattr("pyspark_log.storage.publish.staging.INLINE_LIMIT", 0)
+    monkeypatch.setattr("pyspark_log.storage.publish.staging.staged_writer.INLINE_LIMIT", 0)
     store = Store.create(tmp_path / "store", {"offsets.topic.num.partitions": "1"})
     store.create_topic("a", 1)
     store.create_topic("b", 1)

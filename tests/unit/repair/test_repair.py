@@ -21,7 +21,7 @@ from pyspark_log.storage.log_manager.append import append_rows
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
-from pyspark_log.storage.publish import publishing
+from pyspark_log.storage.publish import claims, pending, publishing
 from pyspark_log.storage.record.layout import HEADER_SIZE
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
@@ -72,7 +72,7 @@ def assert_usable(copy, topic="t", partition=0):
     store = Store.open(copy)
     end = store.latest_offset(topic, partition)
     store.append(topic, rows(9000, 7), partition=partition)
-    number = publishing.last_number(store.decisions, "query")
+    number = claims.last_number(store.decisions, "query")
     publishing.publish(
         store.decisions, "query", 0 if number is None else number + 1, stage(store, 10, topic), run="run"
     )
@@ -120,7 +120,7 @@ def test_a_healthy_store_is_copied_whole(path, copy):
         assert file.suffix != ".log" or copied.stat().st_mtime_ns == file.stat().st_mtime_ns
     assert Store.open(copy).cluster_id == Store.open(path).cluster_id
     assert OffsetsLog(Store.open(copy)).fetch("group")[TopicPartition("t", 0)].offset == 7
-    assert publishing.last_number(Store.open(copy).decisions, "query") == 2
+    assert claims.last_number(Store.open(copy).decisions, "query") == 2
     assert not (copy / "cut").exists()
     assert_usable(copy)
 
@@ -140,7 +140,7 @@ def test_what_is_beyond_the_end_is_not_copied(path, copy):
 
 @pytest.mark.parametrize("harm", ["lost", "noise"])
 def test_a_lost_state_is_made_from_the_log(path, copy, harm):
-    publishing.tidy(Store.open(path).decisions)
+    pending.tidy(Store.open(path).decisions)
     whole = {topic: records(path, topic) for topic in ("t", "p")}
     for topic in whole:
         file, _ = state_of(path, topic)
@@ -153,7 +153,7 @@ def test_a_lost_state_is_made_from_the_log(path, copy, harm):
 
 
 def test_a_torn_slot_does_not_take_records_away(path, copy):
-    publishing.tidy(Store.open(path).decisions)
+    pending.tidy(Store.open(path).decisions)
     whole = records(path)
     file, newest = state_of(path)
     with file.open("r+b") as open_file:
@@ -195,7 +195,7 @@ def test_records_below_the_log_start_stay_hidden(path, copy):
 
 @pytest.mark.parametrize("harm", ["records", "state lost"])
 def test_an_idempotent_producer_continues_with_the_copy(path, copy, harm):
-    publishing.tidy(Store.open(path).decisions)
+    pending.tidy(Store.open(path).decisions)
 
     def batch(sequence):
         return build_batch([Record(b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=sequence)
@@ -238,7 +238,7 @@ def test_decided_output_that_is_lost_is_reported_and_given_up(path, copy, suffix
     assert {(loss.topic, loss.partition) for loss in report.unpublished} == {("p", 0), ("p", 1)}
     assert all("publisher 'query', number 3" in loss.reason for loss in report.unpublished)
     assert len(records(copy, "p", 0)) + len(records(copy, "p", 1)) == 30
-    assert publishing.last_number(Store.open(copy).decisions, "query") == 3
+    assert claims.last_number(Store.open(copy).decisions, "query") == 3
     assert_usable(copy)
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.publish.publishing import publish
-from pyspark_log.storage.publish.staging import INLINE_LIMIT, StagedWriter, StagingPlan
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.publish.staging.staged_writer import INLINE_LIMIT
 from pyspark_log.storage.store import Store
 
 

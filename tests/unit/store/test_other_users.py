@@ -20,7 +20,9 @@ from pyspark_log.storage.maintenance.doctor import examination  # noqa: F401  (a
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish import applier
-from pyspark_log.storage.publish.publishing import help_apply, last_number, publish
+from pyspark_log.storage.publish.claims import last_number
+from pyspark_log.storage.publish.pending import help_apply
+from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 

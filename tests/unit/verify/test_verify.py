@@ -25,8 +25,8 @@ from pyspark_log.storage.log_manager.append import append_rows
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.partition import PartitionCheck
 from pyspark_log.storage.maintenance.verify.store import verify
-from pyspark_log.storage.publish import publishing
-from pyspark_log.storage.publish.publishing import help_apply
+from pyspark_log.storage.publish import pending, publishing
+from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.record.layout import MAX_TIMESTAMP_AT
 from pyspark_log.storage.store import Store
 from tests.amounts import few_or_many
@@ -519,7 +519,7 @@ def test_a_partition_of_another_time_than_the_decision_log_is_damage(path):
     file.write_bytes(partition_state.encode_slot(state._replace(applied=50)) + bytes(1792))
     assert ["decision log ends at" in f.what for f in damage_in(path)] == [True]
     file.write_bytes(partition_state.encode_slot(state) + bytes(1792))
-    publishing.tidy(Store.open(path).decisions)
+    pending.tidy(Store.open(path).decisions)
     file.write_bytes(partition_state.encode_slot(state._replace(applied=0)) + bytes(1792))
     assert [("recorded as done" in f.what, f.topic, f.partition) for f in damage_in(path)] == [(True, "p", 0)]
 

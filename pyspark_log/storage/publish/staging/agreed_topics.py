@@ -18,7 +18,7 @@ from pyspark_log.storage.catalog.topics import MAX_DESCRIPTION_BYTES
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.json_fields import Fields
 from pyspark_log.storage.log_manager import LogManager, TopicAdmin
-from pyspark_log.storage.publish.staged_file import Job
+from pyspark_log.storage.publish.staging.staged_file import Job
 
 
 class AgreedTopic(NamedTuple):

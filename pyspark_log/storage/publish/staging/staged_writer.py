@@ -22,9 +22,9 @@ from pyspark_log.storage.catalog.store_json import STAGING_FOLDER
 from pyspark_log.storage.fs import Process, files
 from pyspark_log.storage.ingest import FILLING_BYTES, RecordAccumulator
 from pyspark_log.storage.log_manager import LogManager
-from pyspark_log.storage.publish.agreed_topics import AgreedTopic, agree
-from pyspark_log.storage.publish.install import install_size, most_batches
-from pyspark_log.storage.publish.staged_file import Job
+from pyspark_log.storage.publish.staging.agreed_topics import AgreedTopic, agree
+from pyspark_log.storage.publish.staging.install import install_size, most_batches
+from pyspark_log.storage.publish.staging.staged_file import Job
 from pyspark_log.storage.record.layout import CRC_AT
 
 log = logging.getLogger(__name__)
