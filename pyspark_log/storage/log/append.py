@@ -20,7 +20,7 @@ from pyspark_log.storage.log.held_log import HeldLog
 from pyspark_log.storage.log.new_segment import NewSegment
 from pyspark_log.storage.log.producers.manager import ProducerAppendInfo
 from pyspark_log.storage.log.recovery import apply_intent
-from pyspark_log.storage.log.state.partition_state import Flags, Intent
+from pyspark_log.storage.log.state.partition_state import Flags, Intent, PartitionState
 from pyspark_log.storage.record import BatchHeader, assign_offsets, scan
 from pyspark_log.storage.segment import SegmentWriter
 
@@ -30,7 +30,7 @@ RESERVE = 1 << 20
 _WRITE_BACK = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Copy:
     """Record batches that are copied into a segment.
 
@@ -115,9 +115,9 @@ def append(log: HeldLog, plan: AppendPlan) -> Appended:
     if installs or last.base != before.active_base:
         # A segment begins, which would make those above it live.
         log.drop_newer_segments()
-    _claim(log, plan.decided, last, sync=sync)
+    _claim(log, before, plan.decided, last, sync=sync)
     try:
-        written = _write(log, steps, sync=plan.sync)
+        written = _write(log, before, steps, sync=plan.sync)
         for one in plan.producers:
             if one.aborted is not None:
                 log.producers.index_aborted(log.state, one.aborted)
@@ -212,9 +212,9 @@ def _layout(log: HeldLog, pieces: Iterable[Copy | NewSegment], *, roll: bool) ->
         offset += piece.count
 
 
-def _claim(log: HeldLog, decided: Decided | None, last: _Step, *, sync: bool) -> None:
+def _claim(log: HeldLog, state: PartitionState, decided: Decided | None, last: _Step, *, sync: bool) -> None:
     """Makes the state ready for records up to the end of the last step: reserve, mark or intent. OSError."""
-    state, end = log.state, last.offset + last.piece.count
+    end = last.offset + last.piece.count
     # Before readers see offsets that a power loss could undo: none of these is ever used again.
     reserve = end + RESERVE if not sync and end > state.reserve else state.reserve
     if decided is None:
@@ -237,10 +237,11 @@ def _claim(log: HeldLog, decided: Decided | None, last: _Step, *, sync: bool) ->
 # ---- the bytes
 
 
-def _write(log: HeldLog, steps: Sequence[_Step], *, sync: bool) -> _Written:
+def _write(log: HeldLog, state: PartitionState, steps: Sequence[_Step], *, sync: bool) -> _Written:
     """Writes all steps; `sync`: the copied bytes will be synced."""
     segment: SegmentWriter | None = log.segment
-    base, epoch, headers = log.state.active_base, log.state.leader_epoch, list[BatchHeader]()
+    headers: list[BatchHeader] = []
+    base, epoch = state.active_base, state.leader_epoch
     end = position = 0
     for step in steps:
         piece = step.piece
@@ -277,7 +278,7 @@ def _copied(segment: SegmentWriter, step: _Step, epoch: int, *, early: bool) -> 
         for piece in copy.pieces:
             segment.log.pwrite(piece, target)
         return copy.headers, target + copy.size
-    headers = list[BatchHeader]()
+    headers: list[BatchHeader] = []
     with contextlib.ExitStack() as held:
         background = held.enter_context(files.BackgroundWriter()) if copy.encoded_meanwhile else None
         for piece in copy.pieces:
@@ -321,8 +322,11 @@ def _move_end(log: HeldLog, plan: AppendPlan, written: _Written, *, sync: bool) 
         apply_intent.fulfil(log, synced=sync)
         return
     state, end, producers = log.state, written.next_offset, plan.producers
+    # All that changes at once: each copy of a state takes a microsecond of a small append.
     moved = state._replace(
+        seq=state.seq + 1,
         next_offset=end,
+        high_watermark=end,
         position=written.position,
         synced=written.position if sync else state.synced,
         unsynced_since=log.unsynced_since(),

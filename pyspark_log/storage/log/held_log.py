@@ -239,7 +239,7 @@ class HeldLog:
                 so a later sync of the file proves nothing: the state marks the segment as suspect, and the next append
                 begins another one.
         """
-        suspect = bool(self.state.flags & Flags.SUSPECT)
+        suspect = bool(self.lease.held.stored.flags & Flags.SUSPECT)
         if not suspect:
             # Before the sync: a process that is killed while it waits for the disk does not learn the outcome.
             self.lease.suspect()

@@ -19,6 +19,7 @@ from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log.state.partition_state import Flags, PartitionState
 from pyspark_log.storage.log.state.state_file import OpenState
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 
@@ -86,11 +87,15 @@ class Lease:
                 raise no_state(self._place) from None
             raise
 
-    def run_if_kept(self, action: Callable[[OpenState], T | None]) -> T | None:
+    def run_if_kept(self, action: Callable[[OpenState, A], T | None], argument: A) -> T | None:
         """Runs an action with the lock held, if it was kept since this process held it last, and that hold ended well.
 
         Then the state is unchanged, and all that is cached is right. (This is no context manager as `hold`
         is: a generator for each append would take a twentieth of the time of a small one.)
+
+        Args:
+            action: called with the state and `argument`.
+            argument: whatever the action needs.
 
         Returns:
             What the action returns; None: the lock was not kept, and nothing was done.
@@ -106,7 +111,7 @@ class Lease:
                 return None
             self._in_hand, self._open = True, left
             try:
-                result = action(left)
+                result = action(left, argument)
                 self._leave()
                 return result
             finally:
@@ -165,7 +170,7 @@ class Lease:
     def suspect(self) -> None:
         """Marks the active segment as one of which a sync may have failed."""
         state = self.state
-        self.held.store(state._replace(flags=state.flags | Flags.SUSPECT), durable=False)
+        self.held.store(state._replace(seq=state.seq + 1, flags=state.flags | Flags.SUSPECT), durable=False)
 
     def trust(self) -> None:
         """Removes that mark from the state; the next `save` writes that."""

@@ -226,16 +226,15 @@ class LogWriter:
 
         Then all that `hold` looks up is known. Raises as `append_each`.
         """
-
-        def append_each(held: OpenState) -> Outcomes | None:
-            if held.stored.flags & ~_AT_REST or held.stored.intent:
-                return None
-            return self.append_each(batches, sync=False)
-
         try:
-            return self.log.lease.run_if_kept(append_each)
+            return self.log.lease.run_if_kept(self._append_at_rest, batches)
         except OSError as error:
             self.log.fail(error)
+
+    def _append_at_rest(self, held: OpenState, batches: Sequence[bytes | bytearray]) -> Outcomes | None:
+        if held.stored.flags & ~_AT_REST or held.stored.intent:
+            return None
+        return self.append_each(batches, sync=False)
 
     def _append_pending(self, first: PendingAppend) -> None:
         """Appends what this thread has claimed, and what other threads wait for, as far as it fits."""

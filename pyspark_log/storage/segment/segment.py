@@ -383,12 +383,12 @@ class SegmentWriter:
         base, takes = self.base_offset, self._schedule.take
         try:
             for header in headers:
-                last = header.last_offset
-                if not base <= header.base_offset <= last <= base + INT_MAX:
+                first, last, size = header.base_offset, header.last_offset, header.size
+                if not base <= first <= last <= base + INT_MAX:
                     raise CorruptRecordError(
-                        f"its offsets {header.base_offset} to {last} do not belong to this segment",
+                        f"its offsets {first} to {last} do not belong to this segment",
                         header.position,
-                        header.base_offset,
+                        first,
                         self.log.path,
                     )
                 if self.position == 0:
@@ -398,7 +398,7 @@ class SegmentWriter:
                     self._due.append((self._schedule.largest, OffsetEntry(last, self.position)))
                     if len(self._due) == _MOST_DUE:
                         self._write_due()
-                self.position += header.size
+                self.position += size
         finally:
             if self._due:
                 self._write_due()

@@ -239,6 +239,7 @@ class OpenState:
     def __init__(self, file: files.File, loaded: Loaded) -> None:
         """`loaded` is what the file holds."""
         self._file = file
+        self._moved: dict[int, bytes] = {}  # the slots that `move_end` has written
         self.set(loaded)
 
     def set(self, loaded: Loaded) -> None:
@@ -246,9 +247,9 @@ class OpenState:
         self._loaded = loaded
         self.stored = state = loaded.state
         self.next_offset, self.position, self.seq = state.next_offset, state.position, state.seq
-        self._number, self._seqs = loaded.slot, list(loaded.seqs)
         self._slot: bytearray | None = None  # what `move_end` writes
-        self._moved: dict[int, bytes] = {}  # the slots that it has written
+        if self._moved:
+            self._moved = {}
 
     def loaded(self) -> Loaded:
         """The state and the slots as they are in the file now."""
@@ -276,9 +277,11 @@ class OpenState:
         Raises:
             OSError: readers may have seen it, or not.
         """
-        slot, seqs, seq = self._slot, self._seqs, self.seq + 1
+        slot, seq = self._slot, self.seq + 1
         if slot is None:
             slot = self._slot = bytearray(encode_slot(self.stored))
+            self._seqs = list(self._loaded.seqs)
+        seqs = self._seqs
         number = int(seqs[1] < seqs[0])
         partition_state.move_end(slot, seq, next_offset, position)
         encoded = bytes(slot)
