@@ -9,7 +9,7 @@ import click
 
 from pyspark_log.cli import interrupts
 from pyspark_log.cli.support import warn
-from pyspark_log.errors import PylogError, StoreNotFoundError
+from pyspark_log.errors import StoreNotFoundError
 
 if TYPE_CHECKING:
     from pyspark_log.storage.store import Store
@@ -29,14 +29,10 @@ class Target:
         """
         path = self.store_path()
         with interrupts.fatal():
-            from pyspark_log.storage.publish import help_apply  # noqa: PLC0415  (it takes long, and help needs none)
-            from pyspark_log.storage.store import Store  # noqa: PLC0415
+            from pyspark_log.storage.store import Store  # noqa: PLC0415  (it takes long, and help needs none)
         store = Store.open(path)
-        if store.writable:
-            try:
-                help_apply(store.decisions)
-            except (PylogError, OSError) as error:
-                warn(f"published output could not be made visible: {error}")
+        if problem := store.publishes.apply_pending():
+            warn(f"published output could not be made visible: {problem}")
         return store
 
     def open_or_create(self) -> Store:

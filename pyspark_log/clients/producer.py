@@ -25,6 +25,7 @@ from pyspark_log.arguments import check_whole
 from pyspark_log.clients.sent_records import Data, Delivery, Headers, SentRecords
 from pyspark_log.errors import InvalidRecordError
 from pyspark_log.storage.catalog import check_not_internal
+from pyspark_log.storage.fs import clock
 from pyspark_log.storage.ingest import PIECE_SIZE, Partitioner
 from pyspark_log.storage.store import Store
 
@@ -133,10 +134,10 @@ class Producer:
         if partition is not None:
             partition = index(partition)
             if not 0 <= partition < count:
-                # There may be more by now.
-                self._store.logs.topic(topic).check(partition)
+                # There may be more by now; if not, this says so.
+                self._store.earliest_offset(topic, partition)
         if timestamp_ms is None:
-            timestamp_ms = self._store.logs.clock()
+            timestamp_ms = clock.now_ms()
         elif not isinstance(timestamp_ms, int):
             raise InvalidRecordError(f"timestamp_ms: expected an int or None, got {type(timestamp_ms).__name__}")
         with self._has_work:

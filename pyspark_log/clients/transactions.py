@@ -34,19 +34,8 @@ from pyspark_log.errors import (
     TransactionStateError,
     condition_of,
 )
-from pyspark_log.storage.groups import OffsetMoves, committed_offsets
-from pyspark_log.storage.publish import (
-    PlannedTopic,
-    PublishResult,
-    StagedPart,
-    StagedWriter,
-    StagingPlan,
-    check_claim,
-    claim,
-    discard,
-    publish,
-    revoke,
-)
+from pyspark_log.storage.groups import committed_offsets
+from pyspark_log.storage.publish import PlannedTopic, PublishResult, StagedPart, StagingPlan
 from pyspark_log.storage.record import Rows, to_arrow
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
@@ -81,7 +70,7 @@ class Transactions:
         self._run = str(uuid.uuid4())
         self._process = os.getpid()
         self._open: Transaction | None = None
-        self.last_number = claim(store.decisions, self._publisher, self._run)
+        self.last_number = store.publishes.claim(self._publisher, self._run)
 
     def begin(self) -> Transaction:
         """Begins a transaction. It ends with `commit` or `abort`, or with the block of a `with`.
@@ -93,7 +82,7 @@ class Transactions:
         self._check_process()
         if self._open is not None and not self._open.ended:
             raise self._open.state_error("is still open: commit or abort it first")
-        check_claim(self.store.decisions, self._publisher, self._run)
+        self.store.publishes.check_claim(self._publisher, self._run)
         self._open = Transaction(self, self.last_number + 1)
         return self._open
 
@@ -106,17 +95,14 @@ class Transactions:
             )
 
     def _publish(self, number: int, parts: list[StagedPart], offsets: list[OffsetStep]) -> PublishResult:
-        store, moves = self.store, list[OffsetMoves]()
-        if offsets:
-            moves.append(OffsetMoves(store.committed_offsets, offsets))
-        result = publish(
-            store.decisions, self._publisher, number, parts, participants=moves, run=self._run, claimed=True
+        result = self.store.publishes.publish(
+            self._publisher, number, parts, steps=offsets, run=self._run, claimed=True
         )
         self.last_number = number
         return result
 
     def _revoke(self, number: int, parts: list[StagedPart]) -> bool:
-        return revoke(self.store.decisions, self._publisher, number, parts, self._run)
+        return self.store.publishes.revoke(self._publisher, number, parts, self._run)
 
 
 class _Fate(Enum):
@@ -142,7 +128,7 @@ class Transaction:
         self._owner = owner
         self._topics: dict[str, PlannedTopic] = {}
         # Each topic joins the plan with its first records, and keeps the partitions that it has then.
-        self._writer = StagedWriter(owner.store.logs, StagingPlan(owner.store.cluster_id, self._topics))
+        self._writer = owner.store.publishes.writer(StagingPlan(owner.store.cluster_id, self._topics))
         self._steps: dict[tuple[str, TopicPartition], OffsetStep] = {}
         self._parts: list[StagedPart] | None = None  # once it is being committed
         self._failed = False
@@ -165,7 +151,7 @@ class Transaction:
         rows = to_arrow(data)
         try:
             if topic not in self._topics:
-                self._topics.update(StagingPlan.make(self._owner.store.logs, [topic]).topics)
+                self._topics.update(self._owner.store.publishes.plan([topic]).topics)
             for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
                 self._writer.append(topic, batch)
         except BaseException:
@@ -289,7 +275,7 @@ class Transaction:
         if self._parts is None:
             self._writer.discard()
         elif self._fate is _Fate.OPEN:
-            discard(self._owner.store.logs, self._parts)
+            self._owner.store.publishes.discard(self._parts)
         elif self._fate is _Fate.COMMITTED or not self._owner._revoke(self.number, self._parts):
             self._fate = _Fate.COMMITTED
             raise self.state_error("is committed already; call commit() again to wait until all of it is visible")

@@ -14,7 +14,6 @@ from pyspark_log.spark_connector.planning import OffsetRange, identity_of, offse
 from pyspark_log.spark_connector.task_reader import RangePartition, ReadPlan, in_tasks, read_partition
 from pyspark_log.spark_connector.transform import Transform
 from pyspark_log.spark_connector.worker_process import SentToTasks
-from pyspark_log.storage.publish import apply_pending
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
@@ -34,7 +33,7 @@ class PylogBatchReader(SentToTasks, DataSourceReader):
         """The ranges to read; "earliest" and "latest" stay open until the tasks run (see `read_partition`)."""
         with conditions_shown():
             store = Store.shared(self._path)
-            apply_pending(store.decisions)
+            store.publishes.apply_pending()
             level = self._options.isolation_level
             # The ids first: the tasks then refuse a topic that is recreated in between.
             assigned = self._options.subscription.partitions(store)

@@ -11,11 +11,10 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark_log.errors import PylogError, StagedOutputError
 from pyspark_log.spark_connector.errors import ConnectorError, outcome_shown
 from pyspark_log.spark_connector.query_run import ITS_OWN, QueryPublisher, QueryRun, location_of, plan_of
-from pyspark_log.spark_connector.source_offsets import moves_of
+from pyspark_log.spark_connector.source_offsets import steps_of
 from pyspark_log.spark_connector.store_access import StoreRef, warn_of_new_topic
 from pyspark_log.spark_connector.task_writer import StagedMessage
-from pyspark_log.storage.ingest import is_past_retention, warn_past_retention
-from pyspark_log.storage.publish import StagedPart, publish, staging_folder, unlink_all
+from pyspark_log.storage.publish import StagedPart
 from pyspark_log.storage.store import Store
 
 log = logging.getLogger(__name__)
@@ -31,7 +30,7 @@ def publish_batch(
     with outcome_shown():
         staged, opened = _staged(messages), store.reopen()
         check_agreements(staged)
-        result = publish(opened.decisions, publisher, number, _parts(staged), one_off=one_off)
+        result = opened.publishes.publish(publisher, number, _parts(staged), one_off=one_off)
     if not result.replayed:
         warn_of_old_times(opened, staged)
     end_agreements(opened, staged)
@@ -67,12 +66,11 @@ def publish_micro_batch(
         check_agreements(staged)
         run = _run_of(staged, batch_id)
         location = location_of(checkpoint, run.checkpoints, query_name)
-        publish(
-            opened.decisions,
+        opened.publishes.publish(
             publisher.id_of(run.query_id),
             batch_id,
             _parts(staged),
-            participants=[moves_of(opened, location, batch_id)] if publisher.commits_offsets else [],
+            steps=steps_of(opened, location, batch_id) if publisher.commits_offsets else [],
             run=run.run_id,
             claimed=True,
             location=publisher.location_of(run.query_id),
@@ -106,7 +104,7 @@ def end_agreements(store: Store, messages: Sequence[StagedMessage]) -> None:
     agreed = [one for message in messages for one in message.agreed]
     for topic in sorted({one.name for one in agreed if one.made}):
         warn_of_new_topic(store, topic)
-    unlink_all(store.logs, sorted({f"{staging_folder(store.logs)}/{one.file}" for one in agreed}))
+    store.publishes.end_agreements(agreed)
 
 
 def warn_of_old_times(store: Store, messages: Sequence[StagedMessage], run_id: str = "") -> None:
@@ -124,10 +122,8 @@ def warn_of_old_times(store: Store, messages: Sequence[StagedMessage], run_id: s
     for topic, time in newest.items():
         # All of it is published: a write that failed here would be repeated.
         with contextlib.suppress(PylogError, OSError):
-            config = store.topic_config(topic)
-            if is_past_retention(time, config, store.logs.clock()) and (not run_id or (run_id, topic) not in _warned):
+            if (run_id, topic) not in _warned and store.publishes.warn_of_old(topic, time) and run_id:
                 _warned.add((run_id, topic))
-                warn_past_retention(time, config, f"{store.path}: topic {topic}")
 
 
 def _run_of(staged: Sequence[StagedMessage], batch_id: int) -> QueryRun:

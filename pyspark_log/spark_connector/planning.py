@@ -24,7 +24,7 @@ from pyspark_log.spark_connector.offsets import (
     Specific,
 )
 from pyspark_log.spark_connector.subscription import Subscription
-from pyspark_log.types import EARLIEST, LATEST, READ_COMMITTED, TopicPartition
+from pyspark_log.types import EARLIEST, LATEST, TopicPartition
 
 if TYPE_CHECKING:  # Options are parsed in processes that do not load the engine.
     from pyspark_log.storage.store import Store
@@ -131,8 +131,7 @@ def ranges_between(begins: Mapping[TopicPartition, int], ends: Mapping[TopicPart
 
 def identity_of(store: Store, topics: Iterable[str]) -> Identity:
     """The current identity of a store and its topics. UnknownTopicError."""
-    found = {topic: store.recorded_topic_id(topic) for topic in topics}
-    return Identity(store.recorded_cluster_id, {topic: one for topic, one in found.items() if one is not None})
+    return Identity(*store.partitions.recorded_ids(topics))
 
 
 def identity_after(
@@ -151,11 +150,12 @@ def identity_after(
         ConnectorError: PYLOG_DATA_LOSS, the store or one of the topics is another one.
         UnknownTopicError: a topic is missing.
     """
-    if known.cluster_id and store.recorded_cluster_id not in (None, known.cluster_id):
+    cluster_id = identity_of(store, ()).cluster_id
+    if known.cluster_id and cluster_id not in (None, known.cluster_id):
         loss.report(
             "PARTITIONS_DELETED",
             f"Partitions {names(read)} are gone: {store.path} is another store (cluster id "
-            f"{store.recorded_cluster_id}) than the query has read so far ({known.cluster_id}). Start the query "
+            f"{cluster_id}) than the query has read so far ({known.cluster_id}). Start the query "
             "with the path of that store; to read this one, start it with a new checkpoint.",
         )
     found = identity_of(store, topics)
@@ -194,7 +194,7 @@ def is_same_topic(store: Store, at: TopicPartition, topic_id: str | None, loss: 
         ConnectorError: PYLOG_DATA_LOSS, it is another topic.
         UnknownTopicError: no such topic.
     """
-    found = store.recorded_topic_id(at.topic)
+    found = identity_of(store, [at.topic]).topic_ids.get(at.topic)
     if topic_id is None or found in (None, topic_id):
         return True
     loss.report(
@@ -216,14 +216,13 @@ def earliest(store: Store, at: TopicPartition) -> int:
 
 def end_within(store: Store, at: TopicPartition, start: int, end: int, max_bytes: int) -> tuple[int, int]:
     """How far from `start` about `max_bytes` of a partition reach: an offset up to `end`, and the bytes up to it."""
-    return store.logs.recovered(at.topic, at.partition).end_within(start, end, max_bytes)
+    return store.partitions.end_within(at, start, end, max_bytes)
 
 
 def latest(store: Store, at: TopicPartition, isolation_level: str) -> int:
     """The offset that the partition's next record will get; for committed records, the last stable offset."""
     # Not by Store.latest_offset, which applies pending decisions each time: the planner has done that for all of them.
-    reader = store.logs.recovered(at.topic, at.partition)
-    return reader.last_stable_offset() if isolation_level == READ_COMMITTED else reader.state().high_watermark
+    return store.partitions.latest_offsets([at], isolation_level=isolation_level)[at]
 
 
 def resolved(store: Store, at: TopicPartition, offset: int, isolation_level: str) -> int:

@@ -28,7 +28,7 @@ from pyspark_log.spark_connector.query_run import ITS_OWN, QueryRun
 from pyspark_log.spark_connector.store_access import open_for_write
 from pyspark_log.spark_connector.task_writer import StagedMessage, stage
 from pyspark_log.spark_connector.writer import plan_write
-from pyspark_log.storage.publish import PublishResult, claim, discard, publish
+from pyspark_log.storage.publish import PublishResult
 from pyspark_log.types import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -128,19 +128,17 @@ class Publish:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._ended = True
-        parts = [part for message in self._messages for part in message.parts]
+        parts, publishes = [part for message in self._messages for part in message.parts], self._store.publishes
         if kind is not None:
-            discard(self._store.logs, parts)
+            publishes.discard(parts)
             end_agreements(self._store, self._messages)
             return
         run, location = self._query()
         with outcome_shown():
             check_agreements(self._messages)
             if self._take_over:
-                claim(self._store.decisions, self._publish_id, run, self._number, location=location, take_over=True)
-            self.result = publish(
-                self._store.decisions, self._publish_id, self._number, parts, run=run, location=location
-            )
+                publishes.claim(self._publish_id, run, self._number, location=location, take_over=True)
+            self.result = publishes.publish(self._publish_id, self._number, parts, run=run, location=location)
         if not self.result.replayed:
             warn_of_old_times(self._store, self._messages)
         end_agreements(self._store, self._messages)

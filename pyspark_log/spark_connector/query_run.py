@@ -11,7 +11,6 @@ from pyspark import TaskContext
 
 from pyspark_log.spark_connector.errors import outcome_shown
 from pyspark_log.spark_connector.store_access import StoreRef
-from pyspark_log.storage.publish import claim
 
 
 @dataclass(frozen=True)
@@ -80,8 +79,7 @@ def claim_run(store: StoreRef, run: QueryRun, batch_id: int, publisher: QueryPub
             query, or the micro-batch is neither the last one nor the next, no run is fenced.
     """
     with outcome_shown():
-        claim(
-            store.reopen().decisions,
+        store.reopen().publishes.claim(
             publisher.id_of(run.query_id),
             run.run_id,
             batch_id,

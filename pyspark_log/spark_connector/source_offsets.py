@@ -11,14 +11,13 @@ from collections.abc import Iterator
 
 from pyspark_log.spark_connector.errors import ConnectorError, option_error
 from pyspark_log.spark_connector.offsets import OWN_KEY, Offsets, SourceOffset
-from pyspark_log.storage.groups import OffsetMoves
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 
 _VERSION = "v1"
 
 
-def moves_of(store: Store, location: str, batch_id: int) -> OffsetMoves:
+def steps_of(store: Store, location: str, batch_id: int) -> list[OffsetStep]:
     """The moves of committed offsets from where a micro-batch begins to where it ends, for each source in the store.
 
     A group that has no committed offset of a partition may begin anywhere. Any other must be where the micro-batch
@@ -35,11 +34,11 @@ def moves_of(store: Store, location: str, batch_id: int) -> OffsetMoves:
     steps: dict[tuple[str, TopicPartition], OffsetStep] = {}
     for start, end in _ranges(store, location, batch_id):
         group = end.group or ""
-        committed = store.committed_offsets.committed(group)
+        committed = store.groups[group].committed()
         for at, offset in end.offsets.items():
             if offset != start.get(at):
                 steps[group, at] = OffsetStep(group, at, start.get(at) if at in committed else None, offset)
-    return OffsetMoves(store.committed_offsets, list(steps.values()))
+    return list(steps.values())
 
 
 def _ranges(store: Store, location: str, batch_id: int) -> Iterator[tuple[Offsets, SourceOffset]]:

@@ -26,7 +26,6 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pyspark_log.config import int_config
 from pyspark_log.errors import PylogError, UnknownTopicError
 from pyspark_log.spark_connector.errors import LossPolicy, conditions_shown
 from pyspark_log.spark_connector.offsets import Identity, Offsets, SourceOffset, to_nested
@@ -36,7 +35,6 @@ from pyspark_log.spark_connector.planning import (
     end_within,
     identity_after,
     identity_of,
-    latest,
     limit_ends,
     limit_ends_by_bytes,
     missing_is_lost,
@@ -50,13 +48,10 @@ from pyspark_log.spark_connector.task_reader import RangePartition, ReadPlan, in
 from pyspark_log.spark_connector.transform import Transform
 from pyspark_log.spark_connector.worker_process import SentToTasks, end_with_query
 from pyspark_log.storage.groups import NEVER, OffsetsLog
-from pyspark_log.storage.publish import apply_pending
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
 log = logging.getLogger(__name__)
-
-_MINUTE_MS = 60_000
 
 
 class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -110,7 +105,7 @@ class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
         """Fixes the offsets at which the query ends."""
         with conditions_shown():
             store = Store.shared(self._path)
-            apply_pending(store.decisions)
+            store.publishes.apply_pending()
             try:
                 self._target = self._log_ends(store, self._partitions(store))
             except UnknownTopicError:
@@ -127,7 +122,7 @@ class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
             # Spark asks with this start only when all earlier batches are done, also after the last batch of
             # Trigger.AvailableNow, which gets no `commit`.
             self._commit_group(store, begin, identity)
-            apply_pending(store.decisions)
+            store.publishes.apply_pending()
             ends = self._up_to_target(self._log_ends_after(store, partitions, begin.offsets), begin.offsets)
             self._seen = ends
             known = of_same_topics(begin.offsets, begin.identity, identity)
@@ -222,11 +217,8 @@ class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
 
     def _log_ends(self, store: Store, partitions: Iterable[TopicPartition]) -> Offsets:
         """The current ends. A topic that was deleted since it was listed has none; if it was read, that is reported."""
-        ends = {}
-        for at in partitions:
-            with suppress(UnknownTopicError):
-                ends[at] = latest(store, at, self._options.isolation_level)
-        return ends
+        level = self._options.isolation_level
+        return store.partitions.latest_offsets(partitions, isolation_level=level, skip_missing=True)
 
     def _log_ends_after(
         self, store: Store, partitions: Sequence[TopicPartition], known: Mapping[TopicPartition, int]
@@ -271,15 +263,15 @@ class GroupOffsets:
             expire: whether they expire once no query has committed them for `offsets.retention.minutes`, as those of a
                 group without a name of the user's. While the query runs they are committed again before that.
         """
-        now = store.logs.clock()
+        committed = self._log_of(store)
+        now = committed.now()
         renew = expire and now >= self._renew_at
-        if (self._tried == (group, offsets) and not renew) or not store.writable:
+        if (self._tried == (group, offsets) and not renew) or not committed.writable:
             return
         self._tried = (group, offsets)
         if renew:
-            self._renew_at = now + int_config(store.logs.configs, "offsets.retention.minutes") * _MINUTE_MS // 2
+            self._renew_at = now + committed.retention_ms // 2
         try:
-            committed = self._log_of(store)
             known = committed.fetch(group)
             ahead = {at: new for at, new in offsets.items() if at not in known or new > known[at].offset}
             if renew:

@@ -15,7 +15,7 @@ from pyspark_log.spark_connector.query_run import QueryRun
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.worker_process import spare_modules
 from pyspark_log.storage.fs.clock import now_ms
-from pyspark_log.storage.publish import AgreedTopic, StagedPart, StagedWriter, StagingPlan
+from pyspark_log.storage.publish import AgreedTopic, StagedPart, StagingPlan
 from pyspark_log.types import NO_TIMESTAMP
 
 # The engine's name for the column with the records' times.
@@ -65,7 +65,7 @@ def stage(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> StagedMessage:
     spare_modules()
     newest = dict[str, int]()
     with conditions_shown():
-        writer = StagedWriter(plan.store.reopen().logs, plan.staging)
+        writer = plan.store.reopen().publishes.writer(plan.staging)
         try:
             for batch in batches:
                 for topic, rows in _by_topic(batch, plan.topic, plan.timestamp_column):

@@ -31,7 +31,6 @@ from pyspark_log.spark_connector.task_writer import StagedMessage, WritePlan, st
 from pyspark_log.spark_connector.worker_process import SentToTasks, is_spark_process, spare_modules
 from pyspark_log.storage.catalog import check_name, check_not_internal
 from pyspark_log.storage.fs import Process
-from pyspark_log.storage.publish import StagingPlan
 from pyspark_log.storage.store import Store
 
 log = logging.getLogger(__name__)
@@ -109,9 +108,7 @@ def plan_write(path: str, options: WriteOptions, schema: StructType) -> WritePla
         else:
             _make_topic(store, options.topic)
             topics = [options.topic]
-        staging = StagingPlan.make(
-            store.logs, topics, options.compression_type, driver_process(), others=options.topic is None
-        )
+        staging = store.publishes.plan(topics, options.compression_type, driver_process(), others=options.topic is None)
         return WritePlan(StoreRef.to(store), options.topic, options.timestamp_column, staging)
 
 

@@ -33,7 +33,9 @@ from pyspark_log.storage.log_manager import (
     partition_move,
     remove_log_dir,
 )
+from pyspark_log.storage.partitions import Partitions
 from pyspark_log.storage.publish import DecisionLog, apply_pending
+from pyspark_log.storage.publishes import Publishes
 from pyspark_log.storage.record import RowBuilder, Rows, to_arrow
 from pyspark_log.storage.record.rows import row_schema
 from pyspark_log.storage.segment.file_names import LOG, list_segments, segment_path
@@ -45,6 +47,7 @@ from pyspark_log.types import (
     AppendResult,
     OffsetAndTimestamp,
     TopicDescription,
+    TopicPartition,
     check_isolation,
 )
 
@@ -59,6 +62,8 @@ class Store:
         path: its folder, absolute.
         cluster_id: 22 characters that identify this store.
         configs: what store.json sets, by Kafka's broker names.
+        publishes: what publishes exactly once.
+        partitions: what is known of partitions.
         logs, decisions, committed_offsets: the parts of the engine, for tools built on it.
     """
 
@@ -68,6 +73,8 @@ class Store:
         self.logs = logs
         self.decisions = DecisionLog(logs)
         self.committed_offsets = CommittedOffsets(self.decisions)
+        self.publishes = Publishes(self.decisions, self.committed_offsets)
+        self.partitions = Partitions(logs)
         self._admin = TopicAdmin(logs)
 
     def __repr__(self) -> str:
@@ -264,7 +271,7 @@ class Store:
     @property
     def groups(self) -> Groups:
         """The consumer groups: `store.groups["g"].commit({TopicPartition("t", 0): 5})`."""
-        return Groups(self)
+        return Groups(self.committed_offsets)
 
     # ---- log dirs
 
@@ -553,8 +560,8 @@ class Store:
         Like a read up to the log end, it first applies decided publishes that no process has finished.
         """
         apply_pending(self.decisions)
-        reader = self.logs.recovered(topic, partition)
-        return reader.last_stable_offset() if check_isolation(isolation_level) else reader.state().high_watermark
+        at = TopicPartition(topic, partition)
+        return self.partitions.latest_offsets([at], isolation_level=isolation_level)[at]
 
     def offset_for_timestamp(self, topic: str, partition: int, timestamp: int) -> OffsetAndTimestamp | None:
         """The first record, by offset, whose time is `timestamp` (ms) or later; None: there is none.
@@ -573,18 +580,18 @@ class Store:
 
         As Kafka answers a ListOffsets request for -3 (KIP-734). The marker of a transaction counts as a record there.
         """
-        return self.logs.recovered(topic, partition).find_max_timestamp()
+        return self.partitions.offset_of_max_timestamp(topic, partition)
 
     def size(self, topic: str, partition: int) -> int:
         """The size of the partition's `.log` files, in bytes."""
-        return self.logs.recovered(topic, partition).size()
+        return self.partitions.size(topic, partition)
 
     def written_partitions(self, topic: str) -> list[int]:
         """The partitions that have files, ascending; for a broker's topic, those in this folder.
 
         The cost grows with their number, not with the topic's partitions. UnknownTopicError.
         """
-        return self.logs.written_partitions(topic)
+        return self.partitions.written(topic)
 
     def segment_files(self, topic: str, partition: int) -> list[str]:
         """The partition's `.log` files, oldest first."""

@@ -11,10 +11,17 @@ import pyarrow as pa
 
 from pyspark_log.arguments import to_ms
 from pyspark_log.storage.log.read import READ_BYTES
-from pyspark_log.storage.log.state import StateWatch
 from pyspark_log.storage.record import Rows
 from pyspark_log.storage.record.rows import row_schema
-from pyspark_log.types import EARLIEST, LATEST, READ_UNCOMMITTED, AppendResult, OffsetAndTimestamp, TopicDescription
+from pyspark_log.types import (
+    EARLIEST,
+    LATEST,
+    READ_UNCOMMITTED,
+    AppendResult,
+    OffsetAndTimestamp,
+    TopicDescription,
+    TopicPartition,
+)
 
 if TYPE_CHECKING:
     from pyspark_log.storage.store import Store
@@ -108,13 +115,12 @@ class Topic:
         """
         chosen = None if partitions is None else list(partitions)
         positions = self._offsets(start, chosen or list(self.partitions), EARLIEST, isolation_level)
-        idle_since, watch = time.monotonic(), StateWatch()
+        idle_since, watch = time.monotonic(), self.store.partitions.watch()
         while timeout is None or time.monotonic() - idle_since < timeout:
             found, numbers = False, chosen or self.partitions
-            watch.note(self.store.logs.state_paths(self.name, numbers))
-            for number in numbers:
+            watch.note(self.name, numbers)
+            for number, end in self._ends(numbers, isolation_level).items():
                 position = positions.setdefault(number, 0)
-                end = self.store.latest_offset(self.name, number, isolation_level=isolation_level)
                 if end <= position:
                     continue
                 yield from self.store.read(
@@ -134,10 +140,7 @@ class Topic:
 
     def latest_offsets(self, *, isolation_level: str = READ_UNCOMMITTED) -> dict[int, int]:
         """Each partition's next offset, or its last stable offset."""
-        return {
-            number: self.store.latest_offset(self.name, number, isolation_level=isolation_level)
-            for number in self.partitions
-        }
+        return self._ends(self.partitions, isolation_level)
 
     def offsets_for(self, timestamp: datetime | int) -> dict[int, OffsetAndTimestamp | None]:
         """Each partition's first record of a time (or ms since 1970) or later; None: there is none."""
@@ -157,9 +160,15 @@ class Topic:
         for number, offset in bounds.items():
             if offset == EARLIEST:
                 bounds[number] = self.store.earliest_offset(self.name, number)
-            elif offset == LATEST:
-                bounds[number] = self.store.latest_offset(self.name, number, isolation_level=isolation_level)
-        return bounds
+        return bounds | self._ends([number for number, offset in bounds.items() if offset == LATEST], isolation_level)
+
+    def _ends(self, numbers: Iterable[int], isolation_level: str) -> dict[int, int]:
+        """The ends of partitions, after what is decided was applied."""
+        places = [TopicPartition(self.name, number) for number in numbers]
+        if places:
+            self.store.publishes.apply_pending()
+        found = self.store.partitions.latest_offsets(places, isolation_level=isolation_level)
+        return {at.partition: end for at, end in found.items()}
 
 
 class Scan:

@@ -30,7 +30,7 @@ from pyspark_log.cli.support import (
     yes_option,
 )
 from pyspark_log.cli.target import Target
-from pyspark_log.errors import UnknownGroupError, UnknownTopicError
+from pyspark_log.errors import UnknownGroupError
 from pyspark_log.storage.groups import (
     NEVER,
     GroupDescription,
@@ -220,8 +220,11 @@ def _committed(
     """Each committed offset of a group, and each partition that a member has and the group never committed."""
     owners = {at: member for member in group.members for at in _assigned(group, member)}
     rows: list[dict[str, object]] = []
-    for at in sorted(committed.keys() | owners.keys()):
-        kept, owner, end = committed.get(at), owners.get(at), _log_end(store, at)
+    known = sorted(committed.keys() | owners.keys())
+    # A topic may be deleted since; the commit stays until the group's offsets expire.
+    ends = store.partitions.latest_offsets(known, skip_missing=True)
+    for at in known:
+        kept, owner, end = committed.get(at), owners.get(at), ends.get(at)
         rows.append(
             {
                 "group": group.group,
@@ -252,13 +255,6 @@ def _assigned(group: GroupDescription, member: GroupMember) -> Sequence[TopicPar
     return () if group.topics is None else assigned_partitions(member.assignment)
 
 
-def _log_end(store: Store, at: TopicPartition) -> int | None:
-    try:
-        return store.latest_offset(at.topic, at.partition)
-    except UnknownTopicError:
-        return None  # deleted since; the commit stays until the group's offsets expire
-
-
 @groups.command()
 @group_options
 @yes_option
@@ -269,8 +265,8 @@ def delete(target: Target, names: Sequence[str], more: Sequence[str], all_groups
     A group with members is refused.
     """
     store = target.open()
-    store.check_writable()
     log = OffsetsLog(store)
+    log.check_writable()
     chosen, refusals = chosen_groups(log, names, more, all_groups), Refusals()
     if chosen:
         confirm(f"Delete {plural(len(chosen), 'group')} with all committed offsets: {', '.join(chosen)}?", yes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -23,6 +23,7 @@ from pyspark_log.cli.support import json_option, print_json, print_table, to_ms,
 from pyspark_log.cli.target import Target
 from pyspark_log.errors import InvalidTopicError
 from pyspark_log.storage.catalog import check_name
+from pyspark_log.storage.fs import clock
 from pyspark_log.storage.groups import OffsetAndMetadata, OffsetsLog, check_empty, move_offsets
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
@@ -139,9 +140,9 @@ def reset_offsets(
     if bool(topics) + all_topics + (from_file is not None) != 1:
         raise click.UsageError("Which partitions? Give --topic, --all-topics or --from-file.")
     store = target.open()
-    if execute:
-        store.check_writable()
     log = OffsetsLog(store)
+    if execute:
+        log.check_writable()
     chosen = chosen_groups(log, names, more, all_groups)
     single = len(chosen) == 1 and not all_groups
     listed = None if from_file is None else _read_plan(from_file, chosen[0] if single else None)
@@ -203,7 +204,8 @@ def _resolve(
 ) -> _Offsets:
     """The offsets that a group is to have committed."""
     if scenario.to_current:
-        return {at: committed[at].offset if at in committed else _end(store, at) for at in partitions}
+        ends = store.partitions.latest_offsets(at for at in partitions if at not in committed)
+        return {at: ends[at] if at in ends else committed[at].offset for at in partitions}
     if scenario.shift_by is not None:
         for at in partitions:
             if at not in committed:
@@ -211,38 +213,34 @@ def _resolve(
         return _clamped(store, {at: committed[at].offset + scenario.shift_by for at in partitions})
     if scenario.to_offset is not None:
         return _clamped(store, dict.fromkeys(partitions, scenario.to_offset))
-    find: Callable[[Store, TopicPartition], int] = _end
     if scenario.to_earliest:
-        find = _start
+        return _starts(store, partitions)
     since = scenario.to_datetime
     if scenario.by_duration is not None:
-        since = max(store.logs.clock() - scenario.by_duration // timedelta(milliseconds=1), 0)
+        since = max(clock.now_ms() - scenario.by_duration // timedelta(milliseconds=1), 0)
     if since is not None:
-        return {at: _at_time(store, at, since) for at in partitions}
-    return {at: find(store, at) for at in partitions}
+        return _at_time(store, partitions, since)
+    return store.partitions.latest_offsets(partitions)
 
 
-def _start(store: Store, at: TopicPartition) -> int:
-    return store.earliest_offset(at.topic, at.partition)
+def _starts(store: Store, partitions: Iterable[TopicPartition]) -> _Offsets:
+    return {at: store.earliest_offset(at.topic, at.partition) for at in partitions}
 
 
-def _end(store: Store, at: TopicPartition) -> int:
-    return store.latest_offset(at.topic, at.partition)
-
-
-def _at_time(store: Store, at: TopicPartition, time: int) -> int:
-    found = store.offset_for_timestamp(at.topic, at.partition, time)
-    if found is not None:
-        return found.offset
-    warn(f"{at} has no record at or after that time; the latest offset is used")
-    return _end(store, at)
+def _at_time(store: Store, partitions: Collection[TopicPartition], time: int) -> _Offsets:
+    records = {at: store.offset_for_timestamp(at.topic, at.partition, time) for at in partitions}
+    found = {at: record.offset for at, record in records.items() if record is not None}
+    for at in partitions:
+        if at not in found:
+            warn(f"{at} has no record at or after that time; the latest offset is used")
+    return found | store.partitions.latest_offsets(at for at in partitions if at not in found)
 
 
 def _clamped(store: Store, offsets: _Offsets) -> _Offsets:
     """The same offsets, brought into the logs."""
-    found = {}
-    for at, offset in offsets.items():
-        start, end = _start(store, at), _end(store, at)
+    found, starts = {}, _starts(store, offsets)
+    for at, end in store.partitions.latest_offsets(offsets).items():
+        offset, start = offsets[at], starts[at]
         found[at] = min(max(offset, start), end)
         if offset < start:
             warn(f"{at}: {offset} is below the earliest offset; {start} is used")

@@ -9,8 +9,7 @@ import click
 from pyspark_log.cli.support import NOTHING, CommandGroup, confirm, json_option, print_json, print_table, yes_option
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.fs.clock import format_time
-from pyspark_log.storage.publish import NO_NUMBER, Decision, Origin, delete_publisher
-from pyspark_log.storage.publish import publishers as known_publishers
+from pyspark_log.storage.publish import NO_NUMBER, Decision, Origin
 from pyspark_log.storage.store import Store
 
 
@@ -27,7 +26,7 @@ def publishers() -> None:
 @click.pass_obj
 def list_publishers(target: Target, as_json: bool) -> None:
     """Print each publisher with its last number, the run that owns it, and whether that publish is applied."""
-    found = known_publishers(target.open().decisions)
+    found = target.open().publishes.publishers()
     if as_json:
         print_json([_document(one) for one in found])
         return
@@ -75,12 +74,12 @@ def delete(target: Target, name: str, yes: bool) -> None:
         "starts over, and the batch it repeats is published twice. Delete the publisher?",
         yes,
     )
-    last = delete_publisher(store.decisions, name)
+    last = store.publishes.delete_publisher(name)
     click.echo(f"Deleted publisher {name}; its last number was {last.number}.")
 
 
 def _find(store: Store, name: str) -> Decision:
-    for one in known_publishers(store.decisions):
+    for one in store.publishes.publishers():
         if one.publisher == name:
             return one
     raise click.ClickException(f"there is no publisher {name!r} in {store.path}")

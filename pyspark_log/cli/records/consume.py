@@ -114,7 +114,7 @@ def consume(
         raise click.UsageError(f"--offset needs --partition, since {topic} has {count} partitions.")
     # Partitions without files have no records yet; but a command that waits for records waits for theirs.
     waits = follow or end or start_offset is not None
-    chosen = sorted(set(partitions)) or (range(count) if waits else store.written_partitions(topic))
+    chosen = sorted(set(partitions)) or (range(count) if waits else store.partitions.written(topic))
     reading = _GroupReading(store, topic, group, commit)
     starts = Starts(store, topic, isolation_level)
     start = starts.committed(reading.committed, _start(starts, start_offset, timestamp, last, end=end))
@@ -184,7 +184,7 @@ class _GroupReading:
         """GroupNotEmptyError: `commits`, and the group has members, which commit for themselves."""
         self._log, self._topic, self._group, self._commits = OffsetsLog(store), topic, group or "", commits
         if commits:
-            store.check_writable()
+            self._log.check_writable()
             check_empty(self._log.describe(self._group))
         self.committed = {} if group is None else self._log.fetch(group)
         self._positions: dict[TopicPartition, int] = {}
@@ -215,7 +215,8 @@ def _batches(
     if follow:
         yield from store.topic(topic).follow(positions, partitions=positions, headers=headers, isolation_level=level)
         return
-    for partition, position in positions.items():
-        last = store.latest_offset(topic, partition, isolation_level=level)
-        if position < last:
-            yield from store.read(topic, partition, position, last, headers=headers, isolation_level=level)
+    ends = store.partitions.latest_offsets([TopicPartition(topic, one) for one in positions], isolation_level=level)
+    for at, end in ends.items():
+        if positions[at.partition] < end:
+            start = positions[at.partition]
+            yield from store.read(topic, at.partition, start, end, headers=headers, isolation_level=level)

@@ -77,7 +77,6 @@ def produce(
     """
     store = target.open()
     store.describe_topic(topic)
-    store.check_writable()
     size = batch_records or max(1, min(_MIB // record_size, throughput // 10 if throughput else _MIB))
     batch = _random_records(min(size, num_records), record_size)
     latencies, counts, sent, shown = list[float](), list[int](), 0, 0.0
@@ -129,7 +128,7 @@ def consume(target: Target, topic: str, messages: int | None, headers: bool, as_
     store = target.open()
     left, size, records, shown = messages or sys.maxsize, 0, 0, 0.0
     began = time.perf_counter()
-    for whole in store.topic(topic).read(partitions=store.written_partitions(topic), headers=headers):
+    for whole in store.topic(topic).read(partitions=store.partitions.written(topic), headers=headers):
         batch = whole.slice(0, left)
         records, left = records + batch.num_rows, left - batch.num_rows
         size += sum(pc.sum(pc.binary_length(batch.column(name))).as_py() or 0 for name in ("key", "value"))

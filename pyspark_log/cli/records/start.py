@@ -10,7 +10,7 @@ from pyspark_log.cli.support import warn
 from pyspark_log.errors import OffsetOutOfRangeError
 from pyspark_log.storage.groups import OffsetAndMetadata
 from pyspark_log.storage.store import Store
-from pyspark_log.types import TopicPartition
+from pyspark_log.types import READ_UNCOMMITTED, TopicPartition
 
 #: The offset at which a partition is begun.
 Start = Callable[[int], int]
@@ -29,7 +29,7 @@ class Starts:
 
     def latest(self, partition: int) -> int:
         """The end."""
-        return self._store.latest_offset(self._topic, partition, isolation_level=self._level)
+        return self._end(partition, self._level)
 
     def at_offset(self, offset: int) -> Start:
         """An offset. The result raises OffsetOutOfRangeError."""
@@ -79,7 +79,7 @@ class Starts:
             if at not in committed:
                 return otherwise(partition)
             offset, earliest = committed[at].offset, self.earliest(partition)
-            end = self._store.latest_offset(self._topic, partition)
+            end = self._end(partition, READ_UNCOMMITTED)
             if offset > end:
                 raise OffsetOutOfRangeError(self._topic, partition, offset, earliest, end)
             if offset < earliest:
@@ -87,6 +87,10 @@ class Starts:
             return max(offset, earliest)
 
         return start
+
+    def _end(self, partition: int, isolation_level: str) -> int:
+        at = TopicPartition(self._topic, partition)
+        return self._store.partitions.latest_offsets([at], isolation_level=isolation_level)[at]
 
     def _offsets(self, partition: int, start: int, end: int) -> pa.ChunkedArray:
         batches: Iterable[pa.RecordBatch] = ()

@@ -9,7 +9,6 @@ import click
 
 from pyspark_log.cli.support import NOTHING, complete_topics, human_size, json_option, print_json, print_table, warn
 from pyspark_log.cli.target import Target
-from pyspark_log.storage.log_manager import describe_partition
 from pyspark_log.storage.store import Store
 
 
@@ -65,8 +64,8 @@ def du(target: Target, topic_names: Sequence[str], each: bool, internal: bool, s
 
 
 def _parts(store: Store, topic: str) -> Iterable[_Usage]:
-    for number in store.written_partitions(topic):
-        one = describe_partition(store.logs, topic, number)
+    for number in store.partitions.written(topic):
+        one = store.partitions.describe(topic, number)
         if one.problem:
             warn(f"{topic}-{number} is left out: {' '.join(one.problem.split())}")
         else:

@@ -9,7 +9,7 @@ import click
 from pyspark_log.cli.support import NOTHING, complete_topics, human_size, json_option, print_json, print_table, to_ms
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.store import Store
-from pyspark_log.types import NO_TIMESTAMP, OffsetAndTimestamp
+from pyspark_log.types import NO_TIMESTAMP, OffsetAndTimestamp, TopicPartition
 
 #: What is found out of a partition; None: there is no such record.
 _Lookup = Callable[[str, int], OffsetAndTimestamp | None]
@@ -62,18 +62,18 @@ def offsets(
         _print_matches(list(_matches(places, _lookup(store, point))), as_json)
 
 
-def _partitions(store: Store, names: Sequence[str], numbers: Sequence[int]) -> Iterator[tuple[str, int]]:
+def _partitions(store: Store, names: Sequence[str], numbers: Sequence[int]) -> Iterator[TopicPartition]:
     """The partitions of those numbers, which need not exist, or all."""
     for name in names:
         for partition in numbers or range(store.describe_topic(name).partitions):
-            yield name, partition
+            yield TopicPartition(name, partition)
 
 
-def _ends(store: Store, places: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int, int, int, int]]:
-    for name, partition in places:
-        earliest = store.earliest_offset(name, partition)
-        # In this order, so that a partition that is being written to never seems to end before it starts.
-        yield name, partition, earliest, store.latest_offset(name, partition), store.size(name, partition)
+def _ends(store: Store, places: Iterable[TopicPartition]) -> Iterator[tuple[str, int, int, int, int]]:
+    # In this order, so that a partition that is being written to never seems to end before it starts.
+    starts = {at: store.earliest_offset(at.topic, at.partition) for at in places}
+    for at, end in store.partitions.latest_offsets(starts).items():
+        yield at.topic, at.partition, starts[at], end, store.partitions.size(at.topic, at.partition)
 
 
 def _print_ends(rows: list[tuple[str, int, int, int, int]], as_json: bool) -> None:
@@ -94,18 +94,18 @@ def _lookup(store: Store, point: str | int) -> _Lookup:
     if isinstance(point, int):
         return lambda name, partition: store.offset_for_timestamp(name, partition, point)
     if point == "max-timestamp":
-        return store.offset_of_max_timestamp
+        return store.partitions.offset_of_max_timestamp
     end = store.latest_offset if point == "latest" else store.earliest_offset
     return lambda name, partition: OffsetAndTimestamp(end(name, partition), NO_TIMESTAMP)
 
 
-def _matches(places: Iterable[tuple[str, int]], lookup: _Lookup) -> Iterator[tuple[str, int, int | None, int | None]]:
-    for name, partition in places:
-        match = lookup(name, partition)
+def _matches(places: Iterable[TopicPartition], lookup: _Lookup) -> Iterator[tuple[str, int, int | None, int | None]]:
+    for at in places:
+        match = lookup(at.topic, at.partition)
         if match is None:
-            yield name, partition, None, None
+            yield at.topic, at.partition, None, None
         else:
-            yield name, partition, match.offset, None if match.timestamp == NO_TIMESTAMP else match.timestamp
+            yield at.topic, at.partition, match.offset, None if match.timestamp == NO_TIMESTAMP else match.timestamp
 
 
 def _print_matches(rows: list[tuple[str, int, int | None, int | None]], as_json: bool) -> None:

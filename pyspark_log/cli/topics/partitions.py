@@ -16,10 +16,8 @@ if TYPE_CHECKING:
 
 def print_partitions(store: Store, topics: Iterable[TopicDescription], as_json: bool) -> None:
     """Prints a line for each partition of the topics."""
-    from pyspark_log.storage.log_manager import describe_partition  # noqa: PLC0415  (it takes long; help needs none)
-
     rows = [
-        (topic.name, describe_partition(store.logs, topic.name, number))
+        (topic.name, store.partitions.describe(topic.name, number))
         for topic in topics
         for number in range(topic.partitions)
     ]

@@ -26,6 +26,7 @@ from pyspark_log.cli.target import Target
 from pyspark_log.errors import UnknownTopicError
 from pyspark_log.storage.groups import OffsetsLog
 from pyspark_log.storage.store import Store
+from pyspark_log.types import TopicPartition
 
 _TOPICS = ("TOPIC", "PARTITIONS", "RECORDS", "SIZE", "RECORDS/S", "BYTES/S")
 _GROUPS = ("GROUP", "TOPIC", "LAG", "RECORDS/S", "CAUGHT UP IN")
@@ -167,30 +168,31 @@ def _colour(heading: str, cell: str) -> str | None:
 
 def take_snapshot(store: Store, log: OffsetsLog, names: Sequence[str]) -> Snapshot:
     """Reads the topics, or all of them, and all groups that have committed offsets in them."""
-    now, topics, ends = time.monotonic(), dict[str, TopicSnapshot](), dict[tuple[str, int], int]()
+    now, topics, ends = time.monotonic(), dict[str, TopicSnapshot](), dict[TopicPartition, int]()
+    store.publishes.apply_pending()
     for name in names or store.topics():
         try:
-            count, starts, total, size = store.describe_topic(name).partitions, 0, 0, 0
-            for number in store.written_partitions(name):
-                starts += store.earliest_offset(name, number)
-                ends[name, number] = end = store.latest_offset(name, number)
-                total += end
-                size += store.size(name, number)
+            count = store.describe_topic(name).partitions
+            written = [TopicPartition(name, number) for number in store.partitions.written(name)]
+            starts = sum(store.earliest_offset(name, at.partition) for at in written)
+            latest = store.partitions.latest_offsets(written)
+            size = sum(store.partitions.size(name, at.partition) for at in written)
         except UnknownTopicError:
             continue  # deleted meanwhile
-        topics[name] = TopicSnapshot(count, starts, total, size)
+        topics[name] = TopicSnapshot(count, starts, sum(latest.values()), size)
+        ends |= latest
     return Snapshot(now, topics, _groups(log, topics, ends))
 
 
 def _groups(
-    log: OffsetsLog, topics: Mapping[str, TopicSnapshot], ends: Mapping[tuple[str, int], int]
+    log: OffsetsLog, topics: Mapping[str, TopicSnapshot], ends: Mapping[TopicPartition, int]
 ) -> dict[tuple[str, str], GroupSnapshot]:
     found = dict[tuple[str, str], GroupSnapshot]()
     for group in log.groups():
         for at, kept in log.fetch(group).items():
             if at.topic in topics:
                 known = found.get((group, at.topic), GroupSnapshot(0, 0))
-                lag = max(ends.get((at.topic, at.partition), 0) - kept.offset, 0)
+                lag = max(ends.get(at, 0) - kept.offset, 0)
                 found[group, at.topic] = GroupSnapshot(known.committed + kept.offset, known.lag + lag)
     return found
 

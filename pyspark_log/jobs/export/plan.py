@@ -112,12 +112,11 @@ def make_plan(
     """
     ranges = []
     for topic in topics:
-        topic_id = store.recorded_topic_id(topic)
-        for partition in store.written_partitions(topic):
-            at = TopicPartition(topic, partition)
-            first = store.earliest_offset(topic, partition)
-            until = store.latest_offset(topic, partition, isolation_level=isolation_level)
-            before = committed.get(at)
+        topic_id = _recorded_id(store, topic)
+        written = [TopicPartition(topic, partition) for partition in store.partitions.written(topic)]
+        firsts = {at: store.earliest_offset(topic, at.partition) for at in written}
+        for at, until in store.partitions.latest_offsets(written, isolation_level=isolation_level).items():
+            first, before = firsts[at], committed.get(at)
             start = first if before is None else before
             if start > until:
                 raise lost(
@@ -132,18 +131,22 @@ def make_plan(
                     )
                 start = first
             if start < until:
-                ranges.append(PlannedRange(topic, partition, start, until, topic_id, before))
+                ranges.append(PlannedRange(topic, at.partition, start, until, topic_id, before))
     return Plan(store.cluster_id, tuple(ranges))
 
 
 def check_topic(store: Store, planned: PlannedRange) -> None:
     """Refuses a topic that is another one than the plan was made for. JobError: PYLOG_DATA_LOSS."""
-    found = store.recorded_topic_id(planned.topic)
+    found = _recorded_id(store, planned.topic)
     if planned.topic_id is not None and found not in (None, planned.topic_id):
         raise lost(
             f"{planned.at}: the topic was deleted and recreated (topic id {found}) since the export was planned "
             f"({planned.topic_id})"
         )
+
+
+def _recorded_id(store: Store, topic: str) -> str | None:
+    return store.partitions.recorded_ids([topic])[1].get(topic)
 
 
 def start_of(store: Store, planned: PlannedRange, *, skip_lost: bool) -> int:

@@ -7,6 +7,7 @@ the offsets are committed, synced, and the plan is removed. A run that finds a p
 
 from __future__ import annotations
 
+import os
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +27,6 @@ from pyspark_log.storage.catalog import OFFSETS_TOPIC
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 from pyspark_log.storage.fs import FileLock, files, lock_for
 from pyspark_log.storage.groups import NEVER
-from pyspark_log.storage.publish import apply_pending
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
@@ -87,12 +87,11 @@ class _Export:
         self._spark, self._request = spark, request
         self._source = Store.open(request.source)
         self._state = self._source if request.state is None else Store.open(request.state)
-        if self._state.is_brokers:
+        if self._state.partitions.are_brokers:
             raise JobError(
                 f"{self._state.path} is a Kafka broker's folder, which is read-only: name a store for the group's "
                 "offsets with --state"
             )
-        self._state.check_writable()
         self._group = self._state.groups[request.group]
         self._target = Target(request.target, request.group)
 
@@ -101,7 +100,7 @@ class _Export:
         lock = self._lock()
         try:
             self._target.prepare()
-            apply_pending(self._source.decisions)
+            self._source.publishes.apply_pending()
             pending = self._target.plan()
             written = [] if pending is None else [*self._finish(pending)]
             plan = self._plan()
@@ -116,7 +115,7 @@ class _Export:
         """Takes the lock of the group. JobError: another run of the group has it."""
         group = self._request.group
         path = f"{self._state.path}/{STATE_FOLDER}/export-{zlib.crc32(group.encode())}.lock"
-        self._state.logs.make_folders()
+        files.make_folder(os.path.dirname(path))
         files.open_or_create(path).close()
         lock = lock_for(path)
         try:

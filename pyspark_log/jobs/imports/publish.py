@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pyspark_log.errors import PublishFailedError
 from pyspark_log.spark_connector.store_access import StoreRef, warn_of_new_topic
 from pyspark_log.storage.fs import Process
-from pyspark_log.storage.groups import OffsetAndMetadata, OffsetMoves
-from pyspark_log.storage.publish import StagedPart, StagingPlan, apply_pending, discard, discard_job, publish
+from pyspark_log.storage.groups import OffsetAndMetadata
+from pyspark_log.storage.publish import StagedPart, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 
@@ -30,30 +30,29 @@ class ImportTarget:
         """
         self.topic, self.group = topic, group
         self._store = Store.open(path)
-        self._store.check_writable()
+        self._store.publishes.check_writable()
         if self._store.ensure_topic(topic):
             warn_of_new_topic(self._store, topic)
         self.ref = StoreRef.to(self._store)
 
     def imported(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What was imported before: the group's committed offsets."""
-        apply_pending(self._store.decisions)
+        self._store.publishes.apply_pending()
         return self._store.groups[self.group].committed()
 
     def plan(self) -> StagingPlan:
         """A plan for the tasks of one publish."""
-        return StagingPlan.make(self._store.logs, [self.topic], owner=Process.here())
+        return self._store.publishes.plan([self.topic], owner=Process.here())
 
     def discard(self, plan: StagingPlan) -> None:
         """Removes what the tasks of a plan have staged, none of which is published."""
-        discard_job(self._store.logs, plan.job)
+        self._store.publishes.discard_job(plan)
 
     def publish(self, parts: Sequence[StagedPart], steps: Sequence[OffsetStep]) -> None:
         """Makes records visible and moves the group's offsets, or neither. PublishError, or as `publish`."""
-        moves = OffsetMoves(self._store.committed_offsets, steps)
-        publisher = f"import/{self.group}/{uuid.uuid4()}"
+        publishes, publisher = self._store.publishes, f"import/{self.group}/{uuid.uuid4()}"
         try:
-            publish(self._store.decisions, publisher, 0, parts, participants=[moves], one_off=True)
+            publishes.publish(publisher, 0, parts, steps=steps, one_off=True)
         except PublishFailedError:
-            discard(self._store.logs, parts)  # It is certainly not published, and the next run stages it again.
+            publishes.discard(parts)  # It is certainly not published, and the next run stages it again.
             raise

@@ -15,7 +15,7 @@ from pyspark_log.jobs.support import JobError
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.ingest import grouped
-from pyspark_log.storage.publish import StagedPart, StagedWriter, StagingPlan
+from pyspark_log.storage.publish import StagedPart, StagingPlan
 
 FORMATS = ("json", "csv", "parquet", "text")
 # A larger file of lines, or of row groups, is read by several tasks.
@@ -111,7 +111,7 @@ def stage_pieces(pieces: Sequence[FilePiece]) -> StagedFiles:
 
 def stage_rows(store: StoreRef, staging: StagingPlan, topic: str, batches: Iterable[pa.RecordBatch]) -> StagedFiles:
     """Stages records; what was staged is removed if that fails."""
-    writer, rows = StagedWriter(store.reopen().logs, staging), 0
+    writer, rows = store.reopen().publishes.writer(staging), 0
     try:
         for batch in batches:
             writer.append(topic, batch)

@@ -124,7 +124,7 @@ def plan_of(arguments: argparse.Namespace) -> MirrorPlan:
         raise CallError("--kafka-option is for --from-kafka")
     source = None if arguments.from_store is None else Store.open(arguments.from_store)
     target = Store.open_or_create(arguments.store)
-    target.check_writable()
+    target.publishes.check_writable()
     if source is not None and source.cluster_id == target.cluster_id:
         raise CallError(f"{target.path} is also the source: name another store")
     return MirrorPlan(

@@ -27,7 +27,6 @@ from pyspark_log.spark_connector.errors import conditions_shown
 from pyspark_log.spark_connector.offsets import OWN_KEY
 from pyspark_log.spark_connector.publish_together import Publish
 from pyspark_log.storage.catalog import INTERNAL_TOPICS
-from pyspark_log.storage.publish import apply_pending
 from pyspark_log.types import TopicPartition
 
 _NOT_MIRRORED = sorted({*INTERNAL_TOPICS, SYNCS_TOPIC})
@@ -80,7 +79,7 @@ class _Mirror:
     def __init__(self, spark: SparkSession, plan: MirrorPlan) -> None:
         self._spark, self._plan, self._target = spark, plan, plan.target
         create_topic_of_syncs(self._target)
-        apply_pending(self._target.decisions)
+        self._target.publishes.apply_pending()
         self._syncs = load_syncs(self._target, plan.name)
         self.records = self.batches = 0
 
@@ -121,13 +120,16 @@ class _Mirror:
             for at, end in ends.items()
             if at not in self._syncs or self._syncs[at].source_offset != end
         }
-        firsts = {at: target.latest_offset(there.topic, there.partition) for at, there in moved.items()}
+        target.publishes.apply_pending()
+        firsts = target.partitions.latest_offsets(moved.values())
         with Publish(target.path, f"mirror {plan.name}", batch_id) as out:
             out.write(rows, timestamp_column="timestamp")
             staged = out.staged
             syncs = {
                 at: next_sync(
-                    self._syncs.get(at), topic_ids[at.topic], MirroredRange(ends[at], firsts[at], staged.get(there, 0))
+                    self._syncs.get(at),
+                    topic_ids[at.topic],
+                    MirroredRange(ends[at], firsts[there], staged.get(there, 0)),
                 )
                 for at, there in moved.items()
             }

@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_log.config import TOPIC_CONFIGS
 from pyspark_log.jobs.mirroring.cluster_admin import ClusterAdmin
-from pyspark_log.storage.publish import apply_pending
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_COMMITTED, TopicPartition
 
@@ -81,13 +80,13 @@ class StoreSource:
 
     def configs(self, topic: str) -> dict[str, str]:
         """The topic's; a broker's folder has none."""
-        if self._store.is_brokers:
+        if self._store.partitions.are_brokers:
             return dict(_UNKNOWN_CONFIGS)
         return _carried(self._store.describe_topic(topic).configs)
 
     def groups(self, pattern: re.Pattern[str]) -> dict[str, dict[TopicPartition, int]]:
         """Those of the offsets log, but for the mirror's own."""
-        apply_pending(self._store.decisions)
+        self._store.publishes.apply_pending()
         names = [name for name in self._store.groups if pattern.search(name) and name != self._reading.group]
         return {name: {at: one.offset for at, one in self._store.groups[name].committed().items()} for name in names}
 

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from pyspark_log.storage.groups.committed_offsets import CommittedOffsets
 from pyspark_log.storage.groups.metadata import GroupDescription
-from pyspark_log.storage.groups.offsets import HasOffsets, OffsetsLog
+from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.groups.view import OffsetAndMetadata
 from pyspark_log.types import TopicPartition
 
 
 class Groups:
-    """The consumer groups of a store, by name. Iterates over those that have a record."""
+    """The consumer groups of a store, by name. Iterates over those that have a record.
 
-    def __init__(self, store: HasOffsets) -> None:
+    Attributes:
+        committed_offsets: what OffsetsLog is built on.
+    """
+
+    def __init__(self, committed_offsets: CommittedOffsets) -> None:
         """For Store.groups."""
-        self._log = OffsetsLog(store)
+        self.committed_offsets = committed_offsets
+        self._log = OffsetsLog(committed_offsets)
 
     def __getitem__(self, name: str) -> Group:
         """A handle to a group, which need not exist: its first commit creates it."""

@@ -31,8 +31,16 @@ from pyspark_log.types import OffsetStep, TopicPartition
 log = logging.getLogger(__name__)
 
 
-class HasOffsets(Protocol):
+class HasGroups(Protocol):
     """A store."""
+
+    @property
+    def groups(self) -> HasOffsets:
+        """The store's groups."""
+
+
+class HasOffsets(Protocol):
+    """The groups of a store."""
 
     @property
     def committed_offsets(self) -> CommittedOffsets:
@@ -47,19 +55,30 @@ class OffsetsLog:
 
     Attributes:
         NEVER: as the expiry of a commit: its offsets stay until they are deleted.
+        retention_ms: how long the offsets of an idle group stay, if their commit does not say it.
     """
 
     NEVER: ClassVar[int] = records.NEVER
 
-    def __init__(self, store: HasOffsets, clock: Callable[[], float] | None = None) -> None:
+    def __init__(self, store: HasGroups | CommittedOffsets, clock: Callable[[], float] | None = None) -> None:
         """`clock` gives the time of commits, in seconds since 1970; None: the store's clock."""
-        self._offsets = store.committed_offsets
+        self._offsets = store if isinstance(store, CommittedOffsets) else store.groups.committed_offsets
         self._logs = logs = self._offsets.logs
         self._clock = clock
-        self._retention_ms = int_config(logs.configs, "offsets.retention.minutes") * 60_000
+        self.retention_ms = int_config(logs.configs, "offsets.retention.minutes") * 60_000
         self._check_interval_ms = int_config(logs.configs, "offsets.retention.check.interval.ms")
 
-    def _now(self) -> int:
+    @property
+    def writable(self) -> bool:
+        """Whether this process may commit; a reader of offsets does not need that."""
+        return self._logs.writable
+
+    def check_writable(self) -> None:
+        """Refuses a store that is never written to, before anything is committed. ReadOnlyError."""
+        self._logs.check_writable()
+
+    def now(self) -> int:
+        """The time that a commit would have now, in ms since 1970."""
         return self._logs.clock() if self._clock is None else int(self._clock() * 1000)
 
     # ---- committing
@@ -100,7 +119,7 @@ class OffsetsLog:
         check_whole(f"group {group}: expiry", expire_timestamp, low=-1)
         if not offsets:
             return
-        logs, now = self._logs, self._now()
+        logs, now = self._logs, self.now()
         place = committed_offsets.place_of(logs, group)
         batches = committed_offsets.encoded(logs, group, offsets, metadata, now, expire_timestamp)
         steps = [OffsetStep(group, at, before, 0) for at, before in (expected or {}).items()]
@@ -189,7 +208,7 @@ class OffsetsLog:
             if known.metadata is not None:
                 keys.append(records.encode_group_key(group))
             keys += known.modern
-            return committed_offsets.tombstones(logs, keys, self._now())
+            return committed_offsets.tombstones(logs, keys, self.now())
 
         self._append(place, tombstones_of_group)
 
@@ -216,7 +235,7 @@ class OffsetsLog:
                     raise GroupNotEmptyError(f"group {group!r} {members}, which read {at.topic}, or may read it")
             committed = self._offsets.committed(group)
             gone[:] = sorted(at for at in set(partitions) if at in committed)
-            return committed_offsets.tombstones(logs, _offset_keys(group, gone), self._now())
+            return committed_offsets.tombstones(logs, _offset_keys(group, gone), self.now())
 
         self._append(committed_offsets.place_of(logs, group), tombstones_if_unread)
         return gone
@@ -252,7 +271,7 @@ class OffsetsLog:
 
     def _expire_in(self, partition: int, timeout: float) -> int:
         """The same for one partition of the topic, which is locked only if offsets have expired."""
-        now, logs, known = self._now(), self._logs, self._offsets
+        now, logs, known = self.now(), self._logs, self._offsets
         count = 0
 
         def tombstones_of_expired() -> list[bytes]:
@@ -260,7 +279,7 @@ class OffsetsLog:
             keys, count = list[bytes](), 0
             for name, group in known.in_partition(partition)[1].items():
                 try:
-                    gone = expiry.expired(group, now, self._retention_ms)
+                    gone = expiry.expired(group, now, self.retention_ms)
                     for at in gone:
                         del group.offsets[at]
                     keys += _offset_keys(name, gone)

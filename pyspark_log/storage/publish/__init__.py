@@ -14,7 +14,7 @@ from pyspark_log.storage.publish.decision import (
 )
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.partition_applier import apply
-from pyspark_log.storage.publish.pending import apply_pending, help_apply, tidy
+from pyspark_log.storage.publish.pending import apply_pending, tidy
 from pyspark_log.storage.publish.prepare import discard, discard_job
 from pyspark_log.storage.publish.publisher_admin import delete_publisher, forget_one_offs, publishers
 from pyspark_log.storage.publish.publishing import PublishResult, publish
@@ -51,7 +51,6 @@ __all__ = [
     "discard",
     "discard_job",
     "forget_one_offs",
-    "help_apply",
     "install",
     "job_of",
     "manifest",

@@ -41,19 +41,21 @@ def help_apply(decisions: DecisionLog) -> int:
     return len(waiting)
 
 
-def apply_pending(decisions: DecisionLog) -> None:
+def apply_pending(decisions: DecisionLog) -> PylogError | OSError | None:
     """As `help_apply`, for a reader: it never fails, and a problem is logged once until another one comes.
 
-    A process that may not write to the store applies nothing.
+    A process that may not write to the store applies nothing. Returns the problem, if there is one.
     """
     if not decisions.logs.writable:
-        return
+        return None
     try:
         help_apply(decisions)
     except (PylogError, OSError) as error:
         if decisions.reported != str(error):
             decisions.reported = str(error)
             log.warning("%s: decided output cannot be made visible now: %s", decisions.logs.path, error)
+        return error
+    return None
 
 
 def tidy(decisions: DecisionLog, forget: str | None = None, *, sync: bool = True) -> None:

@@ -1,0 +1,108 @@
+"""Questions about the partitions of a store, for programs that plan, follow or report: `store.partitions`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyspark_log.errors import UnknownTopicError
+from pyspark_log.storage.log.state import StateWatch
+from pyspark_log.storage.log_manager import LogManager, PartitionDescription, describe_partition
+from pyspark_log.types import READ_UNCOMMITTED, OffsetAndTimestamp, TopicPartition, check_isolation
+
+
+class Partitions:
+    """What is known of partitions. Nothing here waits for decided publishes: `store.publishes.apply_pending` before."""
+
+    def __init__(self, logs: LogManager) -> None:
+        """Of one store."""
+        self._logs = logs
+
+    @property
+    def are_brokers(self) -> bool:
+        """Whether they are a Kafka broker's: they cannot be written, and the configs of their topics are unknown."""
+        return self._logs.is_brokers
+
+    def recorded_ids(self, topics: Iterable[str]) -> tuple[str | None, dict[str, str]]:
+        """The ids by which a reader knows later that the store and its topics are the same ones.
+
+        Returns:
+            The cluster id, and the ids of the topics. Those that no file of a broker's folder has are missing: None.
+
+        Raises:
+            UnknownTopicError, InvalidTopicError: no such topic.
+        """
+        found = {topic: self._logs.recorded_topic_id(topic) for topic in topics}
+        return self._logs.recorded_cluster_id, {topic: one for topic, one in found.items() if one is not None}
+
+    def written(self, topic: str) -> list[int]:
+        """The partitions of a topic that have files, ascending; of a broker's topic, those in this folder.
+
+        The cost grows with their number, not with the topic's partitions. UnknownTopicError.
+        """
+        return self._logs.written_partitions(topic)
+
+    def describe(self, topic: str, partition: int) -> PartitionDescription:
+        """Its offsets, segments and size, or why it cannot be read. UnknownTopicError."""
+        return describe_partition(self._logs, topic, partition)
+
+    def size(self, topic: str, partition: int) -> int:
+        """The bytes of its records, as they are stored. UnknownTopicError."""
+        return self._logs.recovered(topic, partition).size()
+
+    def latest_offsets(
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        isolation_level: str = READ_UNCOMMITTED,
+        skip_missing: bool = False,
+    ) -> dict[TopicPartition, int]:
+        """The offsets that the next records will get; for read_committed, the last stable offsets.
+
+        Args:
+            partitions: which ones.
+            isolation_level: as for Store.latest_offset.
+            skip_missing: leaves out those that do not exist.
+
+        Raises:
+            UnknownTopicError: one of them does not exist.
+        """
+        committed, found = check_isolation(isolation_level), dict[TopicPartition, int]()
+        for at in partitions:
+            try:
+                reader = self._logs.recovered(at.topic, at.partition)
+                found[at] = reader.last_stable_offset() if committed else reader.state().high_watermark
+            except UnknownTopicError:
+                if not skip_missing:
+                    raise
+        return found
+
+    def end_within(self, at: TopicPartition, start: int, end: int, max_bytes: int) -> tuple[int, int]:
+        """How far from `start` about `max_bytes` of records reach: an offset up to `end`, and the bytes up to it."""
+        return self._logs.recovered(at.topic, at.partition).end_within(start, end, max_bytes)
+
+    def offset_of_max_timestamp(self, topic: str, partition: int) -> OffsetAndTimestamp | None:
+        """The record with the largest time, the first of several by offset; None: no record has a time.
+
+        As Kafka answers a ListOffsets request for -3 (KIP-734). The marker of a transaction counts as a record there.
+        """
+        return self._logs.recovered(topic, partition).find_max_timestamp()
+
+    def watch(self) -> PartitionWatch:
+        """Waits for new records."""
+        return PartitionWatch(self._logs)
+
+
+class PartitionWatch:
+    """Waits until one of some partitions changes, as it does with each append; `Partitions.watch` makes one."""
+
+    def __init__(self, logs: LogManager) -> None:
+        """Nothing is noted yet."""
+        self._logs, self._states = logs, StateWatch()
+
+    def note(self, topic: str, partitions: Iterable[int]) -> None:
+        """Notes how partitions are; call it before they are read. UnknownTopicError, OSError."""
+        self._states.note(self._logs.state_paths(topic, partitions))
+
+    def wait(self, seconds: float) -> None:
+        """Returns when one is not as it was noted, or after `seconds`. Changes may go unnoticed. OSError."""
+        self._states.wait(seconds)
