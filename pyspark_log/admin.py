@@ -1,6 +1,7 @@
 """Maintenance of a store, for programs: backup, verify, repair, compact, transfer from and to Kafka, the janitor.
 
-`pylog` does the same on the command line.
+`pylog` does the same on the command line. They work on the files of a store, so they take a FolderStore, which is what
+`Store.open` returns for a folder.
 """
 
 from __future__ import annotations
@@ -10,21 +11,22 @@ from collections.abc import Callable, Iterator
 from pyspark_log.storage.compaction import BACKOFF, Outcome
 from pyspark_log.storage.compaction import LogCleaner as _LogCleaner
 from pyspark_log.storage.compaction import compact as _compact
+from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.maintenance.backup import Backup, back_up
 from pyspark_log.storage.maintenance.janitor import clean as janitor
 from pyspark_log.storage.maintenance.repair import RepairReport, repair
 from pyspark_log.storage.maintenance.transfer import ExportedPartition, ImportedPartition, export_kafka, import_kafka
 from pyspark_log.storage.maintenance.verify import Finding, Report, Severity, verify
-from pyspark_log.storage.store import Store
 
 __all__ = [
-    "Backup", "ExportedPartition", "Finding", "ImportedPartition", "LogCleaner", "Outcome", "RepairReport", "Report",
-    "Severity", "back_up", "compact", "export_kafka", "import_kafka", "janitor", "repair", "verify",
+    "Backup", "ExportedPartition", "Finding", "FolderStore", "ImportedPartition", "LogCleaner", "Outcome",
+    "RepairReport", "Report", "Severity", "back_up", "compact", "export_kafka", "import_kafka", "janitor", "repair",
+    "verify",
 ]  # fmt: skip
 
 
 def compact(
-    store: Store, topic: str | None = None, progress: Callable[[int, int], None] | None = None
+    store: FolderStore, topic: str | None = None, progress: Callable[[int, int], None] | None = None
 ) -> Iterator[Outcome]:
     """Compacts the partitions that are due, the dirtiest first; with a topic, all of it that can be.
 
@@ -42,6 +44,6 @@ def compact(
 class LogCleaner(_LogCleaner):
     """Compacts a store in the background, in a thread of this process: `with LogCleaner(store): ...`."""
 
-    def __init__(self, store: Store, backoff: float = BACKOFF) -> None:
+    def __init__(self, store: FolderStore, backoff: float = BACKOFF) -> None:
         """`backoff`: how long it waits, in seconds, when nothing is due."""
         super().__init__(store.logs, backoff)

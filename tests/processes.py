@@ -11,7 +11,7 @@ from pyspark_log.storage.store import Store
 PROCESSES = multiprocessing.get_context("forkserver")
 # Modules that cannot be loaded here are not reported. There is one server for all contexts of this kind.
 PROCESSES.set_forkserver_preload([
-    "pandas", "pytest", "pyspark_log.storage.store", "pyspark_log.storage.maintenance.janitor",
+    "pandas", "pytest", "pyspark_log.storage.folder_store", "pyspark_log.storage.maintenance.janitor",
     "pyspark_log.storage.maintenance.verify", "pyspark_log.spark_connector.source", "tests.processes",
 ])  # fmt: skip
 # How long a process may take to start, and to say that it is where it should be, in seconds.

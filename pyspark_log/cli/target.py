@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -12,7 +12,10 @@ from pyspark_log.cli.support import warn
 from pyspark_log.errors import StoreNotFoundError
 
 if TYPE_CHECKING:
+    from pyspark_log.storage.folder_store import FolderStore
     from pyspark_log.storage.store import Store
+
+_S = TypeVar("_S", bound="Store")
 
 
 @dataclass(frozen=True)
@@ -28,27 +31,37 @@ class Target:
         only read would never show them.
         """
         path = self.store_path()
+        with interrupts.fatal():  # It takes long, and help needs none.
+            from pyspark_log.storage import folder_store, store  # noqa: F401, PLC0415
+        return _with_all_visible(store.Store.open(path))
+
+    def open_folder(self) -> FolderStore:
+        """The same for tools, which work on the files of a store."""
+        path = self.store_path()
         with interrupts.fatal():
-            from pyspark_log.storage.store import Store  # noqa: PLC0415  (it takes long, and help needs none)
-        store = Store.open(path)
-        if problem := store.publishes.apply_pending():
-            warn(f"published output could not be made visible: {problem}")
-        return store
+            from pyspark_log.storage.folder_store import FolderStore  # noqa: PLC0415
+        return _with_all_visible(FolderStore.open(path))
 
     def open_or_create(self) -> Store:
         """The store, for commands that write: creates one in a missing or empty folder, and says so."""
         path = self.store_path()
         with interrupts.fatal():
-            from pyspark_log.storage.store import Store  # noqa: PLC0415
+            from pyspark_log.storage import folder_store, store  # noqa: F401, PLC0415
         try:
-            return Store.open(path)
+            return store.Store.open(path)
         except StoreNotFoundError:
-            store = Store.open_or_create(path)
-            click.echo(f"Created a new store in {store.path}", err=True)
-            return store
+            made = store.Store.open_or_create(path)
+            click.echo(f"Created a new store in {made.path}", err=True)
+            return made
 
     def store_path(self) -> str:
         """The store's folder, unopened. click.UsageError if the user has not said it."""
         if not self.path:
             raise click.UsageError("Which store? Give --store PATH, or set PYLOG_STORE.")
         return self.path
+
+
+def _with_all_visible(store: _S) -> _S:
+    if problem := store.publishes.apply_pending():
+        warn(f"published output could not be made visible: {problem}")
+    return store

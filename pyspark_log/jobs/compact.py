@@ -12,19 +12,20 @@ import argparse
 from collections.abc import Sequence
 from functools import partial
 
-from pyspark_log import Store, TopicPartition
+from pyspark_log import TopicPartition
 from pyspark_log.jobs.support import JobParser, run, run_tasks, session
 from pyspark_log.storage.compaction import Outcome, compact_partition, due, uncleanable
+from pyspark_log.storage.folder_store import FolderStore
 
 
 def compact_one(path: str, at: TopicPartition) -> Outcome:
     """In a task: compacts one partition."""
-    return compact_partition(Store.shared(path).logs, at)
+    return compact_partition(FolderStore.shared(path).logs, at)
 
 
 def work(arguments: argparse.Namespace) -> bool:
     """Runs the job."""
-    store = Store.open(arguments.store)
+    store = FolderStore.open(arguments.store)
     waiting = due(store.logs, arguments.topic)
     left_out = uncleanable(store.logs) if arguments.topic is None else {}
     for at, reason in left_out.items():

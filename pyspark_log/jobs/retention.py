@@ -13,10 +13,11 @@ import argparse
 from collections.abc import Sequence
 from functools import partial
 
-from pyspark_log import Store, TopicPartition
+from pyspark_log import TopicPartition
 from pyspark_log.cli.support import one_line
 from pyspark_log.errors import PylogError
 from pyspark_log.jobs.support import JobParser, run, run_tasks, session, show_summary
+from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.log_manager import cleaning
 from pyspark_log.storage.maintenance import janitor
 
@@ -24,14 +25,14 @@ from pyspark_log.storage.maintenance import janitor
 def clean_one(path: str, at: TopicPartition) -> tuple[int, str]:
     """In a task: cleans one partition; returns how many segments were deleted, and why it failed."""
     try:
-        return cleaning.clean_partition(Store.shared(path).logs, at), ""
+        return cleaning.clean_partition(FolderStore.shared(path).logs, at), ""
     except (PylogError, OSError) as error:
         return 0, one_line(error)
 
 
 def work(arguments: argparse.Namespace) -> bool:
     """Runs the job."""
-    store = Store.open(arguments.store)
+    store = FolderStore.open(arguments.store)
     store.check_writable()
     topics = store.topics(internal=True) if arguments.topic is None else [arguments.topic]
     partitions = [TopicPartition(topic, number) for topic in topics for number in store.written_partitions(topic)]

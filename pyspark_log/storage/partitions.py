@@ -11,7 +11,11 @@ from pyspark_log.types import READ_UNCOMMITTED, OffsetAndTimestamp, TopicPartiti
 
 
 class Partitions:
-    """What is known of partitions. Nothing here waits for decided publishes: `store.publishes.apply_pending` before."""
+    """What is known of partitions.
+
+    Nothing here applies publishes that are decided and not visible yet: `store.publishes.apply_pending` does, once for
+    many questions.
+    """
 
     def __init__(self, logs: LogManager) -> None:
         """Of one store."""

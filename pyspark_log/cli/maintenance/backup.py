@@ -23,7 +23,7 @@ def backup(target: Target, into: str, as_json: bool) -> None:
     at that moment; the command prints for how long.
     """
     with ProgressBar("backup") as progress:
-        done = back_up(target.open(), into, progress=progress)
+        done = back_up(target.open_folder(), into, progress=progress)
     if as_json:
         print_json(dataclasses.asdict(done))
         return

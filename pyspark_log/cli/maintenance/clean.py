@@ -19,6 +19,6 @@ def clean(target: Target, topic: str | None) -> None:
     to any more. Without TOPIC it also removes the files of deleted topics, expired committed offsets, and staged
     output that was never published.
     """
-    store = target.open()
+    store = target.open_folder()
     count = janitor.clean(store) if topic is None else store.clean(topic)
     click.echo(f"{plural(count, 'segment')} removed")

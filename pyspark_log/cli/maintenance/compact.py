@@ -31,7 +31,7 @@ def compact(target: Target, topic: str | None, as_json: bool) -> None:
     Other processes may read and write meanwhile. The exit code is 1 if a partition cannot be compacted; from then on it
     is skipped, with a warning, until its topic is named.
     """
-    store = target.open()
+    store = target.open_folder()
     with ProgressBar("compact") as progress:
         outcomes = list(compact_store(store.logs, topic, progress))
     if topic is None:

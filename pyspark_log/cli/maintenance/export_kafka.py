@@ -29,7 +29,7 @@ def export_kafka(target: Target, topic: str, folder: str, topic_id: str, as_json
     Other processes may write to the topic meanwhile. docs/kafka.md says what to do with the folder.
     """
     with ProgressBar(f"export {topic}") as progress:
-        found = export_topic(target.open(), topic, folder, topic_id, progress=progress)
+        found = export_topic(target.open_folder(), topic, folder, topic_id, progress=progress)
     if as_json:
         print_json([dataclasses.asdict(one) for one in found])
         return

@@ -10,10 +10,10 @@ from pyspark_log.cli.support import ProgressBar, human_size, json_option, print_
 from pyspark_log.cli.target import Target
 from pyspark_log.cli.topics.topics import config_option
 from pyspark_log.errors import StoreNotFoundError
+from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.maintenance.transfer import ImportedPartition
 from pyspark_log.storage.maintenance.transfer import import_kafka as import_topic
-from pyspark_log.storage.store import Store
 
 
 @click.command("import-kafka")
@@ -40,7 +40,7 @@ def import_kafka(
     """
     source = _open(folder)
     chosen = [source.describe_topic(name).name for name in dict.fromkeys(names)] or source.topics()
-    store = target.open_or_create()
+    store = FolderStore.open(target.open_or_create().path)
     done = list[ImportedPartition]()
     try:
         for name in chosen:
@@ -56,10 +56,10 @@ def import_kafka(
             )
 
 
-def _open(folder: str) -> Store:
+def _open(folder: str) -> FolderStore:
     """The log dir of a broker."""
     try:
-        return Store.open(folder)
+        return FolderStore.open(folder)
     except StoreNotFoundError as error:
         if files.exists(folder) or "," in folder:
             raise
@@ -80,7 +80,9 @@ def _document(one: ImportedPartition) -> dict[str, object]:
     }
 
 
-def _bring(store: Store, source: Store, topic: str, configs: dict[str, str], take: bool) -> Sequence[ImportedPartition]:
+def _bring(
+    store: FolderStore, source: FolderStore, topic: str, configs: dict[str, str], take: bool
+) -> Sequence[ImportedPartition]:
     """Copies one topic."""
     with ProgressBar(f"import {topic}") as progress:
         imported = import_topic(store, source, topic, configs, take_what_is_there=take, progress=progress)

@@ -34,7 +34,7 @@ def list_folders(target: Target, as_json: bool) -> None:
 
     If a log dir fails, only its own partitions are offline.
     """
-    found = target.open().describe_log_dirs()
+    found = target.open_folder().describe_log_dirs()
     if as_json:
         print_json(
             [
@@ -69,7 +69,7 @@ def list_folders(target: Target, as_json: bool) -> None:
 @click.pass_obj
 def describe(target: Target, topic_names: Sequence[str], as_json: bool) -> None:
     """Print the partitions in each log dir with their sizes, the largest first."""
-    store = target.open()
+    store = target.open_folder()
     wanted = {store.describe_topic(name).name for name in topic_names}
     rows = [
         (one.path, at.topic, at.partition, size)
@@ -97,7 +97,7 @@ def add(target: Target, folder: str) -> None:
     The folder must be missing or empty. New partitions are created in the log dir with the fewest partitions; existing
     ones stay where they are.
     """
-    store = target.open()
+    store = target.open_folder()
     store.add_log_dir(folder)
     click.echo(f"added {store.logs.log_dirs.at(store.logs.log_dirs.find(folder)).path}")
 
@@ -110,7 +110,7 @@ def remove(target: Target, folder: str) -> None:
 
     Move its partitions away with `move` first. A failed log dir without partitions is removed from the list untouched.
     """
-    left = target.open().remove_log_dir(folder)
+    left = target.open_folder().remove_log_dir(folder)
     click.echo(f"removed {folder}" + (f"; it may still hold files of the store: {left}" if left else ""))
 
 
@@ -124,5 +124,5 @@ def move(target: Target, topic: str, partition: int, folder: str) -> None:
 
     If the command is stopped, run it again. `pylog clean` deletes the old files after file.delete.delay.ms.
     """
-    copied = target.open().move_partition(topic, partition, folder)
+    copied = target.open_folder().move_partition(topic, partition, folder)
     click.echo(f"{human_size(copied)} copied")

@@ -8,9 +8,9 @@ import click
 
 from pyspark_log.cli.support import NOTHING, confirm, human_size, json_option, print_json, print_table, yes_option
 from pyspark_log.cli.target import Target
+from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs.clock import format_time
 from pyspark_log.storage.publish import TopicIdPartition, Waiting, recovery
-from pyspark_log.storage.store import Store
 
 
 @click.command()
@@ -31,7 +31,7 @@ def recover(target: Target, dry_run: bool, decision: int | None, yes: bool, as_j
     Publishers and Spark's readers do this as they run. Use this command when none runs, or to see the error that stops
     them (a full disk, a lost file). The exit code is 1 if a decision could not be applied.
     """
-    store = Store.open(target.store_path())
+    store = FolderStore.open(target.store_path())
     if decision is not None:
         if dry_run or as_json:
             raise click.UsageError("--set-aside cannot be combined with --dry-run or --json.")
@@ -47,7 +47,7 @@ def recover(target: Target, dry_run: bool, decision: int | None, yes: bool, as_j
         raise click.exceptions.Exit(1)
 
 
-def _set_aside(store: Store, number: int) -> None:
+def _set_aside(store: FolderStore, number: int) -> None:
     result = recovery.set_aside(store.decisions, number)
     click.echo(f"decision {number} is set aside; partitions without it: {_names(result.places)}")
     click.echo(f"its staged output is kept in {result.folder}")

@@ -35,7 +35,7 @@ def dump(target: Target, files: tuple[str, ...], topic: str | None, partition: i
         raise click.UsageError("Give either FILEs, or --topic and --partition.")
     log_end, limit = None, MAX_BATCH_BYTES
     if topic is not None and partition is not None:
-        store = target.open()
+        store = target.open_folder()
         log_end = store.latest_offset(topic, partition)
         limit = store.topic_config(topic).max_batch_bytes
         files = tuple(store.segment_files(topic, partition))

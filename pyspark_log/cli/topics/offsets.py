@@ -12,7 +12,7 @@ from pyspark_log.storage.store import Store
 from pyspark_log.types import NO_TIMESTAMP, OffsetAndTimestamp, TopicPartition
 
 #: What is found out of a partition; None: there is no such record.
-_Lookup = Callable[[str, int], OffsetAndTimestamp | None]
+_Lookup = Callable[[TopicPartition], OffsetAndTimestamp | None]
 
 # Kafka's names of points in a log, by the numbers that a ListOffsets request has for them.
 _NUMBERS = {"-1": "latest", "-2": "earliest", "-3": "max-timestamp"}
@@ -92,16 +92,17 @@ def _print_ends(rows: list[tuple[str, int, int, int, int]], as_json: bool) -> No
 
 def _lookup(store: Store, point: str | int) -> _Lookup:
     if isinstance(point, int):
-        return lambda name, partition: store.offset_for_timestamp(name, partition, point)
+        return lambda at: store.offset_for_timestamp(at.topic, at.partition, point)
     if point == "max-timestamp":
-        return store.partitions.offset_of_max_timestamp
-    end = store.latest_offset if point == "latest" else store.earliest_offset
-    return lambda name, partition: OffsetAndTimestamp(end(name, partition), NO_TIMESTAMP)
+        return lambda at: store.partitions.offset_of_max_timestamp(at.topic, at.partition)
+    if point == "latest":
+        return lambda at: OffsetAndTimestamp(store.partitions.latest_offsets([at])[at], NO_TIMESTAMP)
+    return lambda at: OffsetAndTimestamp(store.earliest_offset(at.topic, at.partition), NO_TIMESTAMP)
 
 
 def _matches(places: Iterable[TopicPartition], lookup: _Lookup) -> Iterator[tuple[str, int, int | None, int | None]]:
     for at in places:
-        match = lookup(at.topic, at.partition)
+        match = lookup(at)
         if match is None:
             yield at.topic, at.partition, None, None
         else:

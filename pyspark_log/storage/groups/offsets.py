@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from pyspark_log.arguments import check_whole
 from pyspark_log.config import int_config
@@ -28,6 +28,9 @@ from pyspark_log.storage.ingest import packed
 from pyspark_log.storage.publish import TopicIdPartition, apply_in, waits_in
 from pyspark_log.types import OffsetStep, TopicPartition
 
+if TYPE_CHECKING:
+    from pyspark_log.storage.groups.handles import Groups
+
 log = logging.getLogger(__name__)
 
 
@@ -35,16 +38,8 @@ class HasGroups(Protocol):
     """A store."""
 
     @property
-    def groups(self) -> HasOffsets:
+    def groups(self) -> Groups:
         """The store's groups."""
-
-
-class HasOffsets(Protocol):
-    """The groups of a store."""
-
-    @property
-    def committed_offsets(self) -> CommittedOffsets:
-        """The store's committed offsets."""
 
 
 class OffsetsLog:

@@ -22,6 +22,7 @@ from pyspark_log.errors import LockTimeoutError, PylogError, UnknownTopicError
 from pyspark_log.storage.catalog import PUBLISH_TOPIC
 from pyspark_log.storage.catalog.store_json import STAGING_FOLDER, STORE_FILE, TOPICS_FOLDER, StoreDescription
 from pyspark_log.storage.catalog.topics import MAX_DESCRIPTION_BYTES
+from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import files, timeouts
 from pyspark_log.storage.log import LogWriter
 from pyspark_log.storage.log.read import segment_cache
@@ -34,7 +35,6 @@ from pyspark_log.storage.maintenance.verify import log_bytes
 from pyspark_log.storage.publish import Decision, apply_pending, manifest, recovery, staging_folder
 from pyspark_log.storage.segment import SegmentWriter
 from pyspark_log.storage.segment.file_names import list_segments
-from pyspark_log.storage.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class Backup:
     undone: int
 
 
-def back_up(store: Store, into: str | os.PathLike[str], *, progress: Progress | None = None) -> Backup:
+def back_up(store: FolderStore, into: str | os.PathLike[str], *, progress: Progress | None = None) -> Backup:
     """Copies a store as it is at one moment into a new folder, while other processes read it and write to it.
 
     It opens about a dozen files for each partition. While it runs, the process may open as many as the system allows.
@@ -195,7 +195,7 @@ class _DecisionsBeganError(Exception):
 
 
 class _Backup:
-    def __init__(self, source: Store, folder: str, progress: Progress | None) -> None:
+    def __init__(self, source: FolderStore, folder: str, progress: Progress | None) -> None:
         self._source = source
         self._target = LogManager(folder, source.cluster_id, source.configs)
         self._partitions: dict[str, _Partition] = {}  # by the state files of the source
@@ -222,7 +222,7 @@ class _Backup:
 
     def _apply_in_copy(self) -> int:
         """Applies what was decided and not yet applied at the moment; returns how many decisions cannot be applied."""
-        with Store.open(self._target.path) as copy:
+        with FolderStore.open(self._target.path) as copy:
             apply_pending(copy.decisions)
             return len(recovery.waiting(copy.decisions))
 

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pyspark_log.config import int_config
 from pyspark_log.storage.catalog.store_json import STAGING_FOLDER, STATE_FOLDER, TOPICS_FOLDER
 from pyspark_log.storage.catalog.topics import DELETED_FOLDER
+from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import files, timeouts
 from pyspark_log.storage.groups import OffsetsLog
 from pyspark_log.storage.log.new_segment import is_prepared_name
 from pyspark_log.storage.log_manager import TopicAdmin, cleaning, partition_move
 from pyspark_log.storage.publish import DecisionLog, Job, forget_one_offs, job_of, manifest, tidy
-from pyspark_log.storage.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ COPY_LIFETIME_MS = 24 * 60 * 60 * 1000
 _TRASH = ".trash"
 
 
-def clean(store: Store) -> int:
+def clean(store: FolderStore) -> int:
     """Cleans all topics, remains of deleted ones, committed offsets of idle groups, and the store's other folders.
 
     Returns:
@@ -45,7 +45,7 @@ def clean(store: Store) -> int:
         sweep(store)
 
 
-def sweep(store: Store) -> None:
+def sweep(store: FolderStore) -> None:
     """Cleans all but the logs of topics: remains of deleted ones, committed offsets, the store's other folders.
 
     Raises:
@@ -66,7 +66,7 @@ def sweep(store: Store) -> None:
                     files.unlink(path)
 
 
-def sweep_staging(store: Store) -> int:
+def sweep_staging(store: FolderStore) -> int:
     """Removes staged output that was never published, and will not be; returns how many files.
 
     That is of a job which has written nothing for `staged.output.expiration.ms`; or, if the process that would publish
@@ -96,7 +96,7 @@ def sweep_staging(store: Store) -> int:
     return len(trash)
 
 
-def sweep_copies(store: Store) -> None:
+def sweep_copies(store: FolderStore) -> None:
     """Removes copies of staged output in log dirs which became no segment. OSError.
 
     Safe to delete: the staged files are authoritative, and a missing copy is created again.
@@ -109,7 +109,7 @@ def sweep_copies(store: Store) -> None:
                     files.unlink(path)
 
 
-def _named(store: Store, decisions: DecisionLog) -> set[str]:
+def _named(store: FolderStore, decisions: DecisionLog) -> set[str]:
     """The names of all files that undone decisions need."""
     named = set()
     for decision in decisions.undone.values():
@@ -120,7 +120,7 @@ def _named(store: Store, decisions: DecisionLog) -> set[str]:
     return named
 
 
-def _forgotten(store: Store, folder: str) -> list[str]:
+def _forgotten(store: FolderStore, folder: str) -> list[str]:
     """The files in the staging folder of whose job none was written to for as long as it is kept."""
     newest: dict[Job | str, int] = {}
     written = {path: time for path, time in _written(folder) if not path.endswith(_TRASH)}

@@ -7,11 +7,11 @@ import os
 from pyspark_log.errors import StoreExistsError
 from pyspark_log.storage.catalog import local_path
 from pyspark_log.storage.catalog.store_json import list_made_folder
+from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.store import Store
 
 
-def new_folder(source: Store, into: str | os.PathLike[str]) -> str:
+def new_folder(source: FolderStore, into: str | os.PathLike[str]) -> str:
     """Makes sure that a copy of `source` can be made in a folder; returns its path.
 
     Args:

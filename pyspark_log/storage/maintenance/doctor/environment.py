@@ -18,8 +18,8 @@ from pyspark_log import __version__
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import DescriptionError, StoreError, StoreNotFoundError
 from pyspark_log.storage.catalog.store_json import STORE_FILE
+from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.maintenance.doctor.findings import Finding, Verdict
-from pyspark_log.storage.store import Store
 
 _GIB = 1 << 30
 
@@ -95,7 +95,7 @@ def free_space(folder: str) -> Finding:
 def log_dirs(folder: str) -> Iterator[Finding]:
     """The log dirs of the store in a folder, if it has others than its first one."""
     try:
-        found = Store.open(folder).describe_log_dirs()
+        found = FolderStore.open(folder).describe_log_dirs()
     except (StoreError, OSError):
         return  # `store` reports it.
     if len(found) < 2:
@@ -112,7 +112,7 @@ def log_dirs(folder: str) -> Iterator[Finding]:
 def store(folder: str) -> Finding:
     """The store in a folder, if there is one."""
     try:
-        found = Store.open(folder)
+        found = FolderStore.open(folder)
         count = len(found.topics(internal=True))
     except StoreNotFoundError:
         return Finding("store", Verdict.OK, "none", "a store can be made here if the folder is empty")

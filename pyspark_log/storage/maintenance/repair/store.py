@@ -15,6 +15,7 @@ from pyspark_log.errors import LogDamagedError, PylogError
 from pyspark_log.storage.catalog import OFFSETS_TOPIC, PUBLISH_TOPIC, PartitionPath
 from pyspark_log.storage.catalog.store_json import STAGING_FOLDER, STORE_FILE, TOPICS_FOLDER, StoreDescription
 from pyspark_log.storage.catalog.topics import new_id
+from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.state import PartitionState, read_slots, state_file
 from pyspark_log.storage.log_manager import LogManager
@@ -34,7 +35,6 @@ from pyspark_log.storage.maintenance.verify import (
     written_places,
 )
 from pyspark_log.storage.publish import Decision, StagedRegion, TopicIdPartition, apply, manifest, region_fault
-from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicDescription
 
 
@@ -93,9 +93,9 @@ def repair(
 
 
 class _Repair:
-    def __init__(self, source: Store, folder: str, findings: list[Finding]) -> None:
+    def __init__(self, source: FolderStore, folder: str, findings: list[Finding]) -> None:
         self._source = source
-        self._copy = Store(LogManager(folder, source.cluster_id or new_id(), source.configs))
+        self._copy = FolderStore(LogManager(folder, source.cluster_id or new_id(), source.configs))
         self._decisions = self._copy.decisions
         self._decisions_known = True
         self._report = RepairReport(folder, findings)

@@ -24,6 +24,7 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.catalog import kafka_files, local_path, topics
 from pyspark_log.storage.catalog.kafka_files import HIGH_WATERMARK, LOG_START, RECOVERY_POINT
+from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.state import PartitionState
 from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
@@ -32,7 +33,6 @@ from pyspark_log.storage.record.layout import LEADER_EPOCH_AT, MAGIC, MAGIC_AT
 from pyspark_log.storage.segment import SegmentScanner
 from pyspark_log.storage.segment.file_names import list_segments
 from pyspark_log.storage.segment.scanner import Damaged, Intact
-from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
 _EPOCH: Final = 0
@@ -57,7 +57,7 @@ class ExportedPartition:
 
 
 def export_kafka(
-    store: Store, topic: str, folder: str | os.PathLike[str], topic_id: str, *, progress: Progress | None = None
+    store: FolderStore, topic: str, folder: str | os.PathLike[str], topic_id: str, *, progress: Progress | None = None
 ) -> list[ExportedPartition]:
     """Copies a topic in Kafka's layout, durably. Needs no right to write to the store, and others may write meanwhile.
 
@@ -113,7 +113,7 @@ def export_kafka(
     return found
 
 
-def _new_folder(store: Store, folder: str | os.PathLike[str]) -> str:
+def _new_folder(store: FolderStore, folder: str | os.PathLike[str]) -> str:
     target = local_path(folder)
     above, inside = os.path.dirname(target), files.real_path(store.path)
     if files.exists_as_link(target):
@@ -140,7 +140,9 @@ def _write_checkpoints(folder: str, topic: str, exported: Collection[ExportedPar
 class _PartitionExport:
     """Copies one partition; `run` does it."""
 
-    def __init__(self, store: Store, at: TopicPartition, topic_id: str, into: str, counter: ProgressCounter) -> None:
+    def __init__(
+        self, store: FolderStore, at: TopicPartition, topic_id: str, into: str, counter: ProgressCounter
+    ) -> None:
         self._reader = store.logs.recovered(at.topic, at.partition)
         self._place = self._reader.place
         self._config, self._clock = store.topic_config(at.topic), store.logs.clock

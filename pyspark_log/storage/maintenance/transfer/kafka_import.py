@@ -19,6 +19,7 @@ from pyspark_log.errors import CorruptRecordError, InvalidConfigError, LogDamage
 from pyspark_log.storage.broker import BrokerLogReader
 from pyspark_log.storage.catalog import check_not_internal
 from pyspark_log.storage.catalog.topics import check_partitions, new_id
+from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.leader_epochs import Epochs
 from pyspark_log.storage.log.state import PartitionState
@@ -29,7 +30,6 @@ from pyspark_log.storage.record import BatchHeader
 from pyspark_log.storage.record.layout import MAGIC
 from pyspark_log.storage.segment import SegmentScanner
 from pyspark_log.storage.segment.scanner import Damaged, Intact
-from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicDescription, TopicPartition
 
 
@@ -54,8 +54,8 @@ class ImportedPartition:
 
 
 def import_kafka(
-    store: Store,
-    source: Store,
+    store: FolderStore,
+    source: FolderStore,
     topic: str,
     configs: Mapping[str, str] | None = None,
     *,
@@ -129,7 +129,7 @@ def import_kafka(
     return imported
 
 
-def _fault(source: Store, topic: str, number: int) -> str:
+def _fault(source: FolderStore, topic: str, number: int) -> str:
     """Why a log has lost data, by the other files in the folder; "" if none shows it."""
     reader = source.logs.reader(topic, number)
     assert isinstance(reader, BrokerLogReader)
@@ -139,7 +139,7 @@ def _fault(source: Store, topic: str, number: int) -> str:
 class _PartitionImport:
     def __init__(
         self,
-        source: Store,
+        source: FolderStore,
         at: TopicPartition,
         folder: str,
         topic_id: str,

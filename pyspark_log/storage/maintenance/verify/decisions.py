@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pyspark_log.errors import PylogError, UnknownTopicError
 from pyspark_log.storage.catalog import PUBLISH_TOPIC
 from pyspark_log.storage.catalog.store_json import CUT_FOLDER, STAGING_FOLDER, STATE_FOLDER
+from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import Process, files
 from pyspark_log.storage.fs.clock import format_time
 from pyspark_log.storage.groups import records
@@ -28,7 +29,6 @@ from pyspark_log.storage.publish import (
     region_fault,
 )
 from pyspark_log.storage.segment.scanner import Intact
-from pyspark_log.storage.store import Store
 
 _GIVE_UP = "bring the file back; or give up what is not applied of it: pylog recover --set-aside DECISION"
 
@@ -81,7 +81,7 @@ class DecisionRecords:
 class DecisionCheck:
     """The check of a store's decisions against its partitions and its staging folder."""
 
-    def __init__(self, store: Store, decided: DecisionRecords) -> None:
+    def __init__(self, store: FolderStore, decided: DecisionRecords) -> None:
         """`decided`: what the decision log held when it was read."""
         self._store, self._records = store, decided
         self._folder = f"{store.path}/{STAGING_FOLDER}"

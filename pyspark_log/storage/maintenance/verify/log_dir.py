@@ -21,11 +21,11 @@ from pyspark_log.storage.catalog.kafka_files import (
     read_offsets,
 )
 from pyspark_log.storage.catalog.log_dir import INTERVAL
+from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.new_segment import is_prepared_name
 from pyspark_log.storage.log.state import PartitionState
 from pyspark_log.storage.maintenance.verify.findings import Finder, Finding
-from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
 # How long (s) the writers of a store have to write what they know; they do so once a second. On a busy machine one may
@@ -45,7 +45,7 @@ _ADVICE = (
 )
 
 
-def log_dir_faults(store: Store) -> Iterator[Finding]:
+def log_dir_faults(store: FolderStore) -> Iterator[Finding]:
     """What is wrong with these files, in each log dir; and which of the folders have failed."""
     for folder in store.logs.log_dirs:
         if not folder.directory_id and not files.exists(folder.path):
@@ -60,7 +60,7 @@ def log_dir_faults(store: Store) -> Iterator[Finding]:
             yield Finder(store.path).damage(folder.path, f"the log dir has failed: {problem}", advice)
 
 
-def _find_damage(store: Store, folder: str) -> Iterator[Finding]:
+def _find_damage(store: FolderStore, folder: str) -> Iterator[Finding]:
     """Checks all files of a log dir that has not failed. OSError."""
     for name, consequence in _CHECKPOINTS.items():
         yield from _checkpoint(store, f"{folder}/{name}", consequence)
@@ -68,7 +68,7 @@ def _find_damage(store: Store, folder: str) -> Iterator[Finding]:
     yield from _copies(Finder(store.path), folder)
 
 
-def _checkpoint(store: Store, path: str, consequence: str) -> Iterator[Finding]:
+def _checkpoint(store: FolderStore, path: str, consequence: str) -> Iterator[Finding]:
     finding = Finder(store.path)
     try:
         beyond = _beyond(store, path)
@@ -91,7 +91,7 @@ def _checkpoint(store: Store, path: str, consequence: str) -> Iterator[Finding]:
         yield finding.at(at.topic, at.partition).index(path, what, _ADVICE, first=offset)
 
 
-def _beyond(store: Store, path: str) -> list[tuple[TopicPartition, int, PartitionState]]:
+def _beyond(store: FolderStore, path: str) -> list[tuple[TopicPartition, int, PartitionState]]:
     """The entries of a checkpoint that say more than there is. SideFileError."""
     found = []
     for at, offset in read_offsets(path).items():
@@ -103,7 +103,7 @@ def _beyond(store: Store, path: str) -> list[tuple[TopicPartition, int, Partitio
     return found
 
 
-def _properties(store: Store, path: str) -> Iterator[Finding]:
+def _properties(store: FolderStore, path: str) -> Iterator[Finding]:
     try:
         found = read_meta_properties(path)
     except SideFileError as error:

@@ -38,6 +38,7 @@ from pyspark_log.storage.catalog.kafka_files import read_partition_metadata
 from pyspark_log.storage.catalog.log_dirs import PARTITION_FOLDER
 from pyspark_log.storage.catalog.store_json import CUT_FOLDER, STAGING_FOLDER, STATE_FOLDER, STORE_FILE, TOPICS_FOLDER
 from pyspark_log.storage.catalog.topics import DELETED_FOLDER
+from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import files, side_by_side
 from pyspark_log.storage.log.state import Flags, read_slots
 from pyspark_log.storage.log_manager import ASIDE_NAME, LogManager, hex_id
@@ -49,7 +50,6 @@ from pyspark_log.storage.maintenance.verify.log_dir import log_dir_faults
 from pyspark_log.storage.maintenance.verify.partition import PartitionCheck, PartitionReport
 from pyspark_log.storage.maintenance.verify.segment import RecordCheck, Totals
 from pyspark_log.storage.segment.file_names import LOG, list_segments, segment_path
-from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicDescription, TopicPartition
 
 _STATE_NAME = re.compile(r"([A-Za-z0-9_-]{22})-(0|[1-9]\d{0,9})(\.turn|\.segments|\.cleaner(\.turn)?)?")
@@ -186,23 +186,23 @@ def _report(first: list[Finding], parts: list[PartitionReport], others: list[Fin
     return report
 
 
-def _open_broker(path: str | os.PathLike[str]) -> Store | None:
+def _open_broker(path: str | os.PathLike[str]) -> FolderStore | None:
     """The folder of a broker at a path, if it is one."""
     try:
-        store = Store.open(local_path(path))
+        store = FolderStore.open(local_path(path))
     except StoreError:
         return None
     return store if store.is_brokers else None
 
 
-def open_damaged(path: str | os.PathLike[str]) -> tuple[Store, list[Finding]]:
+def open_damaged(path: str | os.PathLike[str]) -> tuple[FolderStore, list[Finding]]:
     """Opens a store even if its store.json is damaged, then without configs.
 
     Errors as of `verify`, and ReadOnlyError: it is a folder of a Kafka broker.
     """
     folder = local_path(path)
     try:
-        store = Store.open(folder)
+        store = FolderStore.open(folder)
         if store.is_brokers:
             raise ReadOnlyError(
                 f"{folder} is a folder of a Kafka broker: this command checks stores only; use kafka-dump-log"
@@ -216,10 +216,10 @@ def open_damaged(path: str | os.PathLike[str]) -> tuple[Store, list[Finding]]:
     else:
         return store, []
     advice = "bring the file back from a copy: the store does not open without it"
-    return Store(LogManager(folder, "", {})), [Finder(folder).damage(STORE_FILE, what, advice)]
+    return FolderStore(LogManager(folder, "", {})), [Finder(folder).damage(STORE_FILE, what, advice)]
 
 
-def describe(store: Store, name: str, findings: list[Finding]) -> TopicDescription | None:
+def describe(store: FolderStore, name: str, findings: list[Finding]) -> TopicDescription | None:
     """A topic's description; None if there is none or it is damaged, which then is added to `findings`."""
     finding, path = Finder(store.path, name), f"{TOPICS_FOLDER}/{name}.json"
     try:
@@ -247,7 +247,7 @@ _Check = Callable[[Callable[[int], None]], PartitionReport]
 
 
 def _store_checks(
-    store: Store, described: Sequence[TopicDescription], decisions: DecisionRecords
+    store: FolderStore, described: Sequence[TopicDescription], decisions: DecisionRecords
 ) -> dict[PartitionPath, _Check]:
     """How to check each partition of topics; the records of decisions are noted."""
     checks: dict[str, RecordCheck] = {PUBLISH_TOPIC: decisions.check, OFFSETS_TOPIC: check_group_records}
@@ -275,7 +275,7 @@ def _store_checks(
     return {place: partial(check_place, place) for place in written_places(store, described) if place.topic in configs}
 
 
-def _broker_checks(store: Store, topic: str | None) -> dict[PartitionPath, _Check]:
+def _broker_checks(store: FolderStore, topic: str | None) -> dict[PartitionPath, _Check]:
     """How to check each partition in a broker's folder, or at those of one topic."""
     readers = dict[PartitionPath, BrokerLogReader]()
     for name in [topic] if topic is not None else store.topics(internal=True):
@@ -309,7 +309,7 @@ def _in_order(reports: Iterable[PartitionReport]) -> list[PartitionReport]:
     return sorted(reports, key=lambda report: (report.place.topic, report.place.partition))
 
 
-def _readable(store: Store, place: PartitionPath, run: Callable[[], PartitionReport]) -> PartitionReport:
+def _readable(store: FolderStore, place: PartitionPath, run: Callable[[], PartitionReport]) -> PartitionReport:
     """What a check finds; damage, if a folder or file cannot be read."""
     try:
         return run()
@@ -318,7 +318,7 @@ def _readable(store: Store, place: PartitionPath, run: Callable[[], PartitionRep
         return PartitionReport(place, None, [finding.unreadable(error.filename or place.folder, error)])
 
 
-def written_places(store: Store, described: Sequence[TopicDescription]) -> list[PartitionPath]:
+def written_places(store: FolderStore, described: Sequence[TopicDescription]) -> list[PartitionPath]:
     """The partitions of these topics that have files, in order; found by their files, however many there may be."""
     found: dict[str, set[int]] = {}  # by topic id, and by name
     checks = [(f"{store.path}/{STATE_FOLDER}", _STATE_NAME)]
@@ -358,7 +358,7 @@ def log_bytes(folder: str) -> int:
 # ---- what belongs to no partition
 
 
-def _same_ids(store: Store, described: Sequence[TopicDescription]) -> Iterator[Finding]:
+def _same_ids(store: FolderStore, described: Sequence[TopicDescription]) -> Iterator[Finding]:
     """Topics with one id: they would share their state files."""
     first: dict[str, str] = {}
     for topic in described:
@@ -369,7 +369,7 @@ def _same_ids(store: Store, described: Sequence[TopicDescription]) -> Iterator[F
             yield Finder(store.path, topic.name).damage(path, what, "take the copy away")
 
 
-def _deleted(store: Store) -> Iterator[Finding]:
+def _deleted(store: FolderStore) -> Iterator[Finding]:
     """Descriptions of deleted topics that cannot be read: their files would stay."""
     try:
         TopicCatalog(f"{store.path}/{TOPICS_FOLDER}", "").deleted()
@@ -382,7 +382,7 @@ def _deleted(store: Store) -> Iterator[Finding]:
         yield Finder(store.path).damage(f"{TOPICS_FOLDER}/{DELETED_FOLDER}", what, advice)
 
 
-def unknown_files(store: Store, described: Sequence[TopicDescription]) -> Iterator[Finding]:
+def unknown_files(store: FolderStore, described: Sequence[TopicDescription]) -> Iterator[Finding]:
     """Files of no topic; and those of topics whose descriptions are lost. `described`: the topics that there were."""
     finding, logs = Finder(store.path), {folder.path for folder in store.logs.log_dirs}
     root = _ROOT_NAMES | {os.path.basename(path) for path in logs if os.path.dirname(path) == store.path}
@@ -425,7 +425,7 @@ def unknown_files(store: Store, described: Sequence[TopicDescription]) -> Iterat
             yield finding.note(f"{STATE_FOLDER}/{name}", "a state file of no topic", _IF_DELETED)
 
 
-def _is_left_by_move(store: Store, path: str, described: Mapping[str, TopicDescription]) -> bool:
+def _is_left_by_move(store: FolderStore, path: str, described: Mapping[str, TopicDescription]) -> bool:
     """Whether a folder is a partition's that is in another log dir, or was one on its way.
 
     Args:
@@ -444,7 +444,7 @@ def _is_left_by_move(store: Store, path: str, described: Mapping[str, TopicDescr
     return False
 
 
-def _partitions_now(store: Store, topic: TopicDescription) -> int:
+def _partitions_now(store: FolderStore, topic: TopicDescription) -> int:
     try:
         return max(topic.partitions, store.describe_topic(topic.name).partitions)
     except PylogError:
