@@ -88,6 +88,18 @@ def is_known(change):
     return change.path.endswith(".segments")
 
 
+def fill_stopped(store, times, time, stop_at):
+    """Appends a record, by a process that is stopped before it writes what is known, if it does, and another one."""
+    stop_at(lambda change: is_known(change) and change.kind == "write")
+    try:
+        fill(Store.open(store.path), [time])
+    except Stopped:
+        fill(Store.open(store.path), [time])
+    files.set_observer(None)
+    times.append(time)
+    look_up(store, times)
+
+
 def test_each_roll_adds_an_entry_in_one_write(store):
     fill(store, [5, 3, 9, 1, 2, 3, 11])
     assert known(store) == right(store) == [CachedSegment(0, 0, 3, 9, 9), CachedSegment(0, 3, 6, 3, 9)]
@@ -199,14 +211,7 @@ def test_a_writer_stopped_while_truncating_leaves_nothing_false(store, stop_at, 
     look_up(store, times)
     # A process that is stopped before it may say what is known says nothing false either.
     for time in range(50, 58):
-        stop_at(lambda change: is_known(change) and change.kind == "write")
-        try:
-            fill(Store.open(store.path), [time])
-        except Stopped:
-            fill(Store.open(store.path), [time])
-        files.set_observer(None)
-        times.append(time)
-        look_up(store, times)
+        fill_stopped(store, times, time, stop_at)
 
 
 def test_a_log_that_was_brought_back_from_a_copy_is_looked_up_as_it_is(store, tmp_path, stop_at):
@@ -222,14 +227,7 @@ def test_a_log_that_was_brought_back_from_a_copy_is_looked_up_as_it_is(store, tm
     times = [1] * 7
     for time in range(60, 67):
         assert [entry.next_offset for entry in known(store)][-1] > len(times) or len(times) > 9
-        stop_at(lambda change: is_known(change) and change.kind == "write")
-        try:
-            fill(Store.open(store.path), [time])
-        except Stopped:
-            fill(Store.open(store.path), [time])
-        files.set_observer(None)
-        times.append(time)
-        look_up(store, times)
+        fill_stopped(store, times, time, stop_at)
     store.clean("t")
     assert known(store) == right(store)
     assert path.exists()
