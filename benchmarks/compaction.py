@@ -28,16 +28,10 @@ import tables
 
 from pyspark_log.config import TopicConfig
 from pyspark_log.storage.catalog import PartitionPath
-from pyspark_log.storage.compaction import (
-    CleanedTransactions,
-    OffsetMap,
-    Rewritten,
-    Round,
-    Source,
-    fill,
-    remove_unfinished,
-    rewrite,
-)
+from pyspark_log.storage.compaction.build_offset_map import Source, fill
+from pyspark_log.storage.compaction.offset_map import OffsetMap
+from pyspark_log.storage.compaction.rewrite import Rewritten, Round, remove_unfinished, rewrite
+from pyspark_log.storage.compaction.transactions import CleanedTransactions
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.read import AbortedRanges
 from pyspark_log.storage.record import assign_offsets, scan

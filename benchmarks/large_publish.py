@@ -23,7 +23,8 @@ import tables
 
 from pyspark_log import Store
 from pyspark_log.storage.fs import FileLock
-from pyspark_log.storage.publish import StagedWriter, StagingPlan, install, prepare, publish
+from pyspark_log.storage.publish import StagedWriter, StagingPlan, prepare, publish
+from pyspark_log.storage.publish.staging import install
 
 CHUNK = 16_000  # rows, of 8 and 100 bytes
 TASKS = 250

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pyspark_log.errors import PylogError
 from pyspark_log.storage.fs import Process
 from pyspark_log.storage.groups import CommittedOffsets, OffsetMoves
-from pyspark_log.storage.ingest import is_past_retention, warn_past_retention
+from pyspark_log.storage.ingest.timestamps import is_past_retention, warn_past_retention
 from pyspark_log.storage.publish import (
     AgreedTopic,
     Decision,
@@ -17,17 +17,13 @@ from pyspark_log.storage.publish import (
     StagedWriter,
     StagingPlan,
     apply_pending,
-    check_claim,
-    claim,
-    delete_publisher,
-    discard,
-    discard_job,
     publish,
-    publishers,
-    revoke,
     staging_folder,
-    unlink_all,
 )
+from pyspark_log.storage.publish.applier import unlink_all
+from pyspark_log.storage.publish.claims import check_claim, claim, revoke
+from pyspark_log.storage.publish.prepare import discard, discard_job
+from pyspark_log.storage.publish.publisher_admin import delete_publisher, publishers
 from pyspark_log.types import OffsetStep
 
 

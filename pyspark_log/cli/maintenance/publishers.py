@@ -9,7 +9,8 @@ import click
 from pyspark_log.cli.support import NOTHING, CommandGroup, confirm, json_option, print_json, print_table, yes_option
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.fs.clock import format_time
-from pyspark_log.storage.publish import NO_NUMBER, Decision, Origin
+from pyspark_log.storage.publish import Decision
+from pyspark_log.storage.publish.decision import NO_NUMBER, Origin
 from pyspark_log.storage.store import Store
 
 

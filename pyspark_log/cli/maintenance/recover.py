@@ -10,7 +10,8 @@ from pyspark_log.cli.support import NOTHING, confirm, human_size, json_option, p
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs.clock import format_time
-from pyspark_log.storage.publish import TopicIdPartition, Waiting, recovery
+from pyspark_log.storage.publish import TopicIdPartition, recovery
+from pyspark_log.storage.publish.recovery import Waiting
 
 
 @click.command()

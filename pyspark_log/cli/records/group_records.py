@@ -10,19 +10,15 @@ from typing import Any
 import pyarrow as pa
 
 from pyspark_log.cli.records.formats import times_ms
-from pyspark_log.storage.groups import (
-    CONSUMER,
+from pyspark_log.storage.groups import NEVER, GroupMember, assigned_partitions
+from pyspark_log.storage.groups.metadata import CONSUMER, decode_group_value, subscribed_topics
+from pyspark_log.storage.groups.records import (
     LATER_KINDS,
-    NEVER,
-    GroupMember,
     GroupMetadataKey,
     OffsetCommitKey,
-    assigned_partitions,
-    decode_group_value,
     decode_key,
     decode_offset_value,
     group_of,
-    subscribed_topics,
 )
 
 

@@ -32,7 +32,8 @@ from pyspark_log.storage.groups.metadata import GroupDescription, GroupState, de
 from pyspark_log.storage.groups.view import GroupRecords, OffsetAndMetadata, PartitionView
 from pyspark_log.storage.ingest import encode
 from pyspark_log.storage.log_manager import LogManager, TopicAdmin
-from pyspark_log.storage.publish import Decision, DecisionLog, StagedPart, TopicIdPartition, manifest
+from pyspark_log.storage.publish import Decision, DecisionLog, StagedPart, TopicIdPartition
+from pyspark_log.storage.publish.staging import manifest
 from pyspark_log.storage.record.layout import CRC_AT
 from pyspark_log.storage.record.rows import key_value_rows
 from pyspark_log.types import OffsetStep, TopicPartition

@@ -25,7 +25,8 @@ from pyspark_log.storage.groups.committed_offsets import CommittedOffsets
 from pyspark_log.storage.groups.metadata import GroupDescription, GroupState
 from pyspark_log.storage.groups.view import OffsetAndMetadata
 from pyspark_log.storage.ingest import packed
-from pyspark_log.storage.publish import TopicIdPartition, apply_in, waits_in
+from pyspark_log.storage.publish import TopicIdPartition
+from pyspark_log.storage.publish.applier import apply_in, waits_in
 from pyspark_log.types import OffsetStep, TopicPartition
 
 if TYPE_CHECKING:

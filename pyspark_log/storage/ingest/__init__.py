@@ -3,10 +3,18 @@
 from pyspark_log.storage.ingest.accumulator import FILLING_BYTES, RecordAccumulator
 from pyspark_log.storage.ingest.encoder import PIECE_SIZE, AssignedRows, BatchEncoder, encode, grouped, packed
 from pyspark_log.storage.ingest.partitioner import Partitioner, group
-from pyspark_log.storage.ingest.timestamps import is_past_retention, warn_past_retention
 from pyspark_log.storage.ingest.validator import validate
 
 __all__ = [
-    "FILLING_BYTES", "PIECE_SIZE", "AssignedRows", "BatchEncoder", "Partitioner", "RecordAccumulator", "encode",
-    "group", "grouped", "is_past_retention", "packed", "validate", "warn_past_retention",
-]  # fmt: skip
+    "FILLING_BYTES",
+    "PIECE_SIZE",
+    "AssignedRows",
+    "BatchEncoder",
+    "Partitioner",
+    "RecordAccumulator",
+    "encode",
+    "group",
+    "grouped",
+    "packed",
+    "validate",
+]

@@ -28,11 +28,13 @@ from pyspark_log.storage.log import LogWriter
 from pyspark_log.storage.log.read import segment_cache
 from pyspark_log.storage.log.state import EMPTY, Flags, state_file
 from pyspark_log.storage.log.state.state_file import FILE_SIZE
-from pyspark_log.storage.log_manager import FolderCopy, LogManager, NewBytes, TopicLogs
+from pyspark_log.storage.log_manager import LogManager, TopicLogs
+from pyspark_log.storage.log_manager.folder_copy import FolderCopy, NewBytes
 from pyspark_log.storage.maintenance.new_folder import new_folder
 from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
 from pyspark_log.storage.maintenance.verify import log_bytes
-from pyspark_log.storage.publish import Decision, apply_pending, manifest, recovery, staging_folder
+from pyspark_log.storage.publish import Decision, apply_pending, recovery, staging_folder
+from pyspark_log.storage.publish.staging import manifest
 from pyspark_log.storage.segment import SegmentWriter
 from pyspark_log.storage.segment.file_names import list_segments
 

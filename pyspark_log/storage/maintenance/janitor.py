@@ -15,7 +15,11 @@ from pyspark_log.storage.fs import files, timeouts
 from pyspark_log.storage.groups import OffsetsLog
 from pyspark_log.storage.log.new_segment import is_prepared_name
 from pyspark_log.storage.log_manager import TopicAdmin, cleaning, partition_move
-from pyspark_log.storage.publish import DecisionLog, Job, forget_one_offs, job_of, manifest, tidy
+from pyspark_log.storage.publish import DecisionLog
+from pyspark_log.storage.publish.pending import tidy
+from pyspark_log.storage.publish.publisher_admin import forget_one_offs
+from pyspark_log.storage.publish.staging import manifest
+from pyspark_log.storage.publish.staging.staged_file import Job, job_of
 
 log = logging.getLogger(__name__)
 

@@ -34,7 +34,10 @@ from pyspark_log.storage.maintenance.verify import (
     unknown_files,
     written_places,
 )
-from pyspark_log.storage.publish import Decision, StagedRegion, TopicIdPartition, apply, manifest, region_fault
+from pyspark_log.storage.publish import Decision, TopicIdPartition
+from pyspark_log.storage.publish.partition_applier import apply
+from pyspark_log.storage.publish.staging import manifest
+from pyspark_log.storage.publish.staging.staged_file import StagedRegion, region_fault
 from pyspark_log.types import TopicDescription
 
 

@@ -23,7 +23,8 @@ from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.leader_epochs import Epochs
 from pyspark_log.storage.log.state import PartitionState
-from pyspark_log.storage.log_manager import FUTURE, TopicAdmin, aside_name
+from pyspark_log.storage.log_manager import TopicAdmin
+from pyspark_log.storage.log_manager.deletion import FUTURE, aside_name
 from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
 from pyspark_log.storage.maintenance.transfer.log_copy import LogCopy
 from pyspark_log.storage.record import BatchHeader

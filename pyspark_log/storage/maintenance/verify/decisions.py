@@ -14,20 +14,10 @@ from pyspark_log.storage.fs.clock import format_time
 from pyspark_log.storage.groups import records
 from pyspark_log.storage.log.new_segment import is_prepared_name
 from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding
-from pyspark_log.storage.publish import (
-    SUFFIX,
-    Decision,
-    DecisionLog,
-    Origin,
-    SetAside,
-    StagedRegion,
-    TopicIdPartition,
-    decode_decision,
-    job_of,
-    manifest,
-    publisher_of,
-    region_fault,
-)
+from pyspark_log.storage.publish import Decision, DecisionLog, TopicIdPartition
+from pyspark_log.storage.publish.decision import Origin, SetAside, decode_decision, publisher_of
+from pyspark_log.storage.publish.staging import manifest
+from pyspark_log.storage.publish.staging.staged_file import SUFFIX, StagedRegion, job_of, region_fault
 from pyspark_log.storage.segment.scanner import Intact
 
 _GIVE_UP = "bring the file back; or give up what is not applied of it: pylog recover --set-aside DECISION"

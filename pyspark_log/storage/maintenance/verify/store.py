@@ -41,7 +41,8 @@ from pyspark_log.storage.catalog.topics import DELETED_FOLDER
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import files, side_by_side
 from pyspark_log.storage.log.state import Flags, read_slots
-from pyspark_log.storage.log_manager import ASIDE_NAME, LogManager, hex_id
+from pyspark_log.storage.log_manager import LogManager
+from pyspark_log.storage.log_manager.deletion import ASIDE_NAME, hex_id
 from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
 from pyspark_log.storage.maintenance.verify.broker import BrokerCheck
 from pyspark_log.storage.maintenance.verify.decisions import DecisionCheck, DecisionRecords, check_group_records
