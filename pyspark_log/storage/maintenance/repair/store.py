@@ -22,18 +22,9 @@ from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.maintenance.new_folder import new_folder
 from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
 from pyspark_log.storage.maintenance.repair.partition import DamagedPartition, Loss, PartitionCopy, PartitionRepairer
-from pyspark_log.storage.maintenance.verify import (
-    DecisionRecords,
-    Finding,
-    RecordCheck,
-    Severity,
-    check_group_records,
-    describe,
-    log_bytes,
-    open_damaged,
-    unknown_files,
-    written_places,
-)
+from pyspark_log.storage.maintenance.verify import Finding, RecordCheck, Severity, log_bytes
+from pyspark_log.storage.maintenance.verify.decisions import DecisionRecords, check_group_records
+from pyspark_log.storage.maintenance.verify.store import describe, open_damaged, unknown_files, written_places
 from pyspark_log.storage.publish import Decision, TopicIdPartition
 from pyspark_log.storage.publish.partition_applier import apply
 from pyspark_log.storage.publish.staging import manifest
