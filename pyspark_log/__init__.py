@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pyspark_log.clients import Producer, Transactions
-    from pyspark_log.spark_connector.publish_together import Publish
     from pyspark_log.spark_connector.source import PylogDataSource as DefaultSource
+    from pyspark_log.spark_connector.writing.publish_together import Publish
     from pyspark_log.storage.groups import OffsetsLog
     from pyspark_log.storage.publish import PublishResult
     from pyspark_log.storage.store import Store
@@ -40,7 +40,7 @@ _PLACES = {
     "DefaultSource": ("pyspark_log.spark_connector.source", "PylogDataSource"),
     "OffsetsLog": ("pyspark_log.storage.groups", "OffsetsLog"),
     "Producer": ("pyspark_log.clients", "Producer"),
-    "Publish": ("pyspark_log.spark_connector.publish_together", "Publish"),
+    "Publish": ("pyspark_log.spark_connector.writing.publish_together", "Publish"),
     "PublishResult": ("pyspark_log.storage.publish", "PublishResult"),
     "Store": ("pyspark_log.storage.store", "Store"),
     "Topic": ("pyspark_log.storage.topic", "Topic"),

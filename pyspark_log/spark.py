@@ -22,8 +22,8 @@ from pyspark.sql.types import StructType
 from pyspark_log.arguments import to_ms
 from pyspark_log.errors import InvalidConfigError
 from pyspark_log.spark_connector.columns import check_columns, row_schema
-from pyspark_log.spark_connector.publish_together import Publish, own_publish_id
-from pyspark_log.spark_connector.transform import ArrowFunction, encode
+from pyspark_log.spark_connector.reading.transform import ArrowFunction, encode
+from pyspark_log.spark_connector.writing.publish_together import Publish, own_publish_id
 
 __all__ = ["Position", "Topics", "publish_each", "read", "read_stream", "write", "write_stream"]
 

@@ -16,7 +16,7 @@ from pyspark_log.connector_options import READ_OPTIONS, WRITE_OPTIONS
 from pyspark_log.errors import InvalidConfigError, shortened
 from pyspark_log.spark_connector.corruption import OnCorruption
 from pyspark_log.spark_connector.errors import ConnectorError, option_error
-from pyspark_log.spark_connector.offsets import (
+from pyspark_log.spark_connector.planning.offsets import (
     AT_EARLIEST,
     AT_LATEST,
     AtCommitted,
@@ -27,8 +27,8 @@ from pyspark_log.spark_connector.offsets import (
     parse_option,
     parse_timestamps,
 )
-from pyspark_log.spark_connector.planning import Splitting
-from pyspark_log.spark_connector.subscription import Subscription, parse_subscription
+from pyspark_log.spark_connector.planning.ranges import Splitting
+from pyspark_log.spark_connector.planning.subscription import Subscription, parse_subscription
 from pyspark_log.storage.catalog import local_path
 from pyspark_log.types import EARLIEST, LATEST, READ_UNCOMMITTED, check_isolation
 from pyspark_log.units import SPARK_SIZES, SPARK_TIMES_US, truth, with_unit

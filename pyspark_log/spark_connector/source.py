@@ -22,10 +22,10 @@ from pyspark_log.storage.catalog import local_path
 log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    from pyspark_log.spark_connector.batch_reader import PylogBatchReader
-    from pyspark_log.spark_connector.stream_reader import PylogStreamReader
-    from pyspark_log.spark_connector.transform import Transform
-    from pyspark_log.spark_connector.writer import PylogBatchWriter, PylogStreamWriter
+    from pyspark_log.spark_connector.reading.batch_reader import PylogBatchReader
+    from pyspark_log.spark_connector.reading.stream_reader import PylogStreamReader
+    from pyspark_log.spark_connector.reading.transform import Transform
+    from pyspark_log.spark_connector.writing.writer import PylogBatchWriter, PylogStreamWriter
 
 
 class RefusedStream(DataSourceStreamReader):
@@ -72,7 +72,7 @@ class PylogDataSource(DataSource):
 
     def reader(self, schema: StructType) -> PylogBatchReader:
         """For spark.read."""
-        from pyspark_log.spark_connector.batch_reader import PylogBatchReader  # noqa: PLC0415  (see above)
+        from pyspark_log.spark_connector.reading.batch_reader import PylogBatchReader  # noqa: PLC0415  (see above)
 
         with conditions_shown():
             return PylogBatchReader(self._path, *self._read_options(schema))
@@ -90,7 +90,7 @@ class PylogDataSource(DataSource):
     def _stream_reader(self, schema: StructType) -> PylogStreamReader:
         with conditions_shown():
             options, columns, transform = self._read_options(schema)
-            from pyspark_log.spark_connector.stream_reader import PylogStreamReader  # noqa: PLC0415
+            from pyspark_log.spark_connector.reading.stream_reader import PylogStreamReader  # noqa: PLC0415
 
             return PylogStreamReader(self._path, options, columns, transform)
 
@@ -103,13 +103,13 @@ class PylogDataSource(DataSource):
                     "whatever Spark's own message advises. To delete what a topic holds, first call "
                     "Store.delete_records, or run pylog topics delete-records"
                 )
-            from pyspark_log.spark_connector.writer import PylogBatchWriter  # noqa: PLC0415
+            from pyspark_log.spark_connector.writing.writer import PylogBatchWriter  # noqa: PLC0415
 
             return PylogBatchWriter(self._path, self.options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> PylogStreamWriter:  # noqa: N802
         """For DataFrame.writeStream. Complete mode appends every result, as in the Kafka connector."""
-        from pyspark_log.spark_connector.writer import PylogStreamWriter  # noqa: PLC0415
+        from pyspark_log.spark_connector.writing.writer import PylogStreamWriter  # noqa: PLC0415
 
         with conditions_shown():
             return PylogStreamWriter(self._path, self.options, schema)
@@ -118,7 +118,7 @@ class PylogDataSource(DataSource):
         options = ReadOptions.parse(self.options)
         if options.transform is None:
             return options, columns_of(schema, options.include_headers), None
-        from pyspark_log.spark_connector.transform import Transform  # noqa: PLC0415
+        from pyspark_log.spark_connector.reading.transform import Transform  # noqa: PLC0415
 
         columns = options.transformed or row_schema(options.include_headers).names
         return options, check_names(columns), Transform.into(schema, options.transform)

@@ -18,9 +18,9 @@ from pyspark_log.cli.records.consume import consume
 from pyspark_log.cli.records.dump import dump
 from pyspark_log.cli.target import Target
 from pyspark_log.spark_connector.corruption import OnCorruption
-from pyspark_log.spark_connector.planning import OffsetRange
+from pyspark_log.spark_connector.planning.ranges import OffsetRange
+from pyspark_log.spark_connector.reading.task_reader import RangePartition, ReadPlan, read_partition
 from pyspark_log.spark_connector.store_access import StoreRef
-from pyspark_log.spark_connector.task_reader import RangePartition, ReadPlan, read_partition
 from pyspark_log.storage.compaction.cleaner import compact
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.log.state import partition_state, state_file

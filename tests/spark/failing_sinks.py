@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark import TaskContext, cloudpickle
 
 from pyspark_log.spark_connector.source import PylogDataSource
-from pyspark_log.spark_connector.writer import PylogBatchWriter, PylogStreamWriter
+from pyspark_log.spark_connector.writing.writer import PylogBatchWriter, PylogStreamWriter
 from pyspark_log.storage.fs import files
 from tests.campaign import processes
 

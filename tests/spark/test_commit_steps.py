@@ -18,10 +18,10 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 
 from pyspark_log import Store
-from pyspark_log.spark_connector.query_run import QueryRun, claim_run
 from pyspark_log.spark_connector.source import PylogDataSource
 from pyspark_log.spark_connector.store_access import StoreRef
-from pyspark_log.spark_connector.task_writer import StagedMessage
+from pyspark_log.spark_connector.writing.query_run import QueryRun, claim_run
+from pyspark_log.spark_connector.writing.task_writer import StagedMessage
 from pyspark_log.storage.catalog import log_dir
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.maintenance import janitor

@@ -8,7 +8,7 @@ import pytest
 from spark_tools import all_values_in, batch_sizes, end_offset, fails, fill, read_stream, values_in, write_stream
 
 from pyspark_log import Store
-from pyspark_log.spark_connector.query_run import plan_of
+from pyspark_log.spark_connector.writing.query_run import plan_of
 from pyspark_log.storage.groups.offsets import OffsetsLog
 
 # A query that fails takes seconds.

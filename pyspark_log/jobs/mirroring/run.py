@@ -24,8 +24,8 @@ from pyspark_log.jobs.mirroring.syncs import (
 )
 from pyspark_log.jobs.support import JobError
 from pyspark_log.spark_connector.errors import conditions_shown
-from pyspark_log.spark_connector.offsets import OWN_KEY
-from pyspark_log.spark_connector.publish_together import Publish
+from pyspark_log.spark_connector.planning.offsets import OWN_KEY
+from pyspark_log.spark_connector.writing.publish_together import Publish
 from pyspark_log.storage.catalog import INTERNAL_TOPICS
 from pyspark_log.types import TopicPartition
 

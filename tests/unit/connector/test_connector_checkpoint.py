@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_log.spark_connector.query_run import location_of, plan_of, same_location
+from pyspark_log.spark_connector.writing.query_run import location_of, plan_of, same_location
 
 
 @pytest.mark.parametrize(

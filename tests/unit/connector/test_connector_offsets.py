@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_log.spark_connector.errors import ConnectorError
-from pyspark_log.spark_connector.offsets import Identity, SourceOffset, to_nested
+from pyspark_log.spark_connector.planning.offsets import Identity, SourceOffset, to_nested
 from pyspark_log.types import TopicPartition
 
 T0, T2, T10, A1 = TopicPartition("t", 0), TopicPartition("t", 2), TopicPartition("t", 10), TopicPartition("a", 1)

@@ -6,7 +6,6 @@ import pytest
 
 from pyspark_log.connector_options import READ_OPTIONS, WRITE_OPTIONS
 from pyspark_log.spark_connector.errors import ConnectorError
-from pyspark_log.spark_connector.offsets import AT_EARLIEST, AT_LATEST, AtCommitted, AtTimestamp, AtTimestamps, Specific
 from pyspark_log.spark_connector.options import (
     ReadOptions,
     TriggerLimits,
@@ -15,8 +14,16 @@ from pyspark_log.spark_connector.options import (
     store_path,
     unknown_options,
 )
-from pyspark_log.spark_connector.planning import Splitting
-from pyspark_log.spark_connector.subscription import Assigned, Topics
+from pyspark_log.spark_connector.planning.offsets import (
+    AT_EARLIEST,
+    AT_LATEST,
+    AtCommitted,
+    AtTimestamp,
+    AtTimestamps,
+    Specific,
+)
+from pyspark_log.spark_connector.planning.ranges import Splitting
+from pyspark_log.spark_connector.planning.subscription import Assigned, Topics
 from pyspark_log.types import TopicPartition
 from tests.paths import ROOT
 

@@ -3,8 +3,8 @@
 import pytest
 
 from pyspark_log.spark_connector.errors import ConnectorError, LossPolicy
-from pyspark_log.spark_connector.planning import OffsetRange, ranges_between, starts_of
-from pyspark_log.spark_connector.subscription import Assigned, Topics
+from pyspark_log.spark_connector.planning.ranges import OffsetRange, ranges_between, starts_of
+from pyspark_log.spark_connector.planning.subscription import Assigned, Topics
 from pyspark_log.types import TopicPartition
 
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log.spark_connector.planning import limit_ends
+from pyspark_log.spark_connector.planning.ranges import limit_ends
 from pyspark_log.types import TopicPartition
 
 LONG_MAX = 2**63 - 1

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log.spark_connector.batch_reader import PylogBatchReader
 from pyspark_log.spark_connector.options import ReadOptions
-from pyspark_log.spark_connector.planning import OffsetRange, Splitting
-from pyspark_log.spark_connector.task_reader import read_partition
+from pyspark_log.spark_connector.planning.ranges import OffsetRange, Splitting
+from pyspark_log.spark_connector.reading.batch_reader import PylogBatchReader
+from pyspark_log.spark_connector.reading.task_reader import read_partition
 from pyspark_log.storage.store import Store
 from pyspark_log.types import EARLIEST, LATEST, TopicPartition
 

@@ -313,7 +313,7 @@ def test_single_partitions_are_read(store):
 
 def test_a_trigger_with_too_few_records_waits(store, monkeypatch):
     now = [1000.0]
-    monkeypatch.setattr("pyspark_log.spark_connector.stream_reader.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("pyspark_log.spark_connector.reading.stream_reader.time.monotonic", lambda: now[0])
     append(store, 0, 1)
     reader = reader_of(store, minOffsetsPerTrigger="5", maxTriggerDelay="10s")
     limit = reader.getDefaultReadLimit()

@@ -5,10 +5,10 @@ import pytest
 from test_connector_stream_reader import ALL, batch, store, values
 
 from pyspark_log import DefaultSource
-from pyspark_log.spark_connector import stream_reader
 from pyspark_log.spark_connector.errors import ConnectorError
-from pyspark_log.spark_connector.planning import identity_after
-from pyspark_log.spark_connector.subscription import Pattern, Topics
+from pyspark_log.spark_connector.planning.ranges import identity_after
+from pyspark_log.spark_connector.planning.subscription import Pattern, Topics
+from pyspark_log.spark_connector.reading import stream_reader
 
 __all__ = ["store"]  # a fixture
 

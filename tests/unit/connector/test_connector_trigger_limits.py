@@ -11,7 +11,7 @@ def sizes(ranges):
 
 def test_the_least_and_the_most_together(store, monkeypatch):
     now = [1000.0]
-    monkeypatch.setattr("pyspark_log.spark_connector.stream_reader.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("pyspark_log.spark_connector.reading.stream_reader.time.monotonic", lambda: now[0])
     reader = reader_of(store, minOffsetsPerTrigger="15", maxOffsetsPerTrigger="20", maxTriggerDelay="5s")
     limit = reader.getDefaultReadLimit()
     append(store, 0, 10)

@@ -16,10 +16,10 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from pyspark_log import DefaultSource
 from pyspark_log.spark_connector import worker_process
 from pyspark_log.spark_connector.options import WriteOptions
-from pyspark_log.spark_connector.task_reader import TaskPartition, read_partition
-from pyspark_log.spark_connector.task_writer import stage
+from pyspark_log.spark_connector.reading.task_reader import TaskPartition, read_partition
 from pyspark_log.spark_connector.worker_process import spare_modules
-from pyspark_log.spark_connector.writer import plan_write
+from pyspark_log.spark_connector.writing.task_writer import stage
+from pyspark_log.spark_connector.writing.writer import plan_write
 from pyspark_log.storage.store import Store
 
 

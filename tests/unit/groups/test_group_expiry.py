@@ -6,7 +6,7 @@ import pytest
 from group_tools import ORDERS_0, ORDERS_1, append, members, offsets
 
 from pyspark_log.clients.transactions import Transactions
-from pyspark_log.spark_connector.stream_reader import GroupOffsets
+from pyspark_log.spark_connector.reading.stream_reader import GroupOffsets
 from pyspark_log.storage.catalog.topics import OFFSETS_TOPIC
 from pyspark_log.storage.groups import expiry, records
 from pyspark_log.storage.groups import offsets as offsets_log

@@ -214,7 +214,7 @@ def test_names_contain_the_job_and_older_ones_still_do():
 _DAEMON = """
 import os, sys
 sys.modules["__main__"].__spec__ = type("Spec", (), {"name": "pyspark.daemon"})
-from pyspark_log.spark_connector.writer import driver_process
+from pyspark_log.spark_connector.writing.writer import driver_process
 if sys.argv[1] == "forked":
     child = os.fork()
     if child:

@@ -16,9 +16,9 @@ from pyspark_log.config import MAX_BATCH_BYTES
 from pyspark_log.errors import BatchTooLargeError, InvalidConfigError, RecordTooLargeError
 from pyspark_log.spark_connector.corruption import OnCorruption
 from pyspark_log.spark_connector.errors import ConnectorError
-from pyspark_log.spark_connector.planning import OffsetRange
+from pyspark_log.spark_connector.planning.ranges import OffsetRange
+from pyspark_log.spark_connector.reading.task_reader import RangePartition, ReadPlan, read_partition
 from pyspark_log.spark_connector.store_access import StoreRef
-from pyspark_log.spark_connector.task_reader import RangePartition, ReadPlan, read_partition
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.record import layout

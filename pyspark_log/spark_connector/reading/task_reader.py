@@ -12,9 +12,9 @@ from pyspark_log.errors import OffsetOutOfRangeError, UnknownTopicError
 from pyspark_log.spark_connector.corruption import OnCorruption
 from pyspark_log.spark_connector.errors import ConnectorError, LossPolicy, conditions_shown
 from pyspark_log.spark_connector.options import ReadOptions
-from pyspark_log.spark_connector.planning import OffsetRange, end_within, is_same_topic, resolved
+from pyspark_log.spark_connector.planning.ranges import OffsetRange, end_within, is_same_topic, resolved
+from pyspark_log.spark_connector.reading.transform import Transform
 from pyspark_log.spark_connector.store_access import StoreRef
-from pyspark_log.spark_connector.transform import Transform
 from pyspark_log.spark_connector.worker_process import spare_modules
 from pyspark_log.storage.store import Store
 

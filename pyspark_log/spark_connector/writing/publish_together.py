@@ -21,13 +21,13 @@ from types import TracebackType
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_log.spark_connector.commit import check_agreements, end_agreements, warn_of_old_times
 from pyspark_log.spark_connector.errors import conditions_shown, option_error, outcome_shown
 from pyspark_log.spark_connector.options import WriteOptions
-from pyspark_log.spark_connector.query_run import ITS_OWN, QueryRun
 from pyspark_log.spark_connector.store_access import open_for_write
-from pyspark_log.spark_connector.task_writer import StagedMessage, stage
-from pyspark_log.spark_connector.writer import plan_write
+from pyspark_log.spark_connector.writing.commit import check_agreements, end_agreements, warn_of_old_times
+from pyspark_log.spark_connector.writing.query_run import ITS_OWN, QueryRun
+from pyspark_log.spark_connector.writing.task_writer import StagedMessage, stage
+from pyspark_log.spark_connector.writing.writer import plan_write
 from pyspark_log.storage.publish import PublishResult
 from pyspark_log.types import TopicPartition
 

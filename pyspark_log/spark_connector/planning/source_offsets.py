@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 
 from pyspark_log.spark_connector.errors import ConnectorError, option_error
-from pyspark_log.spark_connector.offsets import OWN_KEY, Offsets, SourceOffset
+from pyspark_log.spark_connector.planning.offsets import OWN_KEY, Offsets, SourceOffset
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 

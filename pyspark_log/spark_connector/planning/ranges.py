@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_log.errors import UnknownTopicError
 from pyspark_log.spark_connector.errors import ConnectorError, LossPolicy, data_loss, option_error
-from pyspark_log.spark_connector.offsets import (
+from pyspark_log.spark_connector.planning.offsets import (
     AtCommitted,
     AtTimestamp,
     Everywhere,
@@ -23,7 +23,7 @@ from pyspark_log.spark_connector.offsets import (
     Position,
     Specific,
 )
-from pyspark_log.spark_connector.subscription import Subscription
+from pyspark_log.spark_connector.planning.subscription import Subscription
 from pyspark_log.types import EARLIEST, LATEST, TopicPartition
 
 if TYPE_CHECKING:  # Options are parsed in processes that do not load the engine.

@@ -22,13 +22,13 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from pyspark_log.spark_connector.columns import check_columns
-from pyspark_log.spark_connector.commit import publish_batch, publish_micro_batch
 from pyspark_log.spark_connector.errors import conditions_shown
 from pyspark_log.spark_connector.options import Options, WriteOptions, unknown_options
-from pyspark_log.spark_connector.query_run import QueryPublisher, claim_in_first_task
 from pyspark_log.spark_connector.store_access import StoreRef, open_for_write, warn_of_new_topic, warn_of_options
-from pyspark_log.spark_connector.task_writer import StagedMessage, WritePlan, stage
 from pyspark_log.spark_connector.worker_process import SentToTasks, is_spark_process, spare_modules
+from pyspark_log.spark_connector.writing.commit import publish_batch, publish_micro_batch
+from pyspark_log.spark_connector.writing.query_run import QueryPublisher, claim_in_first_task
+from pyspark_log.spark_connector.writing.task_writer import StagedMessage, WritePlan, stage
 from pyspark_log.storage.catalog import check_name, check_not_internal
 from pyspark_log.storage.fs import Process
 from pyspark_log.storage.store import Store

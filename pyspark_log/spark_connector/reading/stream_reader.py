@@ -28,9 +28,9 @@ from pyspark.sql.streaming.datasource import (
 
 from pyspark_log.errors import PylogError, UnknownTopicError
 from pyspark_log.spark_connector.errors import LossPolicy, conditions_shown
-from pyspark_log.spark_connector.offsets import Identity, Offsets, SourceOffset, to_nested
 from pyspark_log.spark_connector.options import ReadOptions
-from pyspark_log.spark_connector.planning import (
+from pyspark_log.spark_connector.planning.offsets import Identity, Offsets, SourceOffset, to_nested
+from pyspark_log.spark_connector.planning.ranges import (
     earliest,
     end_within,
     identity_after,
@@ -44,8 +44,8 @@ from pyspark_log.spark_connector.planning import (
     resolved,
     starts_of,
 )
-from pyspark_log.spark_connector.task_reader import RangePartition, ReadPlan, in_tasks, read_partition
-from pyspark_log.spark_connector.transform import Transform
+from pyspark_log.spark_connector.reading.task_reader import RangePartition, ReadPlan, in_tasks, read_partition
+from pyspark_log.spark_connector.reading.transform import Transform
 from pyspark_log.spark_connector.worker_process import SentToTasks, end_with_query
 from pyspark_log.storage.groups import NEVER, OffsetsLog
 from pyspark_log.storage.store import Store

@@ -10,9 +10,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_log.spark_connector.errors import conditions_shown
 from pyspark_log.spark_connector.options import ReadOptions
-from pyspark_log.spark_connector.planning import OffsetRange, identity_of, offsets_at, resolved
-from pyspark_log.spark_connector.task_reader import RangePartition, ReadPlan, in_tasks, read_partition
-from pyspark_log.spark_connector.transform import Transform
+from pyspark_log.spark_connector.planning.ranges import OffsetRange, identity_of, offsets_at, resolved
+from pyspark_log.spark_connector.reading.task_reader import RangePartition, ReadPlan, in_tasks, read_partition
+from pyspark_log.spark_connector.reading.transform import Transform
 from pyspark_log.spark_connector.worker_process import SentToTasks
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition

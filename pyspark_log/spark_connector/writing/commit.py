@@ -10,10 +10,10 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from pyspark_log.errors import PylogError, StagedOutputError
 from pyspark_log.spark_connector.errors import ConnectorError, outcome_shown
-from pyspark_log.spark_connector.query_run import ITS_OWN, QueryPublisher, QueryRun, location_of, plan_of
-from pyspark_log.spark_connector.source_offsets import steps_of
+from pyspark_log.spark_connector.planning.source_offsets import steps_of
 from pyspark_log.spark_connector.store_access import StoreRef, warn_of_new_topic
-from pyspark_log.spark_connector.task_writer import StagedMessage
+from pyspark_log.spark_connector.writing.query_run import ITS_OWN, QueryPublisher, QueryRun, location_of, plan_of
+from pyspark_log.spark_connector.writing.task_writer import StagedMessage
 from pyspark_log.storage.publish import StagedPart
 from pyspark_log.storage.store import Store
 

@@ -11,9 +11,9 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from pyspark_log.spark_connector.columns import RECORD_COLUMNS, TOPIC
 from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown
-from pyspark_log.spark_connector.query_run import QueryRun
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.worker_process import spare_modules
+from pyspark_log.spark_connector.writing.query_run import QueryRun
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.publish import AgreedTopic, StagedPart, StagingPlan
 from pyspark_log.types import NO_TIMESTAMP

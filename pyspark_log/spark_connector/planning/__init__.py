@@ -1,0 +1,1 @@
+"""What a query reads: its topics, their offsets, and the ranges of offsets that its tasks read."""

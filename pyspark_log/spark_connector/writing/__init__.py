@@ -1,0 +1,1 @@
+"""Writes: tasks stage rows, and the driver publishes them."""
