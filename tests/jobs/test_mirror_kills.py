@@ -92,5 +92,9 @@ def group_is_at(target, position):
 
 
 def command_of(pid):
-    with open(f"/proc/{pid}/cmdline", "rb") as file:
-        return file.read()
+    """The command line of a process; b"" if it has ended since it was listed."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
