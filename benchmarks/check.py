@@ -28,7 +28,7 @@ FLOORS = {
     "append, 100 bytes, 1 partition, lz4": 0.5,
     "append, 100 bytes, 1 partition, zstd": 0.6,
     "read, 100 bytes": 1.2,
-    "read, 10,000 bytes": 1.8,
+    "read, 10,000 bytes": 1.5,
     "read, 1,000 bytes, lz4": 0.3,
     "read, 1,000 bytes, zstd": 0.35,
     "reused: encode, with CRC-32C": 0.25,
