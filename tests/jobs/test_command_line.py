@@ -3,8 +3,12 @@
 import importlib
 import json
 import logging
+import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 import warnings
 from pathlib import Path
 
@@ -124,6 +128,27 @@ def test_more_exit_codes(parser, capsys):
 
 
 # ---- tasks
+
+
+def test_an_interrupt_cancels_the_tasks(spark, tmp_path):
+    """It comes while the job asks Spark how far its tasks are, over and over."""
+    begun = tmp_path / "begun"
+
+    def task(_):
+        begun.touch()
+        time.sleep(600)
+
+    def interrupt():
+        while not begun.exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
+    with pytest.raises(KeyboardInterrupt):
+        run_tasks(spark, "sleeps", task, [1])
+    interrupting.join()
+    assert run_tasks(spark, "squares", lambda number: number * number, [5]) == [25]
 
 
 def test_results_are_in_the_order_of_tasks(spark):

@@ -7,6 +7,8 @@ import json
 import time
 from typing import Any
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
@@ -23,12 +25,15 @@ from pyspark_log.jobs.mirroring.syncs import (
     rows_of,
 )
 from pyspark_log.jobs.support import JobError
+from pyspark_log.jobs.support.interrupts import interrupts_noted
 from pyspark_log.spark_connector.errors import conditions_shown
 from pyspark_log.spark_connector.planning.offsets import OWN_KEY
 from pyspark_log.spark_connector.writing.publish_together import Publish
 from pyspark_log.storage.catalog import INTERNAL_TOPICS
 from pyspark_log.types import TopicPartition
 
+# How often the run looks for an interrupt and for groups that are due, in seconds.
+_ROUND = 1
 _NOT_MIRRORED = sorted({*INTERNAL_TOPICS, SYNCS_TOPIC})
 
 
@@ -47,12 +52,18 @@ def run_mirror(spark: SparkSession, plan: MirrorPlan) -> dict[str, int | float |
     mirror = _Mirror(spark, plan)
     moved = 0
     query = mirror.start()
-    try:
-        while not _has_ended(query, plan):
-            moved += mirror.move_groups()
-    except KeyboardInterrupt:
-        # The micro-batch that is under way is done again by the next run, and written once.
-        query.stop()
+    with interrupts_noted() as interrupted:
+        due = began + plan.groups_interval
+        try:
+            while not query.awaitTermination(_ROUND) and not interrupted.is_set():
+                if time.monotonic() >= due:
+                    moved, due = moved + mirror.move_groups(), time.monotonic() + plan.groups_interval
+            # The micro-batch that is under way is done again by the next run, and written once.
+            query.stop()
+        except (PySparkException, Py4JError):
+            # A terminal interrupts spark-submit's JVM as well, which then ends the query itself.
+            if not interrupted.is_set():
+                raise
     moved += mirror.move_groups()
     return {
         "records": mirror.records,
@@ -60,13 +71,6 @@ def run_mirror(spark: SparkSession, plan: MirrorPlan) -> dict[str, int | float |
         "group_offsets": moved,
         "seconds": time.monotonic() - began,
     }
-
-
-def _has_ended(query: StreamingQuery, plan: MirrorPlan) -> bool:
-    if plan.groups is None:
-        query.awaitTermination()
-        return True
-    return bool(query.awaitTermination(plan.groups_interval))
 
 
 class _Mirror:

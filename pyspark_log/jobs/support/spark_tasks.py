@@ -15,6 +15,7 @@ from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkE
 from pyspark.sql import SparkSession
 
 from pyspark_log.errors import PylogError
+from pyspark_log.jobs.support.interrupts import interrupts_noted
 from pyspark_log.jobs.support.progress import ProgressBar
 from pyspark_log.spark_connector.errors import conditions_shown
 from pyspark_log.spark_connector.worker_process import spare_modules
@@ -70,6 +71,7 @@ def run_tasks(
 
     Raises:
         JobError: a task has failed for good, with the condition and the text of the engine's error if it is one.
+        KeyboardInterrupt: an interrupt came; the tasks are cancelled.
     """
     if not tasks:
         return []
@@ -80,14 +82,13 @@ def run_tasks(
         found: list[_Result] = context.parallelize(tasks, len(tasks)).map(partial(_call, function)).collect()
         return found
 
-    with ThreadPoolExecutor(1) as pool, ProgressBar(what, len(tasks)) as bar:
+    with interrupts_noted() as interrupted, ThreadPoolExecutor(1) as pool, ProgressBar(what, len(tasks)) as bar:
         running = pool.submit(collect)
-        try:
-            while not wait([running], _EVERY).done:
-                bar.show(_completed(context, group))
-        except KeyboardInterrupt:
-            context.cancelJobGroup(group)
-            raise
+        while not wait([running], _EVERY).done:
+            if interrupted.is_set():
+                context.cancelJobGroup(group)
+                raise KeyboardInterrupt
+            bar.show(_completed(context, group))
         try:
             return running.result()
         except (PySparkException, Py4JError) as error:
