@@ -75,7 +75,7 @@ def local_path(path: str | os.PathLike[str]) -> str:
     text = os.fspath(path)
     if not text:
         raise InvalidConfigError("the path of the store is empty")
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", text) or text.startswith("file:"):
+    if ":" in text and re.match(r"file:|[A-Za-z][A-Za-z0-9+.-]+:/", text):
         parts = urlsplit(text)
         if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
             raise InvalidConfigError(f"{text}: a store is a folder in a file system: give a path or a file: URI")
