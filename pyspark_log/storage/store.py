@@ -19,7 +19,6 @@ from pyspark_log.storage.topic import Topic
 from pyspark_log.types import EARLIEST, READ_UNCOMMITTED, AppendResult, OffsetAndTimestamp, TopicDescription
 
 if TYPE_CHECKING:
-    from pyspark_log.storage.folder_store import FolderStore
     from pyspark_log.storage.groups import Groups
     from pyspark_log.storage.partitions import Partitions
     from pyspark_log.storage.publishes import Publishes
@@ -29,6 +28,9 @@ _S = TypeVar("_S", bound="Store")
 
 class Store(ABC):
     """An open store. Thread-safe; opening one reads one small file.
+
+    An implementation has the abstract members, the attributes, and its own `open`, `create`, `open_or_create` and
+    `shared`: those here choose the implementation by the path.
 
     Attributes:
         path: where it is: its folder, absolute.
@@ -326,7 +328,7 @@ class Store(ABC):
         """
 
 
-def _kind_of(path: str | os.PathLike[str]) -> type[FolderStore]:
+def _kind_of(path: str | os.PathLike[str]) -> type[Store]:
     """Which kind of store a path names: always a folder, so far."""
     from pyspark_log.storage.folder_store import FolderStore  # noqa: PLC0415  (it is built on this module)
 

@@ -71,7 +71,7 @@ groups.add_command(reset_offsets)
 @click.pass_obj
 def list_groups(target: Target, states: str | None, as_json: bool) -> None:
     """Print the names of all groups."""
-    log = OffsetsLog(target.open())
+    log = target.open().groups.log
     names = log.groups()
     if states is None:
         if as_json:
@@ -123,7 +123,7 @@ def describe(
     if watched and as_json:
         raise click.UsageError("--watch and --json cannot be combined.")
     store = target.open()
-    log = OffsetsLog(store)
+    log = store.groups.log
     shown = _MEMBERS if members else _STATE if state else _OFFSETS
 
     def describe() -> tuple[list[str], list[dict[str, object]], Refusals]:
@@ -265,7 +265,7 @@ def delete(target: Target, names: Sequence[str], more: Sequence[str], all_groups
     A group with members is refused.
     """
     store = target.open()
-    log = OffsetsLog(store)
+    log = store.groups.log
     log.check_writable()
     chosen, refusals = chosen_groups(log, names, more, all_groups), Refusals()
     if chosen:
@@ -291,7 +291,7 @@ def delete_offsets(target: Target, group: str, topics: Sequence[str], yes: bool,
     if not topics:
         raise click.UsageError("Which partitions? Give --topic.")
     store = target.open()
-    log = OffsetsLog(store)
+    log = store.groups.log
     committed, partitions = log.fetch(group), set[TopicPartition]()
     for spec in topics:
         topic, numbers = topic_and_numbers(spec)

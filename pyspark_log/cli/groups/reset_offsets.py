@@ -140,7 +140,7 @@ def reset_offsets(
     if bool(topics) + all_topics + (from_file is not None) != 1:
         raise click.UsageError("Which partitions? Give --topic, --all-topics or --from-file.")
     store = target.open()
-    log = OffsetsLog(store)
+    log = store.groups.log
     if execute:
         log.check_writable()
     chosen = chosen_groups(log, names, more, all_groups)

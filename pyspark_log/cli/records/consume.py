@@ -18,7 +18,7 @@ from pyspark_log.cli.records.start import Start, Starts
 from pyspark_log.cli.records.template import Template
 from pyspark_log.cli.support import complete_groups, complete_topics, plural, to_ms
 from pyspark_log.cli.target import Target
-from pyspark_log.storage.groups import OffsetsLog, check_empty, move_offsets
+from pyspark_log.storage.groups import check_empty, move_offsets
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 
@@ -182,7 +182,7 @@ class _GroupReading:
 
     def __init__(self, store: Store, topic: str, group: str | None, commits: bool) -> None:
         """GroupNotEmptyError: `commits`, and the group has members, which commit for themselves."""
-        self._log, self._topic, self._group, self._commits = OffsetsLog(store), topic, group or "", commits
+        self._log, self._topic, self._group, self._commits = store.groups.log, topic, group or "", commits
         if commits:
             self._log.check_writable()
             check_empty(self._log.describe(self._group))

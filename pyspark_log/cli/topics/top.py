@@ -83,7 +83,7 @@ def top(target: Target, topic_names: Sequence[str], interval: float, once: bool,
     store = target.open()
     for name in topic_names:
         store.describe_topic(name)
-    log = OffsetsLog(store)
+    log = store.groups.log
     before = take_snapshot(store, log, topic_names)
     if once or as_json:
         time.sleep(interval)

@@ -7,9 +7,7 @@ the offsets are committed, synced, and the plan is removed. A run that finds a p
 
 from __future__ import annotations
 
-import os
 import time
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,8 +22,7 @@ from pyspark_log.jobs.export.task import ExportTask, write_range
 from pyspark_log.jobs.support import JobError, run_tasks
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.storage.catalog import OFFSETS_TOPIC
-from pyspark_log.storage.catalog.store_json import STATE_FOLDER
-from pyspark_log.storage.fs import FileLock, files, lock_for
+from pyspark_log.storage.fs import FileLock
 from pyspark_log.storage.groups import NEVER
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
@@ -113,14 +110,11 @@ class _Export:
 
     def _lock(self) -> FileLock:
         """Takes the lock of the group. JobError: another run of the group has it."""
-        group = self._request.group
-        path = f"{self._state.path}/{STATE_FOLDER}/export-{zlib.crc32(group.encode())}.lock"
-        files.make_folder(os.path.dirname(path))
-        files.open_or_create(path).close()
-        lock = lock_for(path)
+        lock = self._group.lock("export")
         try:
             lock.acquire(timeout=0)
         except LockTimeoutError as error:
+            group = self._request.group
             raise JobError(f"another export of group {group!r} is running: {error}", error.condition) from None
         return lock
 

@@ -1,4 +1,4 @@
-"""Plans a read: which offsets of which partitions, in which ranges, one task per range.
+"""Plans a read: which offsets of which partitions, in which ranges. reading/task_reader.py puts ranges into tasks.
 
 Offsets are resolved, checked against the store that they were read from, limited to a trigger's maximum, and split into
 ranges.

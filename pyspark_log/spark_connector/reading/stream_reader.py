@@ -47,7 +47,7 @@ from pyspark_log.spark_connector.planning.ranges import (
 from pyspark_log.spark_connector.reading.task_reader import RangePartition, ReadPlan, in_tasks, read_partition
 from pyspark_log.spark_connector.reading.transform import Transform
 from pyspark_log.spark_connector.worker_process import SentToTasks, end_with_query
-from pyspark_log.storage.groups import NEVER, OffsetsLog
+from pyspark_log.storage.groups import NEVER
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
@@ -249,7 +249,6 @@ class GroupOffsets:
     def __init__(self) -> None:
         self._tried: tuple[str, Offsets] | None = None
         self._renew_at = 0  # in ms
-        self._offsets_log: tuple[Store, OffsetsLog] | None = None
 
     def commit(self, store: Store, group: str, offsets: Offsets, *, expire: bool = False) -> None:
         """Commits that the records before `offsets` are done. Best effort: never raises the store's errors.
@@ -263,7 +262,7 @@ class GroupOffsets:
             expire: whether they expire once no query has committed them for `offsets.retention.minutes`, as those of a
                 group without a name of the user's. While the query runs they are committed again before that.
         """
-        committed = self._log_of(store)
+        committed = store.groups.log
         now = committed.now()
         renew = expire and now >= self._renew_at
         if (self._tried == (group, offsets) and not renew) or not committed.writable:
@@ -285,8 +284,3 @@ class GroupOffsets:
                 committed.commit(group, ahead, expire_timestamp=-1 if expire else NEVER)
         except (PylogError, OSError) as error:
             log.warning("%s: the offsets of group %s were not committed: %s", store.path, group, error)
-
-    def _log_of(self, store: Store) -> OffsetsLog:
-        if self._offsets_log is None or self._offsets_log[0] is not store:
-            self._offsets_log = (store, OffsetsLog(store))
-        return self._offsets_log[1]

@@ -1,4 +1,4 @@
-"""Reads, in a task, ranges of partitions as Arrow batches."""
+"""Puts ranges of partitions into tasks, and, in a task, reads them as Arrow batches."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from pyspark_log.storage.fs import FileLock
 from pyspark_log.storage.groups.committed_offsets import CommittedOffsets
 from pyspark_log.storage.groups.metadata import GroupDescription
 from pyspark_log.storage.groups.offsets import OffsetsLog
@@ -15,29 +16,30 @@ class Groups:
     """The consumer groups of a store, by name. Iterates over those that have a record.
 
     Attributes:
-        committed_offsets: what OffsetsLog is built on.
+        log: the same groups, for questions about many of them.
+        committed_offsets: what `log` is built on, in a folder.
     """
 
     def __init__(self, committed_offsets: CommittedOffsets) -> None:
         """For Store.groups."""
         self.committed_offsets = committed_offsets
-        self._log = OffsetsLog(committed_offsets)
+        self.log = OffsetsLog(committed_offsets)
 
     def __getitem__(self, name: str) -> Group:
         """A handle to a group, which need not exist: its first commit creates it."""
-        return Group(self._log, name)
+        return Group(self.log, name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._log.groups())
+        return iter(self.log.groups())
 
     def __len__(self) -> int:
-        return len(self._log.groups())
+        return len(self.log.groups())
 
     def __contains__(self, name: object) -> bool:
-        return name in self._log.groups()
+        return name in self.log.groups()
 
     def __repr__(self) -> str:
-        return f"Groups({self._log.groups()!r})"
+        return f"Groups({self.log.groups()!r})"
 
 
 class Group:
@@ -81,3 +83,7 @@ class Group:
     def delete_offsets(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Deletes its committed offsets for some partitions; as OffsetsLog.delete_offsets."""
         return self._log.delete_offsets(self.name, list(partitions))
+
+    def lock(self, purpose: str) -> FileLock:
+        """A lock that one process at a time can have for a purpose, such as an export; it is not acquired yet."""
+        return self._log.lock(self.name, purpose)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, ClassVar, Protocol
+from zlib import crc32
 
 from pyspark_log.arguments import check_whole
 from pyspark_log.config import int_config
@@ -17,8 +19,9 @@ from pyspark_log.errors import (
     UnknownTopicError,
 )
 from pyspark_log.storage.catalog import OFFSETS_TOPIC
+from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 from pyspark_log.storage.compaction import compact_if_due
-from pyspark_log.storage.fs import timeouts
+from pyspark_log.storage.fs import FileLock, files, lock_for, timeouts
 from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.storage.groups import committed_offsets, expiry, records
 from pyspark_log.storage.groups.committed_offsets import CommittedOffsets
@@ -76,6 +79,13 @@ class OffsetsLog:
     def now(self) -> int:
         """The time that a commit would have now, in ms since 1970."""
         return self._logs.clock() if self._clock is None else int(self._clock() * 1000)
+
+    def lock(self, group: str, purpose: str) -> FileLock:
+        """As Group.lock."""
+        path = f"{self._logs.path}/{STATE_FOLDER}/{purpose}-{crc32(group.encode())}.lock"
+        files.make_folder(os.path.dirname(path))
+        files.open_or_create(path).close()
+        return lock_for(path)
 
     # ---- committing
 

@@ -1,4 +1,6 @@
-"""How records get into a log: every append, of a client or of a publish, is one plan that goes through `append`.
+"""How records get into a log: an append, of a client or of a publish, is a plan that goes through `append`.
+
+`append_in_room` is its shortcut for bytes alone, which small appends in a row take.
 
 Place (and roll), claim, bytes, sync, the move of the end, index entries, in this order: docs/protocol.md has the
 reasons. Until the end moves, no reader sees what was written.

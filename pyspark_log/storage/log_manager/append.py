@@ -77,7 +77,7 @@ def _append_all(target: LogWriter, batches: Sequence[bytes], sync: bool) -> Appe
 def append_batches(
     target: LogWriter, batches: Sequence[bytes], now: int, *, sync: bool
 ) -> list[AppendResult | PylogError]:
-    """Appends batches of clients; `now` in ms, the rest as `Store.append_batches`."""
+    """Appends batches of clients; `now` in ms, the rest as `FolderStore.append_batches`."""
     checked = [_checked(batch, target, now) for batch in batches]
     accepted = [one for one in checked if not isinstance(one, PylogError)]
     turns = grouped(accepted, min(APPEND_BYTES, target.config.segment_bytes), len)
@@ -87,7 +87,7 @@ def append_batches(
 
 
 def append_batch(target: LogWriter, batch: bytes, now: int, *, sync: bool) -> AppendResult:
-    """Appends a batch of a client; `now` in ms, the rest as `Store.append_batch`."""
+    """Appends a batch of a client; `now` in ms, the rest as `FolderStore.append_batch`."""
     [outcome] = target.append_in_turn([validate(batch, target.config, now, target.place)], sync=sync)
     if not isinstance(outcome, Appended):
         raise outcome

@@ -1,8 +1,8 @@
 """Publishes staged output atomically and exactly once.
 
 Three steps. The manifest of the staged output is written. The decision is made: one synced record, before
-which the publish does not exist and after which nothing can undo it. The decision is applied, partition by
-partition, by any process (applier.py).
+which the publish does not exist and after which it is published, until an administrator sets it aside. The
+decision is applied, partition by partition, by any process (applier.py).
 
 A publisher is a name with consecutive numbers (a streaming query and its batch ids). The last number again
 is a replay: it was published already and its output is dropped. The next number is new. Any other number

@@ -1,7 +1,7 @@
 """Lists, applies and sets aside decisions that are not applied everywhere.
 
-Publishers, replays and readers apply pending decisions as they run. This is for when none of them does: no process
-runs, or an error blocks it.
+Publishers, replays and readers apply pending decisions as they run (pending.py). This is for when none of them does: no
+process runs, or an error blocks it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Each topic config that concerns an append is obeyed by every way in which records get into a log."""
+"""Each topic config that concerns an append is obeyed by each way in which records get into a log.
+
+What is appended in packs of 16 MiB takes the same steps as rows that are encoded meanwhile.
+"""
 
 import os
 from collections import Counter
@@ -12,6 +15,7 @@ from pyspark_log.errors import InvalidRecordError, RecordTooLargeError
 from pyspark_log.storage.fs import guarded
 from pyspark_log.storage.log.new_segment import NewSegment
 from pyspark_log.storage.log.writer import LogWriter
+from pyspark_log.storage.log_manager import append as log_manager_append
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import install, staged_writer
 from pyspark_log.storage.record import layout
@@ -38,6 +42,13 @@ class Ways:
     def append_in_a_row(self, times, value=VALUE, key=b"k"):
         for name, number in (("TURN", 60_000_000_000), ("USES_IN_A_ROW", 0)):
             self._monkeypatch.setattr(guarded, name, number)
+        for time in times:
+            self.store.append("t", _rows(time, value, key))
+
+    def append_encoded_meanwhile(self, times, value=VALUE, key=b"k"):
+        # Where segments are smaller than the second they are not.
+        for name, size in (("PIECE_SIZE", 1), ("APPEND_BYTES", 2000)):
+            self._monkeypatch.setattr(log_manager_append, name, size)
         for time in times:
             self.store.append("t", _rows(time, value, key))
 
@@ -238,15 +249,16 @@ def test_the_ways_are_those_that_they_are_named_for(tmp_path, clock, monkeypatch
     def count(owner, name):
         real = getattr(owner, name)
 
-        def counted(*given):
-            result = real(*given)
+        def counted(*given, **named):
+            result = real(*given, **named)
             made[name] += not (name == "_append_in_hand" and result is None)
             return result
 
         monkeypatch.setattr(owner, name, counted)
 
-    for owner, name in ((LogWriter, "_append_in_hand"), (NewSegment, "put"), (LogWriter, "append_decided")):
-        count(owner, name)
+    for name in ("_append_in_hand", "append_decided", "append_pieces"):
+        count(LogWriter, name)
+    count(NewSegment, "put")
     for way in WAYS:
         store = Store.create(tmp_path / way)
         store.create_topic("t", 1, {"retention.ms": "-1"})
@@ -255,5 +267,6 @@ def test_the_ways_are_those_that_they_are_named_for(tmp_path, clock, monkeypatch
             getattr(Ways(store, clock, patched), way)([clock.ms] * 5)
         if way != "client_batches":  # These may come in a row, too.
             assert (made["_append_in_hand"] > 0) == (way == "append_in_a_row"), way
+        assert made["append_pieces"] == (5 if way == "append_encoded_meanwhile" else 0), way
         assert made["append_decided"] == (5 if way.startswith("publish") else 0), way
         assert made["put"] == (5 if way == "publish_by_install" else 0), way

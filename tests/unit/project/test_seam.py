@@ -13,7 +13,9 @@ MOST_MEMBERS = 25
 PARTS = {"logs", "decisions", "committed_offsets"}
 BUILT_ON_IT = ["spark_connector", "clients", "jobs", "cli", "storage/topic.py", "spark.py", "pytest_plugin.py"]
 # They work on the files of a store in a folder.
-TOOLS = ["cli/maintenance", "cli/records/dump.py", "jobs/compact.py", "jobs/retention.py"]
+TOOLS = ["cli/maintenance", "cli/records/dump.py", "jobs/compact.py", "jobs/retention.py", "jobs/verify.py"]
+# Packages for these tools alone.
+FOR_FILES = ("pyspark_log.storage.maintenance", "pyspark_log.storage.compaction")
 
 
 def members(kind):
@@ -31,8 +33,12 @@ def reaches(path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Attribute) and node.attr in {*PARTS, "open_folder"}:
             yield node.lineno, node.attr
-        elif isinstance(node, ast.alias) and node.name == "FolderStore":
+        elif isinstance(node, ast.alias) and node.name in {"FolderStore", "STATE_FOLDER"}:
             yield node.lineno, node.name
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "OffsetsLog":
+            yield node.lineno, node.func.id
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(FOR_FILES):
+            yield node.lineno, node.module
 
 
 def test_a_store_has_few_members():
