@@ -43,6 +43,7 @@ FAMILIES = {
     "side-files": ("fuzz_side_files", "SideFiles"),
     "descriptions": ("fuzz_descriptions", "Descriptions"),
     "states": ("fuzz_states", "States"),
+    "messages": ("fuzz_messages", "Messages"),
 }
 
 

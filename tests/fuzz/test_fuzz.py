@@ -9,7 +9,15 @@ import pytest
 from family import Family
 from fuzz import FAMILIES, family_of, feed_some
 
-INPUTS = {"decoder": 1500, "cleaner": 600, "indexes": 250, "side-files": 800, "descriptions": 1500, "states": 400}
+INPUTS = {
+    "decoder": 1500,
+    "cleaner": 600,
+    "indexes": 250,
+    "side-files": 800,
+    "descriptions": 1500,
+    "states": 400,
+    "messages": 4000,
+}
 
 
 @pytest.mark.parametrize("name", FAMILIES)

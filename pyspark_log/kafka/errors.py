@@ -1,0 +1,28 @@
+"""What is wrong with a message."""
+
+from __future__ import annotations
+
+from pyspark_log.errors import PylogError
+
+
+class MessageError(PylogError):
+    """Bytes are no message of Kafka's protocol, or values fit into none."""
+
+    condition = "PYLOG_INVALID_MESSAGE"
+
+
+class UnsupportedVersionError(MessageError):
+    """A request is of an API or a version that is not known.
+
+    Attributes:
+        api_key, api_version, correlation_id: from its header.
+    """
+
+    condition = "PYLOG_UNSUPPORTED_VERSION"
+
+    def __init__(self, api_key: int, api_version: int, correlation_id: int) -> None:
+        super().__init__(f"no version {api_version} of the API with key {api_key}")
+        self.api_key, self.api_version, self.correlation_id = api_key, api_version, correlation_id
+
+    def __reduce__(self) -> tuple[type[UnsupportedVersionError], tuple[int, int, int]]:
+        return type(self), (self.api_key, self.api_version, self.correlation_id)

@@ -1,0 +1,83 @@
+"""Requests and responses with their headers, each in a frame of its own: 4 bytes of length, header, message."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark_log.kafka.errors import MessageError, UnsupportedVersionError
+from pyspark_log.kafka.schemas import Message, Struct, api, message, message_of
+from pyspark_log.kafka.wire import decode, encode
+
+if TYPE_CHECKING:
+    from pyspark_log.kafka.wire import Chunk
+
+_API_VERSIONS = 18
+
+
+def decode_request(frame: bytes | bytearray | memoryview) -> tuple[Struct, Struct]:
+    """Reads a request.
+
+    Args:
+        frame: without its length. Records in the request are memoryviews of it.
+
+    Returns:
+        The RequestHeader and the request.
+
+    Raises:
+        UnsupportedVersionError: the API or the version is not known; the header's first fields are.
+        MessageError: it is no request.
+    """
+    if len(frame) < 8:
+        raise MessageError(f"a frame of {len(frame)} bytes is no request")
+    key, version, correlation_id = (
+        int.from_bytes(frame[start:end], "big", signed=True) for start, end in ((0, 2), (2, 4), (4, 8))
+    )
+    try:
+        request, _ = api(key)
+    except KeyError:
+        raise UnsupportedVersionError(key, version, correlation_id) from None
+    if version not in request.versions:
+        raise UnsupportedVersionError(key, version, correlation_id)
+    header, position = decode(message("RequestHeader").plan(_header_version(request, version)), frame, 0)
+    try:
+        return header, _decode_whole(request, version, frame, position)
+    except MessageError as error:
+        raise MessageError(f"{request.name} version {version}: {error}") from None
+
+
+def encode_response(response: Struct, version: int, correlation_id: int) -> list[Chunk]:
+    """Writes a response, in chunks as `wire.encode` does. MessageError: a value does not fit its field."""
+    of = message_of(response)
+    header = message("ResponseHeader")
+    # A client that does not know the broker reads it before the two agree on a version.
+    flexible = version in of.flexible and of.api_key != _API_VERSIONS
+    return encode(header.plan(int(flexible)), header.struct(correlation_id), of.plan(version), response)
+
+
+def encode_request(request: Struct, version: int, correlation_id: int, client_id: str | None = None) -> list[Chunk]:
+    """Writes a request. MessageError: a value does not fit its field."""
+    of, header = message_of(request), message("RequestHeader")
+    first = header.struct(of.api_key, version, correlation_id, client_id)
+    return encode(header.plan(_header_version(of, version)), first, of.plan(version), request)
+
+
+def decode_response(api_key: int, version: int, frame: bytes | bytearray | memoryview) -> tuple[int, Struct]:
+    """Reads a response, a frame without its length; returns its correlation id too. MessageError: it is none."""
+    _, response = api(api_key)
+    flexible = version in response.flexible and api_key != _API_VERSIONS
+    header, position = decode(message("ResponseHeader").plan(int(flexible)), frame, 0)
+    try:
+        return header.correlation_id, _decode_whole(response, version, frame, position)
+    except MessageError as error:
+        raise MessageError(f"{response.name} version {version}: {error}") from None
+
+
+def _header_version(request: Message, version: int) -> int:
+    return 2 if version in request.flexible else 1
+
+
+def _decode_whole(of: Message, version: int, frame: bytes | bytearray | memoryview, position: int) -> Struct:
+    value, end = decode(of.plan(version), frame, position)
+    if end != len(frame):
+        raise MessageError(f"{len(frame) - end} bytes too many")
+    return value
