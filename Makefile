@@ -71,7 +71,7 @@ campaign: java $(VENV)/.stamp-native  ## Streaming queries whose processes are k
 	"$(BIN)/python" -m tests.campaign.run --kills 200
 
 .PHONY: fuzz
-fuzz: $(VENV)/.stamp-native  ## Damaged bytes to every reader of files: five million inputs, an hour on two cores
+fuzz: $(VENV)/.stamp-native  ## Damaged bytes to every reader of files and messages: seven million inputs, an hour on two cores
 	"$(BIN)/python" tests/fuzz/fuzz.py --inputs 1000000
 
 .PHONY: programs

@@ -22,7 +22,9 @@ class Values:
         version: in which.
     """
 
-    def __init__(self, name, version, seed=0):
+    def __init__(self, name, version, seed=0, *, small=False):
+        """`small`: numbers that have a meaning in all fields, such as error codes."""
+        self._small = small
         self.message, self.version = message(name), version
         self._chance = random.Random(f"{name} {version} {seed}")
         self._schema = _schemas()[name]
@@ -66,6 +68,8 @@ class Values:
     def _value(self, kind, field):
         chance = self._chance
         if kind.startswith(("int", "uint")):
+            if self._small:
+                return chance.randint(0, 5)
             high = (1 << int(kind.lstrip("uint")) - (not kind.startswith("u"))) - 1
             return chance.choice((0 if kind.startswith("u") else -1 - high, 0, 1, high, chance.randint(0, high)))
         made = {

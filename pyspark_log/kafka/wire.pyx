@@ -439,6 +439,8 @@ cdef class Writer:
         if value is None:
             return self.length(field, -1, 2 if field.kind == STRING else 4)
         if field.kind == STRING:
+            if not isinstance(value, str):
+                raise MessageError(f"{type(value).__name__} is no string")
             text = PyUnicode_AsUTF8AndSize(value, &size)
             self.length(field, size, 2)
             memcpy(self.extend(size), text, size)
@@ -500,7 +502,10 @@ cdef class Writer:
                 continue
             count += 1
             self.varint(field.tag)
-            self.sized(field, <Plan>plan.inner[field.index], one)
+            try:
+                self.sized(field, <Plan>plan.inner[field.index], one)
+            except (MessageError, TypeError, OverflowError, ValueError) as error:
+                raise MessageError(f"{plan.struct._fields[field.index]}: {error}") from None
         self.data[begin] = count
         return 0
 

@@ -18,7 +18,7 @@ from pyspark_log.kafka.wire import decode, encode
 from tests.message_values import Values, all_versions, joined
 
 #: How much memory a message takes at most for each byte of its frame, in bytes.
-FACTOR = 80
+FACTOR = 100
 # How many values of each version there are to be damaged.
 _VALUES = 8
 _LENGTHS = (0x7FFFFFFF, 0x7FFFFFFE, 0xFFFFFFFF, 0x80000000, 0x00FFFFFF, 0x7FFF, 0xFFFF)

@@ -1,0 +1,57 @@
+"""kio and kafka-python read what we write, and write the same of it, in each version."""
+
+import importlib
+import io
+import sys
+import warnings
+
+import pytest
+
+from pyspark_log.kafka.wire import encode
+from tests.message_values import Values, all_versions, joined
+
+# Both have a class an API and direction.
+VERSIONS = [(name, version) for name, version in all_versions() if name.endswith(("Request", "Response"))]
+_FOLDERS = ("admin", "consumer", "metadata", "producer")
+# kafka-python reads a response to ApiVersions as of version 0 if it looks like one.
+LACKING = {
+    "ApiVersionsResponse", "ConsumerGroupDescribeRequest", "ConsumerGroupDescribeResponse",
+    "ConsumerGroupHeartbeatRequest", "ConsumerGroupHeartbeatResponse",
+}  # fmt: skip
+
+
+def of_peer(name, version, seed, *, small):
+    values = Values(name, version, seed, small=small)
+    return joined(encode(None, None, values.message.plan(version), values.any()))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="kio needs Python 3.11")
+def test_kio_writes_the_same():
+    from kio.index import load_request_schema, load_response_schema  # noqa: PLC0415
+    from kio.serial import entity_reader, entity_writer  # noqa: PLC0415
+
+    for name, version in VERSIONS:
+        key = Values(name, version).message.api_key
+        entity = (load_request_schema if name.endswith("Request") else load_response_schema)(key, version)
+        for seed in range(3):
+            data = of_peer(name, version, seed, small=True)  # kio refuses error codes that Kafka has not
+            found, _ = entity_reader(entity)(data, 0)
+            with io.BytesIO() as out:
+                entity_writer(entity)(out, found)
+                assert out.getvalue() == data, (name, version)
+
+
+def test_kafka_python_writes_the_same():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        modules = [importlib.import_module(f"kafka.protocol.{folder}") for folder in _FOLDERS]
+    peers = {name: getattr(module, name) for module in modules for name in dir(module)}
+    assert {name for name, _ in VERSIONS} - set(peers) == LACKING - {"ApiVersionsResponse"}
+    for name, version in VERSIONS:
+        if name in LACKING:
+            continue
+        for seed in range(3):
+            data = of_peer(name, version, seed, small=False)
+            found = peers[name].decode(data, version=version)
+            found._header = None  # it is written without one
+            assert bytes(found.encode(version=version)) == data, (name, version)
