@@ -26,6 +26,7 @@ from pyspark_log.storage.log.missing import check_length, missing_is_damage, no_
 from pyspark_log.storage.log.read.isolation import AbortedRanges, LastStableOffset, aborted_between
 from pyspark_log.storage.log.read.range_reader import RangeReader
 from pyspark_log.storage.log.read.segment_cache import SegmentCache
+from pyspark_log.storage.log.read.stored_batches import StoredBatches, locate
 from pyspark_log.storage.log.read.time_search import TimeSearch
 from pyspark_log.storage.log.state import partition_state, state_file
 from pyspark_log.storage.log.state.partition_state import Flags, PartitionState
@@ -376,6 +377,21 @@ class LogReader:
             return end, taken
 
         return self._retry_while_segments_change(find_end)
+
+    def stored_batches(self, start: int, end: int, max_bytes: int) -> StoredBatches | None:
+        """Where the batches of [start, end) are that are in one segment and within `max_bytes`; None: there are none.
+
+        The first one is there however large it is. `end` is the high watermark or the last stable offset. Errors are
+        those of `read`.
+        """
+
+        def find(state: PartitionState, listed: bool) -> StoredBatches | None:
+            self._check_range(start, end, state)
+            pieces = self._segments_from(start, state, listed) if start < end else ()
+            located = (locate(segment, size, start, end, max_bytes) for segment, size in pieces)
+            return next((found for found in located if found is not None), None)
+
+        return self._retry_while_segments_change(find)
 
     def _end_in(self, segment: SegmentReader, start: int, stop: int, size: int, end: int) -> int:
         """The last known offset at which a batch begins, before byte `stop`; at least the end of the first batch."""

@@ -1,0 +1,53 @@
+"""Where record batches are in the file of their segment, for a process that sends them on as they are stored."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.segment import SegmentReader
+
+
+class StoredBatches(NamedTuple):
+    """Whole record batches that follow each other in a segment.
+
+    Attributes:
+        file: the segment's log, open; the receiver closes it. It can be read until then, whatever becomes of its name.
+        position, length: where they are in it, in bytes.
+        next_offset: the offset after the last of their records.
+    """
+
+    file: files.File
+    position: int
+    length: int
+    next_offset: int
+
+
+def locate(segment: SegmentReader, size: int, start: int, end: int, max_bytes: int) -> StoredBatches | None:
+    """The batches from offset `start` on, of which none has a record at `end` or after it.
+
+    Args:
+        segment: has `start`, or may have the first batch after it.
+        size: its live bytes.
+        start, end: offsets; a batch begins at `end`, or the log ends there.
+        max_bytes: the most bytes, but for the first batch, which is there in any case.
+
+    Returns:
+        None: no batch in this segment reaches `start`.
+
+    Raises:
+        CorruptRecordError: the headers are no chain of batches.
+    """
+    headers = segment.headers(segment.position_of(start, size), size)
+    first = last = next((header for header in headers if header.next_offset > start), None)
+    if first is None or last is None or first.base_offset >= end:
+        return None
+    stop = first.position + max_bytes
+    near = segment.batch_before(stop, size)
+    if near is not None and near.position > first.position and near.next_offset <= end:
+        headers = segment.headers(near.position, size)
+    for header in headers:
+        if header.end > stop or header.next_offset > end:
+            break
+        last = header
+    return StoredBatches(segment.log, first.position, last.end - first.position, last.next_offset)
