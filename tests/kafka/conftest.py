@@ -3,6 +3,7 @@
 import gc
 import itertools
 import os
+from pathlib import Path
 
 import pytest
 from kafka_tools import SPARK_JARS, Broker, missing
@@ -16,7 +17,7 @@ pytest.register_assert_rewrite("spark_sides")
 
 def pytest_collection_modifyitems(items):
     for item in items:
-        if item.path.parent.name == "kafka":
+        if item.path.parent == Path(__file__).parent:
             item.add_marker("slow")
             # kafka-python drops sockets without closing them, when a broker is not there at once.
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))

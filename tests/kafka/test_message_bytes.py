@@ -12,6 +12,8 @@ from tests.kafka import schemas_of_jar
 from tests.kafka.kafka_tools import command
 from tests.message_values import Values, all_versions, joined
 
+pytestmark = pytest.mark.usefixtures("kafka")
+
 PROGRAM = Path(__file__).with_name("MessageBytes.java")
 
 
