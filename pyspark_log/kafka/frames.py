@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_log.kafka.errors import MessageError, UnsupportedVersionError
 from pyspark_log.kafka.schemas import Message, Struct, api, message, message_of
-from pyspark_log.kafka.wire import decode, encode
+from pyspark_log.kafka.wire import Plan, decode, encode
 
 if TYPE_CHECKING:
     from pyspark_log.kafka.wire import Chunk
@@ -38,7 +38,7 @@ def decode_request(frame: bytes | bytearray | memoryview) -> tuple[Struct, Struc
         raise UnsupportedVersionError(key, version, correlation_id) from None
     if version not in request.versions:
         raise UnsupportedVersionError(key, version, correlation_id)
-    header, position = decode(message("RequestHeader").plan(_header_version(request, version)), frame, 0)
+    header, position = decode(_request_header(request, version), frame, 0)
     try:
         return header, _decode_whole(request, version, frame, position)
     except MessageError as error:
@@ -48,32 +48,35 @@ def decode_request(frame: bytes | bytearray | memoryview) -> tuple[Struct, Struc
 def encode_response(response: Struct, version: int, correlation_id: int) -> list[Chunk]:
     """Writes a response, in chunks as `wire.encode` does. MessageError: a value does not fit its field."""
     of = message_of(response)
-    header = message("ResponseHeader")
-    # A client that does not know the broker reads it before the two agree on a version.
-    flexible = version in of.flexible and of.api_key != _API_VERSIONS
-    return encode(header.plan(int(flexible)), header.struct(correlation_id), of.plan(version), response)
+    header = _response_header(of, version)
+    return encode(header, header.struct(correlation_id), of.plan(version), response)
 
 
 def encode_request(request: Struct, version: int, correlation_id: int, client_id: str | None = None) -> list[Chunk]:
     """Writes a request. MessageError: a value does not fit its field."""
-    of, header = message_of(request), message("RequestHeader")
-    first = header.struct(of.api_key, version, correlation_id, client_id)
-    return encode(header.plan(_header_version(of, version)), first, of.plan(version), request)
+    of = message_of(request)
+    header = _request_header(of, version)
+    return encode(header, header.struct(of.api_key, version, correlation_id, client_id), of.plan(version), request)
 
 
 def decode_response(api_key: int, version: int, frame: bytes | bytearray | memoryview) -> tuple[int, Struct]:
     """Reads a response, a frame without its length; returns its correlation id too. MessageError: it is none."""
     _, response = api(api_key)
-    flexible = version in response.flexible and api_key != _API_VERSIONS
-    header, position = decode(message("ResponseHeader").plan(int(flexible)), frame, 0)
+    header, position = decode(_response_header(response, version), frame, 0)
     try:
         return header.correlation_id, _decode_whole(response, version, frame, position)
     except MessageError as error:
         raise MessageError(f"{response.name} version {version}: {error}") from None
 
 
-def _header_version(request: Message, version: int) -> int:
-    return 2 if version in request.flexible else 1
+def _request_header(request: Message, version: int) -> Plan:
+    return message("RequestHeader").plan(2 if version in request.flexible else 1)
+
+
+def _response_header(response: Message, version: int) -> Plan:
+    # A client that does not know the broker reads an answer to ApiVersions before the two agree on a version.
+    flexible = version in response.flexible and response.api_key != _API_VERSIONS
+    return message("ResponseHeader").plan(1 if flexible else 0)
 
 
 def _decode_whole(of: Message, version: int, frame: bytes | bytearray | memoryview, position: int) -> Struct:

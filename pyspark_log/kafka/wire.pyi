@@ -4,16 +4,8 @@ KINDS: dict[str, int]
 
 class Plan:
     struct: Any
-    defaults: tuple[object, ...]
-    least: int
     def __init__(
-        self,
-        struct: Any,
-        defaults: list[object],
-        inline: list[Any],
-        tagged: list[Any],
-        refused: list[int],
-        flexible: bool,
+        self, struct: Any, inline: list[Any], tagged: list[Any], refused: list[int], flexible: bool
     ) -> None: ...
 
 class FileRange:

@@ -14,7 +14,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.object cimport Py_EQ, PyObject, PyObject_RichCompareBool
 from cpython.ref cimport Py_INCREF
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove
 
 from pyspark_log.kafka.errors import MessageError
@@ -70,14 +70,12 @@ cdef class Plan:
     """How a struct is read and written in one version.
 
     Attributes:
-        struct: the named tuple's class, whose fields are those of the schema.
-        defaults: a tuple of the fields' defaults.
-        least: the size that any value has at least, in bytes.
+        struct: the named tuple's class, whose fields are those of the schema. A call without values gives the defaults.
     """
 
     cdef readonly object struct
-    cdef readonly tuple defaults
-    cdef readonly Py_ssize_t least
+    cdef tuple defaults
+    cdef Py_ssize_t least  # the size that any value has at least, in bytes
     cdef Py_ssize_t size
     cdef bint flexible
     cdef Field* fields
@@ -85,17 +83,17 @@ cdef class Plan:
     cdef list inner  # by index of the field: the plan of its struct, or None
     cdef tuple refused  # indexes of fields that the version lacks, which must have their defaults to be written
 
-    def __cinit__(self, struct, defaults, inline, tagged, refused, bint flexible):
+    def __cinit__(self, struct, inline, tagged, refused, bint flexible):
         """
         Args:
-            struct, defaults: as the attributes.
+            struct: as the attribute.
             inline: the fields of this version in their order: index, kind (of KINDS), whether it is an array, whether
                 it may be null, whether its length is a varint, and the plan of its struct or None.
             tagged: the tagged fields by ascending tag: the tag, and the same.
             refused: the indexes of the fields that the version lacks and whose values may not be dropped.
             flexible: whether the struct ends with tagged fields.
         """
-        self.struct, self.defaults, self.flexible = struct, tuple(defaults), flexible
+        self.struct, self.defaults, self.flexible = struct, tuple(struct()), flexible
         self.size, self.refused = len(self.defaults), tuple(refused)
         self.inner = [None] * self.size
         self.inline_count, self.tagged_count = len(inline), len(tagged)
@@ -131,7 +129,7 @@ cdef Py_ssize_t least_of(const Field* field, object inner):
 
 cdef class Reader:
     cdef Py_buffer view
-    cdef object window  # a memoryview of the buffer, when records need it
+    cdef object buffer
     cdef bint held
     cdef const uint8_t* begin
     cdef const uint8_t* at
@@ -144,7 +142,7 @@ cdef class Reader:
             raise IndexError(position)
         self.begin = <const uint8_t*>self.view.buf
         self.at, self.end = self.begin + position, self.begin + self.view.len
-        self.window = buffer
+        self.buffer = buffer
 
     def __dealloc__(self):
         if self.held:
@@ -225,7 +223,7 @@ cdef class Reader:
         elif field.kind == BYTES:
             value = PyBytes_FromStringAndSize(<const char*>self.at, length)
         else:
-            value = PyMemoryView_FromObject(self.window)[self.at - self.begin : self.at - self.begin + length]
+            value = PyMemoryView_FromObject(self.buffer)[self.at - self.begin : self.at - self.begin + length]
         self.at += length
         return value
 
@@ -488,12 +486,10 @@ cdef class Writer:
         return 0
 
     cdef int tags(self, Plan plan, object value) except -1:
-        cdef Py_ssize_t i, begin, size
+        cdef Py_ssize_t i, begin = self.size
         cdef Field* field
         cdef object one
         cdef uint8_t count = 0
-        cdef uint8_t[5] prefix
-        begin = self.size
         self.extend(1)  # for the count: no struct has 128 tags
         for i in range(plan.inline_count, plan.inline_count + plan.tagged_count):
             field = &plan.fields[i]

@@ -72,8 +72,7 @@ class Message:
                 tagged.append((field["tag"], *described))
             else:
                 inline.append(described)
-        defaults = struct.defaults(self._structs)
-        return Plan(struct.make(self._structs), defaults, inline, sorted(tagged), refused, version in self.flexible)
+        return Plan(struct.make(self._structs), inline, sorted(tagged), refused, version in self.flexible)
 
 
 class _Struct:
@@ -85,17 +84,16 @@ class _Struct:
         """Its class."""
         if self._made is None:
             names = [snake_case(field["name"]) for field in self.fields]
-            self._made = namedtuple(self.name, names, defaults=self.defaults(structs))  # type: ignore[misc]
+            defaults = [_default_of(field, structs) for field in self.fields]
+            self._made = namedtuple(self.name, names, defaults=defaults)  # type: ignore[misc]
         return self._made
-
-    def defaults(self, structs: Mapping[str, _Struct]) -> list[object]:
-        return [_default_of(field, structs) for field in self.fields]
 
 
 def _find_structs(fields: Iterable[_Json], found: dict[str, _Struct]) -> None:
     for field in fields:
         if "fields" in field:
-            found[_kind_of(field["type"])[0]] = _Struct(_kind_of(field["type"])[0], field["fields"])
+            name, _ = _kind_of(field["type"])
+            found[name] = _Struct(name, field["fields"])
             _find_structs(field["fields"], found)
 
 

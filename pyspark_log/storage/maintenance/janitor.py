@@ -12,7 +12,6 @@ from pyspark_log.storage.catalog.store_json import STAGING_FOLDER, STATE_FOLDER,
 from pyspark_log.storage.catalog.topics import DELETED_FOLDER
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import files, timeouts
-from pyspark_log.storage.groups import OffsetsLog
 from pyspark_log.storage.log.new_segment import is_prepared_name
 from pyspark_log.storage.log_manager import TopicAdmin, cleaning, partition_move
 from pyspark_log.storage.publish import DecisionLog
@@ -56,7 +55,7 @@ def sweep(store: FolderStore) -> None:
         PylogError, OSError: the first error; a part was cleaned.
     """
     try:
-        OffsetsLog(store).expire(timeouts.CLEANING)
+        store.groups.log.expire(timeouts.CLEANING)
     finally:
         try:
             TopicAdmin(store.logs).remove_deleted()
