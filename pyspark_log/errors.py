@@ -17,6 +17,7 @@ The tree:
     |-- GroupNotEmptyError     a group has members, which own its committed offsets
     |-- OffsetOutOfRangeError  has the range that is valid
     |-- InvalidRecordError     a record that this topic refuses
+    |   |-- InvalidTimestampError    its time is too far from the clock
     |   `-- RecordTooLargeError
     |-- CorruptRecordError     bytes that should be a record batch and are not; has their place
     |   `-- BatchTooLargeError   a batch that would take more memory than the store allows
@@ -178,6 +179,12 @@ class InvalidRecordError(PylogError):
     """A record that the topic refuses; nothing of the call was appended."""
 
     condition = "PYLOG_INVALID_RECORD"
+
+
+class InvalidTimestampError(InvalidRecordError):
+    """The time of a record is further from the clock than `message.timestamp.before.max.ms` or `.after.max.ms`."""
+
+    condition = "PYLOG_INVALID_TIMESTAMP"
 
 
 class RecordTooLargeError(InvalidRecordError):

@@ -44,6 +44,7 @@ COMMANDS = {
     "publishers": "List, describe and delete publishers: streaming queries and transactional ids.",
     "recover": "Apply publishes that are decided but not visible everywhere yet.",
     "repair": "Create a repaired copy of a damaged store in a new folder.",
+    "serve": "Serve the store to Kafka's clients, until Ctrl-C or SIGTERM.",
     "tail": "Print the last records of each partition of TOPIC, then new ones as they arrive.",
     "top": "Watch how fast each TOPIC grows and how far its groups lag.",
     "topics": "Create, list, describe, alter and delete topics.",

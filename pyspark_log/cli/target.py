@@ -54,6 +54,11 @@ class Target:
             click.echo(f"Created a new store in {made.path}", err=True)
             return made
 
+    def open_folder_or_create(self) -> FolderStore:
+        """The same for tools."""
+        self.open_or_create()
+        return self.open_folder()
+
     def store_path(self) -> str:
         """The store's folder, unopened. click.UsageError if the user has not said it."""
         if not self.path:

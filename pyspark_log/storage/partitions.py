@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pyspark_log.errors import UnknownTopicError
+from pyspark_log.storage.catalog.store_json import STATE_FOLDER
+from pyspark_log.storage.fs.file_events import FileEvents
+from pyspark_log.storage.fs.mounts import is_shared
 from pyspark_log.storage.log.state import StateWatch
 from pyspark_log.storage.log_manager import LogManager, PartitionDescription, describe_partition
 from pyspark_log.types import READ_UNCOMMITTED, OffsetAndTimestamp, TopicPartition, check_isolation
@@ -95,6 +98,16 @@ class Partitions:
         """Waits for new records."""
         return PartitionWatch(self._logs)
 
+    def events(self) -> PartitionEvents | None:
+        """Tells which partitions change; None where the system tells nothing, as of what other machines change."""
+        folder = f"{self._logs.path}/{STATE_FOLDER}"
+        if self._logs.is_brokers or is_shared(folder):
+            return None
+        try:
+            return PartitionEvents(FileEvents(folder))
+        except OSError:
+            return None
+
 
 class PartitionWatch:
     """Waits until one of some partitions changes, as it does with each append; `Partitions.watch` makes one."""
@@ -110,3 +123,28 @@ class PartitionWatch:
     def wait(self, seconds: float) -> None:
         """Returns when one is not as it was noted, or after `seconds`. Changes may go unnoticed. OSError."""
         self._states.wait(seconds)
+
+
+class PartitionEvents:
+    """Tells which partitions have changed, as they do with each append by any process of this machine.
+
+    Attributes:
+        fd: can be read when there are changes; for a loop that waits for several things.
+    """
+
+    def __init__(self, state_files: FileEvents) -> None:
+        """`state_files`: events of the files that hold the partitions' states."""
+        self._files = state_files
+        self.fd = state_files.fd
+
+    def changed(self) -> set[tuple[str, int]] | None:
+        """The topic ids and partitions that may have changed since the last call, without waiting; None: any may."""
+        names = self._files.changed()
+        if names is None:
+            return None
+        parts = (name.rpartition("-") for name in names)
+        return {(topic_id, int(number)) for topic_id, _, number in parts if number.isdecimal()}
+
+    def close(self) -> None:
+        """Ends it."""
+        self._files.close()

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_log.config import LONG_MAX, TopicConfig
-from pyspark_log.errors import InvalidRecordError
+from pyspark_log.errors import InvalidTimestampError
 from pyspark_log.types import NO_TIMESTAMP
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ def check_times(
         where: the topic, for errors.
 
     Raises:
-        InvalidRecordError: a time is outside of what message.timestamp.before.max.ms and .after.max.ms allow.
+        InvalidTimestampError: a time is outside of what message.timestamp.before.max.ms and .after.max.ms allow.
     """
     if config.log_append_time:
         return
@@ -49,7 +49,7 @@ def check_times(
         side, limit = "after", config.message_timestamp_after_max_ms
     else:
         side, limit = "before", config.message_timestamp_before_max_ms
-    raise InvalidRecordError(
+    raise InvalidTimestampError(
         f"{where}: record {row} has the time {time} (ms), and the clock says {now}: more than "
         f"message.timestamp.{side}.max.ms ({limit}) {side} it; correct the time, or raise that config of the topic"
     )

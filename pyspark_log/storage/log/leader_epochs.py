@@ -27,6 +27,13 @@ class EpochStart(NamedTuple):
     start_offset: int
 
 
+class EpochEnd(NamedTuple):
+    """The offset after the last record of a leader epoch."""
+
+    epoch: int
+    end_offset: int
+
+
 class LeaderEpochs:
     """The leader epochs of one partition; both epochs and start offsets increase.
 
@@ -66,6 +73,21 @@ class LeaderEpochs:
             self.entries.pop()
         self.entries.append(EpochStart(epoch, start_offset))
         return True
+
+    def end_of(self, epoch: int, log_end: int) -> EpochEnd:
+        """Where an epoch ends, as Kafka answers OffsetForLeaderEpoch: -1 and -1 for one that began later than these.
+
+        Of an epoch without records, the one before it is meant.
+        """
+        later = next((one for one in self.entries if one.epoch > epoch), None)
+        known = [one.epoch for one in self.entries if one.epoch <= epoch]
+        if epoch < 0 or not self.entries or (later is None and known[-1] != epoch):
+            return EpochEnd(-1, -1)
+        return EpochEnd(known[-1] if known else epoch, log_end if later is None else later.start_offset)
+
+    def of(self, offset: int) -> int:
+        """The epoch of the record at an offset; -1: it is not known."""
+        return max((one.epoch for one in self.entries if one.start_offset <= offset), default=-1)
 
     def cut_start(self, log_start: int) -> bool:
         """Removes the epochs that end at or below the log start; the epoch that continues there begins there now.

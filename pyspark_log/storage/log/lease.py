@@ -140,6 +140,11 @@ class Lease:
         return -1 if self._left is None else self._left.stored.generation
 
     @property
+    def log_start_left(self) -> int:
+        """The log start of the state that this process left; -1: as `generation_left`."""
+        return -1 if self._left is None else self._left.stored.log_start
+
+    @property
     def was_kept(self) -> bool:
         """Whether the lock was kept since this process held it last: not even the files can have changed."""
         return self._lock is not None and self._lock.stayed

@@ -205,7 +205,7 @@ class LogWriter:
             sync: True: they survive a power loss.
         """
         if not sync:
-            outcomes = self._append_in_hand(batches)
+            outcomes = self.append_at_once(batches)
             if outcomes is not None:
                 return outcomes
         pending, leads = PendingAppend(batches, sync=sync), False
@@ -221,10 +221,10 @@ class LogWriter:
                 raise
         return pending.outcomes()
 
-    def _append_in_hand(self, batches: Sequence[bytes | bytearray]) -> Outcomes | None:
+    def append_at_once(self, batches: Sequence[bytes | bytearray]) -> Outcomes | None:
         """Appends batches if the lock was kept since this process had it, and the log is in order; else does nothing.
 
-        Then all that `hold` looks up is known. Raises as `append_each`.
+        Then all that `hold` looks up is known, and there is nothing to wait for. Raises as `append_each`.
         """
         try:
             return self.log.lease.run_if_kept(self._append_at_rest, batches)

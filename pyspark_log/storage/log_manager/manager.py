@@ -55,6 +55,7 @@ class TopicLogs:
             raise InvalidConfigError(f"topic {description.name!r}: {error}") from None
         self._log_dirs = log_dirs
         self._readers: dict[int, LogReader] = {}
+        self._leader_epochs: dict[int, int] = {}
         #: The partitions that are known to be recovered since the machine was started.
         self.recovered: set[int] = set()
 
@@ -112,6 +113,16 @@ class TopicLogs:
                 matches = filter(None, map(name.fullmatch, files.list_folder(folder.path)))
                 found.update(int(match[1] or match[2]) for match in matches)
         return [self.place(number) for number in sorted(found) if number < self.description.partitions]
+
+    def leader_epoch(self, partition: int) -> int:
+        """Kafka's leader epoch of a partition; 0: it was never written to. UnknownTopicError, LogDamagedError.
+
+        It does not change while there is one copy of the log, so it is read once.
+        """
+        known = self._leader_epochs.get(partition)
+        if known is None:
+            known = self._leader_epochs[partition] = self.reader(partition).state().leader_epoch
+        return known
 
     def reader(self, partition: int) -> LogReader:
         """The reader of a partition. UnknownTopicError."""

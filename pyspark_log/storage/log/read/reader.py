@@ -211,10 +211,10 @@ class LogReader:
             self._folder(state), state, bases[0], lambda offset: self._segments_from(offset, state, listed)
         )
 
-    def _aborted(self, start: int, end: int) -> AbortedRanges:
-        """The aborted transactions with records in [start, end), a range in which all are decided."""
+    def aborted(self, start: int, end: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records in [start, end), a range in which all are decided. Raises as `read`."""
 
-        def read_aborted(state: PartitionState, _: bool) -> AbortedRanges:
+        def read_aborted(state: PartitionState, _: bool) -> list[AbortedTransaction]:
             bases = self._present(state)
             found = self._aborted_by(bases[max(bisect_right(bases, start) - 1, 0) :], start, end, state)
             # An index is deleted before its log when the log start has moved: without it nothing is known. And an index
@@ -223,7 +223,7 @@ class LogReader:
             self._check_range(start, end, now)
             if now.generation != state.generation:
                 raise LogDamagedError(f"{self.place}: segments were removed while their indexes were read")
-            return AbortedRanges(found)
+            return found
 
         return self._retry_while_segments_change(read_aborted)
 
@@ -255,7 +255,7 @@ class LogReader:
         """
         state = state or self.state()
         self._check_range(start, end, state)
-        aborted = self._aborted(start, end) if committed and state.flags & Flags.PRODUCERS else None
+        aborted = AbortedRanges(self.aborted(start, end)) if committed and state.flags & Flags.PRODUCERS else None
         reader = RangeReader(self.place, max_bytes, columns, check_crcs, self._max_batch_bytes, self._dense, aborted)
         position, listed = start, self._segment_cache is None
         passed: Damage | None = None

@@ -1,0 +1,97 @@
+"""`pylog serve`: the store for Kafka's clients."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+
+import click
+
+from pyspark_log.cli import interrupts
+from pyspark_log.cli.target import Target
+from pyspark_log.storage.fs import files
+
+
+class _Address(click.ParamType):
+    """HOST:PORT, an IPv6 address in brackets; the port may be left out."""
+
+    name = "address"
+
+    def convert(
+        self, value: str | tuple[str, int], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        """Host and port."""
+        if isinstance(value, tuple):
+            return value
+        host, colon, port = value.rpartition(":")
+        if not colon or (value.count(":") > 1 and not host.startswith("[")):
+            host, port = value, "9092"
+        if not host or not port.isdecimal() or int(port) > 65535:
+            self.fail(f"{value!r} is no HOST:PORT", param, ctx)
+        return host.strip("[]"), int(port)
+
+
+@click.command()
+@click.option(
+    "--listen", type=_Address(), default="127.0.0.1:9092", show_default=True, metavar="HOST:PORT",
+    help="The address to listen on; port 0 takes any that is free. There is no authentication: others than this "
+    "machine should be able to reach it only in a network that you trust.",
+)
+@click.option(
+    "--advertise", type=_Address(), metavar="HOST:PORT",
+    help="The address that clients are told, if it is not the one at which they reach this server first.",
+)
+@click.option("--node-id", type=click.IntRange(0, 2**31 - 1), default=1, show_default=True, help="Kafka's broker.id.")
+@click.option(
+    "--sync-acks-all", is_flag=True,
+    help="Sync records before a producer with acks=all is answered, so that they survive a power loss. Like Kafka, the "
+    "server otherwise leaves that to the topic's flush.messages and flush.ms.",
+)
+@click.option(
+    "--ready-file", type=click.Path(dir_okay=False), metavar="PATH",
+    help="A file to write the address to once clients can connect; it is deleted at the end.",
+)
+@click.option("--verbose", is_flag=True, help="Log each connection.")
+@click.pass_obj
+def serve(
+    target: Target,
+    listen: tuple[str, int],
+    advertise: tuple[str, int] | None,
+    node_id: int,
+    sync_acks_all: bool,
+    ready_file: str | None,
+    verbose: bool,
+) -> None:
+    """Serve the store to Kafka's clients, until Ctrl-C or SIGTERM.
+
+    Any Kafka client writes to and reads from the topics of the store then, while Spark and pylog use its files.
+    """
+    store = target.open_folder_or_create()
+    with interrupts.fatal():
+        from pyspark_log.server import ServerConfig, notify_manager  # noqa: PLC0415  (only this command needs it)
+        from pyspark_log.server import serve as run  # noqa: PLC0415
+
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.DEBUG if verbose else logging.INFO,
+        format="%(asctime)s.%(msecs)03d %(levelname)s %(message)s",
+        datefmt="%Y-%m-%d %H:%M:%S",
+    )
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+
+    def on_ready(address: tuple[str, int]) -> None:
+        host, port = address
+        if ready_file is not None:
+            files.replace_whole(ready_file, f"{host}:{port}\n".encode(), sync=False)
+        notify_manager("READY=1")
+
+    config = ServerConfig(*listen, advertised=advertise, node_id=node_id, sync_acks_all=sync_acks_all)
+    try:
+        stopped_by = run(store, config, on_ready)
+    finally:
+        if ready_file is not None and os.path.exists(ready_file):
+            files.unlink(ready_file)
+    if stopped_by == signal.SIGINT:
+        click.get_current_context().exit(interrupts.INTERRUPTED)

@@ -1,0 +1,131 @@
+"""Waits for new records of partitions, whichever process appends them."""
+
+from __future__ import annotations
+
+import logging
+from asyncio import AbstractEventLoop, TimerHandle
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from pyspark_log.server.network import Wait
+from pyspark_log.storage.partitions import PartitionEvents
+
+_log = logging.getLogger(__name__)
+
+# How often all partitions that are waited for are looked at where the system does not tell of changes, in seconds.
+_POLL = 0.02
+
+
+class PartitionKey(NamedTuple):
+    """A partition, by the id of its topic as the store has it."""
+
+    topic_id: str
+    partition: int
+
+
+class Appends:
+    """Wakes what waits for records. All calls come from the loop's thread."""
+
+    def __init__(self, loop: AbstractEventLoop, events: PartitionEvents | None) -> None:
+        """`events`: of the store; None: there are none, and partitions are looked at every 20 ms while any waits."""
+        self._loop, self._events = loop, events
+        self._waiting: dict[PartitionKey, dict[Waiting, None]] = {}
+        self._poll: TimerHandle | None = None
+        self._is_reading = False
+
+    def close(self) -> None:
+        """Stops; nothing is woken any more."""
+        if self._events is not None:
+            if self._is_reading:
+                self._loop.remove_reader(self._events.fd)
+            self._events.close()
+        if self._poll is not None:
+            self._poll.cancel()
+
+    def waiting(self, keys: Collection[PartitionKey]) -> Waiting:
+        """Begins to wait for changes of partitions. Call it before they are looked at; end it with `close`."""
+        waiting = Waiting(self, keys)
+        for key in keys:
+            self._waiting.setdefault(key, {})[waiting] = None
+        self._listen()
+        return waiting
+
+    def forget(self, waiting: Waiting) -> None:
+        """Ends a wait."""
+        for key in waiting.keys:
+            found = self._waiting.get(key)
+            if found is not None:
+                found.pop(waiting, None)
+                if not found:
+                    del self._waiting[key]
+
+    def call_later(self, seconds: float, action: Callable[[], object]) -> TimerHandle:
+        """As the loop's."""
+        return self._loop.call_later(seconds, action)
+
+    def _listen(self) -> None:
+        if self._events is None:
+            if self._poll is None:
+                self._poll = self._loop.call_later(_POLL, self._look_at_all)
+        elif not self._is_reading:
+            self._is_reading = True
+            self._loop.add_reader(self._events.fd, self._changed)
+
+    def _changed(self) -> None:
+        assert self._events is not None
+        changed = self._events.changed()
+        if not self._waiting:
+            # Events that nothing waits for are left in the system's queue, which drops them when it is full.
+            self._is_reading = False
+            self._loop.remove_reader(self._events.fd)
+            return
+        for key in list(self._waiting) if changed is None else changed:
+            self._wake(PartitionKey(*key))
+
+    def _look_at_all(self) -> None:
+        self._poll = None
+        for key in list(self._waiting):
+            self._wake(key)
+        if self._waiting:
+            self._listen()
+
+    def _wake(self, key: PartitionKey) -> None:
+        for waiting in list(self._waiting.get(key, ())):
+            waiting.note(key)
+
+
+class Waiting:
+    """One that waits for several partitions.
+
+    Attributes:
+        keys: the partitions.
+    """
+
+    def __init__(self, appends: Appends, keys: Collection[PartitionKey]) -> None:
+        self.keys = keys
+        self._appends = appends
+        self._changed: set[PartitionKey] = set()
+        self._wait: Wait[None] | None = None
+
+    def note(self, key: PartitionKey) -> None:
+        """A partition may have changed."""
+        self._changed.add(key)
+        if self._wait is not None:
+            self._wait.finish(None)
+
+    async def change(self, seconds: float) -> set[PartitionKey]:
+        """The partitions that may have changed since the last call; waits up to `seconds` for the first."""
+        if not self._changed:
+            self._wait = Wait()
+            timer = self._appends.call_later(seconds, lambda wait=self._wait: wait.finish(None))
+            try:
+                await self._wait
+            finally:
+                self._wait = None
+                timer.cancel()
+        changed, self._changed = self._changed, set()
+        return changed
+
+    def close(self) -> None:
+        """Ends the wait."""
+        self._appends.forget(self)

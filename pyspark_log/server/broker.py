@@ -1,0 +1,42 @@
+"""What the handlers of requests share: the store, threads for it, and what waits for its records."""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark_log.server.appends import Appends
+from pyspark_log.server.network import Workers
+from pyspark_log.server.producer_ids import ProducerIds
+from pyspark_log.server.topic_ids import TopicIds
+from pyspark_log.storage.folder_store import FolderStore
+
+
+@dataclass(frozen=True)
+class Broker:
+    """A server over one store, as its handlers see it.
+
+    Attributes:
+        store: what is served.
+        served: the APIs by their keys, with their versions.
+        node_id: this server's, by Kafka's `broker.id`. It is the leader of each partition, and the controller.
+        advertised: host and port that clients are told; None: the address at which each has reached the server.
+        sync_acks_all: whether records are synced before a producer with acks=all gets its answer.
+        loop: the loop, whose thread runs the handlers.
+        workers: run what may wait for a disk or a lock.
+        appends: tells of new records.
+        topics: the topics by their ids.
+        producer_ids: ids for producers.
+    """
+
+    store: FolderStore
+    served: Mapping[int, range]
+    node_id: int
+    advertised: tuple[str, int] | None
+    sync_acks_all: bool
+    loop: AbstractEventLoop
+    workers: Workers
+    appends: Appends
+    topics: TopicIds
+    producer_ids: ProducerIds

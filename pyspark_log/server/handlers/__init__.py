@@ -1,0 +1,6 @@
+"""What is done for each request: a file an API family, plain functions of a call and a request."""
+
+from pyspark_log.server.handlers.apis import APIS, Api
+from pyspark_log.server.handlers.call import Call, Client
+
+__all__ = ["APIS", "Api", "Call", "Client"]

@@ -1,0 +1,39 @@
+"""A request to be handled, with its circumstances."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pyspark_log.server.broker import Broker
+
+
+@dataclass
+class Client:
+    """What is known of the client of a connection.
+
+    Attributes:
+        peer: its address, "host:port".
+        reached_at: the server's address as the client has it.
+        software: name and version of its library, once it has said.
+    """
+
+    peer: str
+    reached_at: tuple[str, int]
+    software: str = field(default="")
+
+
+@dataclass(frozen=True)
+class Call:
+    """The circumstances of a request.
+
+    Attributes:
+        broker: the server.
+        client: whose request it is.
+        client_id: the name that the client gives itself; None: none.
+        version: of the request and its response.
+    """
+
+    broker: Broker
+    client: Client
+    client_id: str | None
+    version: int

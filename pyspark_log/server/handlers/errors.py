@@ -1,0 +1,46 @@
+"""The engine's errors as Kafka's error codes."""
+
+from __future__ import annotations
+
+import logging
+
+from pyspark_log import errors
+from pyspark_log.kafka.error_codes import ErrorCode
+
+_log = logging.getLogger(__name__)
+
+# The first class that an error is of counts.
+_CODES: tuple[tuple[type[Exception], ErrorCode], ...] = (
+    (errors.InvalidTopicError, ErrorCode.INVALID_TOPIC_EXCEPTION),
+    (errors.UnknownTopicError, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    (errors.TopicExistsError, ErrorCode.TOPIC_ALREADY_EXISTS),
+    (errors.InvalidConfigError, ErrorCode.INVALID_CONFIG),
+    (errors.OffsetOutOfRangeError, ErrorCode.OFFSET_OUT_OF_RANGE),
+    (errors.RecordTooLargeError, ErrorCode.MESSAGE_TOO_LARGE),
+    (errors.InvalidTimestampError, ErrorCode.INVALID_TIMESTAMP),
+    (errors.InvalidRecordError, ErrorCode.INVALID_RECORD),
+    (errors.CorruptRecordError, ErrorCode.CORRUPT_MESSAGE),
+    (errors.OutOfOrderSequenceError, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+    (errors.InvalidProducerEpochError, ErrorCode.INVALID_PRODUCER_EPOCH),
+    (errors.InvalidTxnStateError, ErrorCode.INVALID_TXN_STATE),
+    # A store that cannot be written refuses as an authorizer would: that is what clients stop for, with its message.
+    (errors.ReadOnlyError, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    (errors.PartitionOwnedError, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    (errors.LockTimeoutError, ErrorCode.REQUEST_TIMED_OUT),
+    # Clients try these again, as it may be another disk or broker then.
+    (errors.LogDamagedError, ErrorCode.KAFKA_STORAGE_ERROR),
+    (errors.SideFileError, ErrorCode.KAFKA_STORAGE_ERROR),
+    (errors.OutcomeUnknownError, ErrorCode.KAFKA_STORAGE_ERROR),
+    (OSError, ErrorCode.KAFKA_STORAGE_ERROR),
+)  # fmt: skip
+
+#: What is the server's fault, and is logged.
+_OURS = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.REQUEST_TIMED_OUT)
+
+
+def code_of(error: Exception) -> ErrorCode:
+    """The code of an error, which is logged if it is not the client's fault."""
+    code = next((code for kind, code in _CODES if isinstance(error, kind)), ErrorCode.UNKNOWN_SERVER_ERROR)
+    if code in _OURS:
+        _log.error("%s", error, exc_info=None if isinstance(error, (errors.PylogError, OSError)) else error)
+    return code

@@ -1,0 +1,195 @@
+"""Fetch: stored record batches from partitions, with a wait for new ones.
+
+Records are not read: the answer says where they are in the files of their segments, and the system sends them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pyspark_log.errors import OffsetOutOfRangeError, PylogError, UnknownTopicError
+from pyspark_log.kafka import FileRange
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.kafka.messages import FetchRequest, FetchResponse
+from pyspark_log.server.appends import PartitionKey
+from pyspark_log.server.handlers.call import Call
+from pyspark_log.server.handlers.errors import code_of
+from pyspark_log.server.handlers.leader_epochs import check_epoch
+from pyspark_log.storage.catalog import PUBLISH_TOPIC
+from pyspark_log.storage.log.read import LogReader
+from pyspark_log.storage.log_manager import TopicLogs
+
+_Topic = FetchResponse.FetchableTopicResponse
+_Partition = FetchResponse.PartitionData
+_Aborted = FetchResponse.AbortedTransaction
+
+# The most bytes of records in a response (Kafka's fetch.max.bytes of a broker), but for the first batch.
+_MAX_BYTES = 55 * 1024 * 1024
+# An answer waits no longer, whatever the client says (ms).
+_MAX_WAIT_MS = 600_000
+_READ_COMMITTED = 1
+# By name up to this version, from then on by id.
+_FIRST_BY_ID = 13
+_NO_SESSION, _NEW_SESSION = (0, -1)
+
+
+@dataclass
+class _Part:
+    """A partition that is asked for, and what was found of it so far.
+
+    Attributes:
+        wanted: what is asked.
+        topic: the topic as it is; None: there is none.
+        key: by which to wait for its records.
+        error: why it cannot be read.
+        found: the answer, once it was looked at.
+        size: bytes of the records in it.
+    """
+
+    wanted: FetchRequest.FetchPartition
+    topic: TopicLogs | None
+    key: PartitionKey
+    error: ErrorCode
+    found: FetchResponse.PartitionData | None = None
+    size: int = 0
+
+
+class _MustWaitError(Exception):
+    """The partition cannot be read without waiting for a disk or a lock."""
+
+
+async def fetch(call: Call, request: FetchRequest) -> FetchResponse:
+    """Answers with records, as soon as there are `min_bytes` of them, an error, or the time is over.
+
+    Fetch sessions (KIP-227) are not made: the client is told the session id 0, and asks for all partitions each time.
+    """
+    if request.session_id and request.session_epoch not in (_NO_SESSION, _NEW_SESSION):
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    topics = [[_part(call, topic, part) for part in topic.partitions] for topic in request.topics]
+    parts = [part for topic in topics for part in topic]
+    search = _Search(call, request)
+    if request.max_wait_ms > 0 and request.min_bytes > 0 and all(part.error == ErrorCode.NONE for part in parts):
+        await _wait_for_records(call, request, search, parts)
+    else:
+        await search.look(parts)
+    return FetchResponse(
+        responses=[
+            _Topic(topic.topic, topic.topic_id, [search.answer(part) for part in found])
+            for topic, found in zip(request.topics, topics, strict=True)
+        ]
+    )
+
+
+async def _wait_for_records(call: Call, request: FetchRequest, search: _Search, parts: Sequence[_Part]) -> None:
+    by_key = {part.key: part for part in parts}
+    loop, appends = call.broker.loop, call.broker.appends
+    deadline = loop.time() + min(request.max_wait_ms, _MAX_WAIT_MS) / 1000
+    # From before the partitions are looked at, so that no append comes in between.
+    waiting = appends.waiting(by_key.keys())
+    try:
+        await search.look(parts)
+        while search.size < request.min_bytes and not any(part.error for part in parts):
+            left = deadline - loop.time()
+            changed = await waiting.change(left) if left > 0 else ()
+            if not changed:
+                return
+            await search.look([by_key[key] for key in changed])
+    finally:
+        waiting.close()
+
+
+def _part(call: Call, topic: FetchRequest.FetchTopic, wanted: FetchRequest.FetchPartition) -> _Part:
+    by_id = call.version >= _FIRST_BY_ID
+    name = call.broker.topics.known_name(topic.topic_id) if by_id else topic.topic
+    try:
+        if name is None or name == PUBLISH_TOPIC:
+            raise UnknownTopicError(f"there is no topic {name}")
+        logs = call.broker.store.logs.topic(name)
+        logs.check(wanted.partition)
+        return _Part(wanted, logs, PartitionKey(logs.description.topic_id, wanted.partition), ErrorCode.NONE)
+    except (PylogError, OSError) as error:
+        code = ErrorCode.UNKNOWN_TOPIC_ID if by_id and name is None else code_of(error)
+        return _Part(wanted, None, PartitionKey("", wanted.partition), code)
+
+
+class _Search:
+    """Looks for the records of one request.
+
+    Attributes:
+        size: the bytes that were found.
+    """
+
+    def __init__(self, call: Call, request: FetchRequest) -> None:
+        self._call, self.size = call, 0
+        self._most = min(request.max_bytes, _MAX_BYTES)
+        self._is_committed = request.isolation_level == _READ_COMMITTED
+
+    async def look(self, parts: Iterable[_Part]) -> None:
+        """Looks at partitions, in order; where that may take long, in another thread."""
+        left = list(parts)
+        for number, part in enumerate(left):
+            try:
+                self._look_at(part, may_wait=False)
+            except _MustWaitError:
+                await self._call.broker.workers.run(self._look_at_all, left[number:])
+                return
+
+    def _look_at_all(self, parts: Iterable[_Part]) -> None:
+        for part in parts:
+            self._look_at(part, may_wait=True)
+
+    def _look_at(self, part: _Part, *, may_wait: bool) -> None:
+        if part.topic is None:
+            return
+        self.size -= part.size
+        part.size, part.error = 0, ErrorCode.NONE
+        try:
+            self._find(part, part.topic, may_wait=may_wait)
+        except (PylogError, OSError) as error:
+            part.error, part.found = code_of(error), None
+        self.size += part.size
+
+    def _find(self, part: _Part, topic: TopicLogs, *, may_wait: bool) -> None:
+        wanted, logs = part.wanted, self._call.broker.store.logs
+        if not may_wait and not logs.is_brokers and wanted.partition not in topic.recovered:
+            raise _MustWaitError
+        reader = logs.recovered(topic.description.name, wanted.partition)
+        state = reader.state()
+        part.error = check_epoch(wanted.current_leader_epoch, state.leader_epoch)
+        if part.error:
+            return
+        # Inactive segments may be on the disk alone.
+        if not may_wait and (self._is_committed or wanted.fetch_offset < state.active_base):
+            raise _MustWaitError
+        stable = reader.last_stable_offset() if self._is_committed else state.high_watermark
+        end = min(stable, state.high_watermark)
+        start, records, aborted = wanted.fetch_offset, None, None
+        if not state.log_start <= start <= state.high_watermark:
+            raise OffsetOutOfRangeError(topic.description.name, wanted.partition, start, state.log_start, end)
+        room = self._most - self.size
+        if start < end and (room > 0 or self.size == 0):
+            records = reader.stored_batches(start, end, max(min(wanted.partition_max_bytes, room), 0))
+        if records is not None and records.length > room and self.size > 0:
+            records.file.close()
+            records = None
+        if records is not None:
+            part.size = records.length
+        if self._is_committed:
+            aborted = _aborted(reader, start, records.next_offset if records is not None else start)
+        part.found = _Partition(
+            wanted.partition, ErrorCode.NONE, state.high_watermark, stable, state.log_start,
+            aborted_transactions=aborted,
+            records=b"" if records is None else FileRange(records.file, records.position, records.length),
+        )  # fmt: skip
+
+    def answer(self, part: _Part) -> FetchResponse.PartitionData:
+        """The answer of a partition."""
+        if part.found is not None:
+            return part.found
+        return _Partition(part.wanted.partition, part.error or ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1, -1, records=b"")
+
+
+def _aborted(reader: LogReader, start: int, end: int) -> list[FetchResponse.AbortedTransaction]:
+    found = reader.aborted(start, end) if start < end else ()
+    return [_Aborted(one.producer_id, one.first_offset) for one in found]

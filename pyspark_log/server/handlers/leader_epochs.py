@@ -1,0 +1,61 @@
+"""OffsetForLeaderEpoch: where a leader epoch ends (KIP-101, KIP-320), by which a client notices a cut log."""
+
+from __future__ import annotations
+
+from pyspark_log.errors import PylogError
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.kafka.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from pyspark_log.server.handlers.call import Call
+from pyspark_log.server.handlers.errors import code_of
+from pyspark_log.storage.log.leader_epochs import FILE_NAME, LeaderEpochs
+from pyspark_log.storage.log.read import LogReader
+from pyspark_log.storage.log.state import PartitionState
+
+_Topic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+_End = OffsetForLeaderEpochResponse.EpochEndOffset
+#: The leader epoch of a client that names none.
+NO_EPOCH = -1
+_NO_OFFSET = -1
+
+
+def check_epoch(known: int, current: int) -> ErrorCode:
+    """Compares the leader epoch that a client knows with the current one."""
+    if known == NO_EPOCH or known == current:
+        return ErrorCode.NONE
+    return ErrorCode.FENCED_LEADER_EPOCH if known < current else ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def epochs_of(reader: LogReader, state: PartitionState) -> LeaderEpochs:
+    """The leader epochs of a partition."""
+    found = LeaderEpochs.read(f"{reader.place_in(state).folder}/{FILE_NAME}")
+    # One that has no records yet is in no file.
+    found.assign(state.leader_epoch, state.high_watermark)
+    return found
+
+
+async def offset_for_leader_epoch(
+    call: Call, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    """Tells where epochs end."""
+    topics = await call.broker.workers.run(
+        lambda: [
+            _Topic(topic.topic, [_end(call, topic.topic, part) for part in topic.partitions])
+            for topic in request.topics
+        ]
+    )
+    return OffsetForLeaderEpochResponse(topics=topics)
+
+
+def _end(
+    call: Call, topic: str, wanted: OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+) -> OffsetForLeaderEpochResponse.EpochEndOffset:
+    try:
+        reader = call.broker.store.logs.recovered(topic, wanted.partition)
+        state = reader.state()
+        error = check_epoch(wanted.current_leader_epoch, state.leader_epoch)
+        if error:
+            return _End(error, wanted.partition)
+        epoch, end = epochs_of(reader, state).end_of(wanted.leader_epoch, state.high_watermark)
+        return _End(ErrorCode.NONE, wanted.partition, epoch, end)
+    except (PylogError, OSError) as error:
+        return _End(code_of(error), wanted.partition, NO_EPOCH, _NO_OFFSET)

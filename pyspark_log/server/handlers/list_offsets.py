@@ -1,0 +1,81 @@
+"""ListOffsets: the first and last offsets of partitions, and offsets by time."""
+
+from __future__ import annotations
+
+from pyspark_log.errors import PylogError
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.kafka.messages import ListOffsetsRequest, ListOffsetsResponse
+from pyspark_log.server.handlers.call import Call
+from pyspark_log.server.handlers.errors import code_of
+from pyspark_log.server.handlers.leader_epochs import NO_EPOCH, check_epoch, epochs_of
+from pyspark_log.storage.log.read import LogReader
+from pyspark_log.storage.log.state import PartitionState
+
+_Topic = ListOffsetsResponse.ListOffsetsTopicResponse
+_Partition = ListOffsetsResponse.ListOffsetsPartitionResponse
+
+# What a negative time asks for: the log end, the log start, the record with the largest time (KIP-734), the first
+# offset that is on the server itself (KIP-405), the last one that is in another storage (KIP-1005).
+_LATEST, _EARLIEST, _LARGEST_TIME, _EARLIEST_LOCAL, _LATEST_TIERED = range(-1, -6, -1)
+# From which version a negative time has a meaning.
+_SINCE = {_LATEST: 1, _EARLIEST: 1, _LARGEST_TIME: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
+_READ_COMMITTED = 1
+_FIRST_WITH_EPOCH = 4
+_NOTHING = -1
+
+
+async def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """Looks the offsets up; those of records that were published before are among them."""
+    topics = await call.broker.workers.run(_topics, call, request)
+    return ListOffsetsResponse(topics=topics)
+
+
+def _topics(call: Call, request: ListOffsetsRequest) -> list[ListOffsetsResponse.ListOffsetsTopicResponse]:
+    call.broker.store.publishes.apply_pending()
+    is_committed = request.isolation_level == _READ_COMMITTED
+    topics = []
+    for topic in request.topics:
+        numbers = [part.partition_index for part in topic.partitions]
+        parts = [
+            _partition(call, topic.name, part, is_committed=is_committed, is_twice=numbers.count(part.partition_index) > 1)
+            for part in topic.partitions
+        ]
+        topics.append(_Topic(topic.name, parts))
+    return topics
+
+
+def _partition(
+    call: Call, topic: str, wanted: ListOffsetsRequest.ListOffsetsPartition, *, is_committed: bool, is_twice: bool
+) -> ListOffsetsResponse.ListOffsetsPartitionResponse:
+    number, time = wanted.partition_index, wanted.timestamp
+    try:
+        reader = call.broker.store.logs.recovered(topic, number)
+        state = reader.state()
+        error = check_epoch(wanted.current_leader_epoch, state.leader_epoch)
+        if is_twice:
+            error = ErrorCode.INVALID_REQUEST
+        elif time < 0 and call.version < _SINCE.get(time, 1 << 15):
+            error = ErrorCode.UNSUPPORTED_VERSION
+        if error:
+            return _Partition(number, error, _NOTHING, _NOTHING, NO_EPOCH)
+        found, offset = _look_up(reader, state, time, is_committed=is_committed)
+        has_epoch = offset != _NOTHING and call.version >= _FIRST_WITH_EPOCH
+        epoch = epochs_of(reader, state).of(offset) if has_epoch else NO_EPOCH
+        return _Partition(number, ErrorCode.NONE, found, offset, epoch)
+    except (PylogError, OSError) as error:
+        return _Partition(number, code_of(error), _NOTHING, _NOTHING, NO_EPOCH)
+
+
+def _look_up(reader: LogReader, state: PartitionState, time: int, *, is_committed: bool) -> tuple[int, int]:
+    """A time (ms) and an offset; -1 for what there is not."""
+    if time in (_EARLIEST, _EARLIEST_LOCAL):
+        return _NOTHING, state.log_start
+    if time == _LATEST_TIERED:
+        return _NOTHING, _NOTHING
+    end = min(reader.last_stable_offset(), state.high_watermark) if is_committed else state.high_watermark
+    if time == _LATEST:
+        return _NOTHING, end
+    found = reader.find_max_timestamp() if time == _LARGEST_TIME else reader.find_timestamp(time)
+    if found is None or found.offset >= end:
+        return _NOTHING, _NOTHING
+    return found.timestamp, found.offset

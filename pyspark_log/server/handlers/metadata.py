@@ -1,0 +1,85 @@
+"""Metadata: the topics, their partitions, and which server to ask for them."""
+
+from __future__ import annotations
+
+from pyspark_log.errors import PylogError
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.kafka.messages import MetadataRequest, MetadataResponse
+from pyspark_log.server.handlers.call import Call
+from pyspark_log.server.handlers.errors import code_of
+from pyspark_log.server.topic_ids import NO_ID, id_bytes
+from pyspark_log.storage.catalog import INTERNAL_TOPICS, PUBLISH_TOPIC, check_name
+
+_Broker = MetadataResponse.MetadataResponseBroker
+_Topic = MetadataResponse.MetadataResponseTopic
+_Partition = MetadataResponse.MetadataResponsePartition
+
+# What may be done with a topic or the cluster where nothing restricts it: a bit for each operation, by its code in
+# Kafka's AclOperation (read 3, write 4, create 5, delete 6, alter 7, describe 8, cluster action 9, describe configs 10,
+# alter configs 11, idempotent write 12).
+_TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
+_CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
+_NOT_ASKED = -(1 << 31)
+
+
+def advertised(call: Call) -> tuple[str, int]:
+    """Host and port at which this client finds the server."""
+    return call.broker.advertised or call.client.reached_at
+
+
+async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
+    """Describes the topics that are asked for, and creates those that are missing if it may."""
+    topics = await call.broker.workers.run(_topics, call, request)
+    broker, (host, port) = call.broker, advertised(call)
+    return MetadataResponse(
+        brokers=[_Broker(broker.node_id, host, port, None)],
+        cluster_id=broker.store.cluster_id,
+        controller_id=broker.node_id,
+        topics=topics,
+        cluster_authorized_operations=(
+            _CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else _NOT_ASKED
+        ),
+    )
+
+
+def _topics(call: Call, request: MetadataRequest) -> list[MetadataResponse.MetadataResponseTopic]:
+    operations = _TOPIC_OPERATIONS if request.include_topic_authorized_operations else _NOT_ASKED
+    if request.topics is None or (call.version == 0 and not request.topics):
+        names = [name for name in call.broker.store.topics(internal=True) if name != PUBLISH_TOPIC]
+        found = [_described(call, name, operations) for name in names]
+        # One that was deleted meanwhile is none of all topics.
+        return [topic for topic in found if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    # Versions without the field create what is missing.
+    may_create = call.version < 4 or request.allow_auto_topic_creation
+    topics = []
+    for wanted in request.topics:
+        if wanted.name is not None:
+            topics.append(_described(call, wanted.name, operations, may_create=may_create))
+            continue
+        name = call.broker.topics.name(wanted.topic_id)
+        if name is None:
+            topics.append(_Topic(ErrorCode.UNKNOWN_TOPIC_ID, None, wanted.topic_id))
+        else:
+            topics.append(_described(call, name, operations))
+    return topics
+
+
+def _described(
+    call: Call, name: str, operations: int, *, may_create: bool = False
+) -> MetadataResponse.MetadataResponseTopic:
+    broker = call.broker
+    try:
+        check_name(name)
+        if may_create and name not in INTERNAL_TOPICS and broker.store.writable:
+            broker.store.ensure_topic(name)
+        topic = broker.store.logs.topic(name)
+        nodes = [broker.node_id]
+        partitions = [
+            _Partition(ErrorCode.NONE, number, broker.node_id, topic.leader_epoch(number), nodes, nodes)
+            for number in range(topic.description.partitions)
+        ]
+    except (PylogError, OSError) as error:
+        return _Topic(code_of(error), name, NO_ID, name in INTERNAL_TOPICS, (), operations)
+    broker.topics.note(name)
+    topic_id = id_bytes(topic.description.topic_id)
+    return _Topic(ErrorCode.NONE, name, topic_id, name in INTERNAL_TOPICS, partitions, operations)

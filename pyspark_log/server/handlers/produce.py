@@ -1,0 +1,144 @@
+"""Produce: record batches of clients into partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark_log.errors import PylogError
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.kafka.messages import ProduceRequest, ProduceResponse
+from pyspark_log.server.handlers.call import Call
+from pyspark_log.server.handlers.errors import code_of
+from pyspark_log.server.network import ClosedByServerError
+from pyspark_log.storage.catalog import check_not_internal
+from pyspark_log.storage.log import Appended, LogWriter
+from pyspark_log.storage.log_manager.append import check_batch
+
+_Topic = ProduceResponse.TopicProduceResponse
+_Partition = ProduceResponse.PartitionProduceResponse
+
+# Up to as many bytes are checked and appended in the loop's thread, if the partition's lock is in hand: that takes some
+# 50 us, and to have another thread do it as long again.
+_AT_ONCE_BYTES = 64 * 1024
+# Kafka has removed these; but librdkafka compresses nothing for a server that does not list them (KAFKA-18659).
+_REMOVED = range(3)
+_ACKS = (-1, 0, 1)
+# In a record batch: the byte with the codec (3 bits, 4 is zstd) and the bit of transactions.
+_ATTRIBUTES_AT, _CODEC, _ZSTD, _TRANSACTIONAL = 22, 7, 4, 16
+_FIRST_WITH_ZSTD = 7
+
+
+async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None:
+    """Appends batches, each for itself; no answer for acks=0. ClosedByServerError: an error that cannot be answered."""
+    if call.version in _REMOVED:
+        raise ClosedByServerError(f"version {call.version} of produce requests, which Kafka 4 does not have either")
+    topics = call.broker.topics
+    appends = [
+        [_Append(call, request, topic.name or topics.known_name(topic.topic_id), part) for part in topic.partition_data]
+        for topic in request.topic_data
+    ]
+    left = [one for topic in appends for one in topic if one.response is None]
+    sync = request.acks == -1 and call.broker.sync_acks_all
+    if not sync and sum(one.size for one in left) <= _AT_ONCE_BYTES:
+        left = [one for one in left if not one.is_done_at_once()]
+    if left:
+        await call.broker.workers.run(_finish, left, sync)
+    responses = [
+        _Topic(topic.name, topic.topic_id, [one.response for one in done if one.response is not None])
+        for topic, done in zip(request.topic_data, appends, strict=True)
+    ]
+    if request.acks != 0:
+        return ProduceResponse(responses)
+    refused = [one for topic in responses for one in topic.partition_responses if one.error_code]
+    if refused:
+        # The client then asks for the topic anew, which is all that can be told to it.
+        raise ClosedByServerError(f"a batch with acks=0 was refused: {refused[0].error_message}")
+    return None
+
+
+def _finish(appends: Sequence[_Append], sync: bool) -> None:
+    for one in appends:
+        one.finish(sync=sync)
+
+
+class _Append:
+    """A batch on its way into its partition.
+
+    Attributes:
+        size: its bytes.
+        response: what became of it; None: it is not appended yet.
+    """
+
+    def __init__(
+        self, call: Call, request: ProduceRequest, topic: str | None, part: ProduceRequest.PartitionProduceData
+    ) -> None:
+        self._store, self._topic, self._part = call.broker.store, topic, part
+        self._checked: tuple[LogWriter, bytes | bytearray, int] | None = None
+        self.size = len(part.records or b"")
+        self.response: ProduceResponse.PartitionProduceResponse | None = None
+        refused = _refusal(call, request, topic, part)
+        if refused is not None:
+            self._refuse(*refused)
+
+    def is_done_at_once(self) -> bool:
+        """Appends the batch unless that may have to wait; whether there is a response."""
+        try:
+            writer, data, time = self._check()
+            outcomes = writer.append_at_once([data])
+            if outcomes is not None:
+                self._answer(writer, outcomes[0], time)
+        except (PylogError, OSError) as error:
+            self._refuse(code_of(error), str(error))
+        return self.response is not None
+
+    def finish(self, *, sync: bool) -> None:
+        """Appends the batch."""
+        try:
+            writer, data, time = self._check()
+            self._answer(writer, writer.append_in_turn([data], sync=sync)[0], time)
+        except Exception as error:  # noqa: BLE001  (the other batches of the request have their own answers)
+            self._refuse(code_of(error), str(error))
+
+    def _check(self) -> tuple[LogWriter, bytes | bytearray, int]:
+        """The writer, the batch as it is to be stored, and the time that its records get (ms; -1: they keep theirs)."""
+        if self._checked is None:
+            assert self._topic is not None
+            check_not_internal(self._topic)
+            logs = self._store.logs
+            writer, now = logs.writer(self._topic, self._part.index), logs.clock()
+            data = check_batch(self._part.records, writer, now)
+            if isinstance(data, PylogError):
+                raise data
+            self._checked = writer, data, now if writer.config.log_append_time else -1
+        return self._checked
+
+    def _answer(self, writer: LogWriter, outcome: Appended | PylogError, time: int) -> None:
+        if isinstance(outcome, Appended):
+            start = writer.log.lease.log_start_left
+            self.response = _Partition(self._part.index, ErrorCode.NONE, outcome.base_offset, time, start)
+        else:
+            self._refuse(code_of(outcome), str(outcome))
+
+    def _refuse(self, code: ErrorCode, why: str) -> None:
+        self.response = _Partition(self._part.index, code, -1, -1, -1, (), why)
+
+
+def _refusal(
+    call: Call, request: ProduceRequest, topic: str | None, part: ProduceRequest.PartitionProduceData
+) -> tuple[ErrorCode, str] | None:
+    """Why a batch is refused before its partition is looked at; None: it is not."""
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic of that id"
+    if request.acks not in _ACKS:
+        return ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}; it must be 0, 1 or -1 (all)"
+    if request.transactional_id is not None:
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this server has no transactions"
+    records = part.records
+    if records is None or len(records) <= _ATTRIBUTES_AT:
+        return ErrorCode.INVALID_RECORD, f"{0 if records is None else len(records)} bytes are no record batch"
+    attributes = records[_ATTRIBUTES_AT]
+    if attributes & _TRANSACTIONAL:
+        return ErrorCode.INVALID_TXN_STATE, "a part of a transaction, and the request names no transactional id"
+    if call.version < _FIRST_WITH_ZSTD and attributes & _CODEC == _ZSTD:
+        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7 of produce requests"
+    return None

@@ -1,0 +1,329 @@
+"""One client's connection: a request in, its response out, and then the next one.
+
+A frame is a length (4 bytes) and a request or response (Kafka's protocol guide). As in Kafka, one request of a
+connection is handled at a time, and the next one when the response is with the system: so responses have the order of
+the requests, what waits to be sent is one response, and a client that does not read is not read from either.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from asyncio import AbstractEventLoop
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Protocol
+
+from pyspark_log.server.network.output import Output
+from pyspark_log.server.network.wait import Wait
+
+_log = logging.getLogger(__name__)
+
+#: Kafka's socket.request.max.bytes.
+MAX_REQUEST_BYTES = 100 * 1024 * 1024
+# Requests that carry no records are bounded more tightly: read, they take up to a hundred times the memory.
+_MAX_OTHER_BYTES = 8 * 1024 * 1024
+# The shortest header: key, version and correlation id.
+_MIN_REQUEST_BYTES = 8
+_PRODUCE = 0
+# How much is read at once; a frame that is larger gets a buffer of its own.
+_READ_BYTES = 64 * 1024
+# Responses that are ready at once are sent together, up to as many.
+_MOST_TOGETHER = 16
+
+# What the first four bytes are of clients that speak something else, each with its name.
+_OTHERS = {
+    b"GET ": "HTTP", b"POST": "HTTP", b"PUT ": "HTTP", b"HEAD": "HTTP", b"OPTI": "HTTP", b"DELE": "HTTP",
+    b"PRI ": "HTTP/2", b"SSH-": "SSH", b"PROX": "the PROXY protocol",
+}  # fmt: skip
+
+
+class Session(Protocol):
+    """What is on the other side of a connection, for the server: it answers requests."""
+
+    def answer(self, frame: bytes | bytearray) -> Coroutine[Wait[Any], None, Sequence[Any] | None]:
+        """Answers a request, a frame without its length; awaits only `Wait`s.
+
+        Returns:
+            The response as chunks, its length first; None: the client expects none.
+
+        Raises:
+            ClosedByServerError: the connection is to be closed.
+        """
+
+    def close(self) -> None:
+        """The connection is closed; what was awaited is dropped."""
+
+
+class ClosedByServerError(Exception):
+    """The server closes a connection, for a reason that is the client's; the message says it."""
+
+
+class Buffers:
+    """The memory of requests that all connections of a process have received and not answered.
+
+    Attributes:
+        used: bytes.
+        scratch: where a connection reads to before it knows how long a frame is.
+    """
+
+    def __init__(self, most: int) -> None:
+        """`most`: while more bytes are used, no new request is read."""
+        self.used, self._most = 0, most
+        self.scratch = memoryview(bytearray(_READ_BYTES))
+        self._waiting: list[Callable[[], None]] = []
+
+    @property
+    def are_full(self) -> bool:
+        """Whether no new request may be read."""
+        return self.used > self._most
+
+    def wait(self, go_on: Callable[[], None]) -> None:
+        """Calls `go_on` when there is room."""
+        self._waiting.append(go_on)
+
+    def change(self, size: int) -> None:
+        """Counts bytes that are used from now on; or, negative, not any more."""
+        self.used += size
+        if size < 0 and self._waiting and not self.are_full:
+            waiting, self._waiting = self._waiting, []
+            for go_on in waiting:
+                go_on()
+
+
+class Connection:
+    """A client's connection; all calls come from the loop's thread.
+
+    Attributes:
+        peer: the client's address, for the log.
+        last_request: when its last whole request arrived, by the listener's clock (s).
+        is_closed: whether it is closed.
+    """
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        accepted: socket.socket,
+        peer: str,
+        session: Session,
+        buffers: Buffers,
+        clock: Callable[[], float],
+        on_close: Callable[[Connection], object],
+    ) -> None:
+        """Starts reading from a socket that does not block."""
+        self.peer, self.is_closed, self.last_request = peer, False, clock()
+        self._loop, self._socket, self._session, self._buffers = loop, accepted, session, buffers
+        self._clock, self._on_close = clock, on_close
+        self._output = Output(accepted)
+        self._rest: bytes = b""  # what was received after the frames that were handled
+        self._frame: bytearray | None = None  # a large one that is being received
+        self._received = 0  # bytes of it
+        self._request: Coroutine[Wait[Any], None, Sequence[Any] | None] | None = None  # the one that waits
+        self._request_size = 0
+        self._counted = 0  # bytes that `buffers` counts for this connection
+        self._is_sending = False  # the system takes no more
+        self._is_reading = False
+        self._read_on()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is being handled or answered."""
+        return self._request is None and not self._is_sending
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request waits: for records, a disk, or other clients."""
+        return self._request is not None
+
+    @property
+    def holds_part(self) -> bool:
+        """Whether a part of a large request was received, and its rest is missing."""
+        return self._frame is not None
+
+    def close(self) -> None:
+        """Closes it; what is not sent yet is lost."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self._stop_reading()
+        if self._is_sending:
+            self._loop.remove_writer(self._socket.fileno())
+        self._socket.close()
+        request, self._request = self._request, None
+        if request is not None:
+            request.close()
+        self._rest, self._frame, self._output = b"", None, Output(self._socket)
+        self._count()
+        self._session.close()
+        self._on_close(self)
+
+    # ---- what the loop calls
+
+    def _readable(self) -> None:
+        self._guard(self._receive)
+
+    def _writable(self) -> None:
+        self._guard(self._send_on)
+
+    def _request_can_go_on(self) -> None:
+        # Not at once: what the request does next may finish the wait of another one, and so on.
+        self._loop.call_soon(self._guard, self._run_on)
+
+    def _guard(self, action: Callable[[], None]) -> None:
+        """Runs an action, and closes the connection if it fails."""
+        if self.is_closed:
+            return
+        try:
+            action()
+        except BlockingIOError:
+            pass
+        except ClosedByServerError as error:
+            _log.warning("%s: closing the connection: %s", self.peer, error)
+            self.close()
+        except OSError as error:
+            _log.info("%s: the connection is lost: %s", self.peer, error)
+            self.close()
+        except Exception:
+            _log.exception("%s: closing the connection after an error that was not expected", self.peer)
+            self.close()
+
+    # ---- receiving
+
+    def _read_on(self) -> None:
+        if not self._is_reading and not self.is_closed:
+            self._is_reading = True
+            self._loop.add_reader(self._socket.fileno(), self._readable)
+
+    def _stop_reading(self) -> None:
+        if self._is_reading:
+            self._is_reading = False
+            self._loop.remove_reader(self._socket.fileno())
+
+    def _receive(self) -> None:
+        if not self.is_idle:
+            self._stop_reading()
+        elif self._frame is not None:
+            self._receive_frame(self._frame)
+        elif self._buffers.are_full:
+            self._stop_reading()
+            self._buffers.wait(self._read_on)
+        else:
+            scratch = self._buffers.scratch
+            count = self._socket.recv_into(scratch)
+            if count:
+                self._handle(self._rest + scratch[:count] if self._rest else scratch[:count])
+            else:
+                self.close()
+
+    def _receive_frame(self, frame: bytearray) -> None:
+        count = self._socket.recv_into(memoryview(frame)[self._received :])
+        if count == 0:
+            self.close()
+            return
+        self._received += count
+        if self._received == len(frame):
+            self._frame = None
+            self._start(frame)
+            self._send_on()
+        self._count()
+
+    def _handle(self, data: memoryview | bytes) -> None:
+        """Handles the frames in what was received, as far as they are whole, and keeps the rest."""
+        position, together = 0, 0
+        try:
+            while self.is_idle and (size := self._size_of(data, position)) is not None:
+                start, position = position + 4, position + 4 + size
+                if position > len(data):
+                    position = start - 4
+                    break
+                self._start(bytes(data[start:position]))
+                together += 1
+                if together == _MOST_TOGETHER:
+                    together = 0
+                    self._send()
+        finally:
+            # Also what was ready before a request for which the connection is closed.
+            self._send()
+        self._keep(data, position)
+        if self.is_idle:
+            self._read_on()
+
+    def _keep(self, data: memoryview | bytes, position: int) -> None:
+        """Keeps what was received of requests that are not handled yet, a large one in a buffer of its size."""
+        size = self._size_of(data, position) if self.is_idle else None
+        if size is None or 4 + size <= _READ_BYTES:
+            self._rest = bytes(data[position:]) if position < len(data) else b""
+        else:
+            self._frame, self._received, self._rest = bytearray(size), len(data) - position - 4, b""
+            self._frame[: self._received] = data[position + 4 :]
+        self._count()
+
+    def _size_of(self, data: memoryview | bytes, position: int) -> int | None:
+        """The size of the frame that begins there; None: it cannot be told yet. ClosedByServerError: it is none."""
+        start = bytes(data[position : position + 6])
+        if len(start) < 6:
+            return None
+        size = int.from_bytes(start[:4], "big", signed=True)
+        if _MIN_REQUEST_BYTES <= size <= _MAX_OTHER_BYTES:
+            return size
+        other = "TLS" if start[:2] == b"\x16\x03" else _OTHERS.get(start[:4])
+        if other is not None:
+            raise ClosedByServerError(f"the client speaks {other}, and this port speaks Kafka's protocol")
+        if not _MIN_REQUEST_BYTES <= size <= MAX_REQUEST_BYTES:
+            raise ClosedByServerError(
+                f"a request of {size} bytes; a request has {_MIN_REQUEST_BYTES} to {MAX_REQUEST_BYTES}"
+            )
+        key = int.from_bytes(start[4:], "big")
+        if key != _PRODUCE:
+            raise ClosedByServerError(
+                f"a request of {size} bytes for the API with key {key}; only produce requests may have more than "
+                f"{_MAX_OTHER_BYTES}"
+            )
+        return size
+
+    def _count(self) -> None:
+        """Has the bytes counted that this connection holds."""
+        now = len(self._rest) + (self._received if self._frame is not None else 0)
+        if self._request is not None:
+            now += self._request_size
+        if now != self._counted:
+            change, self._counted = now - self._counted, now
+            self._buffers.change(change)
+
+    # ---- answering
+
+    def _start(self, frame: bytes | bytearray) -> None:
+        self.last_request, self._request_size = self._clock(), len(frame)
+        self._run(self._session.answer(frame))
+
+    def _run(self, request: Coroutine[Wait[Any], None, Sequence[Any] | None]) -> None:
+        """Runs a request to its end, or to what it waits for; raises what it raises."""
+        self._request = None
+        try:
+            wait = request.send(None)
+        except StopIteration as end:
+            if end.value is not None:
+                self._output.add(end.value)
+        else:
+            self._request = request
+            wait.then(self._request_can_go_on)
+
+    def _run_on(self) -> None:
+        """Runs the request on that has waited, and then those that came after it."""
+        if self._request is not None:
+            self._run(self._request)
+            self._send_on()
+
+    def _send(self) -> None:
+        """Sends what is ready, as far as the system takes it now. OSError."""
+        is_all = not self._output or self._output.send()
+        if is_all and self._is_sending:
+            self._loop.remove_writer(self._socket.fileno())
+        elif not is_all and not self._is_sending:
+            self._loop.add_writer(self._socket.fileno(), self._writable)
+        self._is_sending = not is_all
+
+    def _send_on(self) -> None:
+        """Sends what is ready; if that was all, continues with the requests that came meanwhile."""
+        self._send()
+        if self.is_idle:
+            self._handle(self._rest)

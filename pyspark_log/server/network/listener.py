@@ -1,0 +1,171 @@
+"""The port of a server: accepts connections, within limits, and closes those that idle."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import socket
+from asyncio import AbstractEventLoop, TimerHandle
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark_log.server.network.connection import Buffers, Connection, Session
+
+_log = logging.getLogger(__name__)
+
+# How many connections are accepted in a row before those that are open get their turn.
+_ACCEPTED_AT_ONCE = 64
+_BACKLOG = 1024
+# How often connections are looked through for idle ones, and how long accepting pauses when the system has no file
+# descriptor left; in seconds.
+_SWEEP, _PAUSE = 5.0, 0.5
+# How long the rest of a large request may take while no memory for others is left, in seconds.
+_PATIENCE = 30.0
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What clients may take, by Kafka's names.
+
+    Attributes:
+        max_connections, max_connections_per_ip: how many at a time.
+        connections_max_idle_s: a connection without a request for as long is closed (s).
+        queued_max_request_bytes: while as many bytes of requests wait, no further ones are read.
+    """
+
+    max_connections: int = 20_000
+    max_connections_per_ip: int = 20_000
+    connections_max_idle_s: float = 600.0
+    queued_max_request_bytes: int = 256 * 1024 * 1024
+
+
+class Listener:
+    """Accepts clients on one address.
+
+    Attributes:
+        address: host and port that it listens on.
+        connections: those that are open.
+    """
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        host: str,
+        port: int,
+        open_session: Callable[[str, tuple[str, int]], Session],
+        limits: Limits,
+    ) -> None:
+        """Binds the address, and listens; `start` accepts.
+
+        Args:
+            loop: its thread makes all calls.
+            host, port: the address; port 0: any that is free.
+            open_session: makes the session of a new connection from the client's address and the server's own, as the
+                client has it.
+            limits: what clients may take.
+
+        Raises:
+            OSError: the address cannot be used.
+        """
+        self._loop, self._open_session, self._limits = loop, open_session, limits
+        self._clock = loop.time
+        self._buffers = Buffers(limits.queued_max_request_bytes)
+        self.connections: set[Connection] = set()
+        self._by_host: Counter[str] = Counter()
+        self._refused: set[str] = set()  # hosts of which a refusal was logged, until the next sweep
+        self._timer: TimerHandle | None = None
+        family, _, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind(where)
+            self._socket.listen(_BACKLOG)
+        except OSError as error:
+            self._socket.close()
+            raise OSError(error.errno, f"cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}") from None
+        self._socket.setblocking(False)
+        self.address: tuple[str, int] = self._socket.getsockname()[:2]
+
+    def start(self) -> None:
+        """Accepts connections from now on."""
+        self._loop.add_reader(self._socket.fileno(), self._accept)
+        self._timer = self._loop.call_later(_SWEEP, self._sweep)
+
+    def close(self) -> None:
+        """Stops accepting, and closes all connections."""
+        self._loop.remove_reader(self._socket.fileno())
+        self._socket.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        for connection in list(self.connections):
+            connection.close()
+
+    def _accept(self) -> None:
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                accepted, (host, port, *_) = self._socket.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _NO_ROOM:
+                    raise
+                _log.warning("no connection can be accepted now: %s", error)
+                self._loop.remove_reader(self._socket.fileno())
+                self._loop.call_later(_PAUSE, self._accept_again)
+                return
+            self._open(accepted, host, port)
+
+    def _accept_again(self) -> None:
+        if self._socket.fileno() >= 0:
+            self._loop.add_reader(self._socket.fileno(), self._accept)
+
+    def _open(self, accepted: socket.socket, host: str, port: int) -> None:
+        limit = None
+        if len(self.connections) >= self._limits.max_connections:
+            limit = f"max.connections ({self._limits.max_connections})"
+        elif self._by_host[host] >= self._limits.max_connections_per_ip:
+            limit = f"max.connections.per.ip ({self._limits.max_connections_per_ip})"
+        if limit is not None:
+            accepted.close()
+            if host not in self._refused:
+                self._refused.add(host)
+                _log.warning("%s: refusing connections: there are as many as %s allows", host, limit)
+            return
+        accepted.setblocking(False)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._by_host[host] += 1
+        session = self._open_session(f"{host}:{port}", accepted.getsockname()[:2])
+
+        def forget(closed: Connection) -> None:
+            self.connections.discard(closed)
+            self._by_host[host] -= 1
+            if not self._by_host[host]:
+                del self._by_host[host]
+
+        connection = Connection(
+            self._loop, accepted, f"{host}:{port}", session, self._buffers, self._clock, on_close=forget
+        )
+        self.connections.add(connection)
+
+    def _sweep(self) -> None:
+        self.close_idle(self._clock())
+        self._refused.clear()
+        self._timer = self._loop.call_later(_SWEEP, self._sweep)
+
+    def close_idle(self, now: float) -> None:
+        """Closes connections without a request for too long by the time `now` (s).
+
+        While memory is short also those that have sent a part of a request and not the rest.
+        """
+        for connection in list(self.connections):
+            silent = now - connection.last_request
+            if silent > self._limits.connections_max_idle_s and not connection.is_waiting:
+                _log.info("%s: closing the connection: no request for %d s", connection.peer, silent)
+                connection.close()
+            elif self._buffers.are_full and silent > _PATIENCE and connection.holds_part:
+                _log.warning("%s: closing the connection: its request is not complete after %d s", connection.peer, silent)
+                connection.close()

@@ -1,0 +1,180 @@
+"""A server over one store: it begins to listen, runs until it is stopped, and leaves the store in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import resource
+import signal
+import socket
+from asyncio import AbstractEventLoop
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pyspark_log.errors import LockTimeoutError, StoreError
+from pyspark_log.server.appends import Appends
+from pyspark_log.server.broker import Broker
+from pyspark_log.server.handlers import APIS
+from pyspark_log.server.network import Limits, Listener, Workers
+from pyspark_log.server.producer_ids import ProducerIds
+from pyspark_log.server.session import ClientSession
+from pyspark_log.server.topic_ids import TopicIds
+from pyspark_log.storage.catalog.store_json import STATE_FOLDER
+from pyspark_log.storage.folder_store import FolderStore
+from pyspark_log.storage.fs import contextmanager, files, lock_for
+
+_log = logging.getLogger(__name__)
+
+# Threads for what may wait. Appends of one partition join each other, so a few are enough for many clients.
+_THREADS = 4
+# How often decided publishes are looked for whose process died before it had applied them, in seconds.
+_CARE = 1.0
+_LOCK = "server.lock"
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """How a server is run.
+
+    Attributes:
+        host, port: the address that it listens on; port 0: any that is free.
+        advertised: host and port that clients are told; None: the address at which each has reached the server.
+        node_id: Kafka's `broker.id`.
+        sync_acks_all: whether acks=all waits until the records survive a power loss.
+        limits: what clients may take.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 9092
+    advertised: tuple[str, int] | None = None
+    node_id: int = 1
+    sync_acks_all: bool = False
+    limits: Limits = field(default_factory=Limits)
+
+
+def serve(store: FolderStore, config: ServerConfig, on_ready: Callable[[tuple[str, int]], object]) -> int:
+    """Serves a store until SIGTERM or SIGINT comes.
+
+    Args:
+        store: what is served; a folder that this process may not write to, or a broker's, is served for reading.
+        config: how.
+        on_ready: called with the address once clients can connect.
+
+    Returns:
+        The number of the signal.
+
+    Raises:
+        StoreError: another server serves the store.
+        OSError: the address cannot be used.
+    """
+    _raise_file_limit()
+    loop = _new_loop()
+    try:
+        with _only_server(store):
+            return _Server(loop, store, config).run(on_ready)
+    finally:
+        loop.close()
+
+
+def _new_loop() -> AbstractEventLoop:
+    """The loop of uvloop, which takes half as long for a small request; that of asyncio if uvloop is not installed."""
+    try:
+        import uvloop  # noqa: PLC0415  (an extra)
+    except ImportError:
+        _log.info("uvloop is not installed (pip install 'pyspark-log[server]'): small requests take longer without it")
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def _raise_file_limit() -> None:
+    """Allows as many open files as the system lets this process: each connection is one."""
+    low, high = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if low != high:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (high, high))
+
+
+@contextmanager
+def _only_server(store: FolderStore):  # type: ignore[no-untyped-def]
+    """Holds the store's lock for servers: two would each think that they lead its partitions and groups."""
+    if not store.writable:
+        yield
+        return
+    store.logs.make_folders()
+    path = f"{store.path}/{STATE_FOLDER}/{_LOCK}"
+    files.open_or_create(path).close()
+    try:
+        with lock_for(path).held(0.0):
+            yield
+    except LockTimeoutError as error:
+        raise StoreError(f"another server serves this store: {error}") from None
+
+
+class _Server:
+    def __init__(self, loop: AbstractEventLoop, store: FolderStore, config: ServerConfig) -> None:
+        self._loop, self._store, self._signal = loop, store, 0
+        self._stopped = asyncio.Event()
+        self._listener = Listener(loop, config.host, config.port, self._open_session, config.limits)
+        self._workers = Workers(loop, _THREADS)
+        self._appends = Appends(loop, store.partitions.events())
+        self.broker = Broker(
+            store=store,
+            served={key: api.versions for key, api in APIS.items()},
+            node_id=config.node_id,
+            advertised=config.advertised,
+            sync_acks_all=config.sync_acks_all,
+            loop=loop,
+            workers=self._workers,
+            appends=self._appends,
+            topics=TopicIds(store),
+            producer_ids=ProducerIds(),
+        )
+
+    def _open_session(self, peer: str, reached_at: tuple[str, int]) -> ClientSession:
+        return ClientSession(self.broker, peer, reached_at)
+
+    def run(self, on_ready: Callable[[tuple[str, int]], object]) -> int:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._stop, number)
+        # So that the ids are known that clients remember from before a restart.
+        for name in self._store.topics(internal=True):
+            self.broker.topics.note(name)
+        self._listener.start()
+        self._care()
+        try:
+            host, port = self._listener.address
+            _log.info("serving %s as node %d on %s:%d", self._store.path, self.broker.node_id, host, port)
+            on_ready(self._listener.address)
+            self._loop.run_until_complete(self._stopped.wait())
+        finally:
+            self._close()
+        return self._signal
+
+    def _stop(self, number: int) -> None:
+        _log.info("stopping after %s", signal.Signals(number).name)
+        self._signal = number
+        self._stopped.set()
+
+    def _close(self) -> None:
+        self._listener.close()
+        self._workers.close()
+        self._appends.close()
+        self._store.close()
+        _log.info("stopped")
+
+    def _care(self) -> None:
+        """Applies what others have decided and not applied."""
+        if self._store.writable:
+            self._workers.run(self._store.publishes.apply_pending)
+            self._loop.call_later(_CARE, self._care)
+
+
+def notify_manager(state: str) -> None:
+    """Tells the process manager a state, by systemd's protocol (sd_notify(3)), if it has asked for it."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if address:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as target:
+            target.connect("\0" + address[1:] if address.startswith("@") else address)
+            target.send(state.encode())

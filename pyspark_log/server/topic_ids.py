@@ -1,0 +1,54 @@
+"""Topics by their ids (KIP-516), which newer requests have in place of names."""
+
+from __future__ import annotations
+
+import base64
+
+from pyspark_log.errors import InvalidTopicError, UnknownTopicError
+from pyspark_log.storage.folder_store import FolderStore
+
+#: The id of no topic.
+NO_ID = bytes(16)
+
+
+def id_bytes(topic_id: str) -> bytes:
+    """A topic's id as requests have it: 16 bytes."""
+    return base64.urlsafe_b64decode(topic_id + "==")
+
+
+class TopicIds:
+    """Finds the names of topics; safe to use from several threads."""
+
+    def __init__(self, store: FolderStore) -> None:
+        """Of one store."""
+        self._store = store
+        self._names: dict[bytes, str] = {}
+
+    def known_name(self, topic_id: bytes) -> str | None:
+        """The topic of an id, if it was found before and still exists; takes some microseconds."""
+        name = self._names.get(topic_id)
+        if name is None:
+            return None
+        try:
+            if id_bytes(self._store.describe_topic(name).topic_id) == topic_id:
+                return name
+        except (UnknownTopicError, InvalidTopicError):
+            pass
+        self._names.pop(topic_id, None)
+        return None
+
+    def name(self, topic_id: bytes) -> str | None:
+        """The topic of an id; None: there is none. May look through all topics."""
+        if self.known_name(topic_id) is None:
+            for name in self._store.topics(internal=True):
+                self.note(name)
+        return self.known_name(topic_id)
+
+    def note(self, name: str) -> bytes | None:
+        """The id of a topic, which is remembered; None: it does not exist."""
+        try:
+            found = id_bytes(self._store.describe_topic(name).topic_id)
+        except (UnknownTopicError, InvalidTopicError):
+            return None
+        self._names[found] = name
+        return found
