@@ -26,13 +26,13 @@ class Workers:
         self._loop = loop
         self._queue: SimpleQueue[tuple[Wait[Any], Callable[..., Any], tuple[Any, ...]] | None] = SimpleQueue()
         self._done = deque[tuple[Wait[Any], Any, Exception | None]]()
-        self._threads = [threading.Thread(target=self._work, name=f"worker {number}") for number in range(count)]
+        self._threads = [threading.Thread(target=self._work, name=f"worker {number}", daemon=True) for number in range(count)]
         for thread in self._threads:
             thread.start()
 
     def run(self, function: Callable[..., T], *arguments: object) -> Wait[T]:
         """Calls a function in one of the threads; its error is that of the wait."""
-        wait = Wait[T]()
+        wait: Wait[T] = Wait()
         self._queue.put((wait, function, arguments))
         return wait
 

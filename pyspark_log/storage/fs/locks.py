@@ -119,6 +119,8 @@ def _flock(file: files.File, deadline: float, timeout: float, pause: float, long
         try:
             fcntl.flock(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            if timeout == 0:
+                raise LockTimeoutError(f"{file.path} is locked") from None
             if time.monotonic() >= deadline:
                 raise LockTimeoutError(
                     f"{file.path}: locked for {timeout} s by {_holder(file)}; if that process is stopped, "

@@ -11,6 +11,7 @@ from pyspark_log.storage.fs.guarded import DEFAULT_TIMEOUT
 
 __all__ = [
     "ALL_LOCKS",
+    "AT_ONCE",
     "CHECKPOINTS",
     "CLEANING",
     "DEFAULT_TIMEOUT",
@@ -20,6 +21,8 @@ __all__ = [
     "WHILE_DECIDING",
 ]
 
+#: Not to wait at all. The error does not say what holds the lock, for which it would have to be looked up.
+AT_ONCE: Final = 0.0
 #: To finish what another process has decided; the lock's holder does that anyway.
 HELP: Final = 0.05
 #: To lock the partition of a group while the decision log's lock is held, for which others wait.

@@ -13,13 +13,14 @@ from collections.abc import Iterator, Sequence
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import (
     InvalidRecordError,
+    LockTimeoutError,
     PartitionOwnedError,
     ProducerError,
     RecordTooLargeError,
     UnknownTopicError,
 )
 from pyspark_log.storage.catalog import LogDirs, PartitionPath
-from pyspark_log.storage.fs import contextmanager
+from pyspark_log.storage.fs import contextmanager, timeouts
 from pyspark_log.storage.fs.clock import Clock
 from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.storage.log.append import AppendPlan, Copy, append, append_in_room, must_roll
@@ -49,15 +50,10 @@ def _of_duplicate(found: Duplicate) -> Appended:
 
 def _enter(log: HeldLog) -> None:
     """Finishes or undoes what a killed holder of the lease, or a power loss, has left. Raises as `LogWriter.hold`."""
+    if _is_entered_as_left(log):
+        return
     lease, state = log.lease, log.state
     mine = lease.is_as_left
-    if mine and not state.flags & ~_AT_REST and not state.intent:
-        # Only what is beyond the log end may have changed, unless the lock was kept.
-        lease.cut_off = False
-        if not lease.was_kept:
-            log.find_folder()
-            log.cut_leftovers()
-        return
     if state.flags & Flags.DEAD:
         raise UnknownTopicError(f"{log.place}: the topic was deleted")
     if state.owner_node:
@@ -83,6 +79,19 @@ def _enter(log: HeldLog) -> None:
     if lease.cut_off:
         _log.warning("%s: a writer was killed or lost its lock: continuing in another segment", log.place)
         log.roll(new_incarnation=True)
+
+
+def _is_entered_as_left(log: HeldLog) -> bool:
+    """Whether the log is as this process has left it, and in order; then all is done that `_enter` is for."""
+    lease, state = log.lease, log.state
+    if not lease.is_as_left or state.flags & ~_AT_REST or state.intent:
+        return False
+    # Only what is beyond the log end may have changed, unless the lock was kept.
+    lease.cut_off = False
+    if not lease.was_kept:
+        log.find_folder()
+        log.cut_leftovers()
+    return True
 
 
 class LogWriter:
@@ -172,26 +181,37 @@ class LogWriter:
         Returns:
             The offsets of each batch, or why it was refused.
         """
+        outcomes = self._append_each(batches, sync=sync, only_in_room=False)
+        assert outcomes is not None
+        return outcomes
+
+    def _append_each(
+        self, batches: Sequence[bytes | bytearray], *, sync: bool, only_in_room: bool
+    ) -> Outcomes | None:
+        """As `append_each`; None: with `only_in_room`, they need more than `append_in_room` does. Nothing was done."""
         data, headers = self._joined(batches)
-        if not sync and append_in_room(self.log, data, headers):
-            return [Appended(header.base_offset, header.next_offset) for header in headers]
+        numbered: Sequence[ProducerAppendInfo] = ()
+        outcomes: Outcomes = [Appended(header.base_offset, header.next_offset) for header in headers]
         producer_ids = {header.producer_id for header in headers if header.producer_id >= 0}
-        if not producer_ids:
-            self._write(data, headers, (), sync=sync)
-            return [Appended(header.base_offset, header.next_offset) for header in headers]
-        outcomes = self._check_each(headers, producer_ids)
-        accepted = [
-            batch
-            for batch, outcome in zip(batches, outcomes, strict=True)
-            if isinstance(outcome, Appended) and not outcome.duplicate
-        ]
-        if not accepted:
-            self._flush_due(sync=sync)
-            return outcomes
-        if len(accepted) < len(batches):
-            data, headers = self._joined(accepted)
-        numbered = [ProducerAppendInfo(one, None, None, None) for one in headers if one.producer_id >= 0]
-        self._write(data, headers, numbered, sync=sync)
+        if producer_ids:
+            outcomes = self._check_one(headers[0]) if len(headers) == 1 else self._check_each(headers, producer_ids)
+            accepted = [
+                batch
+                for batch, outcome in zip(batches, outcomes, strict=True)
+                if isinstance(outcome, Appended) and not outcome.duplicate
+            ]
+            if not accepted:
+                if only_in_room:
+                    return None
+                self._flush_due(sync=sync)
+                return outcomes
+            if len(accepted) < len(batches):
+                data, headers = self._joined(accepted)
+            numbered = [ProducerAppendInfo(one, None, None, None) for one in headers if one.producer_id >= 0]
+        if sync or not append_in_room(self.log, data, headers, numbered):
+            if only_in_room:
+                return None
+            self._write(data, headers, numbered, sync=sync)
         return outcomes
 
     def append_in_turn(self, batches: Sequence[bytes | bytearray], *, sync: bool) -> Outcomes:
@@ -205,7 +225,7 @@ class LogWriter:
             sync: True: they survive a power loss.
         """
         if not sync:
-            outcomes = self.append_at_once(batches)
+            outcomes = self._append_in_hand(batches)
             if outcomes is not None:
                 return outcomes
         pending, leads = PendingAppend(batches, sync=sync), False
@@ -221,20 +241,43 @@ class LogWriter:
                 raise
         return pending.outcomes()
 
-    def append_at_once(self, batches: Sequence[bytes | bytearray]) -> Outcomes | None:
+    def _append_in_hand(self, batches: Sequence[bytes | bytearray]) -> Outcomes | None:
         """Appends batches if the lock was kept since this process had it, and the log is in order; else does nothing.
 
-        Then all that `hold` looks up is known, and there is nothing to wait for. Raises as `append_each`.
+        Then all that `hold` looks up is known. Raises as `append_each`.
         """
         try:
             return self.log.lease.run_if_kept(self._append_at_rest, batches)
         except OSError as error:
             self.log.fail(error)
 
+    def append_at_once(self, batches: Sequence[bytes | bytearray]) -> Outcomes | None:
+        """Appends batches if there is nothing to wait for; else does nothing, and returns None. Raises as `append_each`.
+
+        So it is if no other process has the lock or has changed the log, no segment begins, and no sync is due.
+        """
+        log = self.log
+        try:
+            outcomes = log.lease.run_if_kept(self._append_in_room, batches)
+            if outcomes is None:
+                with log.lease.hold(timeouts.AT_ONCE) as usable:
+                    if usable and _is_entered_as_left(log):
+                        outcomes = self._append_each(batches, sync=False, only_in_room=True)
+        except LockTimeoutError:
+            return None
+        except OSError as error:
+            log.fail(error)
+        return outcomes
+
     def _append_at_rest(self, held: OpenState, batches: Sequence[bytes | bytearray]) -> Outcomes | None:
         if held.stored.flags & ~_AT_REST or held.stored.intent:
             return None
         return self.append_each(batches, sync=False)
+
+    def _append_in_room(self, held: OpenState, batches: Sequence[bytes | bytearray]) -> Outcomes | None:
+        if held.stored.flags & ~_AT_REST or held.stored.intent:
+            return None
+        return self._append_each(batches, sync=False, only_in_room=True)
 
     def _append_pending(self, first: PendingAppend) -> None:
         """Appends what this thread has claimed, and what other threads wait for, as far as it fits."""
@@ -263,6 +306,19 @@ class LogWriter:
         data, held = bytearray().join(batches), self.log.lease.held
         assign_offsets(data, 0, len(data), held.next_offset, held.stored.leader_epoch)
         return data, scan(data, 0, len(data))
+
+    def _check_one(self, header: BatchHeader) -> Outcomes:
+        """As `_check_each` for the only batch, which has a producer id: nothing need be copied for those after it."""
+        held = self.log.lease.held
+        # Without the bytes of the file, which `held.state` puts together.
+        state = held.stored._replace(next_offset=held.next_offset, position=held.position)
+        try:
+            found = self.log.producers.validate(state, b"", header, self.log.clock())
+        except ProducerError as error:
+            return [error]
+        if found.duplicate is not None:
+            return [_of_duplicate(found.duplicate)]
+        return [Appended(header.base_offset, header.next_offset)]
 
     def _check_each(self, headers: Sequence[BatchHeader], producer_ids: set[int]) -> Outcomes:
         """Where each batch goes if those that are refused, and those that are in the log already, are left out."""
