@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import sys
 
@@ -14,7 +13,7 @@ from pyspark_log.cli.target import Target
 from pyspark_log.storage.fs import files
 
 
-class _Address(click.ParamType):
+class _Address(click.ParamType["tuple[str, int]"]):
     """HOST:PORT, an IPv6 address in brackets; the port may be left out."""
 
     name = "address"
@@ -35,22 +34,31 @@ class _Address(click.ParamType):
 
 @click.command()
 @click.option(
-    "--listen", type=_Address(), default="127.0.0.1:9092", show_default=True, metavar="HOST:PORT",
+    "--listen",
+    type=_Address(),
+    default="127.0.0.1:9092",
+    show_default=True,
+    metavar="HOST:PORT",
     help="The address to listen on; port 0 takes any that is free. There is no authentication: others than this "
     "machine should be able to reach it only in a network that you trust.",
 )
 @click.option(
-    "--advertise", type=_Address(), metavar="HOST:PORT",
+    "--advertise",
+    type=_Address(),
+    metavar="HOST:PORT",
     help="The address that clients are told, if it is not the one at which they reach this server first.",
 )
 @click.option("--node-id", type=click.IntRange(0, 2**31 - 1), default=1, show_default=True, help="Kafka's broker.id.")
 @click.option(
-    "--sync-acks-all", is_flag=True,
+    "--sync-acks-all",
+    is_flag=True,
     help="Sync records before a producer with acks=all is answered, so that they survive a power loss. Like Kafka, the "
     "server otherwise leaves that to the topic's flush.messages and flush.ms.",
 )
 @click.option(
-    "--ready-file", type=click.Path(dir_okay=False), metavar="PATH",
+    "--ready-file",
+    type=click.Path(dir_okay=False),
+    metavar="PATH",
     help="A file to write the address to once clients can connect; it is deleted at the end.",
 )
 @click.option("--verbose", is_flag=True, help="Log each connection.")
@@ -91,7 +99,7 @@ def serve(
     try:
         stopped_by = run(store, config, on_ready)
     finally:
-        if ready_file is not None and os.path.exists(ready_file):
+        if ready_file is not None and files.exists(ready_file):
             files.unlink(ready_file)
     if stopped_by == signal.SIGINT:
         click.get_current_context().exit(interrupts.INTERRUPTED)

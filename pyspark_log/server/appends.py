@@ -59,9 +59,9 @@ class Appends:
                 if not found:
                     del self._waiting[key]
 
-    def call_later(self, seconds: float, action: Callable[[], object]) -> TimerHandle:
+    def call_later(self, seconds: float, action: Callable[[None], object], argument: None) -> TimerHandle:
         """As the loop's."""
-        return self._loop.call_later(seconds, action)
+        return self._loop.call_later(seconds, action, argument)
 
     def _listen(self) -> None:
         if self._events is None:
@@ -117,7 +117,7 @@ class Waiting:
         """The partitions that may have changed since the last call; waits up to `seconds` for the first."""
         if not self._changed:
             self._wait = Wait()
-            timer = self._appends.call_later(seconds, lambda wait=self._wait: wait.finish(None))
+            timer = self._appends.call_later(seconds, self._wait.finish, None)
             try:
                 await self._wait
             finally:

@@ -10,7 +10,7 @@ import resource
 import signal
 import socket
 from asyncio import AbstractEventLoop
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from pyspark_log.errors import LockTimeoutError, StoreError
@@ -97,7 +97,7 @@ def _raise_file_limit() -> None:
 
 
 @contextmanager
-def _only_server(store: FolderStore):  # type: ignore[no-untyped-def]
+def _only_server(store: FolderStore) -> Iterator[None]:
     """Holds the store's lock for servers: two would each think that they lead its partitions and groups."""
     if not store.writable:
         yield

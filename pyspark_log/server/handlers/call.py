@@ -37,3 +37,8 @@ class Call:
     client: Client
     client_id: str | None
     version: int
+
+    async def name_of(self, topic_id: bytes) -> str | None:
+        """The topic of an id; None: there is none."""
+        topics = self.broker.topics
+        return topics.known_name(topic_id) or await self.broker.workers.run(topics.name, topic_id)

@@ -29,7 +29,7 @@ _MAX_BYTES = 55 * 1024 * 1024
 # An answer waits no longer, whatever the client says (ms).
 _MAX_WAIT_MS = 600_000
 _READ_COMMITTED = 1
-# By name up to this version, from then on by id.
+# Topics are named by their ids from this version on.
 _FIRST_BY_ID = 13
 _NO_SESSION, _NEW_SESSION = (0, -1)
 
@@ -66,7 +66,10 @@ async def fetch(call: Call, request: FetchRequest) -> FetchResponse:
     """
     if request.session_id and request.session_epoch not in (_NO_SESSION, _NEW_SESSION):
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    topics = [[_part(call, topic, part) for part in topic.partitions] for topic in request.topics]
+    topics = []
+    for topic in request.topics:
+        name = topic.topic if call.version < _FIRST_BY_ID else await call.name_of(topic.topic_id)
+        topics.append([_part(call, name, part) for part in topic.partitions])
     parts = [part for topic in topics for part in topic]
     search = _Search(call, request)
     if request.max_wait_ms > 0 and request.min_bytes > 0 and all(part.error == ErrorCode.NONE for part in parts):
@@ -99,18 +102,17 @@ async def _wait_for_records(call: Call, request: FetchRequest, search: _Search, 
         waiting.close()
 
 
-def _part(call: Call, topic: FetchRequest.FetchTopic, wanted: FetchRequest.FetchPartition) -> _Part:
-    by_id = call.version >= _FIRST_BY_ID
-    name = call.broker.topics.known_name(topic.topic_id) if by_id else topic.topic
+def _part(call: Call, name: str | None, wanted: FetchRequest.FetchPartition) -> _Part:
+    if name is None:
+        return _Part(wanted, None, PartitionKey("", wanted.partition), ErrorCode.UNKNOWN_TOPIC_ID)
     try:
-        if name is None or name == PUBLISH_TOPIC:
-            raise UnknownTopicError(f"there is no topic {name}")
+        if name == PUBLISH_TOPIC:
+            raise UnknownTopicError(f"{name} is not served")
         logs = call.broker.store.logs.topic(name)
         logs.check(wanted.partition)
         return _Part(wanted, logs, PartitionKey(logs.description.topic_id, wanted.partition), ErrorCode.NONE)
     except (PylogError, OSError) as error:
-        code = ErrorCode.UNKNOWN_TOPIC_ID if by_id and name is None else code_of(error)
-        return _Part(wanted, None, PartitionKey("", wanted.partition), code)
+        return _Part(wanted, None, PartitionKey("", wanted.partition), code_of(error))
 
 
 class _Search:

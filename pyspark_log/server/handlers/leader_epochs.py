@@ -20,7 +20,7 @@ _NO_OFFSET = -1
 
 def check_epoch(known: int, current: int) -> ErrorCode:
     """Compares the leader epoch that a client knows with the current one."""
-    if known == NO_EPOCH or known == current:
+    if known in (NO_EPOCH, current):
         return ErrorCode.NONE
     return ErrorCode.FENCED_LEADER_EPOCH if known < current else ErrorCode.UNKNOWN_LEADER_EPOCH
 
@@ -33,9 +33,7 @@ def epochs_of(reader: LogReader, state: PartitionState) -> LeaderEpochs:
     return found
 
 
-async def offset_for_leader_epoch(
-    call: Call, request: OffsetForLeaderEpochRequest
-) -> OffsetForLeaderEpochResponse:
+async def offset_for_leader_epoch(call: Call, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
     """Tells where epochs end."""
     topics = await call.broker.workers.run(
         lambda: [

@@ -37,7 +37,9 @@ def _topics(call: Call, request: ListOffsetsRequest) -> list[ListOffsetsResponse
     for topic in request.topics:
         numbers = [part.partition_index for part in topic.partitions]
         parts = [
-            _partition(call, topic.name, part, is_committed=is_committed, is_twice=numbers.count(part.partition_index) > 1)
+            _partition(
+                call, topic.name, part, is_committed=is_committed, is_twice=numbers.count(part.partition_index) > 1
+            )
             for part in topic.partitions
         ]
         topics.append(_Topic(topic.name, parts))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from pyspark_log.errors import PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
@@ -20,23 +21,20 @@ _Partition = ProduceResponse.PartitionProduceResponse
 # Up to as many bytes are checked and appended in the loop's thread, if the partition's lock is in hand: that takes some
 # 50 us, and to have another thread do it as long again.
 _AT_ONCE_BYTES = 64 * 1024
-# Kafka has removed these; but librdkafka compresses nothing for a server that does not list them (KAFKA-18659).
-_REMOVED = range(3)
 _ACKS = (-1, 0, 1)
 # In a record batch: the byte with the codec (3 bits, 4 is zstd) and the bit of transactions.
 _ATTRIBUTES_AT, _CODEC, _ZSTD, _TRANSACTIONAL = 22, 7, 4, 16
 _FIRST_WITH_ZSTD = 7
+# Topics are named by their ids from this version on.
+_FIRST_BY_ID = 13
 
 
 async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None:
     """Appends batches, each for itself; no answer for acks=0. ClosedByServerError: an error that cannot be answered."""
-    if call.version in _REMOVED:
-        raise ClosedByServerError(f"version {call.version} of produce requests, which Kafka 4 does not have either")
-    topics = call.broker.topics
-    appends = [
-        [_Append(call, request, topic.name or topics.known_name(topic.topic_id), part) for part in topic.partition_data]
-        for topic in request.topic_data
-    ]
+    appends = []
+    for topic in request.topic_data:
+        name = topic.name if call.version < _FIRST_BY_ID else await call.name_of(topic.topic_id)
+        appends.append([_Append(call, request, name, part) for part in topic.partition_data])
     left = [one for topic in appends for one in topic if one.response is None]
     sync = request.acks == -1 and call.broker.sync_acks_all
     if not sync and sum(one.size for one in left) <= _AT_ONCE_BYTES:
@@ -73,10 +71,12 @@ class _Append:
         self, call: Call, request: ProduceRequest, topic: str | None, part: ProduceRequest.PartitionProduceData
     ) -> None:
         self._store, self._topic, self._part = call.broker.store, topic, part
+        # A view of the request's frame, which does all that bytes do here.
+        self._records = cast("bytes", part.records or b"")
         self._checked: tuple[LogWriter, bytes | bytearray, int] | None = None
-        self.size = len(part.records or b"")
+        self.size = len(self._records)
         self.response: ProduceResponse.PartitionProduceResponse | None = None
-        refused = _refusal(call, request, topic, part)
+        refused = _refusal(call, request, topic, self._records)
         if refused is not None:
             self._refuse(*refused)
 
@@ -106,7 +106,7 @@ class _Append:
             check_not_internal(self._topic)
             logs = self._store.logs
             writer, now = logs.writer(self._topic, self._part.index), logs.clock()
-            data = check_batch(self._part.records, writer, now)
+            data = check_batch(self._records, writer, now)
             if isinstance(data, PylogError):
                 raise data
             self._checked = writer, data, now if writer.config.log_append_time else -1
@@ -123,9 +123,7 @@ class _Append:
         self.response = _Partition(self._part.index, code, -1, -1, -1, (), why)
 
 
-def _refusal(
-    call: Call, request: ProduceRequest, topic: str | None, part: ProduceRequest.PartitionProduceData
-) -> tuple[ErrorCode, str] | None:
+def _refusal(call: Call, request: ProduceRequest, topic: str | None, records: bytes) -> tuple[ErrorCode, str] | None:
     """Why a batch is refused before its partition is looked at; None: it is not."""
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic of that id"
@@ -133,12 +131,14 @@ def _refusal(
         return ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}; it must be 0, 1 or -1 (all)"
     if request.transactional_id is not None:
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this server has no transactions"
-    records = part.records
-    if records is None or len(records) <= _ATTRIBUTES_AT:
-        return ErrorCode.INVALID_RECORD, f"{0 if records is None else len(records)} bytes are no record batch"
-    attributes = records[_ATTRIBUTES_AT]
+    if len(records) <= _ATTRIBUTES_AT:
+        return ErrorCode.INVALID_RECORD, f"{len(records)} bytes are no record batch"
+    return _refusal_by_attributes(records[_ATTRIBUTES_AT], call.version)
+
+
+def _refusal_by_attributes(attributes: int, version: int) -> tuple[ErrorCode, str] | None:
     if attributes & _TRANSACTIONAL:
         return ErrorCode.INVALID_TXN_STATE, "a part of a transaction, and the request names no transactional id"
-    if call.version < _FIRST_WITH_ZSTD and attributes & _CODEC == _ZSTD:
+    if version < _FIRST_WITH_ZSTD and attributes & _CODEC == _ZSTD:
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7 of produce requests"
     return None

@@ -182,7 +182,7 @@ class Connection:
         except OSError as error:
             _log.info("%s: the connection is lost: %s", self.peer, error)
             self.close()
-        except Exception:
+        except Exception:  # noqa: BLE001  (the other connections go on)
             _log.exception("%s: closing the connection after an error that was not expected", self.peer)
             self.close()
 

@@ -167,5 +167,7 @@ class Listener:
                 _log.info("%s: closing the connection: no request for %d s", connection.peer, silent)
                 connection.close()
             elif self._buffers.are_full and silent > _PATIENCE and connection.holds_part:
-                _log.warning("%s: closing the connection: its request is not complete after %d s", connection.peer, silent)
+                _log.warning(
+                    "%s: closing the connection: its request is not complete after %d s", connection.peer, silent
+                )
                 connection.close()

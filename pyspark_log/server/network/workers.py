@@ -26,7 +26,9 @@ class Workers:
         self._loop = loop
         self._queue: SimpleQueue[tuple[Wait[Any], Callable[..., Any], tuple[Any, ...]] | None] = SimpleQueue()
         self._done = deque[tuple[Wait[Any], Any, Exception | None]]()
-        self._threads = [threading.Thread(target=self._work, name=f"worker {number}", daemon=True) for number in range(count)]
+        self._threads = [
+            threading.Thread(target=self._work, name=f"worker {number}", daemon=True) for number in range(count)
+        ]
         for thread in self._threads:
             thread.start()
 

@@ -185,9 +185,7 @@ class LogWriter:
         assert outcomes is not None
         return outcomes
 
-    def _append_each(
-        self, batches: Sequence[bytes | bytearray], *, sync: bool, only_in_room: bool
-    ) -> Outcomes | None:
+    def _append_each(self, batches: Sequence[bytes | bytearray], *, sync: bool, only_in_room: bool) -> Outcomes | None:
         """As `append_each`; None: with `only_in_room`, they need more than `append_in_room` does. Nothing was done."""
         data, headers = self._joined(batches)
         numbered: Sequence[ProducerAppendInfo] = ()
@@ -252,7 +250,7 @@ class LogWriter:
             self.log.fail(error)
 
     def append_at_once(self, batches: Sequence[bytes | bytearray]) -> Outcomes | None:
-        """Appends batches if there is nothing to wait for; else does nothing, and returns None. Raises as `append_each`.
+        """Appends batches if there is nothing to wait for; else does nothing (None). Raises as `append_each`.
 
         So it is if no other process has the lock or has changed the log, no segment begins, and no sync is due.
         """

@@ -1,0 +1,158 @@
+"""A server as a process, as `pylog serve` starts it, and a client of its that speaks Kafka's protocol plainly."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from pyspark_log.kafka import decode_response, encode_request
+from pyspark_log.kafka.schemas import message_of
+from tests.ports import HOST, free_ports
+
+#: How long a server may take to start or to stop, and a client waits for an answer, on a busy machine; in seconds.
+PATIENCE = 120
+
+
+class Server:
+    """`pylog serve` over a store. It can be stopped or killed, and started again on the same port.
+
+    Attributes:
+        path: the store's folder.
+        host, port: where it listens.
+        bootstrap: the same as clients want it.
+    """
+
+    def __init__(self, path, folder, *options):
+        """Starts nothing yet; `folder` is for its log, `options` are the command's."""
+        self.path, self._options = Path(path), options
+        self.host, self.port = HOST, free_ports(1)[0]
+        self.bootstrap = f"{HOST}:{self.port}"
+        self._ready, self._output = Path(folder) / "ready", Path(folder) / "output"
+        self.process = None
+
+    def start(self):
+        """Returns when it serves."""
+        command = [sys.executable, "-m", "pyspark_log.cli.start", "serve", "--store", self.path]
+        command += ["--listen", self.bootstrap, "--ready-file", self._ready, *self._options]
+        with open(self._output, "ab") as output:
+            self.process = subprocess.Popen(list(map(str, command)), stdout=output, stderr=output)
+        end = time.monotonic() + PATIENCE
+        while not self._ready.exists():
+            if self.process.poll() is not None or time.monotonic() > end:
+                self.kill()
+                raise RuntimeError(f"the server has not started: {self.output()}")
+            time.sleep(0.01)
+        return self
+
+    def stop(self, number=signal.SIGTERM):
+        """Ends it in order; its exit code."""
+        self.process.send_signal(number)
+        try:
+            return self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+
+    def kill(self):
+        """Ends it at once, if it runs."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        # As the next one is not ready before it says so itself.
+        self._ready.unlink(missing_ok=True)
+
+    def output(self):
+        """What it has said so far."""
+        return self._output.read_text(errors="replace") if self._output.exists() else ""
+
+    def wait_for(self, text):
+        """Returns when it has said something."""
+        end = time.monotonic() + PATIENCE
+        while text not in self.output():
+            assert time.monotonic() < end, f"the server does not say {text!r}: {self.output()}"
+            time.sleep(0.01)
+
+    def resident(self):
+        """Its memory, in bytes."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
+        [line] = [line for line in status.splitlines() if line.startswith("VmRSS:")]
+        return int(line.split()[1]) * 1024
+
+
+@contextlib.contextmanager
+def served(path, folder, *options):
+    """A server that runs, and is stopped at the end of the block. It must not have met an unknown error."""
+    server = Server(path, folder, *options).start()
+    try:
+        yield server
+        assert server.process.poll() is None, server.output()
+        assert server.stop() == 0, server.output()
+        assert "Traceback" not in server.output(), server.output()
+    finally:
+        server.kill()
+
+
+class Peer:
+    """A connection to a server."""
+
+    def __init__(self, server):
+        """Connects."""
+        self.socket = socket.create_connection((server.host, server.port), timeout=PATIENCE)
+        self._next = 0
+        self._versions = {}
+
+    def close(self):
+        """Closes the connection."""
+        self.socket.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def ask(self, request, version):
+        """Sends a request, and gives the response."""
+        self.send(request, version)
+        return self.response()
+
+    def send(self, request, version):
+        """Sends a request."""
+        self.socket.sendall(self.encoded(request, version))
+
+    def encoded(self, request, version):
+        """A request as bytes, which is about to be sent."""
+        self._next += 1
+        self._versions[self._next] = message_of(request).api_key, version
+        return b"".join(map(bytes, encode_request(request, version, self._next, "tests")))
+
+    def response(self):
+        """The next response. ConnectionError: the server has closed the connection."""
+        frame = self.receive(int.from_bytes(self.receive(4), "big"))
+        number = int.from_bytes(frame[:4], "big")
+        key, version = self._versions.pop(number)
+        found, response = decode_response(key, version, frame)
+        assert found == number
+        return response
+
+    def receive(self, count):
+        """That many bytes."""
+        data = bytearray()
+        while len(data) < count:
+            piece = self.socket.recv(count - len(data))
+            if not piece:
+                raise ConnectionError(f"the server has closed the connection after {len(data)} of {count} bytes")
+            data += piece
+        return bytes(data)
+
+    def is_closed_by_server(self):
+        """Waits for the end of the connection; False: there are bytes first."""
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionResetError:
+            return True

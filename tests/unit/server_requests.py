@@ -1,0 +1,73 @@
+"""Requests as tests need them, and what is in their responses."""
+
+from __future__ import annotations
+
+import base64
+
+from record_tools import Record, build, read
+
+from pyspark_log.kafka import messages as m
+from pyspark_log.kafka.error_codes import ErrorCode
+
+#: Versions from which on topics are named by their ids.
+PRODUCE_BY_ID = FETCH_BY_ID = 13
+LATEST, EARLIEST, LARGEST_TIME = -1, -2, -3
+NO_ID = bytes(16)
+
+
+def id_of(store, topic):
+    return base64.urlsafe_b64decode(store.describe_topic(topic).topic_id + "==")
+
+
+def batch(*values, codec="none", **fields):
+    """A record batch as a client sends it; `fields` as of BatchBuilder.seal, and the records' `timestamp` and `key`."""
+    record = {name: fields.pop(name) for name in ("timestamp", "key") if name in fields}
+    return build([Record(value=value, **record) for value in values], codec, **fields)
+
+
+def produce_request(topic, *parts, acks=-1, topic_id=NO_ID, transactional_id=None):
+    """`parts`: the bytes of a batch each, for the partitions from 0 on."""
+    partitions = [m.ProduceRequest.PartitionProduceData(number, data) for number, data in enumerate(parts)]
+    return m.ProduceRequest(
+        transactional_id, acks, 30_000, [m.ProduceRequest.TopicProduceData(topic, topic_id, partitions)]
+    )
+
+
+def produce(peer, topic, data, version=9, **fields):
+    """Produces a batch to partition 0; what is answered for it."""
+    response = peer.ask(produce_request(topic, data, **fields), version)
+    [[answer]] = [one.partition_responses for one in response.responses]
+    return answer
+
+
+def fetch_request(topic, *offsets, topic_id=NO_ID, max_bytes=1 << 20, total=1 << 20, wait=0, least=1, **fields):
+    """`offsets`: of the partitions from 0 on."""
+    partitions = [
+        m.FetchRequest.FetchPartition(number, -1, offset, -1, -1, max_bytes) for number, offset in enumerate(offsets)
+    ]
+    request = m.FetchRequest(
+        max_wait_ms=wait, min_bytes=least, max_bytes=total,
+        topics=[m.FetchRequest.FetchTopic(topic, topic_id, partitions)],
+    )  # fmt: skip
+    return request._replace(**fields)
+
+
+def fetch(peer, topic, offset, version=12, **fields):
+    """Fetches from partition 0; what is answered for it."""
+    response = peer.ask(fetch_request(topic, offset, **fields), version)
+    assert response.error_code == ErrorCode.NONE
+    [[answer]] = [one.partitions for one in response.responses]
+    return answer
+
+
+def values(answer):
+    """The values of fetched records, by their offsets."""
+    return {record.offset: record.value for record in read(bytes(answer.records))}
+
+
+def list_offset(peer, topic, time, version=7, partition=0, **fields):
+    """Looks up an offset of a partition; what is answered."""
+    wanted = m.ListOffsetsRequest.ListOffsetsPartition(partition, -1, time)
+    request = m.ListOffsetsRequest(-1, 0, [m.ListOffsetsRequest.ListOffsetsTopic(topic, [wanted])])._replace(**fields)
+    [[answer]] = [one.partitions for one in peer.ask(request, version).topics]
+    return answer
