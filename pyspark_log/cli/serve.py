@@ -61,6 +61,11 @@ class _Address(click.ParamType["tuple[str, int]"]):
     metavar="PATH",
     help="A file to write the address to once clients can connect; it is deleted at the end.",
 )
+@click.option(
+    "--max-connections-per-ip",
+    type=click.IntRange(min=1),
+    help="Kafka's max.connections.per.ip: how many connections one address may have.",
+)
 @click.option("--verbose", is_flag=True, help="Log each connection.")
 @click.pass_obj
 def serve(
@@ -70,6 +75,7 @@ def serve(
     node_id: int,
     sync_acks_all: bool,
     ready_file: str | None,
+    max_connections_per_ip: int | None,
     verbose: bool,
 ) -> None:
     """Serve the store to Kafka's clients, until Ctrl-C or SIGTERM.
@@ -78,7 +84,7 @@ def serve(
     """
     store = target.open_folder_or_create()
     with interrupts.fatal():
-        from pyspark_log.server import ServerConfig, notify_manager  # noqa: PLC0415  (only this command needs it)
+        from pyspark_log.server import Limits, ServerConfig, notify_manager  # noqa: PLC0415  (only this command needs it)
         from pyspark_log.server import serve as run  # noqa: PLC0415
 
     logging.basicConfig(
@@ -95,7 +101,8 @@ def serve(
             files.replace_whole(ready_file, f"{host}:{port}\n".encode(), sync=False)
         notify_manager("READY=1")
 
-    config = ServerConfig(*listen, advertised=advertise, node_id=node_id, sync_acks_all=sync_acks_all)
+    limits = Limits() if max_connections_per_ip is None else Limits(max_connections_per_ip=max_connections_per_ip)
+    config = ServerConfig(*listen, advertise, node_id, sync_acks_all, limits)
     try:
         stopped_by = run(store, config, on_ready)
     finally:

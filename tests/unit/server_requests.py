@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 
 from record_tools import Record, build, read
 
@@ -21,7 +22,8 @@ def id_of(store, topic):
 
 def batch(*values, codec="none", **fields):
     """A record batch as a client sends it; `fields` as of BatchBuilder.seal, and the records' `timestamp` and `key`."""
-    record = {name: fields.pop(name) for name in ("timestamp", "key") if name in fields}
+    record = {"timestamp": int(time.time() * 1000)}  # older ones are past retention
+    record |= {name: fields.pop(name) for name in ("timestamp", "key") if name in fields}
     return build([Record(value=value, **record) for value in values], codec, **fields)
 
 

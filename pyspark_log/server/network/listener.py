@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import os
 import socket
 from asyncio import AbstractEventLoop, TimerHandle
 from collections import Counter
@@ -85,7 +84,7 @@ class Listener:
             self._socket.listen(_BACKLOG)
         except OSError as error:
             self._socket.close()
-            raise OSError(error.errno, f"cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}") from None
+            raise OSError(f"cannot listen on {host}:{port}: {error.strerror}") from None
         self._socket.setblocking(False)
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
 

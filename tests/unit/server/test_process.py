@@ -1,0 +1,115 @@
+"""The server as a process: how it starts and ends, and what it leaves."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+from server_requests import batch, fetch, fetch_request, produce, values
+
+from pyspark_log import Store
+from tests.server_tools import Peer, Server, served
+
+
+@pytest.fixture
+def path(tmp_path):
+    with Store.create(tmp_path / "store") as store:
+        store.create_topic("t", 1)
+    return tmp_path / "store"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_signals(path, tmp_path, number, code):
+    server = Server(path, tmp_path).start()
+    with Peer(server) as peer:
+        produce(peer, "t", batch(b"a"))
+        assert server.stop(number) == code
+        assert peer.is_closed_by_server()
+    assert not (tmp_path / "ready").exists()
+    assert [line.split(" ", 3)[3] for line in server.output().splitlines()] == [
+        f"serving {path} as node 1 on {server.bootstrap}",
+        f"stopping after {signal.Signals(number).name}",
+        "stopped",
+    ]
+
+
+def test_a_client_that_waits_does_not_delay_the_end(path, tmp_path):
+    server = Server(path, tmp_path).start()
+    with Peer(server) as peer:
+        peer.send(fetch_request("t", 0, wait=600_000), 12)
+        assert server.stop() == 0
+
+
+def test_killed_at_any_time_and_started_again(path, tmp_path):
+    server = Server(path, tmp_path)
+    acknowledged = 0
+    for _ in range(5):
+        server.start()
+        with Peer(server) as peer:
+            for _ in range(20):
+                assert produce(peer, "t", batch(b"%d" % acknowledged)).base_offset == acknowledged
+                acknowledged += 1
+            server.kill()
+    with Store.open(path) as store:
+        rows = [row for rows in store.read("t", 0) for row in rows.to_pylist()]
+    assert [row["value"] for row in rows] == [b"%d" % number for number in range(acknowledged)]
+
+
+def test_a_second_server_is_refused(path, tmp_path):
+    with served(path, tmp_path) as first:
+        done = _serve(path, "--listen", "127.0.0.1:0")
+        assert done.returncode == 1
+        assert "another server serves this store" in done.stderr
+        with Peer(first) as peer:
+            assert produce(peer, "t", batch(b"a")).base_offset == 0
+
+
+def test_an_address_that_is_taken(path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = _serve(path, "--listen", f"127.0.0.1:{port}")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (
+        1,
+        f"Error: cannot listen on 127.0.0.1:{port}: Address already in use",
+    )
+
+
+@pytest.mark.parametrize("address", ["nonsense:x", ":9092", "host:99999"])
+def test_what_is_no_address(path, address):
+    done = _serve(path, "--listen", address)
+    assert (done.returncode, "is no HOST:PORT" in done.stderr) == (2, True)
+
+
+def test_the_manager_is_told(path, tmp_path, monkeypatch):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        with served(path, tmp_path):
+            assert manager.recv(100) == b"READY=1"
+
+
+def test_a_brokers_folder_is_served_for_reading(root, tmp_path):
+    with Store.open(root) as store:
+        rows = [row for rows in store.read("t", 0) for row in rows.to_pylist()]
+    with served(root, tmp_path) as server, Peer(server) as peer:
+        found, offset = {}, rows[0]["offset"]
+        while offset <= rows[-1]["offset"]:
+            got = values(fetch(peer, "t", offset))
+            found |= got
+            offset = max(got) + 1
+        assert found == {row["offset"]: row["value"] for row in rows}
+        assert produce(peer, "t", batch(b"a")).error_code == 29
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_may_not_be_written(path, tmp_path):
+    path.chmod(0o500)
+    with served(path, tmp_path) as server, Peer(server) as peer:
+        assert fetch(peer, "t", 0).error_code == 0
+
+
+def _serve(path, *options):
+    command = [sys.executable, "-m", "pyspark_log.cli.start", "serve", "--store", str(path), *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
