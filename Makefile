@@ -118,7 +118,7 @@ $(VENV)/.stamp-install: pyproject.toml
 		exit 1; }
 	@echo "Making .venv and installing pyspark-log with Spark into it (once; takes a few minutes)."
 	@"$(PYTHON)" -m venv "$(VENV)"
-	@"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --editable '.[spark,test,examples,dev]'
+	@"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --editable '.[spark,server,test,examples,dev]'
 	@touch "$@"
 
 # The compiled kernels again when their source has changed. The install has just built them, so the first

@@ -36,7 +36,7 @@ def _versions(first: int, last: int) -> range:
 
 #: The APIs by key.
 APIS: Mapping[int, Api] = {
-    # Kafka has removed versions 0 to 2, so the schema lacks them; but Kafka lists them, as librdkafka compresses nothing
+    # Kafka has removed versions 0 to 2, so the schema lacks them. But Kafka lists them, as librdkafka compresses nothing
     # for a server that does not (KAFKA-18659). A client that sends one is disconnected.
     0: Api(_versions(0, 13), produce),
     1: Api(_versions(4, 17), fetch),
