@@ -16,6 +16,8 @@ from pyspark_log.server.coordinator.effects import Client, GroupRecord, MemberRe
 #: The protocol type of groups whose members are Kafka's consumers.
 CONSUMER = "consumer"
 
+_VERSION_BYTES = 2  # before a subscription
+
 
 class State(Enum):
     """Kafka's states of a classic group, by the names that DescribeGroups gives."""
@@ -134,7 +136,7 @@ class ClassicGroup:
         """Takes a member in. The first leads."""
         self.members[member.member_id] = member
         self.pending.discard(member.member_id)
-        self._supporters.update(member.protocols)
+        self._supporters.update(member.protocols.keys())
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
         if self.leader is None:
@@ -144,7 +146,7 @@ class ClassicGroup:
         """Takes a member out, which has no waiting requests. If it led, another leads."""
         del self.members[member.member_id]
         self.unsynced.discard(member)
-        self._supporters.subtract(member.protocols)
+        self._supporters.subtract(member.protocols.keys())
         if member.instance_id is not None:
             del self.static[member.instance_id]
         if self.leader == member.member_id:
@@ -152,8 +154,8 @@ class ClassicGroup:
 
     def update(self, member: Member, protocols: dict[str, bytes], rebalance_timeout: int, session_timeout: int) -> None:
         """Takes over what a member says of itself when it joins again."""
-        self._supporters.subtract(member.protocols)
-        self._supporters.update(protocols)
+        self._supporters.subtract(member.protocols.keys())
+        self._supporters.update(protocols.keys())
         member.protocols, member.rebalance_timeout, member.session_timeout = (
             protocols, rebalance_timeout, session_timeout,
         )  # fmt: skip
@@ -258,7 +260,8 @@ class ClassicGroup:
 
 def _topics_of(subscription: bytes) -> Sequence[str]:
     """The topics of a consumer's subscription. Each version begins as version 0 does."""
-    version_bytes = 2
-    read, _ = decode(message("ConsumerProtocolSubscription").plan(0), subscription, version_bytes)
+    if len(subscription) < _VERSION_BYTES:
+        raise MessageError("a subscription without a version")
+    read, _ = decode(message("ConsumerProtocolSubscription").plan(0), subscription, _VERSION_BYTES)
     topics: Sequence[str] = read.topics
     return topics
