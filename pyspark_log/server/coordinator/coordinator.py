@@ -218,7 +218,8 @@ class Coordinator:
 
             # From now on it is another group that a member may join.
             del self._groups[group_id]
-            group.pending.clear()
+            for member_id in list(group.pending):
+                self._rebalances.forget_id(group, member_id)
             self._rebalances.store(group, None, stored)
         return self._rebalances.take_effects()
 

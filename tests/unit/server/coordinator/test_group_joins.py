@@ -48,6 +48,14 @@ def test_an_id_is_forgotten_after_a_session(rig):
     assert rig.log == {}
 
 
+def test_a_client_that_is_back_with_its_id_is_not_waited_for():
+    rig = Rig(initial_rebalance_delay=0)
+    call = rig.join(rig.new_id(session=6_000), session=30_000)
+    rig.pass_time(0)
+    rig.assign([call])
+    assert rig.coordinator.next_deadline() == rig.now + 30_000
+
+
 def test_an_id_that_is_given_out_is_not_for_a_static_member(rig):
     assert rig.join(rig.new_id(), instance="i").error is ErrorCode.UNKNOWN_MEMBER_ID
 

@@ -226,7 +226,9 @@ def test_a_group_that_is_given_up_sends_its_clients_away(rig):
     waiting = rig.sync(two, calls[1].answer.generation_id)
     rig.take(rig.coordinator.unload(GROUP))
     assert waiting.error is ErrorCode.NOT_COORDINATOR
+    stored = dict(rig.log)
     rig.pass_time(10 * SESSION)
+    assert rig.log == stored, "it is another server's group now"
     rig.take(rig.coordinator.unload("other"))
 
 
