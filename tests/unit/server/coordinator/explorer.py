@@ -1,7 +1,7 @@
 """Clients that behave like Kafka's, on a network and a log that fail, and what must hold of their group all the time.
 
-Everything is drawn from a seed. `python tests/unit/server/coordinator/explorer.py SEED EVENTS` explores further than the
-tests do; a failure names the seed and the event.
+Everything is drawn from a seed. `python tests/unit/server/coordinator/explorer.py SEED EVENTS` explores further than
+the tests do; a failure names the seed and the event.
 """
 
 import heapq
@@ -26,7 +26,7 @@ LONG = 120_000
 
 
 class Token:
-    """A request that waits at the server: when it came, of which kind it is, and who gets the answer."""
+    """A request that waits at the server: when it came, of which kind it is, and what is done with the answer."""
 
     def __init__(self, kind, since, answer):
         self.kind, self.since, self.answer = kind, since, answer
@@ -51,7 +51,7 @@ class World:
         self._numbers = itertools.count(1)
         self._queue = []
         self.clients, self.gone = [], []
-        self.record, self._unwritten, self._writes = None, [], False
+        self.record, self.unwritten, self._writes = None, [], False
         self.rules = Rules(self)
         self.waiting = set()
         self.coordinator = self._new_coordinator()
@@ -124,15 +124,15 @@ class World:
             token.answer(response)
         if self.rules.generation > before:
             self.rules.check_new_generation([one for token, one in effects.answers if is_new(token, one)])
-        self._unwritten += effects.stores
-        if not self._writes and self._unwritten:
+        self.unwritten += effects.stores
+        if not self._writes and self.unwritten:
             self._writes = True
             self.after(self.chance.randrange(1, 30 if self.calm else 3_000), lambda life=self.life: self._write(life))
 
     def _write(self, life):
         if life != self.life:
             return
-        store = self._unwritten.pop(0)
+        store = self.unwritten.pop(0)
         self._writes = False
         if store.record is None:
             self.rules.stored_generation = 0  # even if it fails: a group of the same name may have begun
@@ -151,10 +151,10 @@ class World:
         """The server is killed, or ends, and starts again. What it was writing may be on the disk."""
         if self.chance.random() < 0.5:
             self.take(self.coordinator.unload(GROUP))
-        if self._unwritten and self.chance.random() < 0.5:
-            self._keep(self._unwritten[0])
+        if self.unwritten and self.chance.random() < 0.5:
+            self._keep(self.unwritten[0])
         self.life += 1
-        self._unwritten, self._writes = [], False
+        self.unwritten, self._writes = [], False
         waiting, self.waiting = self.waiting, set()
         self.coordinator = self._new_coordinator()
         self.rules.check_loaded(self.record)
@@ -182,9 +182,9 @@ class World:
 
     def _actions(self):
         return {
-            self._start: 14, self._kill: 8, self._leave: 6, self._change: 6, self._commit: 20, self._commit_of_ghost: 10,
-            self._commit_without_member: 6, self._restart_instance: 8, self._remove_instance: 2, self._delete: 3,
-            self.restart: 2, self._nothing: 20,
+            self._start: 14, self._kill: 8, self._leave: 6, self._change: 6, self._commit: 20,
+            self._commit_of_ghost: 10, self._commit_without_member: 6, self._restart_instance: 8,
+            self._remove_instance: 2, self._delete: 3, self.restart: 2, self._nothing: 20,
         }  # fmt: skip
 
     def _nothing(self):

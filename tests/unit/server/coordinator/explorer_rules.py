@@ -178,6 +178,9 @@ class Rules:
             "preparing": group.state is State.PREPARING and (group, "join") not in deadlines,
             "completing": group.state is State.COMPLETING
             and group.storing is None and (group, "sync") not in deadlines,
+            "log": group.state is State.STABLE and not self.world.unwritten
+            and sorted(one.assignment for one in members)
+            != sorted(one.assignment for one in self.world.record.members),
             "stable": group.state is State.STABLE and bool(group.unsynced) and (group, "sync") not in deadlines,
         }  # fmt: skip
         if any(faults.values()):
