@@ -46,7 +46,7 @@ class _Address(click.ParamType["tuple[str, int]"]):
     "--advertise",
     type=_Address(),
     metavar="HOST:PORT",
-    help="The address that clients are told, if it is not the one at which they reach this server first.",
+    help="The address that clients get for the server, if it is not the one at which they reach it first.",
 )
 @click.option("--node-id", type=click.IntRange(0, 2**31 - 1), default=1, show_default=True, help="Kafka's broker.id.")
 @click.option(

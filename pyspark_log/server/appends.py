@@ -12,7 +12,7 @@ from pyspark_log.storage.partitions import PartitionEvents
 
 _log = logging.getLogger(__name__)
 
-# How often all partitions that are waited for are looked at where the system does not tell of changes, in seconds.
+# How often all partitions that are waited for are looked at where the OS does not report changes, in seconds.
 _POLL = 0.02
 
 

@@ -21,11 +21,11 @@ class Broker:
         store: what is served.
         served: the APIs by their keys, with their versions.
         node_id: this server's, by Kafka's `broker.id`. It is the leader of each partition, and the controller.
-        advertised: host and port that clients are told; None: the address at which each has reached the server.
+        advertised: host and port that clients get; None: the address at which each has reached the server.
         sync_acks_all: whether records are synced before a producer with acks=all gets its answer.
         loop: the loop, whose thread runs the handlers.
         workers: run what may wait for a disk or a lock.
-        appends: tells of new records.
+        appends: reports new records.
         topics: the topics by their ids.
         producer_ids: ids for producers.
     """

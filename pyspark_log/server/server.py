@@ -40,7 +40,7 @@ class ServerConfig:
 
     Attributes:
         host, port: the address that it listens on; port 0: any that is free.
-        advertised: host and port that clients are told; None: the address at which each has reached the server.
+        advertised: host and port that clients get; None: the address at which each has reached the server.
         node_id: Kafka's `broker.id`.
         sync_acks_all: whether acks=all waits until the records survive a power loss.
         limits: what clients may take.

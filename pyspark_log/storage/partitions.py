@@ -99,7 +99,7 @@ class Partitions:
         return PartitionWatch(self._logs)
 
     def events(self) -> PartitionEvents | None:
-        """Tells which partitions change; None where the system tells nothing, as of what other machines change."""
+        """Reports which partitions change; None where the OS cannot, as other machines may change them."""
         folder = f"{self._logs.path}/{STATE_FOLDER}"
         if self._logs.is_brokers or is_shared(folder):
             return None
@@ -126,7 +126,7 @@ class PartitionWatch:
 
 
 class PartitionEvents:
-    """Tells which partitions have changed, as they do with each append by any process of this machine.
+    """Reports which partitions have changed, as they do with each append by any process of this machine.
 
     Attributes:
         fd: can be read when there are changes; for a loop that waits for several things.

@@ -62,7 +62,7 @@ class _MustWaitError(Exception):
 async def fetch(call: Call, request: FetchRequest) -> FetchResponse:
     """Answers with records, as soon as there are `min_bytes` of them, an error, or the time is over.
 
-    Fetch sessions (KIP-227) are not made: the client is told the session id 0, and asks for all partitions each time.
+    Fetch sessions (KIP-227) are not made: the client gets the session id 0, and asks for all partitions each time.
     """
     if request.session_id and request.session_epoch not in (_NO_SESSION, _NEW_SESSION):
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)

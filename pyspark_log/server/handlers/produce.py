@@ -13,7 +13,7 @@ from pyspark_log.server.handlers.errors import code_of
 from pyspark_log.server.network import ClosedByServerError
 from pyspark_log.storage.catalog import check_not_internal
 from pyspark_log.storage.log import Appended, LogWriter
-from pyspark_log.storage.log_manager.append import check_batch
+from pyspark_log.storage.log_manager import check_batch
 
 _Topic = ProduceResponse.TopicProduceResponse
 _Partition = ProduceResponse.PartitionProduceResponse
@@ -49,7 +49,7 @@ async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None
         return ProduceResponse(responses)
     refused = [one for topic in responses for one in topic.partition_responses if one.error_code]
     if refused:
-        # The client then asks for the topic anew, which is all that can be told to it.
+        # The client then asks for the topic again; there is no other way to report it.
         raise ClosedByServerError(f"a batch with acks=0 was refused: {refused[0].error_message}")
     return None
 

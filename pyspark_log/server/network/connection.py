@@ -182,7 +182,7 @@ class Connection:
         except OSError as error:
             _log.info("%s: the connection is lost: %s", self.peer, error)
             self.close()
-        except Exception:  # noqa: BLE001  (the other connections go on)
+        except Exception:  # noqa: BLE001  (the other connections continue)
             _log.exception("%s: closing the connection after an error that was not expected", self.peer)
             self.close()
 
@@ -258,7 +258,7 @@ class Connection:
         self._count()
 
     def _size_of(self, data: memoryview | bytes, position: int) -> int | None:
-        """The size of the frame that begins there; None: it cannot be told yet. ClosedByServerError: it is none."""
+        """The size of the frame that begins there; None: it is not known yet. ClosedByServerError: it is none."""
         start = bytes(data[position : position + 6])
         if len(start) < 6:
             return None

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pyspark_log.kafka import FileRange
 from pyspark_log.storage.fs import files
 
-# Up to this size a range is read and sent with the bytes around it: one call of the system instead of two.
+# Up to this size a range is read and sent with the bytes around it: one system call instead of two.
 _SMALL_RANGE = 16 * 1024
 # The most pieces that one call takes (IOV_MAX has 1024), and about the most bytes.
 _MOST_PIECES = 512

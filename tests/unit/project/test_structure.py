@@ -24,7 +24,7 @@ _CIMPORT = re.compile(r"^(?:from (pyspark_log\.\S+) c?import|c?import (pyspark_l
 # Modules and packages that others may import by their own path: what few need, or tools only. `from PACKAGE import
 # MODULE` is the same.
 PARTS = {
-    "fs": ["clock", "files", "json_fields", "links", "mounts", "timeouts"],
+    "fs": ["clock", "file_events", "files", "json_fields", "links", "mounts", "timeouts"],
     "record": ["builder", "compression", "empty_batch", "end_txn_marker", "headers", "layout", "rows", "walk"],
     "segment": ["batch_stream", "file_names", "indexes", "scanner", "txn_index"],
     "catalog": ["kafka_files", "log_dir", "log_dir_list", "log_dirs", "store_json", "topics"],

@@ -74,7 +74,7 @@ def test_a_large_request_after_a_small_one_in_one_piece(peer, store, topic):
     assert store.latest_offset(topic, 0) == 1
 
 
-def test_a_client_that_does_not_read_delays_nobody(server, peer, store, topic):
+def test_a_client_that_does_not_read_delays_no_other(server, peer, store, topic):
     for _ in range(8):
         store.append(topic, pa.record_batch({"value": [b"x" * 1_000_000]}))
     before = server.resident()

@@ -123,13 +123,13 @@ def test_internal_topics(peer, store, topic):
     assert {one.name for one in _metadata(peer, topics=None).topics if one.is_internal} == {"__consumer_offsets"}
 
 
-def test_operations_are_told_if_asked(peer, topic):
+def test_operations_are_listed_if_asked(peer, topic):
     quiet = _metadata(peer, topic, version=8)
     assert {quiet.cluster_authorized_operations, quiet.topics[0].topic_authorized_operations} == {_NOT_ASKED}
     asked = {"include_cluster_authorized_operations": True, "include_topic_authorized_operations": True}
-    told = _metadata(peer, topic, version=8, **asked)
-    assert told.cluster_authorized_operations > 0
-    assert told.topics[0].topic_authorized_operations > 0
+    listed = _metadata(peer, topic, version=8, **asked)
+    assert listed.cluster_authorized_operations > 0
+    assert listed.topics[0].topic_authorized_operations > 0
 
 
 def test_what_is_advertised(tmp_path):

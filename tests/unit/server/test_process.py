@@ -82,7 +82,7 @@ def test_what_is_no_address(path, address):
     assert (done.returncode, "is no HOST:PORT" in done.stderr) == (2, True)
 
 
-def test_the_manager_is_told(path, tmp_path, monkeypatch):
+def test_the_manager_is_notified(path, tmp_path, monkeypatch):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))

@@ -80,7 +80,7 @@ def test_log_append_time(peer, store, topic):
     assert answer.log_append_time_ms == row["timestamp"].timestamp() * 1000 > 1
 
 
-def test_the_log_start_is_told(peer, store, topic):
+def test_the_log_start_is_in_the_answer(peer, store, topic):
     for _ in range(3):
         produce(peer, topic, batch(b"a"))
     store.delete_records(topic, 0, 2)
