@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark_log.server.appends import Appends
+from pyspark_log.server.groups import Groups
 from pyspark_log.server.network import Workers
 from pyspark_log.server.producer_ids import ProducerIds
 from pyspark_log.server.topic_ids import TopicIds
@@ -28,6 +29,7 @@ class Broker:
         appends: reports new records.
         topics: the topics by their ids.
         producer_ids: ids for producers.
+        groups: the groups that this server coordinates.
     """
 
     store: FolderStore
@@ -40,3 +42,4 @@ class Broker:
     appends: Appends
     topics: TopicIds
     producer_ids: ProducerIds
+    groups: Groups

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pyspark_log.errors import LockTimeoutError, StoreError
 from pyspark_log.server.appends import Appends
 from pyspark_log.server.broker import Broker
+from pyspark_log.server.coordinator import Settings
+from pyspark_log.server.groups import Groups
 from pyspark_log.server.handlers import APIS
 from pyspark_log.server.network import Limits, Listener, Workers
 from pyspark_log.server.producer_ids import ProducerIds
@@ -44,6 +46,8 @@ class ServerConfig:
         node_id: Kafka's `broker.id`.
         sync_acks_all: whether acks=all waits until the records survive a power loss.
         limits: what clients may take.
+        groups: the times of groups. Unlike Kafka's default, the first rebalance of a group does not wait for more
+            members: one that comes later joins by another one.
     """
 
     host: str = "127.0.0.1"
@@ -52,6 +56,7 @@ class ServerConfig:
     node_id: int = 1
     sync_acks_all: bool = False
     limits: Limits = field(default_factory=Limits)
+    groups: Settings = field(default_factory=lambda: Settings(initial_rebalance_delay=0))
 
 
 def serve(store: FolderStore, config: ServerConfig, on_ready: Callable[[tuple[str, int]], object]) -> int:
@@ -118,6 +123,7 @@ class _Server:
         self._stopped = asyncio.Event()
         self._listener = Listener(loop, config.host, config.port, self._open_session, config.limits)
         self._workers = Workers(loop, _THREADS)
+        self._groups = Groups(loop, self._workers, store, config.groups)
         self._appends = Appends(loop, store.partitions.events())
         self.broker = Broker(
             store=store,
@@ -130,6 +136,7 @@ class _Server:
             appends=self._appends,
             topics=TopicIds(store),
             producer_ids=ProducerIds(),
+            groups=self._groups,
         )
 
     def _open_session(self, peer: str, reached_at: tuple[str, int]) -> ClientSession:
@@ -141,6 +148,7 @@ class _Server:
         # So that the ids are known that clients remember from before a restart.
         for name in self._store.topics(internal=True):
             self.broker.topics.note(name)
+        self._groups.load()
         self._listener.start()
         self._care()
         try:
@@ -159,6 +167,7 @@ class _Server:
 
     def _close(self) -> None:
         self._listener.close()
+        self._groups.close()
         self._workers.close()
         self._appends.close()
         self._store.close()

@@ -11,11 +11,15 @@ from typing import Any, NamedTuple
 
 from pyspark_log.server.handlers import api_versions
 from pyspark_log.server.handlers.fetch import fetch
+from pyspark_log.server.handlers.group_admin import delete_groups, describe_groups, list_groups
+from pyspark_log.server.handlers.group_offsets import offset_commit, offset_delete, offset_fetch
+from pyspark_log.server.handlers.groups import find_coordinator, heartbeat, join_group, leave_group, sync_group
 from pyspark_log.server.handlers.init_producer_id import init_producer_id
 from pyspark_log.server.handlers.leader_epochs import offset_for_leader_epoch
 from pyspark_log.server.handlers.list_offsets import list_offsets
 from pyspark_log.server.handlers.metadata import metadata
 from pyspark_log.server.handlers.produce import produce
+from pyspark_log.server.handlers.topics import create_partitions, create_topics, delete_topics
 
 
 class Api(NamedTuple):
@@ -36,13 +40,27 @@ def _versions(first: int, last: int) -> range:
 
 #: The APIs by key.
 APIS: Mapping[int, Api] = {
-    # Kafka has removed versions 0 to 2, so the schema lacks them. But Kafka lists them, as librdkafka compresses nothing
-    # for a server that does not (KAFKA-18659). A client that sends one is disconnected.
+    # Kafka has removed versions 0 to 2, so the schema lacks them. But Kafka lists them, since librdkafka compresses
+    # nothing for a server that does not (KAFKA-18659). A client that sends one is disconnected.
     0: Api(_versions(0, 13), produce),
     1: Api(_versions(4, 17), fetch),
     2: Api(_versions(1, 10), list_offsets),
     3: Api(_versions(0, 13), metadata),
     api_versions.KEY: Api(_versions(0, 4), api_versions.api_versions),
+    8: Api(_versions(2, 10), offset_commit),
+    9: Api(_versions(1, 10), offset_fetch),
+    10: Api(_versions(0, 5), find_coordinator),
+    11: Api(_versions(0, 9), join_group),
+    12: Api(_versions(0, 4), heartbeat),
+    13: Api(_versions(0, 5), leave_group),
+    14: Api(_versions(0, 5), sync_group),
+    15: Api(_versions(0, 6), describe_groups),
+    16: Api(_versions(0, 5), list_groups),
+    19: Api(_versions(2, 7), create_topics),
+    20: Api(_versions(1, 6), delete_topics),
     22: Api(_versions(0, 5), init_producer_id),
     23: Api(_versions(2, 4), offset_for_leader_epoch),
+    37: Api(_versions(0, 3), create_partitions),
+    42: Api(_versions(0, 2), delete_groups),
+    47: Api(_versions(0, 0), offset_delete),
 }

@@ -21,6 +21,11 @@ class Client:
     reached_at: tuple[str, int]
     software: str = field(default="")
 
+    @property
+    def host(self) -> str:
+        """The address without the port."""
+        return self.peer.rpartition(":")[0]
+
 
 @dataclass(frozen=True)
 class Call:

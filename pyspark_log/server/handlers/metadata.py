@@ -19,7 +19,8 @@ _Partition = MetadataResponse.MetadataResponsePartition
 # alter configs 11, idempotent write 12).
 _TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
 _CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
-_NOT_ASKED = -(1 << 31)
+#: What is in place of such bits if a client has not asked for them.
+NOT_ASKED = -(1 << 31)
 
 
 def advertised(call: Call) -> tuple[str, int]:
@@ -37,13 +38,13 @@ async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
         controller_id=broker.node_id,
         topics=topics,
         cluster_authorized_operations=(
-            _CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else _NOT_ASKED
+            _CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
         ),
     )
 
 
 def _topics(call: Call, request: MetadataRequest) -> list[MetadataResponse.MetadataResponseTopic]:
-    operations = _TOPIC_OPERATIONS if request.include_topic_authorized_operations else _NOT_ASKED
+    operations = _TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     if request.topics is None or (call.version == 0 and not request.topics):
         names = [name for name in call.broker.store.topics(internal=True) if name != PUBLISH_TOPIC]
         found = [_described(call, name, operations) for name in names]

@@ -179,8 +179,10 @@ class Connection:
         except ClosedByServerError as error:
             _log.warning("%s: closing the connection: %s", self.peer, error)
             self.close()
+        except ConnectionError:
+            self.close()  # The client has left.
         except OSError as error:
-            _log.info("%s: the connection is lost: %s", self.peer, error)
+            _log.warning("%s: closing the connection: %s", self.peer, error)
             self.close()
         except Exception:  # noqa: BLE001  (the other connections continue)
             _log.exception("%s: closing the connection after an error that was not expected", self.peer)

@@ -13,25 +13,30 @@ class Wait(Generic[T]):
 
     A request's coroutine is run by its connection, not by a task: most requests wait for nothing, and a task would
     take as long as all the rest of a small one. So only a `Wait` can be awaited in it.
+
+    Attributes:
+        value, error: what has come of it; without meaning before.
     """
 
-    __slots__ = ("_error", "_happened", "_then", "_value")
+    __slots__ = ("_happened", "_then", "error", "value")
+
+    value: T
 
     def __init__(self) -> None:
         self._happened = False
         self._then: Callable[[], object] | None = None
-        self._error: Exception | None = None
+        self.error: Exception | None = None
 
     def finish(self, value: T) -> None:
         """It has happened; a second time has no effect."""
         if not self._happened:
-            self._value = value
+            self.value = value
             self._go_on()
 
     def fail(self, error: Exception) -> None:
         """It has failed: `await` raises `error`."""
         if not self._happened:
-            self._error = error
+            self.error = error
             self._go_on()
 
     def _go_on(self) -> None:
@@ -46,9 +51,16 @@ class Wait(Generic[T]):
         else:
             self._then = action
 
+    def pass_on(self, other: Wait[T]) -> None:
+        """Ends another wait as this one has ended."""
+        if self.error is None:
+            other.finish(self.value)
+        else:
+            other.fail(self.error)
+
     def __await__(self) -> Generator[Wait[T], None, T]:
         if not self._happened:
             yield self
-        if self._error is not None:
-            raise self._error
-        return self._value
+        if self.error is not None:
+            raise self.error
+        return self.value

@@ -102,15 +102,16 @@ def encoded(
     """The record batches that commit offsets, for the group's partition; `now` and `expire_timestamp` in ms."""
     keys = [records.encode_offset_key(records.OffsetCommitKey(group, at.topic, at.partition)) for at in offsets]
     values = [records.OffsetCommitValue(offset, -1, metadata, now, expire_timestamp) for offset in offsets.values()]
-    return _batches(logs, keys, list(map(records.encode_offset_value, values)), now)
+    return batches_of(logs, keys, list(map(records.encode_offset_value, values)), now)
 
 
 def tombstones(logs: LogManager, keys: Sequence[bytes], now: int) -> list[bytes]:
     """The record batches of tombstones for some keys, for their partition; `now` in ms."""
-    return _batches(logs, keys, [None] * len(keys), now)
+    return batches_of(logs, keys, [None] * len(keys), now)
 
 
-def _batches(logs: LogManager, keys: Sequence[bytes], values: Sequence[bytes | None], now: int) -> list[bytes]:
+def batches_of(logs: LogManager, keys: Sequence[bytes], values: Sequence[bytes | None], now: int) -> list[bytes]:
+    """The record batches of some keys and values, for their partition; `now` in ms."""
     data = key_value_rows(keys, values)
     # Built as for a topic with one partition: the caller knows the partition.
     return encode(OFFSETS_TOPIC, logs.topic_config(OFFSETS_TOPIC), data, now)

@@ -7,14 +7,18 @@ receives its assignment. Malformed bytes raise `ValueError`.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from enum import Enum
 
-from pyspark_log.storage.groups.records import FieldReader
+from pyspark_log.storage.groups.records import FieldReader, encode_string
 from pyspark_log.types import TopicPartition
 
 #: The protocol type of groups whose members are Kafka's consumers.
 CONSUMER = "consumer"
+
+_WRITTEN_VERSION = 3
+_INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,8 @@ class GroupMember:
         client_id, client_host: its client.
         subscription, assignment: bytes in the protocol of the group's type.
         partitions: its partitions, if its records name them (KIP-848); None: see `assignment`.
+        rebalance_timeout, session_timeout: how long it may take to join again, and to send its next heartbeat, in ms;
+            -1: unknown.
     """
 
     member_id: str
@@ -36,6 +42,8 @@ class GroupMember:
     subscription: bytes
     assignment: bytes
     partitions: tuple[TopicPartition, ...] | None = None
+    rebalance_timeout: int = -1
+    session_timeout: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +125,40 @@ def _member(reader: FieldReader, version: int) -> GroupMember:
     member_id = reader.string(compact=compact)
     instance_id = reader.nullable_string(compact=compact) if version >= 3 else None
     client_id, client_host = reader.string(compact=compact), reader.string(compact=compact)
-    if version >= 1:
-        reader.int32()  # rebalance timeout
-    reader.int32()  # session timeout
+    rebalance_timeout = reader.int32() if version >= 1 else -1
+    session_timeout = reader.int32()
     subscription, assignment = reader.byte_array(compact=compact), reader.byte_array(compact=compact)
     if compact:
         reader.skip_tagged_fields()
-    return GroupMember(member_id, instance_id, client_id, client_host, subscription, assignment)
+    return GroupMember(
+        member_id,
+        instance_id,
+        client_id,
+        client_host,
+        subscription,
+        assignment,
+        rebalance_timeout=rebalance_timeout,
+        session_timeout=session_timeout,
+    )
+
+
+def encode_group_value(group: GroupMetadataValue) -> bytes:
+    """Encodes a group's metadata: version 3, which Kafka's brokers write. ValueError: a text is too long."""
+    parts = [
+        _INT16.pack(_WRITTEN_VERSION),
+        encode_string(group.protocol_type),
+        _INT32.pack(group.generation),
+        encode_string(group.protocol),
+        encode_string(group.leader),
+        _INT64.pack(group.state_timestamp),
+        _INT32.pack(len(group.members)),
+    ]
+    for one in group.members:
+        parts += (encode_string(text) for text in (one.member_id, one.instance_id, one.client_id, one.client_host))
+        parts += (_INT32.pack(time) for time in (one.rebalance_timeout, one.session_timeout))
+        for data in (one.subscription, one.assignment):
+            parts += (_INT32.pack(len(data)), data)
+    return b"".join(parts)
 
 
 def subscribed_topics(subscription: bytes) -> tuple[str, ...]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Protocol
 from zlib import crc32
 
@@ -24,8 +25,9 @@ from pyspark_log.storage.compaction import compact_if_due
 from pyspark_log.storage.fs import FileLock, files, lock_for, timeouts
 from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.storage.groups import committed_offsets, expiry, records
+from pyspark_log.storage.groups.changes import GroupChange
 from pyspark_log.storage.groups.committed_offsets import CommittedOffsets
-from pyspark_log.storage.groups.metadata import GroupDescription, GroupState
+from pyspark_log.storage.groups.metadata import GroupDescription, GroupMetadataValue, GroupState, decode_group_value
 from pyspark_log.storage.groups.view import OffsetAndMetadata
 from pyspark_log.storage.ingest import packed
 from pyspark_log.storage.publish import TopicIdPartition
@@ -163,6 +165,41 @@ class OffsetsLog:
             compact_if_due(logs, TopicPartition(place.topic, place.partition))
             return
 
+    def write(self, changes: Sequence[GroupChange]) -> list[PylogError | OSError | ValueError | None]:
+        """Writes changes of a coordinator, in their order; those in the same partition of the log at once.
+
+        Nothing is checked: the coordinator has decided. Creates a missing topic as `commit` does.
+
+        Returns:
+            Why each was not written; None: it was.
+        """
+        outcomes: list[PylogError | OSError | ValueError | None] = [None] * len(changes)
+        by_place: dict[TopicIdPartition, list[int]] = {}
+        for number, change in enumerate(changes):
+            try:
+                change.records()
+                by_place.setdefault(committed_offsets.place_of(self._logs, change.group), []).append(number)
+            except (PylogError, OSError, ValueError) as error:
+                outcomes[number] = error
+        for place, numbers in by_place.items():
+            try:
+                self._append(place, partial(self._batches_of, [changes[number] for number in numbers]))
+            except (PylogError, OSError) as error:
+                for number in numbers:
+                    outcomes[number] = error
+        return outcomes
+
+    def _batches_of(self, changes: Sequence[GroupChange]) -> list[bytes]:
+        """The record batches of changes in one partition, which is locked."""
+        found = list[tuple[bytes, bytes | None]]()
+        for change in changes:
+            if change.deletes:
+                found += [(key, None) for key in _offset_keys(change.group, self._offsets.committed(change.group))]
+            found += change.records()
+        return committed_offsets.batches_of(
+            self._logs, [key for key, _ in found], [value for _, value in found], self.now()
+        )
+
     # ---- fetching
 
     def fetch(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -187,6 +224,29 @@ class OffsetsLog:
     def groups(self) -> list[str]:
         """The names of all groups with a record in the log, sorted."""
         return self._offsets.groups()
+
+    def members(self) -> dict[str, GroupMetadataValue | None]:
+        """The members of each group as the log has them; None: it has committed offsets alone.
+
+        Groups of later protocols are left out, and those whose record is in no known format.
+
+        Raises:
+            CorruptRecordError: a record of the log is damaged.
+        """
+        found = dict[str, GroupMetadataValue | None]()
+        try:
+            partitions = self._logs.written_partitions(OFFSETS_TOPIC)
+        except UnknownTopicError:
+            return found
+        for partition in partitions:
+            for name, group in self._offsets.in_partition(partition)[1].items():
+                if group.modern:
+                    continue
+                try:
+                    found[name] = None if group.metadata is None else decode_group_value(group.metadata)
+                except ValueError as error:
+                    log.warning("%s: the members of group %r are unknown: %s", self._logs.path, name, error)
+        return found
 
     def describe(self, group: str) -> GroupDescription:
         """A group's state and members, as far as the log records them. Raises: as `fetch`."""

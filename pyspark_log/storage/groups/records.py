@@ -151,13 +151,18 @@ class FieldReader:
 def encode_offset_key(key: OffsetCommitKey) -> bytes:
     """The key of a committed offset, version 1."""
     return b"".join(
-        (_INT16.pack(_OFFSET_COMMIT_KEY), _string(key.group), _string(key.topic), _INT32.pack(key.partition))
+        (
+            _INT16.pack(_OFFSET_COMMIT_KEY),
+            encode_string(key.group),
+            encode_string(key.topic),
+            _INT32.pack(key.partition),
+        )
     )
 
 
 def encode_group_key(group: str) -> bytes:
     """The key of a group's metadata record, version 2."""
-    return _INT16.pack(_GROUP_METADATA_KEY) + _string(group)
+    return _INT16.pack(_GROUP_METADATA_KEY) + encode_string(group)
 
 
 def decode_key(data: bytes) -> OffsetCommitKey | GroupMetadataKey | None:
@@ -200,7 +205,7 @@ def encode_offset_value(value: OffsetCommitValue) -> bytes:
     No later version has a field for an expiry, and version 1 has none for the leader epoch. Kafka's coordinator
     chooses in the same way (`GroupCoordinatorRecordHelpers`).
     """
-    metadata = _string(value.metadata)
+    metadata = encode_string(value.metadata)
     if value.expire_timestamp >= 0:
         return b"".join(
             (
@@ -250,7 +255,10 @@ def java_string_hash(text: str) -> int:
     return code - 0x100000000 if code & 0x80000000 else code
 
 
-def _string(text: str) -> bytes:
+def encode_string(text: str | None) -> bytes:
+    """A text as its length and UTF-8; None: a null. ValueError: it is too long for the format."""
+    if text is None:
+        return _INT16.pack(-1)
     data = text.encode()
     if len(data) > _MAX_STRING:
         raise ValueError(f"a text of {len(data)} bytes; the format's limit is {_MAX_STRING}")

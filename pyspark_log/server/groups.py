@@ -1,0 +1,166 @@
+"""The groups of a server: its coordinator, with the clock, the log and the clients that wait."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from asyncio import AbstractEventLoop, TimerHandle
+from collections.abc import Callable
+from typing import Any
+
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.kafka.messages import ListGroupsRequest
+from pyspark_log.server.coordinator import Coordinator, Effects, GroupRecord, MemberRecord, Settings, Store
+from pyspark_log.server.group_log import GroupLog
+from pyspark_log.server.network import Wait, Workers
+from pyspark_log.storage.folder_store import FolderStore
+from pyspark_log.storage.groups import GroupChange
+from pyspark_log.storage.groups.metadata import GroupMember, GroupMetadataValue
+
+_log = logging.getLogger(__name__)
+
+_EMPTY = "Empty"
+_MEMBER_ID_BYTES = 12
+
+
+class Groups:
+    """Runs the coordinator. All calls come from the loop's thread.
+
+    Attributes:
+        coordinator: the groups. What its calls return goes to `take`.
+        log: for changes of committed offsets.
+    """
+
+    def __init__(self, loop: AbstractEventLoop, workers: Workers, store: FolderStore, settings: Settings) -> None:
+        """Knows no groups yet; `load` finds them."""
+        self._loop, self._store = loop, store
+        self.coordinator = Coordinator(settings, lambda: secrets.token_urlsafe(_MEMBER_ID_BYTES))
+        self.log = GroupLog(workers, store.groups.log)
+        self._timer: TimerHandle | None = None
+        self._timer_at = 0
+        # The time of the store at the beginning, and since then that of a clock that nothing sets.
+        self._begin = store.logs.clock() - self._monotonic()
+
+    def _monotonic(self) -> int:
+        return int(self._loop.time() * 1000)
+
+    def now(self) -> int:
+        """The time in ms; it never goes back."""
+        return self._begin + self._monotonic()
+
+    # ---- the coordinator's effects
+
+    async def ask(self, call: Callable[[Any], Effects]) -> Any:  # noqa: ANN401  (the response that belongs to the call)
+        """Calls the coordinator with a token, and waits for the answer to it."""
+        token: Wait[Any] = Wait()
+        self.take(call(token))
+        return await token
+
+    def take(self, effects: Effects) -> None:
+        """Does what follows from a call of the coordinator."""
+        for token, response in effects.answers:
+            assert isinstance(token, Wait)
+            token.finish(response)
+        for store in effects.stores:
+            self._write(store)
+        self._set_timer()
+
+    def _write(self, store: Store) -> None:
+        members = None if store.record is None else _value(store.record)
+        written = self.log.write(GroupChange(store.group_id, members=members, deletes=members is None))
+
+        def go_on() -> None:
+            if written.value is not None:
+                _log.error("group %s: its members could not be stored: %s", store.group_id, written.value)
+            error = ErrorCode.NONE if written.value is None else ErrorCode.KAFKA_STORAGE_ERROR
+            self.take(self.coordinator.stored(store.ticket, error, self.now()))
+
+        written.then(go_on)
+
+    def _set_timer(self) -> None:
+        deadline = self.coordinator.next_deadline()
+        if deadline is None or (self._timer is not None and self._timer_at <= deadline):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = deadline
+        self._timer = self._loop.call_later(max(0, deadline - self.now()) / 1000, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        self.take(self.coordinator.expire(self.now()))
+
+    def close(self) -> None:
+        """Stops; sessions do not end any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # ---- the log
+
+    async def refresh(self) -> None:
+        """Takes in groups that others have made or deleted: commits of Spark, `pylog groups`."""
+        done: Wait[None] = Wait()
+        read = self.log.read(self._store.groups.log.members)
+
+        def take_in() -> None:
+            # At once, before any later change is written.
+            if read.error is None:
+                self._take_in(read.value)
+                done.finish(None)
+            else:
+                done.fail(read.error)
+
+        read.then(take_in)
+        await done
+
+    def load(self) -> None:
+        """Takes in all groups of the log, before any request."""
+        self._take_in(self._store.groups.log.members())
+
+    def _take_in(self, found: dict[str, GroupMetadataValue | None]) -> None:
+        known = {one.group_id: one.group_state for one in self.coordinator.list_groups(ListGroupsRequest())}
+        for name, value in found.items():
+            if name not in known:
+                record = None if value is None else _record(value)
+                self.take(self.coordinator.load(name, record, self.now()))
+        for name, state in known.items():
+            if name not in found and state == _EMPTY and not self.log.is_changing(name):
+                self.take(self.coordinator.unload(name))
+
+
+def _value(record: GroupRecord) -> GroupMetadataValue:
+    members = tuple(
+        GroupMember(
+            one.member_id,
+            one.instance_id,
+            one.client_id,
+            one.client_host,
+            one.subscription,
+            one.assignment,
+            rebalance_timeout=one.rebalance_timeout,
+            session_timeout=one.session_timeout,
+        )
+        for one in record.members
+    )
+    return GroupMetadataValue(
+        record.protocol_type, record.generation, record.protocol, record.leader, record.state_timestamp, members
+    )
+
+
+def _record(value: GroupMetadataValue) -> GroupRecord:
+    members = tuple(
+        MemberRecord(
+            one.member_id,
+            one.instance_id,
+            one.client_id,
+            one.client_host,
+            one.rebalance_timeout,
+            one.session_timeout,
+            one.subscription,
+            one.assignment,
+        )
+        for one in value.members
+    )
+    return GroupRecord(
+        value.protocol_type, value.generation, value.protocol, value.leader, value.state_timestamp, members
+    )

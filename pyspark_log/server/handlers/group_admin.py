@@ -1,0 +1,57 @@
+"""DescribeGroups, ListGroups and DeleteGroups: groups as administrators see them."""
+
+from __future__ import annotations
+
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.kafka.messages import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from pyspark_log.server.handlers.call import Call
+from pyspark_log.server.handlers.metadata import NOT_ASKED
+
+# What may be done with a group where nothing restricts it; as in metadata.py: read 3, delete 6, describe 8, describe
+# configs 10, alter configs 11.
+_GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8, 10, 11))
+
+
+async def describe_groups(call: Call, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    """Describes groups, also those that have committed offsets alone."""
+    groups = call.broker.groups
+    await groups.refresh()
+    operations = _GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    described = [groups.coordinator.describe(name, call.version) for name in request.groups]
+    return DescribeGroupsResponse(groups=[one._replace(authorized_operations=operations) for one in described])
+
+
+async def list_groups(call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
+    """Lists groups by state and type."""
+    groups = call.broker.groups
+    await groups.refresh()
+    return ListGroupsResponse(groups=groups.coordinator.list_groups(request))
+
+
+async def delete_groups(call: Call, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    """Deletes groups without members, and their committed offsets."""
+    groups = call.broker.groups
+    if not call.broker.store.writable:
+        errors = [ErrorCode.GROUP_AUTHORIZATION_FAILED] * len(request.groups_names)
+    else:
+        await groups.refresh()
+        errors = [await _deleted(call, name) for name in request.groups_names]
+    return DeleteGroupsResponse(
+        results=[
+            DeleteGroupsResponse.DeletableGroupResult(name, error)
+            for name, error in zip(request.groups_names, errors, strict=True)
+        ]
+    )
+
+
+async def _deleted(call: Call, name: str) -> ErrorCode:
+    coordinator = call.broker.groups.coordinator
+    error: ErrorCode = await call.broker.groups.ask(lambda token: coordinator.delete(token, name))
+    return error

@@ -1,0 +1,214 @@
+"""OffsetCommit, OffsetFetch and OffsetDelete: how far groups have read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pyspark_log.errors import InvalidTopicError, PylogError, UnknownTopicError
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.kafka.messages import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from pyspark_log.server.handlers.call import Call
+from pyspark_log.server.handlers.errors import code_of
+from pyspark_log.server.topic_ids import NO_ID
+from pyspark_log.storage.groups import GroupChange, OffsetAndMetadata
+from pyspark_log.storage.groups.committed_offsets import MAX_METADATA_BYTES
+from pyspark_log.types import TopicPartition
+
+_Committed = dict[TopicPartition, OffsetAndMetadata]
+
+# Topics are named by their ids from this version on, in commits and fetches; several groups in a fetch from the other.
+_FIRST_BY_ID, _FIRST_OF_MANY = 10, 8
+_NOTHING = -1
+
+
+# ---- committing
+
+
+async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    """Commits offsets of a member, or of a group without members."""
+    groups = call.broker.groups
+    now = groups.now()
+    error = ErrorCode.NONE
+    if not request.group_id:
+        error = ErrorCode.INVALID_GROUP_ID
+    elif not call.broker.store.writable:
+        error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    names = [await _name_of(call, topic.name, topic.topic_id) for topic in request.topics]
+    errors = dict[tuple[int, int], ErrorCode]()
+    offsets = dict[TopicPartition, OffsetAndMetadata]()
+    expires = -1 if request.retention_time_ms < 0 else now + request.retention_time_ms
+    for number, (topic, name) in enumerate(zip(request.topics, names, strict=True)):
+        for part in topic.partitions:
+            refused = error or _refusal(call, name, part)
+            errors[number, part.partition_index] = refused
+            if not refused and name is not None:
+                offsets[TopicPartition(name, part.partition_index)] = OffsetAndMetadata(
+                    part.committed_offset, part.committed_leader_epoch, part.committed_metadata or "", now, expires
+                )
+    if offsets:
+        # Nothing may come between the check and the place in the queue of the log.
+        failed = groups.coordinator.check_commit(
+            request.group_id, request.generation_id_or_member_epoch, request.member_id, request.group_instance_id,
+            call.version, now,
+        )  # fmt: skip
+        if not failed:
+            outcome = await groups.log.write(GroupChange(request.group_id, offsets))
+            failed = ErrorCode.NONE if outcome is None else code_of(outcome)
+        errors = {place: known or failed for place, known in errors.items()}
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponse.OffsetCommitResponseTopic(
+                topic.name,
+                topic.topic_id,
+                [
+                    OffsetCommitResponse.OffsetCommitResponsePartition(
+                        part.partition_index, errors[number, part.partition_index]
+                    )
+                    for part in topic.partitions
+                ],
+            )
+            for number, topic in enumerate(request.topics)
+        ]
+    )
+
+
+async def _name_of(call: Call, name: str, topic_id: bytes) -> str | None:
+    return name if call.version < _FIRST_BY_ID else await call.name_of(topic_id)
+
+
+def _refusal(call: Call, topic: str | None, part: OffsetCommitRequest.OffsetCommitRequestPartition) -> ErrorCode:
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    if len((part.committed_metadata or "").encode()) > MAX_METADATA_BYTES:
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    if part.committed_offset < 0:
+        return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    try:
+        call.broker.store.logs.topic(topic).check(part.partition_index)
+    except (PylogError, OSError) as error:
+        unknown = isinstance(error, (UnknownTopicError, InvalidTopicError))
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if unknown else code_of(error)
+    return ErrorCode.NONE
+
+
+# ---- fetching
+
+
+async def offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    """Fetches committed offsets, of some partitions or of all that a group has."""
+    if call.version >= _FIRST_OF_MANY:
+        return OffsetFetchResponse(groups=[await _of_group(call, group) for group in request.groups])
+    committed, error = await _committed(call, request.group_id)
+    topics = request.topics
+    # All of them: an empty list in version 1, which has no null.
+    wanted = None if topics is None else [(topic.name, topic.partition_indexes) for topic in topics]
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponse.OffsetFetchResponseTopic(
+                name, [OffsetFetchResponse.OffsetFetchResponsePartition(*one) for one in _rows(parts, error)]
+            )
+            for name, parts in _found(committed, wanted)
+        ],
+        error_code=error,
+    )
+
+
+async def _of_group(
+    call: Call, group: OffsetFetchRequest.OffsetFetchRequestGroup
+) -> OffsetFetchResponse.OffsetFetchResponseGroup:
+    committed, error = await _committed(call, group.group_id)
+    topics = list[OffsetFetchResponse.OffsetFetchResponseTopics]()
+    if error:
+        return OffsetFetchResponse.OffsetFetchResponseGroup(group.group_id, topics, error)
+    if group.topics is None:
+        for name, parts in _found(committed, None):
+            topic_id = call.broker.topics.note(name) or NO_ID
+            if call.version < _FIRST_BY_ID or topic_id != NO_ID:
+                topics.append(_topic(name, topic_id, parts))
+        return OffsetFetchResponse.OffsetFetchResponseGroup(group.group_id, topics)
+    for topic in group.topics:
+        name_or_none = await _name_of(call, topic.name, topic.topic_id)
+        if name_or_none is None:
+            rows = _rows(dict.fromkeys(topic.partition_indexes), ErrorCode.UNKNOWN_TOPIC_ID)
+            partitions = [OffsetFetchResponse.OffsetFetchResponsePartitions(*row) for row in rows]
+            topics.append(OffsetFetchResponse.OffsetFetchResponseTopics("", topic.topic_id, partitions))
+            continue
+        [(_, parts)] = _found(committed, [(name_or_none, topic.partition_indexes)])
+        topics.append(_topic(name_or_none, topic.topic_id, parts))
+    return OffsetFetchResponse.OffsetFetchResponseGroup(group.group_id, topics)
+
+
+def _topic(
+    name: str, topic_id: bytes, parts: Mapping[int, OffsetAndMetadata | None]
+) -> OffsetFetchResponse.OffsetFetchResponseTopics:
+    partitions = [OffsetFetchResponse.OffsetFetchResponsePartitions(*one) for one in _rows(parts, ErrorCode.NONE)]
+    return OffsetFetchResponse.OffsetFetchResponseTopics(name, topic_id, partitions)
+
+
+async def _committed(call: Call, group: str) -> tuple[_Committed, ErrorCode]:
+    try:
+        return await call.broker.workers.run(call.broker.store.groups.log.fetch, group), ErrorCode.NONE
+    except (PylogError, OSError) as error:
+        return {}, code_of(error)
+
+
+def _found(
+    committed: _Committed, wanted: Iterable[tuple[str, Iterable[int]]] | None
+) -> list[tuple[str, dict[int, OffsetAndMetadata | None]]]:
+    """The committed offsets of what is wanted, by topic and partition; None: all there are."""
+    if wanted is not None:
+        return [
+            (name, {number: committed.get(TopicPartition(name, number)) for number in numbers})
+            for name, numbers in wanted
+        ]
+    found = dict[str, dict[int, OffsetAndMetadata | None]]()
+    for at in sorted(committed):
+        found.setdefault(at.topic, {})[at.partition] = committed[at]
+    return list(found.items())
+
+
+def _rows(
+    parts: Mapping[int, OffsetAndMetadata | None], error: ErrorCode
+) -> list[tuple[int, int, int, str, ErrorCode]]:
+    return [
+        (number, _NOTHING, _NOTHING, "", error)
+        if kept is None
+        else (number, kept.offset, kept.leader_epoch, kept.metadata, error)
+        for number, kept in parts.items()
+    ]
+
+
+# ---- deleting
+
+
+async def offset_delete(call: Call, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    """Deletes committed offsets of topics that the group's members do not subscribe to."""
+    groups = call.broker.groups
+    await groups.refresh()
+    error = groups.coordinator.check_offset_delete(request.group_id)
+    if error:
+        return OffsetDeleteResponse(error_code=error)
+    deleted, topics = dict[TopicPartition, OffsetAndMetadata | None](), []
+    for topic in request.topics:
+        is_read = groups.coordinator.subscribes(request.group_id, topic.name)
+        code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
+        numbers = [part.partition_index for part in topic.partitions]
+        if not is_read:
+            deleted |= {TopicPartition(topic.name, number): None for number in numbers}
+        topics.append(
+            OffsetDeleteResponse.OffsetDeleteResponseTopic(
+                topic.name, [OffsetDeleteResponse.OffsetDeleteResponsePartition(number, code) for number in numbers]
+            )
+        )
+    if deleted:
+        outcome = await groups.log.write(GroupChange(request.group_id, deleted))
+        if outcome is not None:
+            return OffsetDeleteResponse(error_code=code_of(outcome))
+    return OffsetDeleteResponse(topics=topics)

@@ -1,0 +1,81 @@
+"""FindCoordinator, JoinGroup, SyncGroup, Heartbeat and LeaveGroup: membership of groups."""
+
+from __future__ import annotations
+
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.kafka.messages import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from pyspark_log.server.coordinator import Client
+from pyspark_log.server.handlers.call import Call
+from pyspark_log.server.handlers.metadata import advertised
+
+_Coordinator = FindCoordinatorResponse.Coordinator
+_GROUP, _TRANSACTION = range(2)
+_NO_NODE = -1
+# Many keys in a request from this version on.
+_FIRST_OF_MANY = 4
+
+
+async def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    """Names the server that coordinates groups: this one."""
+    keys = request.coordinator_keys if call.version >= _FIRST_OF_MANY else [request.key]
+    found = [_coordinator(call, request.key_type, key) for key in keys]
+    if call.version >= _FIRST_OF_MANY:
+        return FindCoordinatorResponse(coordinators=found)
+    [one] = found
+    return FindCoordinatorResponse(0, one.error_code, one.error_message, one.node_id, one.host, one.port)
+
+
+def _coordinator(call: Call, kind: int, key: str) -> FindCoordinatorResponse.Coordinator:
+    if kind == _GROUP:
+        if not call.broker.store.writable:
+            error, why = ErrorCode.GROUP_AUTHORIZATION_FAILED, "the store is served for reading only"
+            return _Coordinator(key, _NO_NODE, "", -1, error, why)
+        return _Coordinator(key, call.broker.node_id, *advertised(call), ErrorCode.NONE, None)
+    if kind == _TRANSACTION:
+        error, why = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this server has no transactions"
+    else:
+        error, why = ErrorCode.INVALID_REQUEST, f"no kind of coordinator has the number {kind}"
+    return _Coordinator(key, _NO_NODE, "", -1, error, why)
+
+
+async def join_group(call: Call, request: JoinGroupRequest) -> JoinGroupResponse:
+    """Joins a group; waits for its other members."""
+    groups = call.broker.groups
+    client = Client(call.client_id or "", f"/{call.client.host}")
+    response: JoinGroupResponse = await groups.ask(
+        lambda token: groups.coordinator.join(token, request, call.version, client, groups.now())
+    )
+    return response
+
+
+async def sync_group(call: Call, request: SyncGroupRequest) -> SyncGroupResponse:
+    """Gets the member's assignment; waits for the leader's."""
+    groups = call.broker.groups
+    response: SyncGroupResponse = await groups.ask(lambda token: groups.coordinator.sync(token, request, call.version))
+    return response
+
+
+async def heartbeat(call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
+    """Prolongs the member's session."""
+    groups = call.broker.groups
+    return groups.coordinator.heartbeat(request, groups.now())
+
+
+async def leave_group(call: Call, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    """Removes members from a group."""
+    groups = call.broker.groups
+    response: LeaveGroupResponse = await groups.ask(
+        lambda token: groups.coordinator.leave(token, request, call.version, groups.now())
+    )
+    return response

@@ -1,0 +1,234 @@
+"""CreateTopics, DeleteTopics and CreatePartitions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from pyspark_log.config import TOPIC_CONFIGS, check_topic_configs, int_config
+from pyspark_log.errors import PylogError, TopicExistsError
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.kafka.messages import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from pyspark_log.server.handlers.call import Call
+from pyspark_log.server.handlers.errors import code_of
+from pyspark_log.server.topic_ids import NO_ID, id_bytes
+from pyspark_log.storage.catalog import check_name, check_not_internal
+from pyspark_log.storage.catalog.topics import MAX_PARTITIONS
+from pyspark_log.types import TopicDescription
+
+_Created = CreateTopicsResponse.CreatableTopicResult
+_Config = CreateTopicsResponse.CreatableTopicConfigs
+_Deleted = DeleteTopicsResponse.DeletableTopicResult
+_Grown = CreatePartitionsResponse.CreatePartitionsTopicResult
+
+_DEFAULT = -1
+# Topics are deleted by name or id from this version on.
+_FIRST_BY_ID = 6
+# Kafka's configs of topics that mean nothing where there is one copy; these values of theirs are accepted.
+_OF_REPLICAS = {
+    "min.insync.replicas": "1",
+    "unclean.leader.election.enable": "false",
+    "preallocate": "false",
+    "remote.storage.enable": "false",
+}
+# Where a config's value comes from, by Kafka's ConfigSource: the topic, the server's own settings, the default.
+_OF_TOPIC, _OF_STORE, _OF_DEFAULT = 1, 4, 5
+
+
+class _RefusedError(Exception):
+    """A request for one topic is refused."""
+
+    def __init__(self, code: ErrorCode, why: str) -> None:
+        super().__init__(why)
+        self.code = code
+
+
+def _attempt(action: Callable[[], None]) -> tuple[ErrorCode, str | None]:
+    """Does something for one topic: the error code, and what is wrong."""
+    try:
+        action()
+    except _RefusedError as error:
+        return error.code, str(error)
+    except (PylogError, OSError) as error:
+        return code_of(error), str(error)
+    return ErrorCode.NONE, None
+
+
+# ---- creating
+
+
+async def create_topics(call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    """Creates topics, each for itself."""
+    names = Counter(topic.name for topic in request.topics)
+    topics = await call.broker.workers.run(
+        lambda: [_create(call, topic, request.validate_only, names[topic.name] > 1) for topic in request.topics]
+    )
+    return CreateTopicsResponse(topics=topics)
+
+
+def _create(
+    call: Call, topic: CreateTopicsRequest.CreatableTopic, validate_only: bool, is_twice: bool
+) -> CreateTopicsResponse.CreatableTopicResult:
+    store, made = call.broker.store, list[TopicDescription]()
+
+    def create() -> None:
+        if is_twice:
+            raise _RefusedError(ErrorCode.INVALID_REQUEST, "the topic is in the request twice")
+        check_name(topic.name)
+        check_not_internal(topic.name)
+        store.check_writable()
+        partitions, configs = _partitions(call, topic), _configs(topic)
+        if not validate_only:
+            made.append(store.create_topic(topic.name, partitions, configs))
+            return
+        check_topic_configs(configs)
+        if store.logs.catalog.exists(topic.name):
+            raise TopicExistsError(f"topic {topic.name!r} exists already")
+        made.append(
+            TopicDescription(topic.name, "", partitions or int_config(store.configs, "num.partitions"), configs)
+        )
+
+    code, why = _attempt(create)
+    if code:
+        return _Created(topic.name, NO_ID, code, why, num_partitions=-1, replication_factor=-1, configs=None)
+    [description] = made
+    topic_id = call.broker.topics.note(topic.name) if not validate_only else None
+    return _Created(
+        topic.name, topic_id or NO_ID, code, None, 0, description.partitions, 1, _described(call, description.configs)
+    )
+
+
+def _partitions(call: Call, topic: CreateTopicsRequest.CreatableTopic) -> int | None:
+    """How many partitions are wanted; None: the store decides."""
+    if topic.assignments:
+        if topic.num_partitions != _DEFAULT or topic.replication_factor != _DEFAULT:
+            raise _RefusedError(ErrorCode.INVALID_REQUEST, "both a number of partitions and an assignment are given")
+        if sorted(one.partition_index for one in topic.assignments) != list(range(len(topic.assignments))):
+            raise _RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the partitions are not numbered from 0 on")
+        for one in topic.assignments:
+            _check_replicas(call, one.broker_ids)
+        return len(topic.assignments)
+    if topic.replication_factor not in (_DEFAULT, 1):
+        raise _RefusedError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"replication factor {topic.replication_factor}: there is one server, so it must be 1",
+        )
+    if topic.num_partitions == _DEFAULT:
+        return None
+    _check_count(topic.num_partitions)
+    return topic.num_partitions
+
+
+def _check_count(partitions: int) -> None:
+    if not 1 <= partitions <= MAX_PARTITIONS:
+        raise _RefusedError(
+            ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions: 1 to {MAX_PARTITIONS} are possible"
+        )
+
+
+def _check_replicas(call: Call, nodes: Sequence[int]) -> None:
+    if list(nodes) != [call.broker.node_id]:
+        raise _RefusedError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"replicas on {nodes}: node {call.broker.node_id} is the only one"
+        )
+
+
+def _configs(topic: CreateTopicsRequest.CreatableTopic) -> dict[str, str]:
+    configs = {one.name: one.value for one in topic.configs}
+    for name, value in configs.items():
+        if value is None:
+            raise _RefusedError(ErrorCode.INVALID_CONFIG, f"{name} has no value")
+    return {name: value for name, value in configs.items() if value is not None and _OF_REPLICAS.get(name) != value}
+
+
+def _described(call: Call, configs: Mapping[str, str]) -> list[CreateTopicsResponse.CreatableTopicConfigs]:
+    """All configs of a topic, with where each comes from."""
+    of_store = call.broker.store.configs
+    found = []
+    for name, key in TOPIC_CONFIGS.items():
+        if name in configs:
+            value, source = configs[name], _OF_TOPIC
+        elif key.store_name in of_store:
+            value, source = of_store[key.store_name], _OF_STORE
+        else:
+            value, source = key.default, _OF_DEFAULT
+        found.append(_Config(name, value, False, source, False))
+    return found
+
+
+# ---- more partitions
+
+
+async def create_partitions(call: Call, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    """Adds partitions to topics, each for itself."""
+    names = Counter(topic.name for topic in request.topics)
+    results = await call.broker.workers.run(
+        lambda: [_grow(call, topic, request.validate_only, names[topic.name] > 1) for topic in request.topics]
+    )
+    return CreatePartitionsResponse(results=results)
+
+
+def _grow(
+    call: Call, topic: CreatePartitionsRequest.CreatePartitionsTopic, validate_only: bool, is_twice: bool
+) -> CreatePartitionsResponse.CreatePartitionsTopicResult:
+    def grow() -> None:
+        if is_twice:
+            raise _RefusedError(ErrorCode.INVALID_REQUEST, "the topic is in the request twice")
+        check_not_internal(topic.name)
+        now = call.broker.store.describe_topic(topic.name).partitions
+        _check_count(topic.count)
+        if topic.count <= now:
+            raise _RefusedError(
+                ErrorCode.INVALID_PARTITIONS, f"the topic has {now} partitions, and {topic.count} are wanted"
+            )
+        if topic.assignments is not None:
+            if len(topic.assignments) != topic.count - now:
+                raise _RefusedError(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"{len(topic.assignments)} assignments for {topic.count - now} new partitions",
+                )
+            for one in topic.assignments:
+                _check_replicas(call, one.broker_ids)
+        call.broker.store.check_writable()
+        if not validate_only:
+            call.broker.store.add_partitions(topic.name, topic.count)
+
+    return _Grown(topic.name, *_attempt(grow))
+
+
+# ---- deleting
+
+
+async def delete_topics(call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    """Deletes topics by name or id, each for itself."""
+    wanted = [(name, NO_ID) for name in request.topic_names]
+    if call.version >= _FIRST_BY_ID:
+        wanted = [(topic.name or "", topic.topic_id) for topic in request.topics]
+    return DeleteTopicsResponse(responses=[await _delete(call, *one) for one in wanted])
+
+
+async def _delete(call: Call, name: str, topic_id: bytes) -> DeleteTopicsResponse.DeletableTopicResult:
+    if topic_id != NO_ID:
+        found = None if name else await call.name_of(topic_id)
+        if found is None:
+            code = ErrorCode.INVALID_REQUEST if name else ErrorCode.UNKNOWN_TOPIC_ID
+            return _Deleted(name or None, topic_id, code, None)
+        name = found
+
+    def delete() -> None:
+        call.broker.store.check_writable()
+        call.broker.store.delete_topic(name)
+
+    try:
+        topic_id = id_bytes(call.broker.store.describe_topic(name).topic_id)
+    except PylogError:
+        topic_id = NO_ID  # Deleting it says what is wrong.
+    code, why = await call.broker.workers.run(_attempt, delete)
+    return _Deleted(name, topic_id, code, why)

@@ -1,0 +1,48 @@
+"""What the coordinator of groups changes: committed offsets of members, and the members themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyspark_log.storage.groups import records
+from pyspark_log.storage.groups.metadata import GroupMetadataValue, encode_group_value
+from pyspark_log.storage.groups.view import OffsetAndMetadata
+from pyspark_log.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChange:
+    """A change of one group.
+
+    Attributes:
+        group: its name.
+        offsets: what is committed; None: the committed offset is deleted.
+        members: its members from now on; None: they stay as they are.
+        deletes: whether the group is deleted, with all that it has committed.
+    """
+
+    group: str
+    offsets: Mapping[TopicPartition, OffsetAndMetadata | None] = field(default_factory=dict)
+    members: GroupMetadataValue | None = None
+    deletes: bool = False
+
+    def records(self) -> list[tuple[bytes, bytes | None]]:
+        """The keys and values of the change, but for what a deletion adds. ValueError: a text is too long."""
+        made: list[tuple[bytes, bytes | None]] = [
+            (
+                records.encode_offset_key(records.OffsetCommitKey(self.group, at.topic, at.partition)),
+                None if kept is None else records.encode_offset_value(_value(kept)),
+            )
+            for at, kept in self.offsets.items()
+        ]
+        if self.members is not None or self.deletes:
+            value = None if self.members is None else encode_group_value(self.members)
+            made.append((records.encode_group_key(self.group), value))
+        return made
+
+
+def _value(kept: OffsetAndMetadata) -> records.OffsetCommitValue:
+    return records.OffsetCommitValue(
+        kept.offset, kept.leader_epoch, kept.metadata, kept.commit_timestamp, kept.expire_timestamp
+    )
