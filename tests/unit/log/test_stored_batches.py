@@ -104,3 +104,17 @@ def test_files_that_are_deleted_can_be_read_on(tmp_path):
         assert len(list_segments(f"{store.path}/data/t-0")) == 1
         with found.file as file:
             assert scan(file.pread(found.length, found.position), 0, found.length)[0].base_offset == 0
+
+
+@pytest.mark.parametrize("interval", ["0", "4096", "100000"])
+def test_as_many_as_fit(tmp_path, interval):
+    """Also where the index has an entry for each batch, and the last one with an entry does not fit."""
+    with Store.create(tmp_path / "store") as store:
+        store.create_topic("t", 1, {"index.interval.bytes": interval})
+        for _ in range(20):
+            store.append("t", pa.record_batch({"value": [b"x" * 10_000]}))
+        reader = store.logs.recovered("t", 0)
+        _, one, _ = read(reader, 0, 20, 1)
+        for count in range(1, 21):
+            for spare in (0, 1, one - 1):
+                assert len(read(reader, 0, 20, count * one + spare)[0]) == count

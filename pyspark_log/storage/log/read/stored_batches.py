@@ -44,6 +44,9 @@ def locate(segment: SegmentReader, size: int, start: int, end: int, max_bytes: i
         return None
     stop = first.position + max_bytes
     near = segment.batch_before(stop, size)
+    if near is not None and near.end > stop:
+        # It begins before `stop` alone; the one before it ends there.
+        near = segment.batch_before(near.position - 1, size)
     if near is not None and near.position > first.position and near.next_offset <= end:
         headers = segment.headers(near.position, size)
     for header in headers:
