@@ -10,6 +10,13 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NamedTuple
 
 from pyspark_log.server.handlers import api_versions
+from pyspark_log.server.handlers.cluster import (
+    delete_records,
+    describe_cluster,
+    describe_log_dirs,
+    list_partition_reassignments,
+)
+from pyspark_log.server.handlers.configs import alter_configs, describe_configs, incremental_alter_configs
 from pyspark_log.server.handlers.fetch import fetch
 from pyspark_log.server.handlers.group_admin import delete_groups, describe_groups, list_groups
 from pyspark_log.server.handlers.group_offsets import offset_commit, offset_delete, offset_fetch
@@ -58,9 +65,16 @@ APIS: Mapping[int, Api] = {
     16: Api(_versions(0, 5), list_groups),
     19: Api(_versions(2, 7), create_topics),
     20: Api(_versions(1, 6), delete_topics),
+    21: Api(_versions(0, 2), delete_records),
     22: Api(_versions(0, 5), init_producer_id),
     23: Api(_versions(2, 4), offset_for_leader_epoch),
+    32: Api(_versions(1, 4), describe_configs),
+    33: Api(_versions(0, 2), alter_configs),
+    35: Api(_versions(1, 4), describe_log_dirs),
     37: Api(_versions(0, 3), create_partitions),
     42: Api(_versions(0, 2), delete_groups),
+    44: Api(_versions(0, 1), incremental_alter_configs),
+    46: Api(_versions(0, 0), list_partition_reassignments),
     47: Api(_versions(0, 0), offset_delete),
+    60: Api(_versions(0, 2), describe_cluster),
 }

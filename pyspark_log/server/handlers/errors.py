@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from pyspark_log import errors
 from pyspark_log.kafka.error_codes import ErrorCode
@@ -44,3 +45,26 @@ def code_of(error: Exception) -> ErrorCode:
     if code in _OURS:
         _log.error("%s", error, exc_info=None if isinstance(error, (errors.PylogError, OSError)) else error)
     return code
+
+
+class RefusedError(Exception):
+    """A part of a request is refused.
+
+    Attributes:
+        code: for what.
+    """
+
+    def __init__(self, code: ErrorCode, why: str) -> None:
+        super().__init__(why)
+        self.code = code
+
+
+def attempt(action: Callable[[], None]) -> tuple[ErrorCode, str | None]:
+    """Does one part of a request: the error code, and what is wrong."""
+    try:
+        action()
+    except RefusedError as error:
+        return error.code, str(error)
+    except (errors.PylogError, OSError) as error:
+        return code_of(error), str(error)
+    return ErrorCode.NONE, None

@@ -18,7 +18,8 @@ _Partition = MetadataResponse.MetadataResponsePartition
 # Kafka's AclOperation (read 3, write 4, create 5, delete 6, alter 7, describe 8, cluster action 9, describe configs 10,
 # alter configs 11, idempotent write 12).
 _TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
-_CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
+#: The same for the cluster.
+CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
 #: What is in place of such bits if a client has not asked for them.
 NOT_ASKED = -(1 << 31)
 
@@ -38,7 +39,7 @@ async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
         controller_id=broker.node_id,
         topics=topics,
         cluster_authorized_operations=(
-            _CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
         ),
     )
 

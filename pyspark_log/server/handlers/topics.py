@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from pyspark_log.config import TOPIC_CONFIGS, check_topic_configs, int_config
+from pyspark_log.config import check_topic_configs, int_config
 from pyspark_log.errors import PylogError, TopicExistsError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import (
@@ -16,8 +16,9 @@ from pyspark_log.kafka.messages import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
+from pyspark_log.server.configs import of_topic, without_effect
 from pyspark_log.server.handlers.call import Call
-from pyspark_log.server.handlers.errors import code_of
+from pyspark_log.server.handlers.errors import RefusedError, attempt
 from pyspark_log.server.topic_ids import NO_ID, id_bytes
 from pyspark_log.storage.catalog import check_name, check_not_internal
 from pyspark_log.storage.catalog.topics import MAX_PARTITIONS
@@ -31,34 +32,6 @@ _Grown = CreatePartitionsResponse.CreatePartitionsTopicResult
 _DEFAULT = -1
 # Topics are deleted by name or id from this version on.
 _FIRST_BY_ID = 6
-# Kafka's configs of topics that mean nothing where there is one copy; these values of theirs are accepted.
-_OF_REPLICAS = {
-    "min.insync.replicas": "1",
-    "unclean.leader.election.enable": "false",
-    "preallocate": "false",
-    "remote.storage.enable": "false",
-}
-# Where a config's value comes from, by Kafka's ConfigSource: the topic, the server's own settings, the default.
-_OF_TOPIC, _OF_STORE, _OF_DEFAULT = 1, 4, 5
-
-
-class _RefusedError(Exception):
-    """A request for one topic is refused."""
-
-    def __init__(self, code: ErrorCode, why: str) -> None:
-        super().__init__(why)
-        self.code = code
-
-
-def _attempt(action: Callable[[], None]) -> tuple[ErrorCode, str | None]:
-    """Does something for one topic: the error code, and what is wrong."""
-    try:
-        action()
-    except _RefusedError as error:
-        return error.code, str(error)
-    except (PylogError, OSError) as error:
-        return code_of(error), str(error)
-    return ErrorCode.NONE, None
 
 
 # ---- creating
@@ -80,7 +53,7 @@ def _create(
 
     def create() -> None:
         if is_twice:
-            raise _RefusedError(ErrorCode.INVALID_REQUEST, "the topic is in the request twice")
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "the topic is in the request twice")
         check_name(topic.name)
         check_not_internal(topic.name)
         store.check_writable()
@@ -95,7 +68,7 @@ def _create(
             TopicDescription(topic.name, "", partitions or int_config(store.configs, "num.partitions"), configs)
         )
 
-    code, why = _attempt(create)
+    code, why = attempt(create)
     if code:
         return _Created(topic.name, NO_ID, code, why, num_partitions=-1, replication_factor=-1, configs=None)
     [description] = made
@@ -109,14 +82,14 @@ def _partitions(call: Call, topic: CreateTopicsRequest.CreatableTopic) -> int | 
     """How many partitions are wanted; None: the store decides."""
     if topic.assignments:
         if topic.num_partitions != _DEFAULT or topic.replication_factor != _DEFAULT:
-            raise _RefusedError(ErrorCode.INVALID_REQUEST, "both a number of partitions and an assignment are given")
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "both a number of partitions and an assignment are given")
         if sorted(one.partition_index for one in topic.assignments) != list(range(len(topic.assignments))):
-            raise _RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the partitions are not numbered from 0 on")
+            raise RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the partitions are not numbered from 0 on")
         for one in topic.assignments:
             _check_replicas(call, one.broker_ids)
         return len(topic.assignments)
     if topic.replication_factor not in (_DEFAULT, 1):
-        raise _RefusedError(
+        raise RefusedError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"replication factor {topic.replication_factor}: there is one server, so it must be 1",
         )
@@ -128,14 +101,12 @@ def _partitions(call: Call, topic: CreateTopicsRequest.CreatableTopic) -> int | 
 
 def _check_count(partitions: int) -> None:
     if not 1 <= partitions <= MAX_PARTITIONS:
-        raise _RefusedError(
-            ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions: 1 to {MAX_PARTITIONS} are possible"
-        )
+        raise RefusedError(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions: 1 to {MAX_PARTITIONS} are possible")
 
 
 def _check_replicas(call: Call, nodes: Sequence[int]) -> None:
     if list(nodes) != [call.broker.node_id]:
-        raise _RefusedError(
+        raise RefusedError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"replicas on {nodes}: node {call.broker.node_id} is the only one"
         )
 
@@ -144,23 +115,14 @@ def _configs(topic: CreateTopicsRequest.CreatableTopic) -> dict[str, str]:
     configs = {one.name: one.value for one in topic.configs}
     for name, value in configs.items():
         if value is None:
-            raise _RefusedError(ErrorCode.INVALID_CONFIG, f"{name} has no value")
-    return {name: value for name, value in configs.items() if value is not None and _OF_REPLICAS.get(name) != value}
+            raise RefusedError(ErrorCode.INVALID_CONFIG, f"{name} has no value")
+    return {name: value for name, value in configs.items() if value is not None and not without_effect(name, value)}
 
 
 def _described(call: Call, configs: Mapping[str, str]) -> list[CreateTopicsResponse.CreatableTopicConfigs]:
-    """All configs of a topic, with where each comes from."""
-    of_store = call.broker.store.configs
-    found = []
-    for name, key in TOPIC_CONFIGS.items():
-        if name in configs:
-            value, source = configs[name], _OF_TOPIC
-        elif key.store_name in of_store:
-            value, source = of_store[key.store_name], _OF_STORE
-        else:
-            value, source = key.default, _OF_DEFAULT
-        found.append(_Config(name, value, False, source, False))
-    return found
+    return [
+        _Config(one.name, one.value, one.read_only, one.source) for one in of_topic(configs, call.broker.store.configs)
+    ]
 
 
 # ---- more partitions
@@ -180,17 +142,17 @@ def _grow(
 ) -> CreatePartitionsResponse.CreatePartitionsTopicResult:
     def grow() -> None:
         if is_twice:
-            raise _RefusedError(ErrorCode.INVALID_REQUEST, "the topic is in the request twice")
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "the topic is in the request twice")
         check_not_internal(topic.name)
         now = call.broker.store.describe_topic(topic.name).partitions
         _check_count(topic.count)
         if topic.count <= now:
-            raise _RefusedError(
+            raise RefusedError(
                 ErrorCode.INVALID_PARTITIONS, f"the topic has {now} partitions, and {topic.count} are wanted"
             )
         if topic.assignments is not None:
             if len(topic.assignments) != topic.count - now:
-                raise _RefusedError(
+                raise RefusedError(
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                     f"{len(topic.assignments)} assignments for {topic.count - now} new partitions",
                 )
@@ -200,7 +162,7 @@ def _grow(
         if not validate_only:
             call.broker.store.add_partitions(topic.name, topic.count)
 
-    return _Grown(topic.name, *_attempt(grow))
+    return _Grown(topic.name, *attempt(grow))
 
 
 # ---- deleting
@@ -230,5 +192,5 @@ async def _delete(call: Call, name: str, topic_id: bytes) -> DeleteTopicsRespons
         topic_id = id_bytes(call.broker.store.describe_topic(name).topic_id)
     except PylogError:
         topic_id = NO_ID  # Deleting it says what is wrong.
-    code, why = await call.broker.workers.run(_attempt, delete)
+    code, why = await call.broker.workers.run(attempt, delete)
     return _Deleted(name, topic_id, code, why)

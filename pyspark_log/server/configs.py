@@ -1,0 +1,151 @@
+"""The configs of topics and of the server as Kafka describes them: value, source, synonyms, type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from pyspark_log.config import STORE_CONFIGS, TOPIC_CONFIGS, ConfigKey
+from pyspark_log.errors import InvalidConfigError
+
+
+class Source(IntEnum):
+    """Where a value comes from: Kafka's ConfigSource."""
+
+    TOPIC = 1
+    STORE = 4  # Kafka's STATIC_BROKER_CONFIG: it is changed in store.json alone
+    DEFAULT = 5
+
+
+class Type(IntEnum):
+    """What a value is: Kafka's ConfigType."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+class Synonym(NamedTuple):
+    """A value that a config has by another name or from another source; the first one counts."""
+
+    name: str
+    value: str
+    source: Source
+
+
+@dataclass(frozen=True)
+class Config:
+    """A config as it is.
+
+    Attributes:
+        synonyms: all its values, that counts first; it has one at least.
+    """
+
+    name: str
+    type: Type
+    meaning: str
+    synonyms: tuple[Synonym, ...]
+    read_only: bool = False
+
+    @property
+    def value(self) -> str:
+        """The value that counts."""
+        return self.synonyms[0].value
+
+    @property
+    def source(self) -> Source:
+        """Where it comes from."""
+        return self.synonyms[0].source
+
+
+#: Kafka's configs of topics that mean nothing where there is one copy, with the values that they have then.
+OF_REPLICAS: Mapping[str, str] = {
+    "min.insync.replicas": "1",
+    "preallocate": "false",
+    "remote.storage.enable": "false",
+    "unclean.leader.election.enable": "false",
+}
+_TYPES_OF_REPLICAS = {"min.insync.replicas": Type.INT}
+# Whole numbers of 32 bits; the others have 64.
+_INTS = frozenset({
+    "compression.gzip.level", "compression.lz4.level", "compression.zstd.level", "index.interval.bytes",
+    "max.message.bytes", "segment.bytes", "segment.index.bytes", "batch.max.memory.bytes", "num.partitions",
+    "offsets.retention.minutes", "offsets.topic.num.partitions", "producer.id.expiration.ms",
+})  # fmt: skip
+_LISTS = frozenset({"cleanup.policy", "log.dirs"})
+_TYPES = {bool: Type.BOOLEAN, int: Type.LONG, float: Type.DOUBLE}
+
+
+def type_of(key: ConfigKey) -> Type:
+    """The type of a config."""
+    if key.name in _INTS:
+        return Type.INT
+    if key.name in _LISTS:
+        return Type.LIST
+    return _TYPES.get(type(key.value(key.default)), Type.STRING)
+
+
+def of_topic(set_here: Mapping[str, str], of_store: Mapping[str, str]) -> Iterator[Config]:
+    """The configs of a topic: `set_here` are its own, `of_store` those of store.json."""
+    for name, key in TOPIC_CONFIGS.items():
+        own = (Synonym(name, set_here[name], Source.TOPIC),) if name in set_here else ()
+        yield Config(name, type_of(key), key.meaning, own + _of_store(key, of_store))
+    for name, value in OF_REPLICAS.items():
+        meaning = "means nothing here: there is one copy of the log"
+        found = (Synonym(name, value, Source.DEFAULT),)
+        yield Config(name, _TYPES_OF_REPLICAS.get(name, Type.BOOLEAN), meaning, found, read_only=True)
+
+
+def of_server(of_store: Mapping[str, str], node_id: int, listener: str) -> Iterator[Config]:
+    """The configs of the server, of which none can be changed while it runs."""
+    fixed = (
+        ("broker.id", str(node_id), Type.INT, "the number of this server"),
+        ("node.id", str(node_id), Type.INT, "the same"),
+        ("advertised.listeners", listener, Type.STRING, "the address that clients get"),
+        ("default.replication.factor", "1", Type.INT, "there is one copy of each log"),
+        ("offsets.topic.replication.factor", "1", Type.INT, "there is one copy of each log"),
+    )
+    for name, value, kind, meaning in fixed:
+        yield Config(name, kind, meaning, (Synonym(name, value, Source.STORE),), read_only=True)
+    for key in STORE_CONFIGS.values():
+        yield Config(key.name, type_of(key), key.meaning, _of_store(key, of_store), read_only=True)
+    for key in TOPIC_CONFIGS.values():
+        meaning = f"{key.meaning}; for topics that do not set {key.name}"
+        yield Config(key.store_name, type_of(key), meaning, _of_store(key, of_store), read_only=True)
+
+
+def _of_store(key: ConfigKey, of_store: Mapping[str, str]) -> tuple[Synonym, ...]:
+    default = Synonym(key.store_name, key.default, Source.DEFAULT)
+    if key.store_name not in of_store:
+        return (default,)
+    return (Synonym(key.store_name, of_store[key.store_name], Source.STORE), default)
+
+
+def without_effect(name: str, value: str) -> bool:
+    """Whether a config of a topic means nothing here, and has the value that it has here anyway."""
+    return OF_REPLICAS.get(name) == value
+
+
+class Change(IntEnum):
+    """How a config is changed: Kafka's AlterConfigOp."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+def changed_list(name: str, before: str, change: Change, value: str) -> str:
+    """A list after elements were added to it, or taken from it. InvalidConfigError: the config is no list."""
+    key = TOPIC_CONFIGS.get(name)
+    if key is None or type_of(key) is not Type.LIST:
+        raise InvalidConfigError(f"{name} is no list, to which values could be added or from which they could be taken")
+    known, named = before.split(","), value.split(",")
+    if change is Change.APPEND:
+        return ",".join([*known, *(one for one in named if one not in known)])
+    return ",".join(one for one in known if one not in named)

@@ -1,0 +1,176 @@
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from enum import IntEnum
+
+from pyspark_log.config import check_topic_configs
+from pyspark_log.errors import UnknownTopicError
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.kafka.messages import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from pyspark_log.server import configs
+from pyspark_log.server.configs import Change, Config
+from pyspark_log.server.handlers.call import Call
+from pyspark_log.server.handlers.errors import RefusedError, attempt
+from pyspark_log.server.handlers.metadata import advertised
+from pyspark_log.storage.catalog import PUBLISH_TOPIC, check_name
+
+_Result = DescribeConfigsResponse.DescribeConfigsResult
+_Row = DescribeConfigsResponse.DescribeConfigsResourceResult
+_Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
+
+
+class _Resource(IntEnum):
+    """What has configs, by Kafka's numbers."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+
+
+# ---- describing
+
+
+async def describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    """Describes the configs of topics and of this server."""
+    results = await call.broker.workers.run(lambda: [_described(call, request, one) for one in request.resources])
+    return DescribeConfigsResponse(results=results)
+
+
+def _described(
+    call: Call, request: DescribeConfigsRequest, resource: DescribeConfigsRequest.DescribeConfigsResource
+) -> DescribeConfigsResponse.DescribeConfigsResult:
+    rows: list[DescribeConfigsResponse.DescribeConfigsResourceResult] = []
+
+    def describe() -> None:
+        wanted = resource.configuration_keys
+        for one in _configs_of(call, resource.resource_type, resource.resource_name):
+            if wanted is None or one.name in wanted:
+                rows.append(_row(one, request))
+
+    code, why = attempt(describe)
+    return _Result(code, why, resource.resource_type, resource.resource_name, () if code else rows)
+
+
+def _configs_of(call: Call, kind: int, name: str) -> Iterable[Config]:
+    broker = call.broker
+    if kind == _Resource.TOPIC:
+        check_name(name)
+        if name == PUBLISH_TOPIC:
+            raise UnknownTopicError(f"{name} is not served")
+        return configs.of_topic(broker.store.describe_topic(name).configs, broker.store.configs)
+    if kind == _Resource.BROKER:
+        if name not in ("", str(broker.node_id)):
+            raise RefusedError(ErrorCode.INVALID_REQUEST, f"there is no server {name!r}; this is {broker.node_id}")
+        host, port = advertised(call)
+        return configs.of_server(broker.store.configs, broker.node_id, f"PLAINTEXT://{host}:{port}")
+    if kind == _Resource.BROKER_LOGGER:
+        return ()
+    raise RefusedError(ErrorCode.INVALID_REQUEST, f"nothing of kind {kind} has configs here")
+
+
+def _row(one: Config, request: DescribeConfigsRequest) -> DescribeConfigsResponse.DescribeConfigsResourceResult:
+    synonyms = [_Synonym(*synonym) for synonym in one.synonyms] if request.include_synonyms else ()
+    meaning = one.meaning if request.include_documentation else None
+    return _Row(one.name, one.value, one.read_only, one.source, False, synonyms, one.type, meaning)
+
+
+# ---- changing
+
+
+async def alter_configs(call: Call, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    """Replaces all configs of topics; those that are not named have the store's values again."""
+    times = Counter((one.resource_type, one.resource_name) for one in request.resources)
+
+    def alter(resource: AlterConfigsRequest.AlterConfigsResource) -> tuple[ErrorCode, str | None]:
+        changes = [(one.name, Change.SET, one.value) for one in resource.configs]
+        where = resource.resource_type, resource.resource_name
+        return attempt(_change(call, where, changes, times[where], replaces=True, validate_only=request.validate_only))
+
+    results = await call.broker.workers.run(lambda: [alter(one) for one in request.resources])
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResponse.AlterConfigsResourceResponse(*result, one.resource_type, one.resource_name)
+            for one, result in zip(request.resources, results, strict=True)
+        ]
+    )
+
+
+async def incremental_alter_configs(
+    call: Call, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    """Changes some configs of topics (KIP-339)."""
+    times = Counter((one.resource_type, one.resource_name) for one in request.resources)
+
+    def alter(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> tuple[ErrorCode, str | None]:
+        changes = [(one.name, one.config_operation, one.value) for one in resource.configs]
+        where = resource.resource_type, resource.resource_name
+        return attempt(_change(call, where, changes, times[where], replaces=False, validate_only=request.validate_only))
+
+    results = await call.broker.workers.run(lambda: [alter(one) for one in request.resources])
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(*result, one.resource_type, one.resource_name)
+            for one, result in zip(request.resources, results, strict=True)
+        ]
+    )
+
+
+def _change(
+    call: Call,
+    where: tuple[int, str],
+    changes: Sequence[tuple[str, int, str | None]],
+    times: int,
+    *,
+    replaces: bool,
+    validate_only: bool,
+) -> Callable[[], None]:
+    """What changes the configs of one resource; `times`: how often the request names it."""
+    kind, topic = where
+    store = call.broker.store
+
+    def change() -> None:
+        if times > 1 or len({name for name, _, _ in changes}) < len(changes):
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "the same is in the request twice")
+        if kind != _Resource.TOPIC:
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "only configs of topics can be changed while the server runs")
+        before = store.describe_topic(topic).configs
+        current = {one.name: one.value for one in configs.of_topic(before, store.configs)}
+        values, deleted = dict[str, str](), set(before) if replaces else set[str]()
+        for name, number, value in changes:
+            how = _checked(name, number, value)
+            if how is Change.DELETE:
+                deleted.add(name)
+                continue
+            assert value is not None
+            if how in (Change.APPEND, Change.SUBTRACT):
+                value = configs.changed_list(name, current.get(name, ""), how, value)  # noqa: PLW2901
+            if not configs.without_effect(name, value):
+                values[name] = value
+                deleted.discard(name)
+        deleted -= configs.OF_REPLICAS.keys()
+        check_topic_configs(values)
+        store.check_writable()
+        if not validate_only:
+            store.alter_configs(topic, values, deleted)
+
+    return change
+
+
+def _checked(name: str, number: int, value: str | None) -> Change:
+    """The kind of a change. RefusedError."""
+    if number not in tuple(Change):
+        raise RefusedError(ErrorCode.INVALID_REQUEST, f"no change of a config has the number {number}")
+    how = Change(number)
+    if how is not Change.DELETE and value is None:
+        raise RefusedError(ErrorCode.INVALID_CONFIG, f"{name} has no value")
+    return how
