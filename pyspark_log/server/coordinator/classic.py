@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import JoinGroupRequest, SyncGroupRequest, SyncGroupResponse
-from pyspark_log.server.coordinator.effects import Client, Token
+from pyspark_log.server.coordinator.effects import Client, Token, WaitingJoin
 from pyspark_log.server.coordinator.group import ClassicGroup, Member, State
 from pyspark_log.server.coordinator.rebalances import NO_MEMBER, Rebalances
 
@@ -20,9 +20,8 @@ _ID_FIRST, _SKIPS_ASSIGNMENT = 4, 9
 class Join:
     """A JoinGroup request, where it comes from, and when. `protocols`: see Member."""
 
-    token: Token
+    waiting: WaitingJoin
     request: JoinGroupRequest
-    version: int
     client: Client
     protocols: dict[str, bytes]
     now: int
@@ -45,15 +44,15 @@ class ClassicProtocol:
         request, known = join.request, join.request.member_id
         if not group.has_room(known, self._max_size):
             self._turn_away(group, known, join.now)
-            self._rebalances.refuse_join(join.token, ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
+            self._rebalances.refuse_join(join.waiting, ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
         elif not group.supports(request.protocol_type, join.protocols):
-            self._rebalances.refuse_join(join.token, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, known)
+            self._rebalances.refuse_join(join.waiting, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, known)
         elif known == NO_MEMBER:
             self._join_new(group, join)
         elif known in group.pending and request.group_instance_id is None:
             self._add(group, join, known)
         elif error := group.check(known, request.group_instance_id):
-            self._rebalances.refuse_join(join.token, error, known)
+            self._rebalances.refuse_join(join.waiting, error, known)
         else:
             self._rejoin(group, join, group.members[known])
 
@@ -62,9 +61,9 @@ class ClassicProtocol:
         member_id = f"{join.client.id if instance is None else instance}-{self._text()}"
         if instance in group.static:
             self._replace(group, join, group.members[group.static[instance]], member_id)
-        elif instance is None and join.version >= _ID_FIRST:
+        elif instance is None and join.waiting.version >= _ID_FIRST:
             self._rebalances.await_id(group, member_id, join.request.session_timeout_ms, join.now)
-            self._rebalances.refuse_join(join.token, ErrorCode.MEMBER_ID_REQUIRED, member_id)
+            self._rebalances.refuse_join(join.waiting, ErrorCode.MEMBER_ID_REQUIRED, member_id)
         else:
             self._add(group, join, member_id)
 
@@ -76,7 +75,7 @@ class ClassicProtocol:
             member_id, request.group_instance_id, join.client, request.rebalance_timeout_ms,
             request.session_timeout_ms, join.protocols, is_new=True,
         )  # fmt: skip
-        self._rebalances.add(group, member, join.token, join.now)
+        self._rebalances.add(group, member, join.waiting, join.now)
 
     def _rejoin(self, group: ClassicGroup, join: Join, member: Member) -> None:
         is_same = list(join.protocols.items()) == list(member.protocols.items())
@@ -84,10 +83,10 @@ class ClassicProtocol:
         if is_same and (group.state is State.COMPLETING or (group.state is State.STABLE and not is_leader)):
             # It may not have received the answer to its last join. A leader of a stable group asks for a rebalance: it
             # alone sees the changes of topics.
-            self._rebalances.answer(join.token, self._rebalances.joined(group, member))
+            self._rebalances.answer(join.waiting.token, self._rebalances.joined(group, member))
             return
         _update(group, join, member)
-        self._rebalances.await_join(group, member, join.token)
+        self._rebalances.await_join(group, member, join.waiting)
         self._rebalances.rebalance(group, join.now)
 
     def _replace(self, group: ClassicGroup, join: Join, member: Member, member_id: str) -> None:
@@ -99,7 +98,7 @@ class ClassicProtocol:
         group.rename(member, member_id)
         _update(group, join, member)
         member.is_new = False
-        self._rebalances.await_join(group, member, join.token)
+        self._rebalances.await_join(group, member, join.waiting)
         self._rebalances.rearm(group, member, join.now)
         if group.state is not State.STABLE or group.choose_protocol() != group.protocol:
             # Once the members have joined, the leader may have seen the old id, and assign to that.
@@ -107,7 +106,7 @@ class ClassicProtocol:
             return
 
         def stored(error: ErrorCode, now: int) -> None:
-            if member.join is not join.token or group.state is not State.STABLE:
+            if member.join is not join.waiting or group.state is not State.STABLE:
                 return  # a rebalance has answered, or will
             self._rebalances.rearm(group, member, now)
             if error:
@@ -115,7 +114,7 @@ class ClassicProtocol:
                 group.rename(member, old_id)
                 group.update(member, *before)
                 return
-            skips = join.version >= _SKIPS_ASSIGNMENT
+            skips = join.waiting.version >= _SKIPS_ASSIGNMENT
             response = self._rebalances.joined(group, member, group.leader if skips else old_leader)
             is_leader = member.member_id == group.leader
             self._rebalances.answer_join(group, member, response._replace(skip_assignment=skips and is_leader))

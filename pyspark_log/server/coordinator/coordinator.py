@@ -10,7 +10,6 @@ from pyspark_log.kafka.messages import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
-    JoinGroupResponse,
     LeaveGroupRequest,
     LeaveGroupResponse,
     ListGroupsRequest,
@@ -19,7 +18,7 @@ from pyspark_log.kafka.messages import (
     SyncGroupResponse,
 )
 from pyspark_log.server.coordinator.classic import ClassicProtocol, Join
-from pyspark_log.server.coordinator.effects import Client, Effects, GroupRecord, Token
+from pyspark_log.server.coordinator.effects import Client, Effects, GroupRecord, Token, WaitingJoin
 from pyspark_log.server.coordinator.group import ClassicGroup, State
 from pyspark_log.server.coordinator.rebalances import NO_MEMBER, Rebalances, Settings
 from pyspark_log.server.coordinator.timers import Timers
@@ -57,7 +56,7 @@ class Coordinator:
         """JoinGroup. It waits until the members of the group have joined."""
         group = self._groups.get(request.group_id)
         if error := self._check_join(request, group):
-            self._rebalances.answer(token, JoinGroupResponse(error_code=error, member_id=request.member_id))
+            self._rebalances.refuse_join(WaitingJoin(token, version), error, request.member_id)
             return self._effects(group)
         if version == 0:
             request = request._replace(rebalance_timeout_ms=request.session_timeout_ms)
@@ -66,7 +65,7 @@ class Coordinator:
         protocols = dict[str, bytes]()
         for one in request.protocols:
             protocols.setdefault(one.name, one.metadata)
-        self._protocol.join(group, Join(token, request, version, client, protocols, now))
+        self._protocol.join(group, Join(WaitingJoin(token, version), request, client, protocols, now))
         return self._effects(group)
 
     def _check_join(self, request: JoinGroupRequest, group: ClassicGroup | None) -> ErrorCode:

@@ -19,6 +19,14 @@ class Client:
     host: str
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class WaitingJoin:
+    """A JoinGroup request that has yet to be answered, in the version that it has."""
+
+    token: Token
+    version: int
+
+
 @dataclass(frozen=True, slots=True)
 class MemberRecord:
     """A member as it is stored: the fields of MemberMetadata in Kafka's GroupMetadataValue. Times are in ms.

@@ -11,7 +11,7 @@ from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.errors import MessageError
 from pyspark_log.kafka.schemas import message
 from pyspark_log.kafka.wire import decode
-from pyspark_log.server.coordinator.effects import Client, GroupRecord, MemberRecord, Token
+from pyspark_log.server.coordinator.effects import Client, GroupRecord, MemberRecord, Token, WaitingJoin
 
 #: The protocol type of groups whose members are Kafka's consumers.
 CONSUMER = "consumer"
@@ -35,7 +35,7 @@ class Member:
 
     Attributes:
         protocols: metadata by the protocol's name, in the order that the member prefers.
-        join, sync: the tokens of its requests that wait; None: it has none.
+        join, sync: its requests that wait; None: it has none.
         is_new: it waits for its first generation.
     """
 
@@ -46,7 +46,7 @@ class Member:
     session_timeout: int
     protocols: dict[str, bytes]
     assignment: bytes = b""
-    join: Token | None = None
+    join: WaitingJoin | None = None
     sync: Token | None = None
     is_new: bool = False
 

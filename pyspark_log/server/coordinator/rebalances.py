@@ -10,7 +10,7 @@ from typing import TypeAlias
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import JoinGroupResponse, SyncGroupResponse
 from pyspark_log.kafka.schemas import Struct
-from pyspark_log.server.coordinator.effects import Effects, GroupRecord, Store, Token
+from pyspark_log.server.coordinator.effects import Effects, GroupRecord, Store, Token, WaitingJoin
 from pyspark_log.server.coordinator.group import ClassicGroup, Member, State
 from pyspark_log.server.coordinator.timers import Timers
 
@@ -19,6 +19,8 @@ NO_MEMBER = ""
 #: What is done when a record is stored, or cannot be; it is given why not, and the time.
 Stored: TypeAlias = Callable[[ErrorCode, int], None]
 
+# From this version on, a response to JoinGroup has null where there is no protocol (KIP-559).
+_NULL_PROTOCOL = 7
 # What members get for an error of the log, where it is another: they look for the coordinator again, or give up.
 _ERRORS_OF_STORING = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -201,12 +203,12 @@ class Rebalances:
 
     # ---- members
 
-    def add(self, group: ClassicGroup, member: Member, token: Token, now: int) -> None:
+    def add(self, group: ClassicGroup, member: Member, join: WaitingJoin, now: int) -> None:
         """Takes a new member in, and rebalances."""
         group.has_grown = True
         self._timers.cancel((group, member.member_id))
         group.add(member)
-        self.await_join(group, member, token)
+        self.await_join(group, member, join)
         # It cannot send heartbeats without knowing its id. If its client went away it must not stay for ever, and one
         # that is still there joins again.
         self.rearm(group, member, now, self._settings.new_member_timeout)
@@ -247,24 +249,26 @@ class Rebalances:
 
     # ---- waiting requests
 
-    def await_join(self, group: ClassicGroup, member: Member, token: Token) -> None:
+    def await_join(self, group: ClassicGroup, member: Member, join: WaitingJoin) -> None:
         """A member waits for the next generation."""
         # A client has one request at a time: it has given the last one up.
         self.end_join(group, member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
-        member.join = token
+        member.join = join
         group.joined += 1
 
     def answer_join(self, group: ClassicGroup, member: Member, response: JoinGroupResponse) -> None:
         """Answers the join of a member that waits for it."""
         assert member.join is not None
-        self.answer(member.join, response)
+        self.answer(member.join.token, response)
         member.join = None
         group.joined -= 1
 
     def end_join(self, group: ClassicGroup, member: Member, error: ErrorCode, member_id: str) -> None:
         """Answers the join of a member with an error, if it waits."""
         if member.join is not None:
-            self.answer_join(group, member, JoinGroupResponse(error_code=error, member_id=member_id))
+            self.refuse_join(member.join, error, member_id)
+            member.join = None
+            group.joined -= 1
 
     def end_sync(self, member: Member, error: ErrorCode) -> None:
         """Answers the sync of a member with an error, if it waits."""
@@ -280,9 +284,11 @@ class Rebalances:
                 self.end_sync(member, error)
                 self.rearm(group, member, now)
 
-    def refuse_join(self, token: Token, error: ErrorCode, member_id: str) -> None:
+    def refuse_join(self, join: WaitingJoin, error: ErrorCode, member_id: str) -> None:
         """Answers a join with an error."""
-        self.answer(token, JoinGroupResponse(error_code=error, member_id=member_id))
+        # librdkafka takes "" for the name of a protocol.
+        name = None if join.version >= _NULL_PROTOCOL else ""
+        self.answer(join.token, JoinGroupResponse(error_code=error, protocol_name=name, member_id=member_id))
 
     @staticmethod
     def joined(group: ClassicGroup, member: Member, leader: str | None = None) -> JoinGroupResponse:

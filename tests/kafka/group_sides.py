@@ -1,0 +1,299 @@
+"""A group of Kafka's and one of ours that are asked the same, and must answer the same."""
+
+import select
+import socket
+import time
+from itertools import count
+
+from pyspark_log.kafka import decode_response, encode_request, encode_response
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.kafka.messages import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from pyspark_log.kafka.schemas import message_of
+from pyspark_log.server.coordinator import Client, Coordinator, Settings
+
+TOPIC = "of-groups"
+
+
+class KafkaGroups:
+    """Kafka's side: each request has a connection of its own, so that none waits for another."""
+
+    def __init__(self, bootstrap):
+        host, port = bootstrap.split(":")
+        self._address, self._open = (host, int(port)), {}
+
+    def send(self, token, request, version, client):
+        connection = socket.create_connection(self._address, timeout=20)
+        connection.sendall(b"".join(map(bytes, encode_request(request, version, 1, client))))
+        self._open[token] = connection, message_of(request).api_key, version
+
+    def answer(self, token, seconds):
+        """The response, if it comes so soon; else None."""
+        connection, key, version = self._open[token]
+        if not select.select([connection], [], [], seconds)[0]:
+            return None
+        length = int.from_bytes(self._read(connection, 4), "big")
+        response = decode_response(key, version, self._read(connection, length))[1]
+        connection.close()
+        del self._open[token]
+        return response
+
+    def _read(self, connection, size):
+        data = b""
+        while len(data) < size:
+            more = connection.recv(size - len(data))
+            assert more, "Kafka has closed the connection"
+            data += more
+        return data
+
+    def ask(self, request, version):
+        """The answer to a request that does not wait."""
+        self.send("asked", request, version, "c")
+        return self.answer("asked", 20)
+
+    def close(self):
+        for connection, _, _ in self._open.values():
+            connection.close()
+
+
+class OurGroups:
+    """Our side, with a log that takes everything at once."""
+
+    def __init__(self):
+        numbers = count(1)
+        self._coordinator = Coordinator(Settings(initial_rebalance_delay=0), lambda: str(next(numbers)))
+        self._answers, self._versions = {}, {}
+
+    def send(self, token, request, version, client):
+        self.expire()
+        self._versions[token] = version
+        getattr(self, f"_{type(request).__name__}")(token, request, version, client)
+        self.expire()
+
+    def answer(self, token):
+        """The response as its bytes say it, if it is there; else None."""
+        response = self._answers.pop(token, None)
+        if response is None:
+            return None
+        version = self._versions[token]
+        written = b"".join(map(bytes, encode_response(response, version, 1)))
+        return decode_response(message_of(response).api_key, version, written[4:])[1]
+
+    def expire(self):
+        self._take(self._coordinator.expire(self._now))
+
+    @property
+    def _now(self):
+        return int(time.monotonic() * 1000)
+
+    def _take(self, effects):
+        self._answers |= dict(effects.answers)
+        for store in effects.stores:
+            self._take(self._coordinator.stored(store.ticket, ErrorCode.NONE, self._now))
+
+    def _JoinGroupRequest(self, token, request, version, client):  # noqa: N802
+        self._take(self._coordinator.join(token, request, version, Client(client, "/127.0.0.1"), self._now))
+
+    def _SyncGroupRequest(self, token, request, version, _):  # noqa: N802
+        self._take(self._coordinator.sync(token, request, version))
+
+    def _HeartbeatRequest(self, token, request, _, __):  # noqa: N802
+        self._answers[token] = self._coordinator.heartbeat(request, self._now)
+
+    def _LeaveGroupRequest(self, token, request, version, _):  # noqa: N802
+        self._take(self._coordinator.leave(token, request, version, self._now))
+
+    def _DescribeGroupsRequest(self, token, request, version, _):  # noqa: N802
+        groups = [self._coordinator.describe(group, version) for group in request.groups]
+        self._answers[token] = DescribeGroupsResponse(groups=groups)
+
+    def _OffsetCommitRequest(self, token, request, version, _):  # noqa: N802
+        error = self._coordinator.check_commit(
+            request.group_id, request.generation_id_or_member_epoch, request.member_id, request.group_instance_id,
+            version, self._now,
+        )  # fmt: skip
+        partition = OffsetCommitResponse.OffsetCommitResponsePartition(0, error)
+        topic = OffsetCommitResponse.OffsetCommitResponseTopic(TOPIC, partitions=[partition])
+        self._answers[token] = OffsetCommitResponse(topics=[topic])
+
+    def _OffsetDeleteRequest(self, token, request, _, __):  # noqa: N802
+        if error := self._coordinator.check_offset_delete(request.group_id):
+            self._answers[token] = OffsetDeleteResponse(error_code=error)
+            return
+        subscribes = self._coordinator.subscribes(request.group_id, TOPIC)
+        error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribes else ErrorCode.NONE
+        partition = OffsetDeleteResponse.OffsetDeleteResponsePartition(0, error)
+        topic = OffsetDeleteResponse.OffsetDeleteResponseTopic(TOPIC, [partition])
+        self._answers[token] = OffsetDeleteResponse(topics=[topic])
+
+    def _DeleteGroupsRequest(self, token, request, _, __):  # noqa: N802
+        (group,) = request.groups_names
+        self._take(self._coordinator.delete(token, group))
+        result = DeleteGroupsResponse.DeletableGroupResult(group, self._answers[token])
+        self._answers[token] = DeleteGroupsResponse(results=[result])
+
+
+class BothGroups:
+    """One group on both sides. Member ids have names here, which are the tokens of the joins that they are from.
+
+    Attributes:
+        answered: by token, the answer with names in place of ids.
+        waiting: tokens without an answer.
+    """
+
+    def __init__(self, bootstrap, group):
+        self.group, self._kafka, self._ours = group, KafkaGroups(bootstrap), OurGroups()
+        self.answered, self.waiting, self._numbers = {}, [], count(1)
+        self._ids = {"kafka": {"": ""}, "ours": {"": ""}}
+
+    def close(self):
+        self._kafka.close()
+
+    # ---- requests; `member` is a name
+
+    def join(
+        self, version, *, member="", instance=None, protocols=(("range", b""),), rebalance=60_000, client="c",
+        protocol_type="consumer",
+    ):  # fmt: skip
+        structs = [JoinGroupRequest.JoinGroupRequestProtocol(*one) for one in protocols]
+        return self._send(version, client, lambda ids: JoinGroupRequest(
+            self.group, 1_000_000, rebalance, ids.get(member, member), instance if version >= 5 else None,
+            protocol_type, structs,
+        ))  # fmt: skip
+
+    def sync(self, version, member, generation, assignments=(), *, instance=None, names=("consumer", "range")):
+        return self._send(version, "c", lambda ids: SyncGroupRequest(
+            self.group, generation, ids.get(member, member), instance if version >= 3 else None,
+            *(names if version >= 5 else (None, None)),
+            [SyncGroupRequest.SyncGroupRequestAssignment(ids[one], what) for one, what in dict(assignments).items()],
+        ))  # fmt: skip
+
+    def heartbeat(self, member, generation, instance=None):
+        return self._send(4, "c", lambda ids: HeartbeatRequest(
+            self.group, generation, ids.get(member, member), instance
+        ))  # fmt: skip
+
+    def leave(self, *members):
+        return self._send(5, "c", lambda ids: LeaveGroupRequest(
+            self.group,
+            members=[LeaveGroupRequest.MemberIdentity(ids.get(one, one), instance) for one, instance in members],
+        ))  # fmt: skip
+
+    def leave_alone(self, member):
+        return self._send(2, "c", lambda ids: LeaveGroupRequest(self.group, ids.get(member, member)))
+
+    def commit(self, version, generation=-1, member="", instance=None):
+        partition = OffsetCommitRequest.OffsetCommitRequestPartition(0, 1, -1, "")
+        topic = OffsetCommitRequest.OffsetCommitRequestTopic(TOPIC, partitions=[partition])
+        return self._send(version, "c", lambda ids: OffsetCommitRequest(
+            self.group, generation, ids.get(member, member), instance if version >= 7 else None, topics=[topic]
+        ))  # fmt: skip
+
+    def delete_offsets(self):
+        partition = OffsetDeleteRequest.OffsetDeleteRequestPartition(0)
+        topics = [OffsetDeleteRequest.OffsetDeleteRequestTopic(TOPIC, [partition])]
+        return self._send(0, "c", lambda _: OffsetDeleteRequest(self.group, topics))
+
+    def describe(self, version=6):
+        return self._send(version, "c", lambda _: DescribeGroupsRequest([self.group]))
+
+    def delete(self):
+        return self._send(2, "c", lambda _: DeleteGroupsRequest([self.group]))
+
+    # ---- answers
+
+    def _send(self, version, client, request):
+        token = f"#{next(self._numbers)}"
+        self._kafka.send(token, request(self._ids["kafka"]), version, client)
+        self.waiting.append(token)
+        # Only what arrives first decides if requests meet, so each is let arrive.
+        first = self._kafka.answer(token, 0.03)
+        self._ours.send(token, request(self._ids["ours"]), version, client)
+        self.compare({token: first} if first is not None else {})
+        return token
+
+    def pass_time(self, seconds):
+        """Lets time pass on both sides. What is due must not be near its end."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            time.sleep(0.01)
+            self._ours.expire()
+        self.compare({})
+
+    def compare(self, of_kafka):
+        """Answers that one side gives, the other gives too, and they are the same."""
+        answers = {}
+        for token in list(self.waiting):
+            ours = self._ours.answer(token)
+            theirs = of_kafka[token] if token in of_kafka else self._kafka.answer(token, 0 if ours is None else 10)
+            if ours is None and theirs is None:
+                continue
+            assert theirs is not None, f"Kafka does not answer {token}, we do: {ours}"
+            assert ours is not None, f"Kafka answers {token}, we do not: {theirs}"
+            self.waiting.remove(token)
+            if isinstance(ours, JoinGroupResponse) and ours.member_id not in self._ids["ours"].values():
+                self._ids["ours"][token], self._ids["kafka"][token] = ours.member_id, theirs.member_id
+            answers[token] = ours, theirs
+        for token, (ours, theirs) in answers.items():
+            answer, expected = self._plain(ours, "ours"), self._plain(theirs, "kafka")
+            if self._is_chance(answer, expected):
+                raise ChanceError
+            assert answer == expected, f"{token}: we answer {answer}, Kafka {expected}"
+            self.answered[token] = answer
+
+    def _is_chance(self, ours, theirs):
+        """Kafka takes any member for a leader that is gone, and any of the protocols with as many votes."""
+        if not isinstance(ours, JoinGroupResponse) or ours.error_code != theirs.error_code:
+            return False
+        return (ours.leader, ours.protocol_name) != (theirs.leader, theirs.protocol_name)
+
+    def _plain(self, response, side):
+        """A response with names in place of ids, and its members in order."""
+        names = {one: name for name, one in self._ids[side].items()}
+
+        def name(member_id):
+            # No client knows yet the id of a member whose join waits.
+            return names.get(member_id, f"{member_id.split('-')[0]}-?" if "-" in member_id else member_id)
+
+        def named(one):
+            return one._replace(member_id=name(one.member_id))
+
+        if isinstance(response, JoinGroupResponse):
+            members = sorted(map(named, response.members))
+            return named(response)._replace(leader=name(response.leader), members=members)
+        if isinstance(response, LeaveGroupResponse):
+            return response._replace(members=list(map(named, response.members)))
+        if isinstance(response, DescribeGroupsResponse):
+            (group,) = response.groups
+            members = sorted(map(named, group.members))
+            group = group._replace(members=members, authorized_operations=0)
+            return response._replace(groups=[group])
+        if isinstance(response, SyncGroupResponse):
+            return response._replace(assignment=bytes(response.assignment))
+        return _with_lists(response)
+
+
+class ChanceError(Exception):
+    """What follows is decided by the order of a hash table in Kafka."""
+
+
+def _with_lists(value):
+    """Arrays as lists, which those that were read are not."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(_with_lists, value))
+    return [_with_lists(one) for one in value] if isinstance(value, list | tuple) else value
