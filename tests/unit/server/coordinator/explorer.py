@@ -17,7 +17,6 @@ from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.coordinator import Coordinator, Settings
 
 GROUP = "g"
-PARTITIONS = 7
 MOST_CLIENTS = 7
 INSTANCES = ("i1", "i2", "i3")
 MOST_MEMBERS = (3, 5)

@@ -6,6 +6,7 @@ from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.coordinator.group import State
 
 GROUP = "g"
+PARTITIONS = 7
 # A join may wait for two members of the slowest kind after one another, a sync for the log too, in ms.
 LONGEST_WAIT = 60_000
 
@@ -37,8 +38,6 @@ class Rules:
 
     def new_assignment(self, joined):
         """What a leader assigns: each member's partitions, with the number of this assignment."""
-        from explorer import PARTITIONS  # noqa: PLC0415  (it imports this module)
-
         self.numbers += 1
         members = sorted(joined.members)
         return [
@@ -188,8 +187,6 @@ class Rules:
 
     def check_settled(self):
         """The clients that are left share the partitions, each of which one of them owns."""
-        from explorer import PARTITIONS  # noqa: PLC0415
-
         clients, group = self.world.clients, self.world.coordinator.describe(GROUP, 6)
         if self.world.waiting:
             self.world.fail("requests wait in a group that has settled")

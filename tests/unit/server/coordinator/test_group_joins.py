@@ -77,9 +77,20 @@ def test_joins_that_are_refused(rig, how, error):
     assert rig.state == "Dead", "it makes no group"
 
 
-@pytest.mark.parametrize(("session", "given"), [(6_000, None), (1_800_000, None)])
-def test_the_bounds_of_a_session(rig, session, given):
-    assert rig.join(version=3, session=session).answer is given
+@pytest.mark.parametrize(("version", "name"), [(0, ""), (6, ""), (7, None), (9, None)])
+def test_an_error_names_no_protocol(rig, version, name):
+    assert rig.join("stranger", version).answer.protocol_name == name
+    rig.start(1)
+    refused = rig.join(version=version, protocol_type="other")
+    member = rig.new_id()
+    waiting = rig.join(member, version)
+    rig.leave(member)
+    assert (refused.answer.protocol_name, waiting.answer.protocol_name) == (name, name)
+
+
+@pytest.mark.parametrize("session", [6_000, 1_800_000])
+def test_the_bounds_of_a_session(rig, session):
+    assert rig.join(version=3, session=session).answer is None, "it waits"
 
 
 # ---- the first rebalance

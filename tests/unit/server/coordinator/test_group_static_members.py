@@ -234,3 +234,11 @@ def test_a_member_that_an_administrator_removes_gets_an_answer(rig):
     waiting = rig.sync(two, third.answer.generation_id, instance="b")
     rig.leave(("", "b"))
     assert waiting.error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_restart_before_the_first_generation_may_wait_longer_than_a_session(rig):
+    rig.start(1, session=1_800_000)
+    rig.join(instance="a")
+    waiting = rig.join(instance="a")
+    rig.pass_time(SESSION)
+    assert waiting.answer is None
