@@ -1,0 +1,257 @@
+"""Topics, configs, records, log dirs and the cluster, as Kafka's administrators handle them."""
+
+import itertools
+
+import pyarrow as pa
+import pytest
+from server_requests import NO_ID, id_of
+
+from pyspark_log.kafka import messages as m
+from pyspark_log.kafka.error_codes import ErrorCode
+
+_names = (f"made{number}" for number in itertools.count())
+_TOPIC, _BROKER = 2, 4
+_SET, _DELETE, _APPEND, _SUBTRACT = range(4)
+
+
+@pytest.fixture
+def name():
+    return next(_names)
+
+
+def _create(peer, *topics, version=7, validate_only=False):
+    return peer.ask(m.CreateTopicsRequest(topics, 30_000, validate_only), version).topics
+
+
+def _topic(name, partitions=3, replicas=1, assignments=(), **configs):
+    entries = [m.CreateTopicsRequest.CreatableTopicConfig(key.replace("_", "."), one) for key, one in configs.items()]
+    placed = [m.CreateTopicsRequest.CreatableReplicaAssignment(*one) for one in assignments]
+    return m.CreateTopicsRequest.CreatableTopic(name, partitions, replicas, placed, entries)
+
+
+# ---- topics
+
+
+@pytest.mark.parametrize("version", range(2, 8))
+def test_each_version_creates(peer, store, name, version):
+    [made] = _create(peer, _topic(name, retention_ms="1000"), version=version)
+    assert (made.error_code, made.name) == (ErrorCode.NONE, name)
+    described = store.describe_topic(name)
+    assert (described.partitions, described.configs) == (3, {"retention.ms": "1000"})
+    if version >= 5:
+        assert (made.num_partitions, made.replication_factor) == (3, 1)
+        found = {one.name: (one.value, one.config_source) for one in made.configs}
+        assert (found["retention.ms"], found["segment.bytes"]) == (("1000", 1), ("1073741824", 5))
+    if version >= 7:
+        assert made.topic_id == id_of(store, name)
+
+
+def test_what_is_left_to_the_server(peer, store, name):
+    [made] = _create(peer, _topic(name, -1, -1, min_insync_replicas="1"))
+    assert (made.error_code, made.num_partitions) == (ErrorCode.NONE, 1)
+    [placed] = _create(peer, _topic(f"{name}-placed", -1, -1, [(1, [1]), (0, [1])]))
+    assert (placed.error_code, placed.num_partitions) == (ErrorCode.NONE, 2)
+
+
+def test_topics_that_cannot_be_made(peer, store, topic, name):
+    cases = [
+        (_topic(topic), ErrorCode.TOPIC_ALREADY_EXISTS),
+        (_topic("no name"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (_topic("__consumer_offsets"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (_topic(f"{name}a", 0), ErrorCode.INVALID_PARTITIONS),
+        (_topic(f"{name}b", 1, 3), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (_topic(f"{name}c", nonsense="1"), ErrorCode.INVALID_CONFIG),
+        (_topic(f"{name}d", retention_ms="x"), ErrorCode.INVALID_CONFIG),
+        (_topic(f"{name}e", min_insync_replicas="2"), ErrorCode.INVALID_CONFIG),
+        (_topic(f"{name}f", 2, 1, [(0, [1])]), ErrorCode.INVALID_REQUEST),
+        (_topic(f"{name}g", -1, -1, [(0, [2])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (_topic(f"{name}h", -1, -1, [(1, [1])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    ]
+    answers = _create(peer, *(one for one, _ in cases))
+    assert [one.error_code for one in answers] == [code for _, code in cases]
+    assert all(one.error_message for one in answers)
+    assert not [one for one in store.topics() if one.startswith(name)]
+    twice = _create(peer, _topic(name), _topic(name))
+    assert {one.error_code for one in twice} == {ErrorCode.INVALID_REQUEST}
+
+
+def test_only_a_check(peer, store, topic, name):
+    made, exists = _create(peer, _topic(name), _topic(topic), validate_only=True)
+    assert (made.error_code, exists.error_code) == (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+    assert name not in store.topics()
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_each_version_adds_partitions(peer, store, topic, version):
+    def grow(count, assignments=None, validate_only=False):
+        wanted = m.CreatePartitionsRequest.CreatePartitionsTopic(topic, count, assignments)
+        [answer] = peer.ask(m.CreatePartitionsRequest([wanted], 30_000, validate_only), version).results
+        return answer.error_code
+
+    assert grow(2, validate_only=True) == ErrorCode.NONE
+    assert store.describe_topic(topic).partitions == 1
+    assert grow(2) == ErrorCode.NONE
+    assert store.describe_topic(topic).partitions == 2
+    assert grow(2) == ErrorCode.INVALID_PARTITIONS
+    assignment = m.CreatePartitionsRequest.CreatePartitionsAssignment
+    assert grow(4, [assignment([1])]) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert grow(4, [assignment([1]), assignment([2])]) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert grow(4, [assignment([1]), assignment([1])]) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+def test_each_version_deletes(peer, store, topic, version):
+    if version >= 6:
+        state = m.DeleteTopicsRequest.DeleteTopicState
+        request = m.DeleteTopicsRequest(topics=[state(topic, NO_ID), state("missing", NO_ID)])
+    else:
+        request = m.DeleteTopicsRequest(topic_names=[topic, "missing"])
+    answers = peer.ask(request, version).responses
+    assert [one.error_code for one in answers] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert topic not in store.topics()
+
+
+def test_topics_are_deleted_by_id(peer, store, topic):
+    state = m.DeleteTopicsRequest.DeleteTopicState
+    request = m.DeleteTopicsRequest(topics=[state(None, id_of(store, topic)), state(None, b"\x01" * 16)])
+    answers = peer.ask(request, 6).responses
+    assert [one.error_code for one in answers] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID]
+    assert topic not in store.topics()
+
+
+# ---- configs
+
+
+def _described(peer, kind, name, version=4, keys=None, **fields):
+    wanted = m.DescribeConfigsRequest.DescribeConfigsResource(kind, name, keys)
+    [found] = peer.ask(m.DescribeConfigsRequest([wanted], **fields), version).results
+    return found.error_code, {one.name: one for one in found.configs}
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_each_version_describes_configs(peer, store, topic, version):
+    store.alter_configs(topic, {"retention.ms": "1000"})
+    code, found = _described(peer, _TOPIC, topic, version, include_synonyms=True)
+    retention = found["retention.ms"]
+    assert (code, retention.value, retention.config_source) == (ErrorCode.NONE, "1000", 1)
+    assert [tuple(one) for one in retention.synonyms] == [
+        ("retention.ms", "1000", 1),
+        ("log.retention.ms", "604800000", 5),
+    ]
+    assert (found["cleanup.policy"].value, found["min.insync.replicas"].value) == ("delete", "1")
+    if version >= 3:
+        assert (retention.config_type, found["cleanup.policy"].config_type) == (5, 7)
+    code, found = _described(peer, _TOPIC, topic, version, ["segment.bytes"])
+    assert [*found] == ["segment.bytes"]
+
+
+def test_configs_of_the_server_and_of_what_is_not_there(peer, server):
+    code, found = _described(peer, _BROKER, "1", include_documentation=True)
+    assert (code, found["node.id"].value) == (ErrorCode.NONE, "1")
+    assert found["advertised.listeners"].value == f"PLAINTEXT://{server.bootstrap}"
+    assert (found["log.retention.ms"].value, found["log.retention.ms"].read_only) == ("604800000", True)
+    assert all(one.documentation for one in found.values())
+    assert _described(peer, _BROKER, "2")[0] == ErrorCode.INVALID_REQUEST
+    assert _described(peer, _TOPIC, "missing")[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert _described(peer, 99, "x")[0] == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_each_version_replaces_configs(peer, store, topic, version):
+    store.alter_configs(topic, {"retention.ms": "1000"})
+    config = m.AlterConfigsRequest.AlterableConfig
+
+    def alter(*configs, validate_only=False):
+        resource = m.AlterConfigsRequest.AlterConfigsResource(_TOPIC, topic, configs)
+        [answer] = peer.ask(m.AlterConfigsRequest([resource], validate_only), version).responses
+        return answer.error_code
+
+    assert alter(config("segment.bytes", "nonsense")) == ErrorCode.INVALID_CONFIG
+    assert alter(config("segment.bytes", "5000"), validate_only=True) == ErrorCode.NONE
+    assert store.describe_topic(topic).configs == {"retention.ms": "1000"}
+    # A client that read all configs sends those back that mean nothing here, too.
+    assert alter(config("segment.bytes", "5000"), config("min.insync.replicas", "1")) == ErrorCode.NONE
+    assert store.describe_topic(topic).configs == {"segment.bytes": "5000"}
+
+
+@pytest.mark.parametrize("version", range(2))
+def test_each_version_changes_configs(peer, store, topic, version):
+    config = m.IncrementalAlterConfigsRequest.AlterableConfig
+
+    def alter(*configs, kind=_TOPIC, name=topic):
+        resource = m.IncrementalAlterConfigsRequest.AlterConfigsResource(kind, name, configs)
+        [answer] = peer.ask(m.IncrementalAlterConfigsRequest([resource]), version).responses
+        return answer.error_code
+
+    assert alter(config("retention.ms", _SET, "1000"), config("segment.bytes", _SET, "5000")) == ErrorCode.NONE
+    assert alter(config("segment.bytes", _DELETE, None)) == ErrorCode.NONE
+    assert alter(config("cleanup.policy", _APPEND, "compact")) == ErrorCode.NONE
+    assert store.describe_topic(topic).configs == {"retention.ms": "1000", "cleanup.policy": "delete,compact"}
+    assert alter(config("cleanup.policy", _SUBTRACT, "delete")) == ErrorCode.NONE
+    assert store.describe_topic(topic).configs["cleanup.policy"] == "compact"
+    refused = [
+        alter(config("retention.ms", _APPEND, "1")),
+        alter(config("retention.ms", _SET, None)),
+        alter(config("nonsense", _DELETE, None)),
+        alter(config("retention.ms", 9, "1")),
+        alter(config("retention.ms", _SET, "1"), config("retention.ms", _SET, "2")),
+        alter(config("log.retention.ms", _SET, "1"), kind=_BROKER, name="1"),
+        alter(config("retention.ms", _SET, "1"), name="missing"),
+    ]
+    assert refused == [
+        ErrorCode.INVALID_CONFIG,
+        ErrorCode.INVALID_CONFIG,
+        ErrorCode.INVALID_CONFIG,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+
+
+# ---- records, log dirs, the cluster
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_each_version_deletes_records(peer, store, topic, version):
+    store.append(topic, pa.record_batch({"value": [b"x"] * 10}))
+
+    def delete(offset, name=topic):
+        part = m.DeleteRecordsRequest.DeleteRecordsPartition(0, offset)
+        request = m.DeleteRecordsRequest([m.DeleteRecordsRequest.DeleteRecordsTopic(name, [part])], 30_000)
+        [[answer]] = [one.partitions for one in peer.ask(request, version).topics]
+        return answer.error_code, answer.low_watermark
+
+    assert delete(4) == (ErrorCode.NONE, 4)
+    assert delete(11) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+    assert delete(-1) == (ErrorCode.NONE, 10)
+    assert store.earliest_offset(topic, 0) == 10
+    assert delete(0, "missing")[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    store.alter_configs(topic, {"cleanup.policy": "compact"})
+    assert delete(-1)[0] == ErrorCode.POLICY_VIOLATION
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_each_version_describes_log_dirs(peer, store, topic, version):
+    store.append(topic, pa.record_batch({"value": [b"x"] * 10}))
+    wanted = m.DescribeLogDirsRequest.DescribableLogDirTopic(topic, [0])
+    for topics in ([wanted], None):
+        [folder] = peer.ask(m.DescribeLogDirsRequest(topics), version).results
+        assert (folder.error_code, folder.log_dir) == (ErrorCode.NONE, f"{store.path}/data")
+        [found] = [one for one in folder.topics if one.name == topic]
+        assert found.partitions[0].partition_size == store.partitions.size(topic, 0) > 0
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_each_version_describes_the_cluster(peer, server, store, version):
+    found = peer.ask(m.DescribeClusterRequest(), version)
+    assert (found.cluster_id, found.controller_id) == (store.cluster_id, 1)
+    assert [(one.broker_id, one.host, one.port) for one in found.brokers] == [(1, server.host, server.port)]
+    if version >= 1:
+        other = peer.ask(m.DescribeClusterRequest(endpoint_type=2), version)
+        assert other.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+
+
+def test_nothing_is_reassigned(peer):
+    answer = peer.ask(m.ListPartitionReassignmentsRequest(), 0)
+    assert (answer.error_code, answer.topics) == (ErrorCode.NONE, ())

@@ -1,0 +1,302 @@
+"""Groups of clients at a server: membership, committed offsets, and the same groups by `Store` and after a restart."""
+
+import itertools
+
+import pytest
+from server_requests import NO_ID, id_of
+
+from pyspark_log import Store
+from pyspark_log.errors import GroupNotEmptyError
+from pyspark_log.kafka import messages as m
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.types import TopicPartition
+from tests.server_tools import Peer, Server
+
+_names = (f"group{number}" for number in itertools.count())
+_PROTOCOL = m.JoinGroupRequest.JoinGroupRequestProtocol
+_ASSIGNMENT = m.SyncGroupRequest.SyncGroupRequestAssignment
+_SUBSCRIPTION = b"\x00\x00" + b"\x00\x00\x00\x01" + b"\x00\x05topic" + b"\xff\xff\xff\xff"
+_COMMIT_TOPIC, _COMMIT_PART = (
+    m.OffsetCommitRequest.OffsetCommitRequestTopic,
+    m.OffsetCommitRequest.OffsetCommitRequestPartition,
+)
+
+
+@pytest.fixture
+def group():
+    return next(_names)
+
+
+def _join(group, member="", **fields):
+    request = m.JoinGroupRequest(group, 30_000, 30_000, member, None, "consumer", [_PROTOCOL("range", _SUBSCRIPTION)])
+    return request._replace(**fields)
+
+
+def _joined(peer, group, version=9, **fields):
+    """Joins as a client does, with the id that the server gives it."""
+    answer = peer.ask(_join(group, **fields), version)
+    if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+        answer = peer.ask(_join(group, answer.member_id, **fields), version)
+    assert answer.error_code == ErrorCode.NONE
+    return answer
+
+
+def _synced(peer, group, joined, assignment=b"mine", version=5):
+    names = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
+    assignments = [_ASSIGNMENT(joined.member_id, assignment)] if joined.leader == joined.member_id else []
+    request = m.SyncGroupRequest(group, joined.generation_id, joined.member_id, assignments=assignments)
+    return peer.ask(request._replace(**names), version)
+
+
+def _member(peer, group, **fields):
+    joined = _joined(peer, group, **fields)
+    assert _synced(peer, group, joined).error_code == ErrorCode.NONE
+    return joined
+
+
+def _commit(peer, group, topic, offsets, version=8, generation=-1, member="", metadata="", topic_id=NO_ID):
+    parts = [_COMMIT_PART(number, offset, -1, metadata) for number, offset in offsets.items()]
+    if version >= 6:
+        parts = [part._replace(committed_leader_epoch=3) for part in parts]
+    request = m.OffsetCommitRequest(group, generation, member, topics=[_COMMIT_TOPIC(topic, topic_id, parts)])
+    answer = peer.ask(request, version)
+    return {part.partition_index: part.error_code for one in answer.topics for part in one.partitions}
+
+
+def _committed(peer, group, topic, numbers=(0,), version=7, topic_id=NO_ID):
+    if version >= 8:
+        topics = [m.OffsetFetchRequest.OffsetFetchRequestTopics(topic, topic_id, numbers)]
+        wanted = m.OffsetFetchRequest.OffsetFetchRequestGroup(group, topics=topics)
+        [one] = peer.ask(m.OffsetFetchRequest(groups=[wanted]), version).groups
+        assert one.error_code == ErrorCode.NONE
+        topics = one.topics
+    else:
+        topics = [m.OffsetFetchRequest.OffsetFetchRequestTopic(topic, numbers)]
+        topics = peer.ask(m.OffsetFetchRequest(group, topics), version).topics
+    return {part.partition_index: part for found in topics for part in found.partitions}
+
+
+# ---- membership
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_each_version_finds_the_coordinator(peer, server, version):
+    many = {"coordinator_keys": ["a", "b"]} if version >= 4 else {"key": "a"}
+    answer = peer.ask(m.FindCoordinatorRequest(**many), version)
+    found = answer.coordinators if version >= 4 else [answer]
+    assert [(one.error_code, one.node_id, one.host, one.port) for one in found] == [
+        (ErrorCode.NONE, 1, server.host, server.port)
+    ] * (2 if version >= 4 else 1)
+
+
+def test_there_is_no_coordinator_of_transactions(peer):
+    answer = peer.ask(m.FindCoordinatorRequest("t", 1), 3)
+    assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+@pytest.mark.parametrize("version", range(10))
+def test_each_version_of_a_join(peer, group, version):
+    fields = {"rebalance_timeout_ms": -1} if version == 0 else {}
+    joined = _joined(peer, group, version, **fields)
+    assert joined.generation_id == 1
+    assert joined.leader == joined.member_id
+    [member] = joined.members
+    assert (member.member_id, member.metadata) == (joined.member_id, _SUBSCRIPTION)
+    assert joined.protocol_name == "range"
+    sync = _synced(peer, group, joined, version=min(version, 5))
+    assert (sync.error_code, sync.assignment) == (ErrorCode.NONE, b"mine")
+    heart = peer.ask(m.HeartbeatRequest(group, 1, joined.member_id), min(version, 4))
+    assert heart.error_code == ErrorCode.NONE
+    left = m.LeaveGroupRequest(group, joined.member_id)
+    if version >= 3:
+        left = m.LeaveGroupRequest(group, members=[m.LeaveGroupRequest.MemberIdentity(joined.member_id)])
+    answer = peer.ask(left, min(version, 5))
+    assert answer.error_code == ErrorCode.NONE
+    assert [one.error_code for one in answer.members] == ([ErrorCode.NONE] if version >= 3 else [])
+
+
+def test_two_members_share_a_generation(server, peer, group):
+    first = _member(peer, group)
+    with Peer(server) as other:
+        other.send(_join(group), 4)
+        second_id = other.response().member_id
+        other.send(_join(group, second_id), 4)
+        # The first one learns of it by its heartbeat, as soon as the other has come.
+        while peer.ask(m.HeartbeatRequest(group, 1, first.member_id), 4).error_code == ErrorCode.NONE:
+            pass
+        again = peer.ask(_join(group, first.member_id), 9)
+        second = other.response()
+        assert again.generation_id == second.generation_id == 2
+        assert {one.member_id for one in again.members} == {first.member_id, second_id}
+        other.send(m.SyncGroupRequest(group, 2, second_id), 3)
+        assignments = [_ASSIGNMENT(first.member_id, b"one"), _ASSIGNMENT(second_id, b"two")]
+        assert peer.ask(m.SyncGroupRequest(group, 2, first.member_id, assignments=assignments), 3).assignment == b"one"
+        assert other.response().assignment == b"two"
+        # The members are in the log of groups, as Kafka has them.
+        found = Store.open(server.path).groups[group].describe()
+        assert {one.member_id: one.assignment for one in found.members} == {first.member_id: b"one", second_id: b"two"}
+
+
+def test_a_member_whose_client_has_died_is_removed_in_time(server, peer, group):
+    with Peer(server) as other:
+        died = _member(other, group, session_timeout_ms=6000)
+    joined = _joined(peer, group)
+    # The join was answered when the session of the other had ended, not when its rebalance time was over.
+    assert [one.member_id for one in joined.members] == [joined.member_id]
+    heart = peer.ask(m.HeartbeatRequest(group, 1, died.member_id), 4)
+    assert heart.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_members_outlive_a_restart_of_the_server(tmp_path):
+    Store.create(tmp_path / "store").create_topic("t", 1)
+    server = Server(tmp_path / "store", tmp_path)
+    try:
+        with Peer(server.start()) as peer:
+            joined = _member(peer, "g")
+            assert _commit(peer, "g", "t", {0: 5}, generation=1, member=joined.member_id) == {0: ErrorCode.NONE}
+        server.kill()
+        with Peer(server.start()) as peer:
+            assert peer.ask(m.HeartbeatRequest("g", 1, joined.member_id), 4).error_code == ErrorCode.NONE
+            assert peer.ask(m.HeartbeatRequest("g", 1, "other"), 4).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+            assert _committed(peer, "g", "t")[0].committed_offset == 5
+            assert _commit(peer, "g", "t", {0: 6}, generation=1, member=joined.member_id) == {0: ErrorCode.NONE}
+            assert _commit(peer, "g", "t", {0: 4}, generation=0, member=joined.member_id) == {
+                0: ErrorCode.ILLEGAL_GENERATION
+            }
+    finally:
+        server.kill()
+
+
+# ---- committed offsets
+
+
+@pytest.mark.parametrize("version", range(2, 11))
+def test_each_version_of_a_commit(peer, store, topic, group, version):
+    by_id = {"topic_id": id_of(store, topic)} if version >= 10 else {}
+    named = "" if by_id else topic
+    assert _commit(peer, group, named, {0: 7}, version, metadata="note", **by_id) == {0: ErrorCode.NONE}
+    [found] = store.groups[group].committed().items()
+    assert found[0] == TopicPartition(topic, 0)
+    assert (found[1].offset, found[1].metadata, found[1].leader_epoch) == (7, "note", 3 if version >= 6 else -1)
+
+
+@pytest.mark.parametrize("version", range(1, 11))
+def test_each_version_of_a_fetch(peer, store, topic, group, version):
+    store.add_partitions(topic, 2)
+    by_id = {"topic_id": id_of(store, topic)} if version >= 10 else {}
+    _commit(peer, group, topic, {0: 7}, metadata="note")
+    found = _committed(peer, group, "" if by_id else topic, (0, 1), version, **by_id)
+    assert [(found[number].committed_offset, found[number].metadata) for number in (0, 1)] == [(7, "note"), (-1, "")]
+    if version >= 5:
+        assert found[0].committed_leader_epoch == 3
+
+
+@pytest.mark.parametrize("version", range(2, 11))
+def test_all_that_a_group_has(peer, topic, group, version):
+    _commit(peer, group, topic, {0: 7})
+    if version >= 8:
+        [one] = peer.ask(
+            m.OffsetFetchRequest(groups=[m.OffsetFetchRequest.OffsetFetchRequestGroup(group, topics=None)]), version
+        ).groups
+        topics = one.topics
+    else:
+        topics = peer.ask(m.OffsetFetchRequest(group, None), version).topics
+    assert [part.committed_offset for found in topics for part in found.partitions] == [7]
+
+
+def test_offsets_that_spark_commits_are_seen(peer, store, topic, group):
+    store.groups[group].commit({TopicPartition(topic, 0): 3})
+    assert _committed(peer, group, topic)[0].committed_offset == 3
+    store.groups[group].commit({TopicPartition(topic, 0): 4})
+    assert _committed(peer, group, topic)[0].committed_offset == 4
+
+
+def test_commits_that_are_refused(server, peer, store, topic, group):
+    joined = _member(peer, group)
+    mine = {"generation": 1, "member": joined.member_id}
+    assert _commit(peer, group, topic, {0: 1}, **mine) == {0: ErrorCode.NONE}
+    assert _commit(peer, group, topic, {0: 2}) == {0: ErrorCode.UNKNOWN_MEMBER_ID}
+    assert _commit(peer, group, topic, {0: 2}, **{**mine, "generation": 2}) == {0: ErrorCode.ILLEGAL_GENERATION}
+    assert _commit(peer, group, topic, {0: 2}, **{**mine, "member": "other"}) == {0: ErrorCode.UNKNOWN_MEMBER_ID}
+    assert _commit(peer, group, topic, {0: 2, 1: 2}, metadata="x" * 4097, **mine)[0] == (
+        ErrorCode.OFFSET_METADATA_TOO_LARGE
+    )
+    assert _commit(peer, group, topic, {1: 2}, **mine) == {1: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert _commit(peer, group, "missing", {0: 2}, **mine) == {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert _commit(peer, "", topic, {0: 2}) == {0: ErrorCode.INVALID_GROUP_ID}
+    assert _committed(peer, group, topic)[0].committed_offset == 1
+    # Others see that it has members, too.
+    with pytest.raises(GroupNotEmptyError):
+        store.groups[group].delete()
+
+
+# ---- administration
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_each_version_describes(peer, topic, group, version):
+    joined = _member(peer, group)
+    [found] = peer.ask(m.DescribeGroupsRequest([group]), version).groups
+    assert (found.error_code, found.group_state, found.protocol_type, found.protocol_data) == (
+        ErrorCode.NONE,
+        "Stable",
+        "consumer",
+        "range",
+    )
+    [member] = found.members
+    assert (member.member_id, member.client_id, member.client_host) == (joined.member_id, "tests", "/127.0.0.1")
+    assert (member.member_metadata, member.member_assignment) == (_SUBSCRIPTION, b"mine")
+    [missing] = peer.ask(m.DescribeGroupsRequest(["missing"]), version).groups
+    assert (missing.group_state, missing.error_code) == ("Dead", ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0)
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_each_version_lists(peer, store, topic, group, version):
+    _member(peer, group)
+    of_spark = f"{group}-spark"
+    store.groups[of_spark].commit({TopicPartition(topic, 0): 3})
+    listed = {one.group_id: one for one in peer.ask(m.ListGroupsRequest(), version).groups}
+    assert {group, of_spark} <= listed.keys()
+    if version >= 4:
+        assert (listed[group].group_state, listed[of_spark].group_state) == ("Stable", "Empty")
+        stable = peer.ask(m.ListGroupsRequest(["Stable"]), version).groups
+        assert group in {one.group_id for one in stable}
+        assert of_spark not in {one.group_id for one in stable}
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_each_version_deletes(peer, store, topic, group, version):
+    _member(peer, group)
+    of_spark = f"{group}-spark"
+    store.groups[of_spark].commit({TopicPartition(topic, 0): 3})
+    answer = peer.ask(m.DeleteGroupsRequest([group, of_spark, "missing"]), version)
+    assert [one.error_code for one in answer.results] == [
+        ErrorCode.NON_EMPTY_GROUP,
+        ErrorCode.NONE,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    ]
+    assert of_spark not in store.groups
+    assert group in store.groups
+
+
+def test_what_others_have_deleted_is_gone(peer, store, topic, group):
+    _commit(peer, group, topic, {0: 7})
+    store.groups[group].delete()
+    assert group not in {one.group_id for one in peer.ask(m.ListGroupsRequest(), 4).groups}
+    assert _committed(peer, group, topic)[0].committed_offset == -1
+
+
+def test_offsets_are_deleted(peer, topic, group):
+    def delete(name):
+        part = m.OffsetDeleteRequest.OffsetDeleteRequestPartition(0)
+        request = m.OffsetDeleteRequest(group, [m.OffsetDeleteRequest.OffsetDeleteRequestTopic(name, [part])])
+        answer = peer.ask(request, 0)
+        return answer.error_code or answer.topics[0].partitions[0].error_code
+
+    assert delete(topic) == ErrorCode.GROUP_ID_NOT_FOUND
+    joined = _member(peer, group)
+    mine = {"generation": 1, "member": joined.member_id}
+    _commit(peer, group, topic, {0: 7}, **mine)
+    assert delete("topic") == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    assert delete(topic) == ErrorCode.NONE
+    assert _committed(peer, group, topic)[0].committed_offset == -1
