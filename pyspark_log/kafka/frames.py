@@ -40,7 +40,8 @@ def decode_request(frame: bytes | bytearray | memoryview) -> tuple[Struct, Struc
         raise UnsupportedVersionError(key, version, correlation_id)
     header, position = decode(_request_header(request, version), frame, 0)
     try:
-        return header, _decode_whole(request, version, frame, position)
+        # As Kafka, without a look at what may follow: librdkafka 2.16 adds bytes to some of its requests for metadata.
+        return header, decode(request.plan(version), frame, position)[0]
     except MessageError as error:
         raise MessageError(f"{request.name} version {version}: {error}") from None
 
@@ -64,9 +65,12 @@ def decode_response(api_key: int, version: int, frame: bytes | bytearray | memor
     _, response = api(api_key)
     header, position = decode(_response_header(response, version), frame, 0)
     try:
-        return header.correlation_id, _decode_whole(response, version, frame, position)
+        value, end = decode(response.plan(version), frame, position)
+        if end != len(frame):
+            raise MessageError(f"{len(frame) - end} bytes too many")
     except MessageError as error:
         raise MessageError(f"{response.name} version {version}: {error}") from None
+    return header.correlation_id, value
 
 
 def _request_header(request: Message, version: int) -> Plan:
@@ -78,9 +82,3 @@ def _response_header(response: Message, version: int) -> Plan:
     flexible = version in response.flexible and response.api_key != _API_VERSIONS
     return message("ResponseHeader").plan(1 if flexible else 0)
 
-
-def _decode_whole(of: Message, version: int, frame: bytes | bytearray | memoryview, position: int) -> Struct:
-    value, end = decode(of.plan(version), frame, position)
-    if end != len(frame):
-        raise MessageError(f"{len(frame) - end} bytes too many")
-    return value

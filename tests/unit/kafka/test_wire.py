@@ -222,10 +222,16 @@ def test_an_api_or_version_that_is_not_known(key, version):
     assert (error.api_key, error.api_version, error.correlation_id) == (key, version, 5)
 
 
-@pytest.mark.parametrize("frame", [b"", b"GET / ", struct.pack(">hhih", 18, 0, 1, -1) + b"x"])
+@pytest.mark.parametrize("frame", [b"", b"GET / ", struct.pack(">hhih", 18, 0, 1, 5) + b"x"])
 def test_a_frame_that_is_no_request(frame):
     with pytest.raises(MessageError):
         decode_request(frame)
+
+
+def test_bytes_after_a_request_are_ignored():
+    """librdkafka 2.16 sends some, and Kafka takes no notice either."""
+    _, request = decode_request(struct.pack(">hhih", 18, 0, 1, -1) + b"x")
+    assert request == messages.ApiVersionsRequest()
 
 
 def test_a_message_that_is_none():

@@ -47,6 +47,13 @@ def test_a_request_byte_by_byte(peer):
     assert peer.response().error_code == 0
 
 
+def test_bytes_after_a_request_are_ignored(peer):
+    """librdkafka 2.16 sends some, and Kafka takes no notice either."""
+    frame = peer.encoded(_ASK, 3) + b"xyz"
+    peer.socket.sendall(struct.pack(">i", len(frame) - 4) + frame[4:])
+    assert peer.response().error_code == 0
+
+
 def test_many_requests_at_once_are_answered_in_their_order(peer, store, topic):
     """Also those that take another way: a wait for a disk, or for records."""
     requests = [
