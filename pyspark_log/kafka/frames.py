@@ -66,10 +66,10 @@ def decode_response(api_key: int, version: int, frame: bytes | bytearray | memor
     header, position = decode(_response_header(response, version), frame, 0)
     try:
         value, end = decode(response.plan(version), frame, position)
-        if end != len(frame):
-            raise MessageError(f"{len(frame) - end} bytes too many")
     except MessageError as error:
         raise MessageError(f"{response.name} version {version}: {error}") from None
+    if end != len(frame):
+        raise MessageError(f"{response.name} version {version}: {len(frame) - end} bytes too many")
     return header.correlation_id, value
 
 
@@ -81,4 +81,3 @@ def _response_header(response: Message, version: int) -> Plan:
     # A client that does not know the broker reads an answer to ApiVersions before the two agree on a version.
     flexible = version in response.flexible and response.api_key != _API_VERSIONS
     return message("ResponseHeader").plan(1 if flexible else 0)
-

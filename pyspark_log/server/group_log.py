@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from pyspark_log.server.network import Wait, Workers
-from pyspark_log.storage.groups import GroupChange, OffsetsLog
+from pyspark_log.storage.groups import OffsetsLog
+from pyspark_log.storage.groups.changes import GroupChange
 
 #: Why a change was not written; None: it was.
 Failure = Exception | None

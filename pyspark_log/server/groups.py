@@ -14,8 +14,9 @@ from pyspark_log.server.coordinator import Coordinator, Effects, GroupRecord, Me
 from pyspark_log.server.group_log import GroupLog
 from pyspark_log.server.network import Wait, Workers
 from pyspark_log.storage.folder_store import FolderStore
-from pyspark_log.storage.groups import GroupChange
-from pyspark_log.storage.groups.metadata import GroupMember, GroupMetadataValue
+from pyspark_log.storage.groups import GroupMember
+from pyspark_log.storage.groups.changes import GroupChange
+from pyspark_log.storage.groups.metadata import GroupMetadataValue
 
 _log = logging.getLogger(__name__)
 

@@ -181,7 +181,7 @@ class _Server:
 
 
 def notify_manager(state: str) -> None:
-    """Tells the process manager a state, by systemd's protocol (sd_notify(3)), if it has asked for it."""
+    """Reports a state to the process manager, by systemd's protocol (sd_notify(3)), if it has asked for it."""
     address = os.environ.get("NOTIFY_SOCKET")
     if address:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as target:

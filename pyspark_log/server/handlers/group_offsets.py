@@ -17,7 +17,8 @@ from pyspark_log.kafka.messages import (
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.errors import code_of
 from pyspark_log.server.topic_ids import NO_ID
-from pyspark_log.storage.groups import GroupChange, OffsetAndMetadata
+from pyspark_log.storage.groups import OffsetAndMetadata
+from pyspark_log.storage.groups.changes import GroupChange
 from pyspark_log.storage.groups.committed_offsets import MAX_METADATA_BYTES
 from pyspark_log.types import TopicPartition
 

@@ -34,7 +34,7 @@ def epochs_of(reader: LogReader, state: PartitionState) -> LeaderEpochs:
 
 
 async def offset_for_leader_epoch(call: Call, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-    """Tells where epochs end."""
+    """Finds where epochs end."""
     topics = await call.broker.workers.run(
         lambda: [
             _Topic(topic.topic, [_end(call, topic.topic, part) for part in topic.partitions])

@@ -1,6 +1,5 @@
 """`__consumer_offsets`: committed offsets and group metadata, read and written in Kafka's format."""
 
-from pyspark_log.storage.groups.changes import GroupChange
 from pyspark_log.storage.groups.committed_offsets import CommittedOffsets, OffsetMoves
 from pyspark_log.storage.groups.handles import Groups
 from pyspark_log.storage.groups.metadata import GroupDescription, GroupMember, GroupState, assigned_partitions
@@ -11,7 +10,6 @@ from pyspark_log.storage.groups.view import OffsetAndMetadata
 __all__ = [
     "NEVER",
     "CommittedOffsets",
-    "GroupChange",
     "GroupDescription",
     "GroupMember",
     "GroupState",

@@ -10,9 +10,9 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from pyspark_log.errors import InvalidRecordError, ProducerError
+from pyspark_log.errors import InvalidRecordError, LockTimeoutError, ProducerError
 from pyspark_log.storage.catalog import PartitionPath
-from pyspark_log.storage.fs import FileLock, contextmanager, files, lock_for
+from pyspark_log.storage.fs import FileLock, contextmanager, files, lock_for, timeouts
 from pyspark_log.storage.fs.mounts import is_shared
 from pyspark_log.storage.log.missing import no_state
 from pyspark_log.storage.log.state import state_file
@@ -116,6 +116,31 @@ class Lease:
                 return result
             finally:
                 self._open = None
+
+    def run_if_as_left(self, action: Callable[[OpenState, A], T | None], argument: A) -> T | None:
+        """Runs an action with the lock held, if it is free, and the state is the one that this process left.
+
+        Arguments as `run_if_kept`. None: another process has the lock, or has changed the state since; or the action
+        has returned that. What this process has cached is not taken for current then. OSError.
+        """
+        if self._lock is None or self.shared:
+            return None
+        try:
+            with self._lock.held(timeouts.AT_ONCE, self._token):
+                left = self._left
+                if self._in_hand or left is None or self._lock.file is not self._file:
+                    return None
+                if not self._lock.stayed and self._load(self._lock.file) is not left:
+                    return None
+                self._in_hand, self._open = True, left
+                try:
+                    result = action(left, argument)
+                    self._leave()
+                    return result
+                finally:
+                    self._open = None
+        except (LockTimeoutError, FileNotFoundError):
+            return None
 
     def _leave(self) -> None:
         """Notes that the hold ended well."""

@@ -13,14 +13,13 @@ from collections.abc import Iterator, Sequence
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import (
     InvalidRecordError,
-    LockTimeoutError,
     PartitionOwnedError,
     ProducerError,
     RecordTooLargeError,
     UnknownTopicError,
 )
 from pyspark_log.storage.catalog import LogDirs, PartitionPath
-from pyspark_log.storage.fs import contextmanager, timeouts
+from pyspark_log.storage.fs import contextmanager
 from pyspark_log.storage.fs.clock import Clock
 from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.storage.log.append import AppendPlan, Copy, append, append_in_room, must_roll
@@ -254,26 +253,20 @@ class LogWriter:
 
         So it is if no other process has the lock or has changed the log, no segment begins, and no sync is due.
         """
-        log = self.log
         try:
-            outcomes = log.lease.run_if_kept(self._append_in_room, batches)
-            if outcomes is None:
-                with log.lease.hold(timeouts.AT_ONCE) as usable:
-                    if usable and _is_entered_as_left(log):
-                        outcomes = self._append_each(batches, sync=False, only_in_room=True)
-        except LockTimeoutError:
-            return None
+            return self.log.lease.run_if_kept(self._append_in_room, batches) or self.log.lease.run_if_as_left(
+                self._append_in_room, batches
+            )
         except OSError as error:
-            log.fail(error)
-        return outcomes
+            self.log.fail(error)
 
     def _append_at_rest(self, held: OpenState, batches: Sequence[bytes | bytearray]) -> Outcomes | None:
         if held.stored.flags & ~_AT_REST or held.stored.intent:
             return None
         return self.append_each(batches, sync=False)
 
-    def _append_in_room(self, held: OpenState, batches: Sequence[bytes | bytearray]) -> Outcomes | None:
-        if held.stored.flags & ~_AT_REST or held.stored.intent:
+    def _append_in_room(self, _held: OpenState, batches: Sequence[bytes | bytearray]) -> Outcomes | None:
+        if not _is_entered_as_left(self.log):
             return None
         return self._append_each(batches, sync=False, only_in_room=True)
 

@@ -41,7 +41,7 @@ def test_the_lowest_versions_are_those_of_kafka():
 
 
 def test_an_unknown_version_is_answered_in_version_0(peer):
-    """KIP-511: a newer client comes down to what it is told."""
+    """KIP-511: a newer client comes down to what is served."""
     frame = bytearray(peer.encoded(m.ApiVersionsRequest("tests", "1.0"), 4))
     frame[6:8] = (99).to_bytes(2, "big")
     peer.socket.sendall(frame)
