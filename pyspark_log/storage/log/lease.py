@@ -131,6 +131,8 @@ class Lease:
                 if self._in_hand or left is None or self._lock.file is not self._file:
                     return None
                 if not self._lock.stayed and self._load(self._lock.file) is not left:
+                    # The lock may be kept for this process from now on, and the next holder must not rely on that.
+                    self._left = None
                     return None
                 self._in_hand, self._open = True, left
                 try:

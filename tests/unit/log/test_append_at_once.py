@@ -27,7 +27,7 @@ def _stored(store):
     return [row["value"] for rows in store.read("t", 0) for row in rows.to_pylist()]
 
 
-@settings(max_examples=60)
+@settings(max_examples=150)
 @given(st.lists(st.sampled_from(["at once", "in turn", "other", "roll", "flush"]), max_size=40))
 def test_between_those_of_another_writer(steps):
     """Two stores in one folder: what each has cached of the log is as in two processes."""
