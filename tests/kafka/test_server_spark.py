@@ -60,7 +60,7 @@ def test_both_write_and_both_read_the_same(spark, server):
 
 
 def test_queries_of_both_see_what_both_write(spark, server, tmp_path):
-    """Each query gets all rows once, whoever has written them and however they came in."""
+    """Each query gets all rows once, by which of both they were written, and how."""
     queries = {}
     for name, side in (("kafka", _kafkas), ("pylog", _ours)):
         stream = side(server, spark.readStream, subscribe="t", startingOffsets="earliest").load()

@@ -22,8 +22,7 @@ VALUES = [b"value %d " % number * 20 for number in range(200)]
 
 def _stored(store, topic, partitions=1):
     return [
-        [row["value"] for rows in store.read(topic, number) for row in rows.to_pylist()]
-        for number in range(partitions)
+        [row["value"] for rows in store.read(topic, number) for row in rows.to_pylist()] for number in range(partitions)
     ]
 
 

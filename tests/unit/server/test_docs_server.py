@@ -1,0 +1,51 @@
+"""docs/server.md: its table of versions, its options, and the samples there and in README."""
+
+import re
+import subprocess
+import sys
+
+from pyspark_log.cli.serve import serve
+from pyspark_log.kafka.schemas import api
+from pyspark_log.server.handlers import APIS
+from tests.paths import ROOT
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/server.md").read_text(encoding="utf-8")
+
+
+def test_the_table_of_versions():
+    rows = re.findall(r"^\| (\d+) \| (\w+) \| (\d+) to (\d+) \|$", PAGE, re.MULTILINE)
+    assert [(int(key), name, int(first), int(last)) for key, name, first, last in rows] == [
+        (key, api(key)[0].name.removesuffix("Request"), one.versions.start, one.versions.stop - 1)
+        for key, one in sorted(APIS.items())
+    ]
+
+
+def test_the_options():
+    listed = set(re.findall(r"^\| `(--[a-z-]+)", PAGE, re.MULTILINE))
+    assert listed == {option.opts[0] for option in serve.params if option.opts[0] not in ("--store", "--help")}
+
+
+def _run(code, server):
+    done = subprocess.run(
+        [sys.executable, "-c", code.replace("127.0.0.1:9092", server.bootstrap)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_samples(server, store):
+    store.create_topic("orders", 1)
+    code, shown = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE, re.DOTALL).groups()
+    assert _run(code, server) == shown
+    [code] = [
+        one
+        for one in re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+        if "import Producer\n" in one and "bootstrap" in one
+    ]
+    assert _run(code, server) == ""
+    assert [row["value"] for rows in store.read("orders", 0) for row in rows.to_pylist()] == [b"12", b"9"]
