@@ -4,8 +4,11 @@
 import pyarrow as pa
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
+
+from pyspark_log.storage.record.row_buffers cimport HeaderField, Rows, clear_bit
+from pyspark_log.storage.record.wire cimport BLOCK
 
 cdef object BINARY = pa.binary()
 cdef object STRING = pa.string()
@@ -14,24 +17,6 @@ cdef object INT64 = pa.int64()
 cdef object TIMESTAMP = pa.timestamp("us", tz="UTC")
 cdef object HEADER_TYPE = pa.struct([("key", pa.string()), ("value", pa.binary())])
 cdef object HEADERS_TYPE = pa.list_(HEADER_TYPE)
-
-
-cdef const char* note_header(Rows* rows, const HeaderField* field) noexcept nogil:
-    cdef int64_t room
-    cdef HeaderField* grown
-    if rows.header_count == rows.header_room:
-        if rows.header_count >= rows.header_limit:
-            rows.too_many_headers = True
-            return b"there are too many headers"
-        room = min(2 * rows.header_room + 64, rows.header_limit)
-        grown = <HeaderField*>realloc(rows.header, room * sizeof(HeaderField))
-        if grown == NULL:
-            return b"there is no memory for its headers"
-        rows.header = grown
-        rows.header_room = room
-    rows.header[rows.header_count] = field[0]
-    rows.header_count += 1
-    return NULL
 
 
 cdef class RowColumns:

@@ -22,8 +22,8 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
+import cramjam
 import lz4.frame
-import pyarrow as pa
 import zstandard
 
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError, InvalidConfigError
@@ -68,7 +68,6 @@ class _Contexts(threading.local):
     """Reused by each thread: creating a context costs more than compressing a small batch."""
 
     def __init__(self) -> None:
-        self.snappy = pa.Codec("snappy")
         self.zstd_reader = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
         self.zstd_writers: dict[int, zstandard.ZstdCompressor] = {}
 
@@ -125,8 +124,10 @@ def decompress(codec: str, data: BytesLike, limit: int) -> BytesLike:
         raise CorruptRecordError(f"the {codec} stream is damaged: {error}") from error
 
 
-# What the libraries raise for invalid bytes. pyarrow's errors are OSError and ValueError.
-_LIBRARY_ERRORS: Final = (zlib.error, zstandard.ZstdError, OSError, RuntimeError, ValueError, EOFError, OverflowError)
+# What the libraries raise for invalid bytes.
+_LIBRARY_ERRORS: Final = (
+    zlib.error, zstandard.ZstdError, cramjam.DecompressionError, RuntimeError, ValueError, EOFError, OverflowError,
+)  # fmt: skip
 
 
 def _cut_short(codec: str) -> CorruptRecordError:
@@ -177,7 +178,7 @@ def _snappy(data: BytesLike, _level: int | None) -> bytes:
     source = memoryview(data)
     pieces: list[BytesLike] = [_XERIAL_HEADER]
     for start in range(0, len(source), _XERIAL_BLOCK):
-        block = contexts.snappy.compress(source[start : start + _XERIAL_BLOCK], asbytes=True)
+        block = memoryview(cramjam.snappy.compress_raw(source[start : start + _XERIAL_BLOCK]))
         pieces += (_INT32.pack(len(block)), block)
     return b"".join(pieces)
 
@@ -218,7 +219,9 @@ def _unsnappy_block(block: memoryview, room: int, limit: int) -> BytesLike:
         raise BatchTooLargeError(len(block), limit)
     if size > len(block) * _SNAPPY_RATIO:
         raise CorruptRecordError(f"a snappy block of {len(block)} bytes claims to hold {size}")
-    result: bytes = contexts.snappy.decompress(block, decompressed_size=size, asbytes=True)
+    result = bytearray(size)
+    if cramjam.snappy.decompress_raw_into(block, result) != size:
+        raise _cut_short("snappy")
     return result
 
 

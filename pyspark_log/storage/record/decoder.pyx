@@ -21,7 +21,8 @@ from pyspark_log.storage.record.headers cimport Bytes, Header, check_crc, read_h
 from pyspark_log.storage.record.parse_legacy cimport read_messages, survey, wrapped_set
 from pyspark_log.storage.record.parse_v2 cimport read_records
 from pyspark_log.storage.record.record_fields cimport SMALLEST_RECORD
-from pyspark_log.storage.record.arrow_builder cimport RowColumns, Rows
+from pyspark_log.storage.record.arrow_builder cimport RowColumns
+from pyspark_log.storage.record.row_buffers cimport Rows
 from pyspark_log.storage.record.lz4_frame cimport content_size, read_frame
 from pyspark_log.storage.record.memory cimport Memory
 from pyspark_log.storage.record.unpacked cimport Unpacked, read_zstd

@@ -1,3 +1,4 @@
+from array import array
 from typing import Any
 
 class CheckedBatch:
@@ -10,3 +11,4 @@ class CheckedBatch:
 
 # `buffer`: any contiguous bytes-like object (bytes, memoryview, mmap, pa.Buffer).
 def check_records(buffer: Any, max_batch_bytes: int) -> CheckedBatch: ...
+def record_times(buffer: Any, max_batch_bytes: int) -> tuple[array[int], array[int]]: ...

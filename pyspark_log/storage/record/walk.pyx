@@ -1,21 +1,24 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Iterates over all batches of a dense log, of any format, and over the records of a batch, a block at a time, noting
-where each is: for the log cleaner, and for the check of a client's batch.
+where each is: for the log cleaner, for the check of a client's batch, and for look-ups by time.
 
 Every number and length that comes from a batch is compared with the end of the bytes before it is used:
 any bytes give records or a fault. `record/builder.pyx` describes the layout of a record of format 2,
 `record/headers.pxd` that of a message of formats 0 and 1.
 """
 
+import array
+
 from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.layout import ROW_BYTES
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError
 
+from cpython cimport array as c_array
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 
 from pyspark_log.storage.record.headers cimport MESSAGE_TIME_AT, Bytes, Header, check_crc, corrupt, read_header
 from pyspark_log.storage.record.parse_legacy cimport fields, measure, survey, take_field, wrapped_set
-from pyspark_log.storage.record.arrow_builder cimport time_fits
+from pyspark_log.storage.record.row_buffers cimport time_fits
 from pyspark_log.storage.record.parse_v2 cimport read_record_headers
 from pyspark_log.storage.record.record_fields cimport SMALLEST_RECORD, RecordFields, take_any, take_usual
 from pyspark_log.storage.record.unpacked cimport Unpacked
@@ -27,6 +30,7 @@ cdef Py_ssize_t MAGIC_AT = layout.MAGIC_AT
 cdef int CODEC_MASK = layout.CODEC_MASK
 cdef int LOG_APPEND_TIME = layout.LOG_APPEND_TIME
 cdef int64_t ROW_COST = ROW_BYTES
+cdef c_array.array NUMBERS = array.array("q")
 
 
 cdef class BatchWalk:
@@ -156,6 +160,7 @@ cdef inline const char* take_message(Walk* walk, Record* record) noexcept nogil:
     cdef const uint8_t* stop
     cdef Py_ssize_t size = 0
     cdef int32_t length
+    cdef bint is_appended
     cdef const char* reason = measure(p, walk.end, &size)
     if reason != NULL:
         return reason
@@ -164,7 +169,9 @@ cdef inline const char* take_message(Walk* walk, Record* record) noexcept nogil:
     record.offset = walk.base + load_i64(p)
     record.time = -1
     if p[MAGIC_AT]:
-        record.time = load_i64(p + MESSAGE_TIME_AT)
+        # That of the append is in the wrapper only.
+        is_appended = walk.header.magic == 1 and walk.header.attributes & LOG_APPEND_TIME
+        record.time = walk.header.max_timestamp if is_appended else load_i64(p + MESSAGE_TIME_AT)
     p = fields(p)
     if not take_field(&p, stop, &record.key_length):
         return b"its key length is not inside the message"
@@ -197,6 +204,26 @@ cdef class CheckedBatch:
     cdef readonly int32_t keyless
 
 
+cdef BatchWalk opened(buffer, int64_t max_batch_bytes, bint check_crcs):
+    """The batch that is all of `buffer`. CorruptRecordError, BatchTooLargeError."""
+    cdef BatchWalk batch = BatchWalk.__new__(BatchWalk)
+    cdef Header* h = &batch.header
+    cdef const char* reason
+    batch.load(buffer, 0, len(buffer))
+    batch.limit = max_batch_bytes
+    reason = read_header(batch.source.data, batch.end, batch.end, h)
+    if reason != NULL:
+        raise corrupt(reason.decode(), 0, h)
+    if h.size == 0:
+        raise corrupt("the batch is incomplete", 0, h)
+    if check_crcs:
+        check_crc(batch.source.data, 0, h)
+    batch.open()
+    if batch.data_end - batch.data + ROW_COST * h.count > max_batch_bytes:
+        raise BatchTooLargeError(h.size, max_batch_bytes, 0, h.base_offset)
+    return batch
+
+
 def check_records(buffer, int64_t max_batch_bytes):
     """Checks each record of a batch of format 2, as `decode` does.
 
@@ -207,22 +234,13 @@ def check_records(buffer, int64_t max_batch_bytes):
     Raises:
         CorruptRecordError: a record is malformed, or there are others than the header says. BatchTooLargeError.
     """
-    cdef BatchWalk batch = BatchWalk.__new__(BatchWalk)
-    cdef Header* h = &batch.header
+    cdef BatchWalk batch = opened(buffer, max_batch_bytes, False)
     cdef CheckedBatch found = CheckedBatch.__new__(CheckedBatch)
     cdef Walk walk
     cdef Record records[BLOCK]
     cdef int index, taken = 0
     cdef const char* reason
-    batch.load(buffer, 0, len(buffer))
-    batch.limit = max_batch_bytes
-    reason = read_header(batch.source.data, batch.end, batch.end, h)
-    if reason != NULL:
-        raise corrupt(reason.decode(), 0, h)
-    batch.open()
-    if batch.data_end - batch.data + ROW_COST * h.count > max_batch_bytes:
-        raise BatchTooLargeError(h.size, max_batch_bytes, 0, h.base_offset)
-    begin_walk(&walk, h, batch.data, batch.data_end)
+    begin_walk(&walk, &batch.header, batch.data, batch.data_end)
     found.oldest, found.newest = INT64_MAX, INT64_MIN
     with nogil:
         while True:
@@ -242,3 +260,37 @@ def check_records(buffer, int64_t max_batch_bytes):
     if reason != NULL:
         batch.refuse(&walk, reason)
     return found
+
+
+def record_times(buffer, int64_t max_batch_bytes):
+    """The offsets and the times of the records of a batch of any format.
+
+    Args:
+        buffer: the whole batch; any contiguous bytes-like object.
+        max_batch_bytes: the most that it may take in memory, in bytes; as for `decode`.
+
+    Returns:
+        Two arrays of int64, as long as there are records: offsets, and times in ms (-1: none).
+
+    Raises:
+        CorruptRecordError: the CRC is wrong, or a record is malformed. BatchTooLargeError.
+    """
+    cdef BatchWalk batch = opened(buffer, max_batch_bytes, True)
+    cdef c_array.array offsets, times
+    cdef Walk walk
+    cdef Record records[BLOCK]
+    cdef int index, taken = 0
+    cdef int32_t done = 0
+    cdef const char* reason
+    offsets = c_array.clone(NUMBERS, batch.header.count, False)
+    times = c_array.clone(NUMBERS, batch.header.count, False)
+    begin_walk(&walk, &batch.header, batch.data, batch.data_end)
+    while done < batch.header.count:
+        reason = take_records(&walk, records, BLOCK, &taken)
+        if reason != NULL:
+            batch.refuse(&walk, reason)
+        for index in range(taken):
+            offsets.data.as_longlongs[done] = records[index].offset
+            times.data.as_longlongs[done] = records[index].time
+            done += 1
+    return offsets, times

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError
 from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.log.state.partition_state import PartitionState
-from pyspark_log.storage.record import BatchHeader, decode
+from pyspark_log.storage.record import BatchHeader
+from pyspark_log.storage.record.walk import record_times
 from pyspark_log.storage.segment import SegmentReader
 from pyspark_log.types import NO_TIMESTAMP, OffsetAndTimestamp
 
@@ -45,9 +44,9 @@ class TimeSearch(NamedTuple):
                 if header.is_control and control:
                     return OffsetAndTimestamp(header.base_offset, header.max_timestamp)
                 offsets, times = self._times(segment, header)
-                row = pc.index(pc.greater_equal(times, timestamp), True).as_py()
-                if row >= 0:
-                    return OffsetAndTimestamp(offsets[row].as_py(), times[row].as_py())
+                for offset, time in zip(offsets, times, strict=True):
+                    if time >= timestamp:
+                        return OffsetAndTimestamp(offset, time)
         return None
 
     def find_max(self, largest: int, start: int) -> OffsetAndTimestamp | None:
@@ -74,27 +73,21 @@ class TimeSearch(NamedTuple):
                 if header.is_control:
                     best = OffsetAndTimestamp(header.base_offset, header.max_timestamp)
                 offsets, times = self._times(segment, header)
-                largest = pc.max(times).as_py()
-                if largest is not None and largest > best.timestamp:
-                    best = OffsetAndTimestamp(offsets[pc.index(times, largest).as_py()].as_py(), largest)
+                largest = max(times, default=NO_TIMESTAMP)
+                if largest > best.timestamp:
+                    best = OffsetAndTimestamp(offsets[times.index(largest)], largest)
         return None if best.offset < 0 else best
 
-    def _times(self, segment: SegmentReader, header: BatchHeader) -> tuple[pa.Array, pa.Array]:
-        """The offsets and the times (ms) of the readable records of a batch."""
+    def _times(self, segment: SegmentReader, header: BatchHeader) -> tuple[Sequence[int], Sequence[int]]:
+        """The offsets and the times (ms) of the readable records of a batch; a marker is none."""
+        if header.is_control:
+            return (), ()
         try:
             if header.size > self.max_batch_bytes:
                 raise BatchTooLargeError(header.size, self.max_batch_bytes, 0, header.base_offset)
-            data = segment.log.pread(header.size, header.position)
-            columns = decode(
-                data,
-                0,
-                len(data),
-                from_offset=self.state.log_start,
-                until_offset=min(header.next_offset, self.state.high_watermark),
-                max_bytes=len(data),
-                max_batch_bytes=self.max_batch_bytes,
-            ).columns
+            offsets, times = record_times(segment.log.pread(header.size, header.position), self.max_batch_bytes)
         except CorruptRecordError as error:
             place = self.place
             raise error.located(header.position, segment.log.path, place.topic, place.partition) from None
-        return columns["offset"], pc.divide(columns["timestamp"].cast(pa.int64()), 1000)
+        first, end = bisect_left(offsets, self.state.log_start), bisect_left(offsets, self.state.high_watermark)
+        return offsets[first:end], times[first:end]
