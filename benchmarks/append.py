@@ -22,7 +22,7 @@ import tables
 
 from pyspark_log import Producer, Store
 from pyspark_log.config import TopicConfig
-from pyspark_log.storage.ingest import encode
+from pyspark_log.storage.ingest.encoder import encode
 from pyspark_log.storage.record.compression import compress
 
 PIECE = 1 << 20

@@ -26,7 +26,8 @@ from pyspark_log.clients.sent_records import Data, Delivery, Headers, SentRecord
 from pyspark_log.errors import InvalidRecordError
 from pyspark_log.storage.catalog import check_not_internal
 from pyspark_log.storage.fs import clock
-from pyspark_log.storage.ingest import PIECE_SIZE, Partitioner
+from pyspark_log.storage.ingest import PIECE_SIZE
+from pyspark_log.storage.ingest.partitioner import Partitioner
 from pyspark_log.storage.store import Store
 
 #: Returns the partition of a record, or None: as without a partitioner. From topic, key, value, number of partitions.

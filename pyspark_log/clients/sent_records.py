@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_log.errors import InvalidRecordError, PylogError, RecordTooLargeError
-from pyspark_log.storage.ingest import Partitioner, group
+from pyspark_log.storage.ingest.partitioner import Partitioner, group
 from pyspark_log.types import AppendResult
 
 log = logging.getLogger(__name__)

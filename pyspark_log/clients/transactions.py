@@ -36,7 +36,7 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.groups import committed_offsets
 from pyspark_log.storage.publish import PlannedTopic, PublishResult, StagedPart, StagingPlan
-from pyspark_log.storage.record import Rows, to_arrow
+from pyspark_log.storage.record.rows import Rows, to_arrow
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from pyspark_log.arguments import check_whole
 from pyspark_log.config import TopicConfig
@@ -27,7 +26,6 @@ from pyspark_log.storage.log_manager import (
     TopicAdmin,
     append_batch,
     append_batches,
-    append_rows,
     cleaning,
     describe_log_dirs,
     partition_move,
@@ -36,8 +34,6 @@ from pyspark_log.storage.log_manager import (
 from pyspark_log.storage.partitions import Partitions
 from pyspark_log.storage.publish import DecisionLog, apply_pending
 from pyspark_log.storage.publishes import Publishes
-from pyspark_log.storage.record import RowBuilder, Rows, to_arrow
-from pyspark_log.storage.record.rows import row_schema
 from pyspark_log.storage.segment.file_names import LOG, list_segments, segment_path
 from pyspark_log.storage.store import Store
 from pyspark_log.types import (
@@ -50,6 +46,11 @@ from pyspark_log.types import (
     TopicPartition,
     check_isolation,
 )
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyspark_log.storage.record.rows import Rows
 
 # Stores that a process shares between callers that open them by path; the least recently used are dropped first.
 _SHARED_STORES = 8
@@ -260,6 +261,9 @@ class FolderStore(Store):
         sync: bool = False,
         compression_type: str | None = None,
     ) -> list[AppendResult]:
+        from pyspark_log.storage.log_manager.append import append_rows  # noqa: PLC0415  (Arrow, which a server does not load)
+        from pyspark_log.storage.record.rows import to_arrow  # noqa: PLC0415
+
         check_not_internal(topic)
         return append_rows(self.logs, topic, to_arrow(data), partition, sync, compression_type)
 
@@ -317,6 +321,8 @@ class FolderStore(Store):
         isolation_level: str = READ_UNCOMMITTED,
         on_damage: Callable[[Damage], None] | None = None,
     ) -> Iterator[pa.RecordBatch]:
+        from pyspark_log.storage.record.rows import RowBuilder, row_schema  # noqa: PLC0415  (Arrow, which a server does not load)
+
         check_whole("max_bytes", max_bytes, low=1)
         schema = row_schema(headers, columns)
         if LATEST in (start, end) or end is None:

@@ -11,17 +11,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-import pyarrow as pa
-
 from pyspark_log.storage.log.read import READ_BYTES, Damage
-from pyspark_log.storage.record import Rows
 from pyspark_log.storage.topic import Topic
 from pyspark_log.types import EARLIEST, READ_UNCOMMITTED, AppendResult, OffsetAndTimestamp, TopicDescription
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from pyspark_log.storage.groups import Groups
     from pyspark_log.storage.partitions import Partitions
     from pyspark_log.storage.publishes import Publishes
+    from pyspark_log.storage.record.rows import Rows
 
 _S = TypeVar("_S", bound="Store")
 

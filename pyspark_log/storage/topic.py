@@ -7,12 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import pyarrow as pa
-
 from pyspark_log.arguments import to_ms
 from pyspark_log.storage.log.read import READ_BYTES
-from pyspark_log.storage.record import Rows
-from pyspark_log.storage.record.rows import row_schema
 from pyspark_log.types import (
     EARLIEST,
     LATEST,
@@ -24,6 +20,9 @@ from pyspark_log.types import (
 )
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyspark_log.storage.record.rows import Rows
     from pyspark_log.storage.store import Store
 
 #: Where a read begins or ends: an offset, EARLIEST or LATEST for all partitions; a time; or an offset for each one.
@@ -90,6 +89,8 @@ class Topic:
         Raises:
             UnknownTopicError, InvalidConfigError, OffsetOutOfRangeError: as Store.read.
         """
+        from pyspark_log.storage.record.rows import row_schema  # noqa: PLC0415  (Arrow, which a server does not load)
+
         numbers = list(self.partitions if partitions is None else partitions)
         ends = self._offsets(end, numbers, LATEST, isolation_level)
         starts = self._offsets(start, numbers, EARLIEST, isolation_level)
@@ -211,10 +212,14 @@ class Scan:
 
     def to_reader(self) -> pa.RecordBatchReader:
         """An Arrow reader, which streams the batches: for a Parquet writer, say."""
+        import pyarrow as pa  # noqa: PLC0415  (Arrow, which a server does not load)
+
         return pa.RecordBatchReader.from_batches(self.schema, iter(self))
 
     def to_table(self) -> pa.Table:
         """All of it as an Arrow table."""
+        import pyarrow as pa  # noqa: PLC0415  (Arrow, which a server does not load)
+
         return pa.Table.from_batches(iter(self), self.schema)
 
     def to_pandas(self) -> Any:  # noqa: ANN401  (pandas need not be installed)

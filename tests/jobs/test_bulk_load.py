@@ -16,7 +16,7 @@ from pyspark_log.jobs import bulk_load
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.groups import NEVER
-from pyspark_log.storage.ingest import encode
+from pyspark_log.storage.ingest.encoder import encode
 from pyspark_log.storage.record import crc32c
 from pyspark_log.storage.record.layout import ATTRIBUTES_AT, CRC_AT
 from tests.store_tools import Stopped, faults

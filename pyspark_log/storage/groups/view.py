@@ -9,8 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.catalog import OFFSETS_TOPIC
@@ -19,6 +18,9 @@ from pyspark_log.storage.groups.modern_group import kept_value, modern_group_of
 from pyspark_log.storage.log.read import READ_BYTES, LogReader, ViewPosition
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.types import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # With fewer records, finding the newest of each key does not pay off.
 _FEW = 16
@@ -154,6 +156,8 @@ def _newest(columns: Mapping[str, pa.Array]) -> Iterator[tuple[bytes | None, byt
     found = [columns[name] for name in ("key", "value", "offset")]
     keys = found[0]
     if len(keys) > _FEW and not keys.null_count:
+        import pyarrow as pa  # noqa: PLC0415  (Arrow, which a server does not load)
+
         # Encode keys as numbers, and find each number's last row; all in compiled code.
         numbers = memoryview(keys.dictionary_encode().indices.buffers()[1]).cast("i")[: len(keys)]
         rows = array("q", sorted(dict(zip(numbers, range(len(keys)), strict=True)).values()))

@@ -1,20 +1,9 @@
-"""Turns rows into validated record batches: partitioning, accumulating, timestamps, checks of a client's batch."""
+"""Turns rows into validated record batches: partitioning, accumulating, timestamps, checks of a client's batch.
 
-from pyspark_log.storage.ingest.accumulator import FILLING_BYTES, RecordAccumulator
-from pyspark_log.storage.ingest.encoder import PIECE_SIZE, AssignedRows, BatchEncoder, encode, grouped, packed
-from pyspark_log.storage.ingest.partitioner import Partitioner, group
+The face is what works without Arrow, which a server does not load: `encoder`, `accumulator` and `partitioner` need it.
+"""
+
+from pyspark_log.storage.ingest.packs import FILLING_BYTES, PIECE_SIZE, grouped, packed
 from pyspark_log.storage.ingest.validator import validate
 
-__all__ = [
-    "FILLING_BYTES",
-    "PIECE_SIZE",
-    "AssignedRows",
-    "BatchEncoder",
-    "Partitioner",
-    "RecordAccumulator",
-    "encode",
-    "group",
-    "grouped",
-    "packed",
-    "validate",
-]
+__all__ = ["FILLING_BYTES", "PIECE_SIZE", "grouped", "packed", "validate"]

@@ -8,10 +8,8 @@ import pyarrow as pa
 
 from pyspark_log.config import TopicConfig
 from pyspark_log.storage.ingest.encoder import BatchEncoder
+from pyspark_log.storage.ingest.packs import FILLING_BYTES
 from pyspark_log.storage.record.builder import BatchBuilder
-
-#: Memory (bytes) of batches that are being filled, over all partitions; beyond it they are sealed as they are.
-FILLING_BYTES = 64 * 1024 * 1024
 
 #: Receives a finished record batch: partition, bytes, number of records.
 Sink = Callable[[int, bytes, int], None]

@@ -6,26 +6,22 @@ import contextlib
 import mmap
 import secrets
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import InvalidRecordError, RecordTooLargeError
+from pyspark_log.storage.ingest.packs import PIECE_SIZE
 from pyspark_log.storage.ingest.partitioner import Partitioner, group
 from pyspark_log.storage.ingest.timestamps import check_times, is_past_retention, warn_past_retention
 from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
 from pyspark_log.storage.record.layout import HEADER_SIZE, MAX_TIMESTAMP_AT
 from pyspark_log.storage.record.rows import WriteColumns
 
-_Item = TypeVar("_Item")
-
 #: Bytes of records to which a batch is filled, before compression.
 BATCH_SIZE = 512 * 1024
-
-#: Bytes of batches that `BatchEncoder.pieces` yields at once: few enough to be in the processor's cache.
-PIECE_SIZE = 2 * 1024 * 1024
 
 
 class AssignedRows(NamedTuple):
@@ -78,7 +74,7 @@ class BatchEncoder:
         columns = WriteColumns(data, now, keys_required=config.compact, where=self._topic)
         if columns.timestamp is not None:
             records = columns.records
-            check_times((records.oldest, records.newest), lambda: columns.timestamp, config, now, self._topic)
+            check_times((records.oldest, records.newest), columns.timestamp.to_pylist, config, now, self._topic)
         if partition is None and self._partitions == 1 and columns.partition is None:
             partition = 0
         if partition is not None:
@@ -212,21 +208,3 @@ def encode(topic: str, config: TopicConfig, data: pa.RecordBatch, now: int) -> l
     """
     encoder = BatchEncoder(topic, 1, config)
     return list(encoder.batches(0, [encoder.assign(data, now, 0)]))
-
-
-def grouped(items: Iterable[_Item], most: int, size_of: Callable[[_Item], int]) -> Iterator[list[_Item]]:
-    """Items in order, in lists of at most `most` bytes, or of one larger item."""
-    found, size = list[_Item](), 0
-    for item in items:
-        if found and size + size_of(item) > most:
-            yield found
-            found, size = [], 0
-        found.append(item)
-        size += size_of(item)
-    if found:
-        yield found
-
-
-def packed(batches: Iterable[bytes], size: int) -> Iterator[bytearray]:
-    """Joins batches in order for few appends: each of at most `size` bytes, or of one larger batch."""
-    return (bytearray().join(group) for group in grouped(batches, size, len))

@@ -6,10 +6,7 @@ And warns of records that retention is about to delete, which a broker accepts s
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from collections.abc import Callable, Iterable
 
 from pyspark_log.config import LONG_MAX, TopicConfig
 from pyspark_log.errors import InvalidTimestampError
@@ -19,13 +16,13 @@ log = logging.getLogger(__name__)
 
 
 def check_times(
-    bounds: tuple[int, int], times: Callable[[], pa.Array], config: TopicConfig, now: int, where: object
+    bounds: tuple[int, int], times: Callable[[], Iterable[int | None]], config: TopicConfig, now: int, where: object
 ) -> None:
     """Checks the timestamps of records.
 
     Args:
         bounds: the smallest and the largest one, in ms.
-        times: returns that of each record, in ms; null and NO_TIMESTAMP are never refused.
+        times: returns that of each record, in ms; None and NO_TIMESTAMP are never refused.
         config: the topic's configs; with LogAppendTime these timestamps are not used.
         now: the time in ms.
         where: the topic, for errors.
@@ -39,12 +36,16 @@ def check_times(
     newest = min(now + config.message_timestamp_after_max_ms, LONG_MAX)
     if oldest <= bounds[0] and bounds[1] <= newest:
         return
-    column = times()
-    too_old = pc.and_(pc.less(column, oldest), pc.not_equal(column, NO_TIMESTAMP))
-    row = pc.index(pc.or_(too_old, pc.greater(column, newest)), True).as_py()
+    row, time = next(
+        (
+            (row, time)
+            for row, time in enumerate(times())
+            if time not in (None, NO_TIMESTAMP) and not oldest <= time <= newest
+        ),
+        (-1, NO_TIMESTAMP),
+    )
     if row < 0:
         return
-    time = column[row].as_py()
     if time > newest:
         side, limit = "after", config.message_timestamp_after_max_ms
     else:

@@ -6,17 +6,25 @@ offsets, a wrong largest time) is refused: no client sends such batches.
 
 from __future__ import annotations
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from pyspark_log.config import INT_MAX, TopicConfig
+from pyspark_log.config import TopicConfig
 from pyspark_log.errors import BatchTooLargeError, InvalidRecordError, RecordTooLargeError
 from pyspark_log.storage.ingest.timestamps import check_times, is_past_retention, warn_past_retention
-from pyspark_log.storage.record import BatchHeader, decode, scan
-from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
+from pyspark_log.storage.record import BatchHeader, crc32c, scan
+from pyspark_log.storage.record.compression import compress, decompress
 from pyspark_log.storage.record.headers import set_log_append_time
-from pyspark_log.storage.record.layout import MAGIC
-from pyspark_log.storage.record.walk import check_records
+from pyspark_log.storage.record.layout import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    CODECS,
+    CRC_AT,
+    HEADER_SIZE,
+    LAST_OFFSET_DELTA_AT,
+    LEADER_EPOCH_AT,
+    LENGTH_AT,
+    LENGTH_PREFIX,
+    MAGIC,
+)
+from pyspark_log.storage.record.walk import check_records, record_times
 
 
 def validate(batch: bytes, config: TopicConfig, now: int, where: object) -> bytes | bytearray:
@@ -93,7 +101,7 @@ def _broken_rule(one: BatchHeader) -> str:  # noqa: PLR0911  (a rule each)
     return ""
 
 
-def _admitted(batch: bytes, header: BatchHeader, config: TopicConfig, now: int, where: object) -> bytes:
+def _admitted(batch: bytes, header: BatchHeader, config: TopicConfig, now: int, where: object) -> bytes | bytearray:
     """Checks the records, and returns their batch in the topic's codec. Raises as `validate`; BatchTooLargeError."""
     # If there are as many records as offsets, and these increase, there is no gap between them.
     found = check_records(batch, config.max_batch_bytes)
@@ -103,32 +111,25 @@ def _admitted(batch: bytes, header: BatchHeader, config: TopicConfig, now: int, 
         )
     if config.compact and found.keyless:
         raise InvalidRecordError(f"{where}: a record without a key; the topic is compacted, which requires keys")
-    check_times((found.oldest, found.newest), lambda: _milliseconds(_columns(batch, config)), config, now, where)
+    check_times(
+        (found.oldest, found.newest), lambda: record_times(batch, config.max_batch_bytes)[1], config, now, where
+    )
     if config.keeps_codec or header.codec == config.codec:
         return batch
-    return _in_codec_of(config, _columns(batch, config), header)
+    return _in_codec_of(config, batch, header, where)
 
 
-def _columns(batch: bytes, config: TopicConfig) -> dict[str, pa.Array]:
-    """The columns of a batch that was checked. BatchTooLargeError."""
-    return decode(
-        batch, 0, len(batch), from_offset=0, until_offset=INT_MAX + 1, max_bytes=INT_MAX, check_crcs=False,
-        headers=True, max_batch_bytes=config.max_batch_bytes,
-    ).columns  # fmt: skip
-
-
-def _milliseconds(columns: dict[str, pa.Array]) -> pa.Array:
-    return pc.divide(columns["timestamp"].cast(pa.int64()), 1000)
-
-
-def _in_codec_of(config: TopicConfig, columns: dict[str, pa.Array], header: BatchHeader) -> bytes:
-    """Encodes the same records as one batch of the same producer, compressed with the topic's codec."""
-    records = RecordColumns(columns["key"], columns["value"], _milliseconds(columns), columns["headers"], 0)
-    builder = BatchBuilder(INT_MAX, config.max_message_bytes, config.codec, config.level)
-    builder.append(records, None, 0, header.count)
-    return builder.seal(
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        transactional=header.is_transactional,
-    )
+def _in_codec_of(config: TopicConfig, batch: bytes, header: BatchHeader, where: object) -> bytearray:
+    """The same records, which were checked, compressed with the topic's codec. RecordTooLargeError."""
+    records = decompress(header.codec, memoryview(batch)[HEADER_SIZE:], config.max_batch_bytes)
+    recoded = bytearray().join([memoryview(batch)[:HEADER_SIZE], compress(config.codec, records, config.level)])
+    if len(recoded) > config.max_message_bytes:
+        raise RecordTooLargeError(
+            f"{where}: a record batch of {len(batch)} bytes has {len(recoded)} in the topic's codec, more than "
+            f"max.message.bytes ({config.max_message_bytes}): send smaller ones, or raise that config of the topic"
+        )
+    attributes = header.attributes & ~CODEC_MASK | CODECS.index(config.codec)
+    recoded[LENGTH_AT:LEADER_EPOCH_AT] = (len(recoded) - LENGTH_PREFIX).to_bytes(4, "big")
+    recoded[ATTRIBUTES_AT:LAST_OFFSET_DELTA_AT] = attributes.to_bytes(2, "big")
+    recoded[CRC_AT:ATTRIBUTES_AT] = crc32c(memoryview(recoded)[ATTRIBUTES_AT:]).to_bytes(4, "big")
+    return recoded

@@ -18,7 +18,7 @@ from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.mounts import is_shared
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log.state.partition_state import Flags, Intent, PartitionState
-from pyspark_log.storage.record import BatchHeader, decode
+from pyspark_log.storage.record import BatchHeader
 from pyspark_log.storage.record.layout import CODEC_MASK, HEADER_SIZE
 from pyspark_log.storage.segment.batch_stream import intact_batches
 from pyspark_log.storage.segment.file_names import INDEX, LOG, list_segments, segment_path
@@ -108,6 +108,8 @@ def _size(path: str, header: BatchHeader) -> int:
     """Approximate size in bytes of a batch's records, before compression; of a large batch, as stored."""
     if not header.attributes & CODEC_MASK or header.size > _SMALL:
         return header.size
+    from pyspark_log.storage.record.decoder import decode  # noqa: PLC0415  (Arrow, which a server does not load)
+
     with files.open_read(path) as file:
         data = file.pread(header.size, header.position)
     try:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from pyspark_log.config import TopicConfig
-from pyspark_log.errors import PylogError
-from pyspark_log.storage.ingest import PIECE_SIZE, AssignedRows, BatchEncoder, grouped, packed, validate
+from pyspark_log.storage.ingest import PIECE_SIZE, grouped, packed
+from pyspark_log.storage.ingest.encoder import AssignedRows, BatchEncoder
 from pyspark_log.storage.log import APPEND_BYTES, Appended, Extent, LogWriter
 from pyspark_log.storage.log_manager.manager import LogManager
 from pyspark_log.types import AppendResult
@@ -72,34 +72,6 @@ def _append_all(target: LogWriter, batches: Sequence[bytes], sync: bool) -> Appe
                 base, end, _ = writer.append(pack, sync=sync)
                 first = base if first < 0 else first
     return AppendResult(target.place.partition, first, end)
-
-
-def append_batches(
-    target: LogWriter, batches: Sequence[bytes], now: int, *, sync: bool
-) -> list[AppendResult | PylogError]:
-    """Appends batches of clients; `now` in ms, the rest as `FolderStore.append_batches`."""
-    checked = [check_batch(batch, target, now) for batch in batches]
-    accepted = [one for one in checked if not isinstance(one, PylogError)]
-    turns = grouped(accepted, min(APPEND_BYTES, target.config.segment_bytes), len)
-    appended = iter([outcome for turn in turns for outcome in target.append_in_turn(turn, sync=sync)])
-    outcomes = [one if isinstance(one, PylogError) else next(appended) for one in checked]
-    return [AppendResult(target.place.partition, *one) if isinstance(one, Appended) else one for one in outcomes]
-
-
-def append_batch(target: LogWriter, batch: bytes, now: int, *, sync: bool) -> AppendResult:
-    """Appends a batch of a client; `now` in ms, the rest as `FolderStore.append_batch`."""
-    [outcome] = target.append_in_turn([validate(batch, target.config, now, target.place)], sync=sync)
-    if not isinstance(outcome, Appended):
-        raise outcome
-    return AppendResult(target.place.partition, *outcome)
-
-
-def check_batch(batch: bytes, target: LogWriter, now: int) -> bytes | bytearray | PylogError:
-    """A client's batch as it is appended, or why it is refused; `now` in ms."""
-    try:
-        return validate(batch, target.config, now, target.place)
-    except PylogError as error:
-        return error
 
 
 def _share(partition: int, parts: Sequence[AssignedRows]) -> int:

@@ -11,12 +11,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pyspark_log.errors import TopicExistsError, UnknownTopicError
 from pyspark_log.storage.catalog import PUBLISH_TOPIC, store_json
 from pyspark_log.storage.fs import Mutex, contextmanager
 from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
-from pyspark_log.storage.ingest import encode, packed
+from pyspark_log.storage.ingest import packed
 from pyspark_log.storage.log import LogWriter
 from pyspark_log.storage.log.read import LogReader, ViewPosition
 from pyspark_log.storage.log.state import EMPTY, PartitionState
@@ -32,9 +33,10 @@ from pyspark_log.storage.publish.decision import (
     numbered,
     publisher_of,
 )
-from pyspark_log.storage.record import Chunk
-from pyspark_log.storage.record.rows import key_value_rows
 from pyspark_log.storage.segment.batch_stream import READ_SIZE
+
+if TYPE_CHECKING:
+    from pyspark_log.storage.record.decoder import Chunk
 
 # Fixes every config whose store-wide value could make the topic unfit for decisions.
 _TOPIC_CONFIGS = {
@@ -284,6 +286,9 @@ class DecisionWriter:
         self._log.added(records, self._writer.state)
 
     def _write(self, records: Sequence[_Record], first_undone: int | None, *, sync: bool) -> None:
+        from pyspark_log.storage.ingest.encoder import encode  # noqa: PLC0415  (Arrow, which a server does not load)
+        from pyspark_log.storage.record.rows import key_value_rows  # noqa: PLC0415
+
         values = [None if decision is None else encode_decision(decision) for _, decision in records]
         data = key_value_rows([publisher.encode() for publisher, _ in records], values)
         batches = encode(PUBLISH_TOPIC, self._writer.config, data, self._log.logs.clock())

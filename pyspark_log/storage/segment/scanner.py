@@ -9,16 +9,18 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Final
 
 from pyspark_log.config import INT_MAX, LONG_MAX
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.record import BatchHeader, decode, scan
+from pyspark_log.storage.record import BatchHeader, scan
+from pyspark_log.storage.record.decoder import decode
 from pyspark_log.storage.record.layout import HEADER_SIZE, LENGTH_AT, LENGTH_PREFIX, MAGIC, MAGIC_AT
 from pyspark_log.storage.segment.batch_stream import BatchStream, batch_at
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Bytes that are read at a time, unless a batch is larger.
 WINDOW: Final = 4 * 1024 * 1024

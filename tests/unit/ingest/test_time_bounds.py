@@ -28,7 +28,7 @@ def refused(times, settings):
     """The row that is refused, and the setting that does it."""
     known = [time for time in times if time is not None] or [NOW]
     try:
-        check_times((min(known), max(known)), lambda: pa.array(times, pa.int64()), settings, NOW, "t")
+        check_times((min(known), max(known)), lambda: times, settings, NOW, "t")
     except InvalidRecordError as error:
         words = str(error).split()
         return int(words[words.index("record") + 1]), "before" if "before.max" in str(error) else "after"

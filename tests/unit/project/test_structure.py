@@ -25,7 +25,17 @@ _CIMPORT = re.compile(r"^(?:from (pyspark_log\.\S+) c?import|c?import (pyspark_l
 # MODULE` is the same.
 PARTS = {
     "fs": ["clock", "file_events", "files", "json_fields", "links", "mounts", "timeouts"],
-    "record": ["builder", "compression", "empty_batch", "end_txn_marker", "headers", "layout", "rows", "walk"],
+    "record": [
+        "builder",
+        "compression",
+        "decoder",
+        "empty_batch",
+        "end_txn_marker",
+        "headers",
+        "layout",
+        "rows",
+        "walk",
+    ],
     "segment": ["batch_stream", "file_names", "indexes", "scanner", "txn_index"],
     "catalog": ["kafka_files", "log_dir", "log_dir_list", "log_dirs", "store_json", "topics"],
     "log": [
@@ -44,8 +54,8 @@ PARTS = {
         "state",
         "state.state_file",
     ],
-    "log_manager": ["cleaning", "deletion", "folder_copy", "partition_move", "remove_log_dir"],
-    "ingest": ["timestamps"],
+    "log_manager": ["append", "cleaning", "deletion", "folder_copy", "partition_move", "remove_log_dir"],
+    "ingest": ["accumulator", "encoder", "partitioner", "timestamps"],
     "publish": [
         "applier",
         "claims",

@@ -14,7 +14,7 @@ from functools import partial
 from pyspark_log.errors import LogDamagedError
 from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.log.read.isolation import AbortedRanges
-from pyspark_log.storage.record import Chunk, decode
+from pyspark_log.storage.record.decoder import Chunk, decode
 from pyspark_log.storage.record.layout import LENGTH_AT
 from pyspark_log.storage.segment import BatchStream, SegmentReader
 from pyspark_log.storage.segment.batch_stream import READ_SIZE

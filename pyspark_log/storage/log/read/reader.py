@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Container, Iterator
-from typing import NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
 
 from pyspark_log.config import MAX_BATCH_BYTES
 from pyspark_log.errors import (
@@ -24,17 +24,17 @@ from pyspark_log.storage.catalog import LogDirs, PartitionPath
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.missing import check_length, missing_is_damage, no_state
 from pyspark_log.storage.log.read.isolation import AbortedRanges, LastStableOffset, aborted_between
-from pyspark_log.storage.log.read.range_reader import RangeReader
 from pyspark_log.storage.log.read.segment_cache import SegmentCache
 from pyspark_log.storage.log.read.stored_batches import StoredBatches, locate
 from pyspark_log.storage.log.read.time_search import TimeSearch
 from pyspark_log.storage.log.state import partition_state, state_file
 from pyspark_log.storage.log.state.partition_state import Flags, PartitionState
-from pyspark_log.storage.record import Chunk
-from pyspark_log.storage.segment import NO_OFFSET, AbortedTransaction, SegmentReader, SegmentScanner
+from pyspark_log.storage.segment import NO_OFFSET, AbortedTransaction, SegmentReader
 from pyspark_log.storage.segment.file_names import LOG, list_segments, segment_path
-from pyspark_log.storage.segment.scanner import Damaged
 from pyspark_log.types import NO_TIMESTAMP, OffsetAndTimestamp
+
+if TYPE_CHECKING:
+    from pyspark_log.storage.record.decoder import Chunk
 
 _T = TypeVar("_T")
 
@@ -253,6 +253,8 @@ class LogReader:
                 BatchTooLargeError: it takes more memory than it may.
             LogDamagedError: a segment is missing or shorter than it was.
         """
+        from pyspark_log.storage.log.read.range_reader import RangeReader  # noqa: PLC0415  (Arrow, which a server does not load)
+
         state = state or self.state()
         self._check_range(start, end, state)
         aborted = AbortedRanges(self.aborted(start, end)) if committed and state.flags & Flags.PRODUCERS else None
@@ -410,6 +412,8 @@ class LogReader:
 
         Reads the segment from its beginning. UnknownTopicError, OSError.
         """
+        from pyspark_log.storage.segment.scanner import Damaged, SegmentScanner  # noqa: PLC0415  (Arrow, which a server does not load)
+
         state = self.state()
         bases = self.segments(state)
         number = bisect_right(bases, offset) - 1

@@ -25,9 +25,8 @@ from pyspark_log.storage.maintenance.transfer import LogCopy, marker_fault
 from pyspark_log.storage.maintenance.verify import Finder, RecordCheck
 from pyspark_log.storage.record import BatchHeader
 from pyspark_log.storage.record.layout import LEADER_EPOCH_AT, MAGIC_AT
-from pyspark_log.storage.segment import SegmentScanner
 from pyspark_log.storage.segment.file_names import LOG, list_segments, segment_path
-from pyspark_log.storage.segment.scanner import Damaged, Intact
+from pyspark_log.storage.segment.scanner import Damaged, Intact, SegmentScanner
 
 _EVIDENCE_SIZE = 1024 * 1024
 

@@ -30,9 +30,8 @@ from pyspark_log.storage.log.state import PartitionState
 from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
 from pyspark_log.storage.maintenance.transfer.log_copy import LogCopy
 from pyspark_log.storage.record.layout import LEADER_EPOCH_AT, MAGIC, MAGIC_AT
-from pyspark_log.storage.segment import SegmentScanner
 from pyspark_log.storage.segment.file_names import list_segments
-from pyspark_log.storage.segment.scanner import Damaged, Intact
+from pyspark_log.storage.segment.scanner import Damaged, Intact, SegmentScanner
 from pyspark_log.types import TopicPartition
 
 _EPOCH: Final = 0

@@ -29,8 +29,7 @@ from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
 from pyspark_log.storage.maintenance.transfer.log_copy import LogCopy
 from pyspark_log.storage.record import BatchHeader
 from pyspark_log.storage.record.layout import MAGIC
-from pyspark_log.storage.segment import SegmentScanner
-from pyspark_log.storage.segment.scanner import Damaged, Intact
+from pyspark_log.storage.segment.scanner import Damaged, Intact, SegmentScanner
 from pyspark_log.types import TopicDescription, TopicPartition
 
 

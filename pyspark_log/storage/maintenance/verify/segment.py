@@ -20,9 +20,8 @@ from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Find
 from pyspark_log.storage.maintenance.verify.indexes import IndexCheck
 from pyspark_log.storage.record import BatchHeader
 from pyspark_log.storage.record.layout import MAGIC
-from pyspark_log.storage.segment import SegmentScanner
 from pyspark_log.storage.segment.file_names import LOG, segment_path
-from pyspark_log.storage.segment.scanner import Damaged, Intact
+from pyspark_log.storage.segment.scanner import Damaged, Intact, SegmentScanner
 from pyspark_log.types import NO_TIMESTAMP
 
 #: Reads the records of a file's batches, and finds those that their topic cannot have.

@@ -12,20 +12,24 @@ import logging
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from pyspark_log.config import INT_MAX, TopicConfig, check_compression_type
 from pyspark_log.errors import UnknownTopicError
 from pyspark_log.storage.catalog import check_not_internal
 from pyspark_log.storage.catalog.store_json import STAGING_FOLDER
 from pyspark_log.storage.fs import Process, files
-from pyspark_log.storage.ingest import FILLING_BYTES, RecordAccumulator
+from pyspark_log.storage.ingest import FILLING_BYTES
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.publish.staging.agreed_topics import AgreedTopic, agree
 from pyspark_log.storage.publish.staging.install import install_size, most_batches
 from pyspark_log.storage.publish.staging.staged_file import Job
 from pyspark_log.storage.record.layout import CRC_AT
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyspark_log.storage.ingest.accumulator import RecordAccumulator
 
 log = logging.getLogger(__name__)
 
@@ -222,6 +226,8 @@ class StagedWriter:
         """
         encoder = self._encoders.get(topic)
         if encoder is None:
+            from pyspark_log.storage.ingest.accumulator import RecordAccumulator  # noqa: PLC0415  (Arrow, which a server does not load)
+
             planned = self._planned[topic] = self._plan.topics.get(topic) or self._agree(topic)
             encoder = RecordAccumulator(
                 topic,
