@@ -435,7 +435,7 @@ cdef class BatchFilter:
                     kept.last_offset = record.offset
                     kept.records += 1
                     # Unless all keys are known, records that they replace may stay: no retention yet.
-                    kept.tombstones += all_known and not record.has_value
+                    kept.tombstones += all_known and record.value_length < 0
                     if record.time > kept.max_timestamp:
                         kept.max_timestamp = record.time
             if reason == NULL and run != NULL and kept.records < walk.header.count:
@@ -462,7 +462,7 @@ cdef class BatchFilter:
                 return False
         elif record.offset < self.keys.find(record):
             return False
-        return record.has_value or not expired
+        return record.value_length >= 0 or not expired
 
     cdef int write_batch(self, const Kept* kept, const uint8_t* data, const uint8_t* end, bint new_horizon) except -1:
         """Writes a batch of format 2 with other records or another base timestamp."""

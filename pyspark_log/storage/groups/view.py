@@ -1,29 +1,20 @@
 """An in-memory view of one partition of `__consumer_offsets` that follows the log.
 
 Only the newest record of each key counts, so only that one is decoded: some thousand of a million commits of a hundred
-groups. The others are skipped as columns.
+groups.
 """
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.catalog import OFFSETS_TOPIC
 from pyspark_log.storage.groups import records
 from pyspark_log.storage.groups.modern_group import kept_value, modern_group_of
-from pyspark_log.storage.log.read import READ_BYTES, LogReader, ViewPosition
+from pyspark_log.storage.log.read import LogReader, ViewPosition
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.types import TopicPartition
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-# With fewer records, finding the newest of each key does not pay off.
-_FEW = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,17 +94,19 @@ class PartitionView:
         return state.applied
 
     def _read(self, reader: LogReader, end: int) -> None:
-        for chunk in reader.read(self._view.position, end, max_bytes=READ_BYTES, committed=True):
-            for key, value, offset in _newest(chunk.columns):
-                try:
-                    self._apply(key, value)
-                except ValueError as error:
-                    raise CorruptRecordError(
-                        f"the record at offset {offset} is not a group record in Kafka's format: {error}",
-                        base_offset=offset,
-                        topic=OFFSETS_TOPIC,
-                        partition=self.partition,
-                    ) from error
+        newest: dict[bytes | None, tuple[int, bytes | None]] = {}
+        for batch in reader.read_pairs(self._view.position, end, committed=True):
+            newest |= {key: (offset, value) for key, value, offset in batch.pairs}
+        for key, (offset, value) in newest.items():
+            try:
+                self._apply(key, value)
+            except ValueError as error:
+                raise CorruptRecordError(
+                    f"the record at offset {offset} is not a group record in Kafka's format: {error}",
+                    base_offset=offset,
+                    topic=OFFSETS_TOPIC,
+                    partition=self.partition,
+                ) from error
 
     def _apply(self, key: bytes | None, value: bytes | None) -> None:
         what = records.decode_key(key or b"")
@@ -149,19 +142,3 @@ class PartitionView:
             group.modern.pop(key, None)
             if group.is_nothing:
                 del self.groups[name]
-
-
-def _newest(columns: Mapping[str, pa.Array]) -> Iterator[tuple[bytes | None, bytes | None, int]]:
-    """The newest record of each key: key, value, offset; in the order of offsets."""
-    found = [columns[name] for name in ("key", "value", "offset")]
-    keys = found[0]
-    if len(keys) > _FEW and not keys.null_count:
-        import pyarrow as pa  # noqa: PLC0415  (Arrow, which a server does not load)
-
-        # Encode keys as numbers, and find each number's last row; all in compiled code.
-        numbers = memoryview(keys.dictionary_encode().indices.buffers()[1]).cast("i")[: len(keys)]
-        rows = array("q", sorted(dict(zip(numbers, range(len(keys)), strict=True)).values()))
-        # By its buffer: pa.array imports pandas if it is installed, which takes longer than all of this.
-        kept = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
-        found = [column.take(kept) for column in found]
-    yield from zip(*(column.to_pylist() for column in found), strict=True)

@@ -6,8 +6,8 @@ import contextlib
 import errno
 from collections.abc import Iterator
 
-from pyspark_log.errors import LogDamagedError, UnknownTopicError
-from pyspark_log.storage.catalog import PartitionPath
+from pyspark_log.errors import LogDamagedError, LogDirOfflineError, UnknownTopicError
+from pyspark_log.storage.catalog import LogDirs, PartitionPath
 from pyspark_log.storage.segment.file_names import list_segments
 
 
@@ -48,3 +48,16 @@ def no_state(place: PartitionPath) -> UnknownTopicError | LogDamagedError:
             "restore it from a copy of the store"
         )
     return UnknownTopicError(f"{place}: the topic was deleted")
+
+
+def holds_segments(folders: LogDirs | None, place: PartitionPath) -> bool:
+    """Whether a partition without a state has segments; False if its log dir has failed. OSError.
+
+    A partition that was never written to is expected in the first log dir, which a failure must not take offline.
+    """
+    try:
+        return bool(list_segments(place.folder))
+    except OSError as error:
+        if folders is not None and isinstance(folders.explained(error, place), LogDirOfflineError):
+            return False
+        raise

@@ -19,8 +19,8 @@ from pyspark_log.storage.fs import Mutex, files, timeouts
 from pyspark_log.storage.fs.clock import StoreClock
 from pyspark_log.storage.fs.mounts import is_shared
 from pyspark_log.storage.log import LogWriter
-from pyspark_log.storage.log.missing import no_state
-from pyspark_log.storage.log.read import LogReader, holds_segments
+from pyspark_log.storage.log.missing import holds_segments, no_state
+from pyspark_log.storage.log.read import LogReader
 from pyspark_log.storage.log.state import EMPTY, state_file
 from pyspark_log.storage.log_manager import deletion
 from pyspark_log.types import TopicDescription

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from pyspark_log.errors import TopicExistsError, UnknownTopicError
 from pyspark_log.storage.catalog import PUBLISH_TOPIC, store_json
@@ -33,10 +32,7 @@ from pyspark_log.storage.publish.decision import (
     numbered,
     publisher_of,
 )
-from pyspark_log.storage.segment.batch_stream import READ_SIZE
-
-if TYPE_CHECKING:
-    from pyspark_log.storage.record.decoder import Chunk
+from pyspark_log.storage.record.walk import Pairs
 
 # Fixes every config whose store-wide value could make the topic unfit for decisions.
 _TOPIC_CONFIGS = {
@@ -107,13 +103,12 @@ class DecisionLog:
             if view.must_rebuild(state, end, now, _tombstones_stay(self.logs), stamp):
                 self.last, self.undone, self.applied = {}, {}, set()
             if reader is not None and view.position < end:
-                self._read(reader.read(view.position, end, max_bytes=READ_SIZE, state=state))
+                self._read(reader.read_pairs(view.position, end, state=state))
             view.advance(end, now)
 
-    def _read(self, chunks: Iterator[Chunk]) -> None:
-        names = ("key", "value", "offset")
-        for chunk in chunks:
-            for key, value, offset in zip(*(chunk.columns[name].to_pylist() for name in names), strict=True):
+    def _read(self, batches: Iterator[Pairs]) -> None:
+        for batch in batches:
+            for key, value, offset in batch.pairs:
                 publisher = publisher_of(key, offset)
                 self._take(publisher, None if value is None else decode_decision(publisher, value, offset))
 

@@ -12,7 +12,8 @@ cdef struct Record:
     const uint8_t* end
     const uint8_t* key
     int32_t key_length  # negative: it has no key
-    bint has_value
+    const uint8_t* value
+    int32_t value_length  # negative: it has no value
     int64_t offset
     int64_t time  # ms; -1: none
     uint64_t hash_low  # of the key, once requested
@@ -58,6 +59,9 @@ cdef class BatchWalk:
     cdef int open(self) except -1
 
     cdef int unpack(self) except -1
+
+    # BatchTooLargeError: once it is opened, it takes more memory than it may.
+    cdef int check_size(self) except -1
 
     # Moves past it.
     cdef void pass_by(self) noexcept

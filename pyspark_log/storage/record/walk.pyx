@@ -1,6 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Iterates over all batches of a dense log, of any format, and over the records of a batch, a block at a time, noting
-where each is: for the log cleaner, for the check of a client's batch, and for look-ups by time.
+where each is: for the log cleaner, for the check of a client's batch, for look-ups by time, and for logs of keys and values that
+the engine itself reads.
 
 Every number and length that comes from a batch is compared with the end of the bytes before it is used:
 any bytes give records or a fault. `record/builder.pyx` describes the layout of a record of format 2,
@@ -11,9 +12,11 @@ import array
 
 from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.layout import ROW_BYTES
+from pyspark_log.config import MAX_BATCH_BYTES
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError
 
 from cpython cimport array as c_array
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 
 from pyspark_log.storage.record.headers cimport MESSAGE_TIME_AT, Bytes, Header, check_crc, corrupt, read_header
@@ -29,6 +32,8 @@ cdef int MAGIC = layout.MAGIC
 cdef Py_ssize_t MAGIC_AT = layout.MAGIC_AT
 cdef int CODEC_MASK = layout.CODEC_MASK
 cdef int LOG_APPEND_TIME = layout.LOG_APPEND_TIME
+cdef int TRANSACTIONAL = layout.TRANSACTIONAL
+cdef int CONTROL = layout.CONTROL
 cdef int64_t ROW_COST = ROW_BYTES
 cdef c_array.array NUMBERS = array.array("q")
 
@@ -94,6 +99,11 @@ cdef class BatchWalk:
         self.data_end = stop
         return 0
 
+    cdef int check_size(self) except -1:
+        if self.data_end - self.data + ROW_COST * self.header.count > self.limit:
+            raise BatchTooLargeError(self.header.size, self.limit, self.position, self.header.base_offset)
+        return 0
+
     cdef void pass_by(self) noexcept:
         self.follows = self.header.last_offset + 1
         self.position += self.header.size
@@ -146,7 +156,8 @@ cdef inline const char* take_record(Walk* walk, Record* record) noexcept nogil:
     record.end = walk.at = found.stop
     record.key = found.key
     record.key_length = found.key_length
-    record.has_value = found.value_length >= 0
+    record.value = found.value
+    record.value_length = found.value_length
     record.offset = walk.base + found.offset_delta
     record.time = walk.header.max_timestamp
     if not walk.header.attributes & LOG_APPEND_TIME:
@@ -159,7 +170,6 @@ cdef inline const char* take_message(Walk* walk, Record* record) noexcept nogil:
     cdef const uint8_t* p = walk.at
     cdef const uint8_t* stop
     cdef Py_ssize_t size = 0
-    cdef int32_t length
     cdef bint is_appended
     cdef const char* reason = measure(p, walk.end, &size)
     if reason != NULL:
@@ -177,10 +187,10 @@ cdef inline const char* take_message(Walk* walk, Record* record) noexcept nogil:
         return b"its key length is not inside the message"
     record.key = p
     p += max(record.key_length, 0)
-    if not take_field(&p, stop, &length):
+    if not take_field(&p, stop, &record.value_length):
         return b"its value length is not inside the message"
-    record.has_value = length >= 0
-    if p + max(length, 0) != stop:
+    record.value = p
+    if p + max(record.value_length, 0) != stop:
         return b"it is shorter than its length says"
     walk.at = stop
     return NULL
@@ -219,8 +229,7 @@ cdef BatchWalk opened(buffer, int64_t max_batch_bytes, bint check_crcs):
     if check_crcs:
         check_crc(batch.source.data, 0, h)
     batch.open()
-    if batch.data_end - batch.data + ROW_COST * h.count > max_batch_bytes:
-        raise BatchTooLargeError(h.size, max_batch_bytes, 0, h.base_offset)
+    batch.check_size()
     return batch
 
 
@@ -294,3 +303,83 @@ def record_times(buffer, int64_t max_batch_bytes):
             times.data.as_longlongs[done] = records[index].time
             done += 1
     return offsets, times
+
+
+cdef class Pairs:
+    """The result of `read_pairs`.
+
+    Attributes:
+        pairs: the records: tuples of key, value (bytes; None: it has none) and offset.
+        num_rows: how many.
+        position: where the batch ends, in bytes from the start of the buffer; where it begins, if it was not read.
+        next_offset, follows: as of decoder.Chunk.
+    """
+
+    cdef readonly list pairs
+    cdef readonly Py_ssize_t position
+    cdef readonly int64_t next_offset
+    cdef readonly int64_t follows
+
+    @property
+    def num_rows(self):
+        return len(self.pairs)
+
+
+cdef inline object bytes_or_none(const uint8_t* data, int32_t length):
+    return None if length < 0 else PyBytes_FromStringAndSize(<const char*>data, length)
+
+
+def read_pairs(
+    buffer, Py_ssize_t start, Py_ssize_t end, *, int64_t from_offset, int64_t until_offset, bint dense=False,
+    int64_t follows=-1, int64_t max_batch_bytes=MAX_BATCH_BYTES, aborted=None,
+):
+    """Reads keys and values of the first batch in `buffer[start:end]`, of any format.
+
+    As `decode`, but it reads one batch, without columns: for logs of small batches. A batch that has no records of the
+    range, or is incomplete, gives none.
+
+    Raises:
+        CorruptRecordError, BatchTooLargeError: as `decode`.
+    """
+    cdef BatchWalk batch = BatchWalk.__new__(BatchWalk)
+    cdef Header* h = &batch.header
+    cdef Pairs found = Pairs.__new__(Pairs)
+    cdef Walk walk
+    cdef Record records[BLOCK]
+    cdef int index, taken = BLOCK
+    cdef const char* reason
+    found.pairs = []
+    found.position, found.next_offset, found.follows = start, from_offset, follows
+    batch.load(buffer, start, end)
+    batch.limit = max_batch_bytes
+    batch.follows = follows if dense else -1
+    if not batch.peek():
+        return found
+    if h.base_offset < follows:
+        raise corrupt(f"the batch before it ends at offset {follows}", start, h)
+    if h.base_offset >= until_offset:
+        found.next_offset = max(from_offset, until_offset)
+        return found
+    found.position, found.follows = start + h.size, h.last_offset + 1
+    if h.last_offset < from_offset:
+        return found
+    found.next_offset = h.last_offset + 1
+    if h.magic == MAGIC and h.attributes & CONTROL:
+        return found
+    if aborted is not None and h.attributes & TRANSACTIONAL and aborted(h.producer_id, h.base_offset):
+        return found
+    batch.open()
+    batch.check_size()
+    begin_walk(&walk, h, batch.data, batch.data_end)
+    while taken == BLOCK:
+        reason = take_records(&walk, records, BLOCK, &taken)
+        if reason != NULL:
+            batch.refuse(&walk, reason)
+        for index in range(taken):
+            if from_offset <= records[index].offset < until_offset:
+                found.pairs.append((
+                    bytes_or_none(records[index].key, records[index].key_length),
+                    bytes_or_none(records[index].value, records[index].value_length),
+                    records[index].offset,
+                ))
+    return found

@@ -37,9 +37,9 @@ def store(tmp_path):
 
 def reads_of(monkeypatch) -> list[int]:
     """Where each later read of a partition begins."""
-    starts, read = [], LogReader.read
+    starts, read = [], LogReader.read_pairs
     monkeypatch.setattr(
-        LogReader, "read", lambda self, start, end, **more: starts.append(start) or read(self, start, end, **more)
+        LogReader, "read_pairs", lambda self, start, end, **more: starts.append(start) or read(self, start, end, **more)
     )
     return starts
 

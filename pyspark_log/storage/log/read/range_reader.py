@@ -8,13 +8,13 @@ covers.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Generic, Protocol, TypeVar
 
 from pyspark_log.errors import LogDamagedError
 from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.log.read.isolation import AbortedRanges
-from pyspark_log.storage.record.decoder import Chunk, decode
 from pyspark_log.storage.record.layout import LENGTH_AT
 from pyspark_log.storage.segment import BatchStream, SegmentReader
 from pyspark_log.storage.segment.batch_stream import READ_SIZE
@@ -25,20 +25,53 @@ from pyspark_log.storage.segment.file_names import SWAP
 _TRIES = 3
 
 
-class RangeReader:
+class Piece(Protocol):
+    """Records of one or more batches: a Chunk of `decode`, or Pairs."""
+
+    @property
+    def num_rows(self) -> int:
+        """How many."""
+
+    @property
+    def position(self) -> int:
+        """Where the last batch ends, in bytes from the start of the buffer."""
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after that batch."""
+
+    @property
+    def follows(self) -> int:
+        """The argument `follows` for what comes next."""
+
+
+_P = TypeVar("_P", bound=Piece)
+_P_co = TypeVar("_P_co", bound=Piece, covariant=True)
+
+
+class Decode(Protocol[_P_co]):
+    """Decodes batches: `decoder.decode` with what its caller wants of it, or `walk.read_pairs`."""
+
+    def __call__(
+        self, buffer: memoryview, start: int, end: int, /, *, from_offset: int, until_offset: int, follows: int,
+        dense: bool, max_batch_bytes: int, aborted: Callable[[int, int], bool] | None,
+    ) -> _P_co:  # fmt: skip
+        """As `decode`."""
+
+
+class RangeReader(Generic[_P]):
     """Reads from the segments of one partition, with one buffer for all of them."""
 
     def __init__(
-        self, place: PartitionPath, max_bytes: int, columns: Container[str], check_crcs: bool, max_batch_bytes: int,
-        dense: bool, aborted: AbortedRanges | None,
+        self, place: PartitionPath, decode: Decode[_P], max_bytes: int, max_batch_bytes: int, dense: bool,
+        aborted: AbortedRanges | None,
     ) -> None:  # fmt: skip
         """Opens nothing yet.
 
         Args:
             place: which partition.
-            max_bytes: about how many bytes of records a chunk holds, before compression.
-            columns: of key, value and headers, those that the chunks have.
-            check_crcs: whether to verify checksums.
+            decode: decodes the batches.
+            max_bytes: about how many bytes of records a piece holds, before compression.
             max_batch_bytes: the most that one batch may take in memory; a larger one is an error.
             dense: whether each offset has a record; if not, a range may have gaps, also at its end.
             aborted: transactions whose records are left out.
@@ -46,17 +79,15 @@ class RangeReader:
         self._place = place
         self._dense = dense
         self._decode = partial(
-            decode, max_bytes=max_bytes, check_crcs=check_crcs, dense=dense,
-            keys="key" in columns, values="value" in columns, headers="headers" in columns,
-            max_batch_bytes=max_batch_bytes, aborted=aborted.hold if aborted else None,
-        )  # fmt: skip
-        # A look-up should read little; after that, as much as a chunk may hold.
+            decode, dense=dense, max_batch_bytes=max_batch_bytes, aborted=aborted.hold if aborted else None
+        )
+        # A look-up should read little; after that, as much as a piece may hold.
         later = max(READ_SIZE, max_bytes)
         self._stream = BatchStream(max_batch_bytes, place.topic, place.partition, later=later, tries=_TRIES)
 
     def read(
         self, segment: SegmentReader, size: int, start: int, until: int, following: int | None, begin: int | None = None
-    ) -> Iterator[Chunk]:
+    ) -> Iterator[_P]:
         """Reads the records [start, until) of a segment.
 
         Args:
@@ -72,7 +103,7 @@ class RangeReader:
         position = segment.position_of(start, size) if begin is None else begin
         offset, follows = start, segment.base_offset if position == 0 else -1
 
-        def take(buffer: memoryview, at: int, filled: int) -> tuple[int, Chunk]:
+        def take(buffer: memoryview, at: int, filled: int) -> tuple[int, _P]:
             chunk = self._decode(buffer, at, filled, from_offset=offset, until_offset=until, follows=follows)
             return chunk.position, chunk
 

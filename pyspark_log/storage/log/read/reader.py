@@ -8,28 +8,32 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Container, Iterator
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from pyspark_log.config import MAX_BATCH_BYTES
 from pyspark_log.errors import (
     BatchTooLargeError,
     CorruptRecordError,
     LogDamagedError,
-    LogDirOfflineError,
     OffsetOutOfRangeError,
     PylogError,
     UnknownTopicError,
 )
 from pyspark_log.storage.catalog import LogDirs, PartitionPath
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log.missing import check_length, missing_is_damage, no_state
+from pyspark_log.storage.log.missing import check_length, holds_segments, missing_is_damage, no_state
+from pyspark_log.storage.log.read.damage import Damage
 from pyspark_log.storage.log.read.isolation import AbortedRanges, LastStableOffset, aborted_between
+from pyspark_log.storage.log.read.range_reader import Decode, Piece, RangeReader
 from pyspark_log.storage.log.read.segment_cache import SegmentCache
 from pyspark_log.storage.log.read.stored_batches import StoredBatches, locate
 from pyspark_log.storage.log.read.time_search import TimeSearch
 from pyspark_log.storage.log.state import partition_state, state_file
 from pyspark_log.storage.log.state.partition_state import Flags, PartitionState
+from pyspark_log.storage.record.walk import Pairs, read_pairs
 from pyspark_log.storage.segment import NO_OFFSET, AbortedTransaction, SegmentReader
+from pyspark_log.storage.segment.batch_stream import READ_SIZE
 from pyspark_log.storage.segment.file_names import LOG, list_segments, segment_path
 from pyspark_log.types import NO_TIMESTAMP, OffsetAndTimestamp
 
@@ -37,40 +41,10 @@ if TYPE_CHECKING:
     from pyspark_log.storage.record.decoder import Chunk
 
 _T = TypeVar("_T")
+_P = TypeVar("_P", bound=Piece)
 
 #: Bytes of records (before compression) in a batch that a read yields: few enough to stay in the processor's cache.
 READ_BYTES = 1024 * 1024
-
-
-class Damage(NamedTuple):
-    """Records of a log that cannot be read.
-
-    Attributes:
-        file: the segment file.
-        position, end: the bad bytes in it; the same: they are missing.
-        first_offset, next_offset: the offsets of the records, the second exclusive.
-        reason: what is wrong.
-    """
-
-    file: str
-    position: int
-    end: int
-    first_offset: int
-    next_offset: int
-    reason: str
-
-
-def holds_segments(folders: LogDirs | None, place: PartitionPath) -> bool:
-    """Whether a partition without a state has segments; False if its log dir has failed. OSError.
-
-    A partition that was never written to is expected in the first log dir, which a failure must not take offline.
-    """
-    try:
-        return bool(list_segments(place.folder))
-    except OSError as error:
-        if folders is not None and isinstance(folders.explained(error, place), LogDirOfflineError):
-            return False
-        raise
 
 
 class LogReader:
@@ -253,12 +227,28 @@ class LogReader:
                 BatchTooLargeError: it takes more memory than it may.
             LogDamagedError: a segment is missing or shorter than it was.
         """
-        from pyspark_log.storage.log.read.range_reader import RangeReader  # noqa: PLC0415  (Arrow, which a server does not load)
+        from pyspark_log.storage.record.decoder import decode  # noqa: PLC0415  (Arrow, which a server does not load)
 
+        chosen = partial(
+            decode, max_bytes=max_bytes, check_crcs=check_crcs,
+            keys="key" in columns, values="value" in columns, headers="headers" in columns,
+        )  # fmt: skip
+        return self._read(start, end, chosen, max_bytes, committed, state, on_damage)
+
+    def read_pairs(
+        self, start: int, end: int, *, committed: bool = False, state: PartitionState | None = None
+    ) -> Iterator[Pairs]:
+        """Reads keys and values of [start, end), batch by batch: for the engine's own logs. The rest is as `read`."""
+        return self._read(start, end, read_pairs, READ_SIZE, committed, state, None)
+
+    def _read(
+        self, start: int, end: int, decode: Decode[_P], max_bytes: int, committed: bool, state: PartitionState | None,
+        on_damage: Callable[[Damage], None] | None,
+    ) -> Iterator[_P]:  # fmt: skip
         state = state or self.state()
         self._check_range(start, end, state)
         aborted = AbortedRanges(self.aborted(start, end)) if committed and state.flags & Flags.PRODUCERS else None
-        reader = RangeReader(self.place, max_bytes, columns, check_crcs, self._max_batch_bytes, self._dense, aborted)
+        reader = RangeReader(self.place, decode, max_bytes, self._max_batch_bytes, self._dense, aborted)
         position, listed = start, self._segment_cache is None
         passed: Damage | None = None
         while position < end:
