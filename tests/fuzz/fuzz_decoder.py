@@ -27,6 +27,7 @@ from pyspark_log.storage.record.decoder import decode
 from pyspark_log.storage.record.end_txn_marker import decode_end_txn_marker
 from pyspark_log.storage.record.headers import assign_offsets, headers_in, scan, set_log_append_time
 from pyspark_log.storage.record.layout import BatchHeader
+from pyspark_log.storage.record.walk import read_pairs, record_times
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 # Small, so that the limit is met; what an honest input needs is far less.
@@ -64,6 +65,8 @@ class Decoder(Family):
             lambda: [self._marker(batches, header) for header in scan(batches, 0, len(batches))],
             lambda: scan(batches, 0, len(batches), check_crcs=True),
             lambda: headers_in(batches, 0, 2 * len(batches)),
+            lambda: read_pairs(batches, 0, len(batches), from_offset=0, until_offset=1 << 62, max_batch_bytes=LIMIT),
+            lambda: record_times(batches, LIMIT),
             lambda: assign_offsets(bytearray(batches), 0, len(batches), 7, 1),
             lambda: set_log_append_time(bytearray(batches), 0, len(batches), 7),
         ):
