@@ -22,7 +22,7 @@ import tables
 
 from pyspark_log import Producer, Store
 from pyspark_log.config import TopicConfig
-from pyspark_log.storage.ingest.encoder import encode
+from pyspark_log.storage.ingest.encoder import BatchEncoder
 from pyspark_log.storage.record.compression import compress
 
 PIECE = 1 << 20
@@ -79,12 +79,18 @@ def ready(folder: str, partitions: int, codec: str) -> Store:
     return store
 
 
+def encoded(data: pa.RecordBatch) -> list[bytes]:
+    """The record batches of rows."""
+    encoder = BatchEncoder("t", 1, CONFIG)
+    return list(encoder.batches(0, [encoder.assign(data, NOW, 0)]))
+
+
 def large(folder: str, rounds: int, size_mb: int) -> dict[str, list[float]]:
     """Appends of Arrow batches: ms, MB/s, million records a second, and the ratio to the plain way, by name."""
     plain, found = Plain(f"{folder}/plain"), {}
     for size in (100, 1000, 10_000):
         data = rows(size, size_mb * 1_000_000 // size)
-        payload = b"".join(encode("t", CONFIG, data, NOW))
+        payload = b"".join(encoded(data))
         found[f"{size:,} bytes, 1 partition"] = beside(folder, plain, rounds, data, payload, 1, "uncompressed")
         if size == 100:
             found["100 bytes, 6 partitions"] = beside(folder, plain, rounds, data, payload, 6, "uncompressed")
@@ -122,7 +128,7 @@ def beside(
 def small(folder: str, rounds: int) -> dict[str, float]:
     """Calls with little data: seconds a call."""
     one = pa.record_batch({"key": [b"12345678"], "value": [b"v" * 100]})
-    batch = encode("t", CONFIG, rows(100, 130), NOW)[0]
+    batch = encoded(rows(100, 130))[0]
     store = ready(folder, 1, "producer")
     producer = Producer(store)
 

@@ -16,7 +16,7 @@ from pyspark_log.jobs import bulk_load
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.groups import NEVER
-from pyspark_log.storage.ingest.encoder import encode
+from pyspark_log.storage.ingest import encode_pairs
 from pyspark_log.storage.record import crc32c
 from pyspark_log.storage.record.layout import ATTRIBUTES_AT, CRC_AT
 from tests.store_tools import Stopped, faults
@@ -290,7 +290,7 @@ def test_a_brokers_folder_with_the_group_elsewhere(spark, store, target, tmp_pat
 
 def test_only_committed_records_are_loaded(load, store, target):
     fill(store, "a", 1, 10)
-    store.append_batch("a", 0, in_transaction(pa.record_batch({"value": ["undecided"]})))
+    store.append_batch("a", 0, in_transaction(b"undecided"))
     assert load("--topics", "a") == 0
     assert [row[2] for row in rows_in(target)] == [*range(10)]
     assert committed(store) == {"a-0": 10}
@@ -298,9 +298,9 @@ def test_only_committed_records_are_loaded(load, store, target):
     assert rows_in(target) == rows_of(store, "a")
 
 
-def in_transaction(rows):
+def in_transaction(value):
     """A batch of a transaction that stays open."""
-    batch = bytearray(encode("a", TopicConfig.resolve({}, {}), rows, T0)[0])
+    batch = bytearray(encode_pairs("a", TopicConfig.resolve({}, {}), [None], [value], T0)[0])
     struct.pack_into(">h", batch, ATTRIBUTES_AT, 1 << 4)
     struct.pack_into(">qhi", batch, ATTRIBUTES_AT + 22, 7, 0, 0)  # producer id, epoch, sequence
     struct.pack_into(">I", batch, CRC_AT, crc32c(bytes(batch[ATTRIBUTES_AT:])))

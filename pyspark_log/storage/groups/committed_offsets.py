@@ -30,6 +30,7 @@ from pyspark_log.storage.fs import Mutex, contextmanager, timeouts
 from pyspark_log.storage.groups import modern_group, records
 from pyspark_log.storage.groups.metadata import GroupDescription, GroupState, decode_group_value, topics_read
 from pyspark_log.storage.groups.view import GroupRecords, OffsetAndMetadata, PartitionView
+from pyspark_log.storage.ingest import encode_pairs
 from pyspark_log.storage.log_manager import LogManager, TopicAdmin
 from pyspark_log.storage.publish import Decision, DecisionLog, StagedPart, TopicIdPartition
 from pyspark_log.storage.publish.staging import manifest
@@ -110,12 +111,8 @@ def tombstones(logs: LogManager, keys: Sequence[bytes], now: int) -> list[bytes]
 
 def batches_of(logs: LogManager, keys: Sequence[bytes], values: Sequence[bytes | None], now: int) -> list[bytes]:
     """The record batches of some keys and values, for their partition; `now` in ms."""
-    from pyspark_log.storage.ingest.encoder import encode  # noqa: PLC0415  (Arrow, which a server does not load)
-    from pyspark_log.storage.record.rows import key_value_rows  # noqa: PLC0415
-
-    data = key_value_rows(keys, values)
     # Built as for a topic with one partition: the caller knows the partition.
-    return encode(OFFSETS_TOPIC, logs.topic_config(OFFSETS_TOPIC), data, now)
+    return encode_pairs(OFFSETS_TOPIC, logs.topic_config(OFFSETS_TOPIC), keys, values, now)
 
 
 # ---- reading

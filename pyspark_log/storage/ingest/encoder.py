@@ -1,4 +1,4 @@
-"""Encodes Arrow rows into record batches, of one partition of a topic at a time."""
+"""Encodes rows into record batches, of one partition of a topic at a time: Arrow's, or pairs of keys and values."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import mmap
 import secrets
 from array import array
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import InvalidRecordError, RecordTooLargeError
 from pyspark_log.storage.ingest.packs import PIECE_SIZE
-from pyspark_log.storage.ingest.partitioner import Partitioner, group
 from pyspark_log.storage.ingest.timestamps import check_times, is_past_retention, warn_past_retention
 from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
 from pyspark_log.storage.record.layout import HEADER_SIZE, MAX_TIMESTAMP_AT
-from pyspark_log.storage.record.rows import WriteColumns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyspark_log.storage.ingest.partitioner import Partitioner
 
 #: Bytes of records to which a batch is filled, before compression.
 BATCH_SIZE = 512 * 1024
@@ -70,6 +71,10 @@ class BatchEncoder:
         Raises:
             InvalidRecordError: see WriteColumns, and timestamps.py.
         """
+        # Here, as pairs need no Arrow.
+        from pyspark_log.storage.ingest.partitioner import Partitioner, group  # noqa: PLC0415
+        from pyspark_log.storage.record.rows import WriteColumns  # noqa: PLC0415
+
         config, self._now = self._config, now
         columns = WriteColumns(data, now, keys_required=config.compact, where=self._topic)
         if columns.timestamp is not None:
@@ -93,6 +98,11 @@ class BatchEncoder:
             if bounds[number] < bounds[number + 1]
         }
         return AssignedRows(columns.records, rows, shares)
+
+    def assign_pairs(self, keys: Sequence[bytes], values: Sequence[bytes | None], now: int) -> AssignedRows:
+        """Assigns records of a key and a value each to partition 0; at the time `now` (ms)."""
+        self._now = now
+        return AssignedRows(RecordColumns.of_pairs(keys, values, now), None, {0: (0, len(keys))} if keys else {})
 
     def can_stream(self, parts: Sequence[AssignedRows]) -> bool:
         """Whether `pieces` can encode the rows without refusing any of them: none is large, none is compressed."""
@@ -200,11 +210,12 @@ def _borrowed() -> memoryview:
         return memoryview(memory)
 
 
-def encode(topic: str, config: TopicConfig, data: pa.RecordBatch, now: int) -> list[bytes]:
-    """Encodes rows for a topic's partition 0; `now` (ms) is the time of those without one.
+def encode_pairs(
+    topic: str, config: TopicConfig, keys: Sequence[bytes], values: Sequence[bytes | None], now: int
+) -> list[bytes]:
+    """Encodes records of a key and a value each, which may be null, for a topic's partition 0; at the time `now` (ms).
 
-    Raises:
-        InvalidRecordError: as `BatchEncoder.assign`. RecordTooLargeError.
+    RecordTooLargeError.
     """
     encoder = BatchEncoder(topic, 1, config)
-    return list(encoder.batches(0, [encoder.assign(data, now, 0)]))
+    return list(encoder.batches(0, [encoder.assign_pairs(keys, values, now)]))

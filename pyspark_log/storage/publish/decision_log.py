@@ -16,7 +16,7 @@ from pyspark_log.errors import TopicExistsError, UnknownTopicError
 from pyspark_log.storage.catalog import PUBLISH_TOPIC, store_json
 from pyspark_log.storage.fs import Mutex, contextmanager
 from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
-from pyspark_log.storage.ingest import packed
+from pyspark_log.storage.ingest import encode_pairs, packed
 from pyspark_log.storage.log import LogWriter
 from pyspark_log.storage.log.read import LogReader, ViewPosition
 from pyspark_log.storage.log.state import EMPTY, PartitionState
@@ -281,12 +281,9 @@ class DecisionWriter:
         self._log.added(records, self._writer.state)
 
     def _write(self, records: Sequence[_Record], first_undone: int | None, *, sync: bool) -> None:
-        from pyspark_log.storage.ingest.encoder import encode  # noqa: PLC0415  (Arrow, which a server does not load)
-        from pyspark_log.storage.record.rows import key_value_rows  # noqa: PLC0415
-
         values = [None if decision is None else encode_decision(decision) for _, decision in records]
-        data = key_value_rows([publisher.encode() for publisher, _ in records], values)
-        batches = encode(PUBLISH_TOPIC, self._writer.config, data, self._log.logs.clock())
+        keys = [publisher.encode() for publisher, _ in records]
+        batches = encode_pairs(PUBLISH_TOPIC, self._writer.config, keys, values, self._log.logs.clock())
         # If they do not fit into a segment, those that mark others as done are appended first: each is valid alone.
         *before, last = packed(batches, self._writer.config.segment_bytes)
         for pack in before:

@@ -17,6 +17,9 @@ _WIDE = {pa.large_binary().id, pa.large_string().id, pa.large_list(pa.int8()).id
 #: The types of columns of bytes or text that have offsets.
 BYTES_TYPES = {pa.binary().id, pa.string().id, pa.large_binary().id, pa.large_string().id}
 
+#: Those of times in ms.
+TIMES = (pa.int64(), pa.timestamp("ms"))
+
 
 class View(NamedTuple):
     """Addresses of an array's buffers; 0 for a missing buffer.

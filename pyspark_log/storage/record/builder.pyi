@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +21,8 @@ class RecordColumns:
         headers: pa.Array | None,
         now: int,
     ) -> None: ...
+    @staticmethod
+    def of_pairs(keys: Sequence[bytes | None], values: Sequence[bytes | None], now: int) -> RecordColumns: ...
 
 class BatchBuilder:
     @property

@@ -10,22 +10,23 @@ Python. The record (Kafka's DefaultRecord, KIP-98; all but `attributes` are zigz
 A length of -1 is null. The length of the record counts what follows it.
 """
 
-import pyarrow as pa
+import array
 
 from pyspark_log.storage.record import layout
-from pyspark_log.storage.record.arrow_view import bytes_view, fixed_view, list_view, struct_view
 from pyspark_log.storage.record.layout import CODECS, ROW_BYTES
 from pyspark_log.config import MAX_BATCH_BYTES
 from pyspark_log.storage.record.compression import check_codec, compress
 from pyspark_log.errors import InvalidRecordError, RecordTooLargeError
 
+from cpython cimport array as c_array
 from cpython.buffer cimport (
     PyBUF_CONTIG_RO, PyBUF_FORMAT, PyBUF_READ, PyBuffer_Release, PyObject_GetBuffer,
 )
+from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
-from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from pyspark_log.storage.record.headers cimport Bytes, Header, check_append_time, write_header
@@ -48,7 +49,7 @@ cdef int64_t MOST_VARINTS = 1 + 4 * 5 + 2 * 10
 # A time in ms must fit a column of microseconds.
 cdef int64_t MAX_TIME = INT64_MAX // 1000
 
-cdef object TIMES = (pa.int64(), pa.timestamp("ms"))
+cdef c_array.array NUMBERS = array.array("i")
 
 
 cdef extern from *:
@@ -92,22 +93,67 @@ cdef class RecordColumns:
     cdef list views
 
     def __init__(self, key, value, timestamp, headers, int64_t now):
+        # Here, as records that are no columns need no Arrow.
+        from pyspark_log.storage.record.arrow_view import TIMES, bytes_view, fixed_view
+
         lengths = {len(column) for column in (key, value, timestamp, headers) if column is not None}
         if len(lengths) != 1:
             raise InvalidRecordError(f"the columns must have one length, not {sorted(lengths)}")
         self.num_rows = lengths.pop()
         self.now = now
         self.views = []
-        self.key = self.open_bytes(key, "key")
-        self.value = self.open_bytes(value, "value")
+        self.key = self.open_bytes(None if key is None else bytes_view(key, "key"), "key")
+        self.value = self.open_bytes(None if value is None else bytes_view(value, "value"), "value")
         view = None if timestamp is None else fixed_view(timestamp, "timestamp", TIMES)
         self.views.append(view)
         self.time = open_column(view)
         self.open_headers(headers)
         self.check_times()
 
-    cdef Column open_bytes(self, array, str name) except *:
-        view = None if array is None else bytes_view(array, name)
+    @staticmethod
+    def of_pairs(keys, values, int64_t now):
+        """Records of a key and a value each; they get the time `now` (ms).
+
+        Args:
+            keys, values: of bytes, as many of each; None: it has none.
+        """
+        cdef RecordColumns self = RecordColumns.__new__(RecordColumns)
+        if len(keys) != len(values):
+            raise ValueError(f"{len(keys)} keys and {len(values)} values")
+        self.num_rows = len(keys)
+        self.now = now
+        self.views = []
+        self.key = self.join(keys)
+        self.value = self.join(values)
+        self.time = self.headers = self.header = self.header_key = self.header_value = open_column(None)
+        self.check_times()
+        return self
+
+    cdef Column join(self, values) except *:
+        """A column of values, back to back."""
+        cdef Column column = open_column(None)
+        cdef bytes data = b"".join([value for value in values if value is not None])
+        cdef c_array.array edges = c_array.clone(NUMBERS, len(values) + 1, True)
+        cdef bytearray bitmap = bytearray(len(values) // 8 + 1)
+        cdef int64_t row, end = 0
+        if len(data) > INT32_MAX:
+            raise InvalidRecordError(f"{len(data)} bytes of keys or values at once")
+        for row in range(len(values)):
+            if values[row] is not None:
+                bitmap[row >> 3] |= 1 << (row & 7)
+                end += len(<bytes?>values[row])
+            edges.data.as_ints[row + 1] = <int32_t>end
+        self.views += [data, edges, bitmap]
+        column.absent = False
+        column.rows = len(values)
+        column.validity = <const uint8_t*>PyByteArray_AS_STRING(bitmap)
+        column.narrow = <const int32_t*>edges.data.as_ints
+        column.data = <const uint8_t*>PyBytes_AS_STRING(data)
+        column.size = end
+        self.size += end
+        return column
+
+    cdef Column open_bytes(self, view, str name) except *:
         self.views.append(view)
         cdef Column column = open_column(view)
         if not edges_fit(&column):
@@ -118,7 +164,12 @@ cdef class RecordColumns:
 
     cdef int open_headers(self, array) except -1:
         self.headers = open_column(None)
-        if array is None or pa.types.is_null(array.type):
+        if array is None:
+            return 0
+        import pyarrow as pa
+        from pyspark_log.storage.record.arrow_view import bytes_view, list_view, struct_view
+
+        if pa.types.is_null(array.type):
             return 0
         view = list_view(array, "headers")
         kind = array.type.value_type
@@ -135,8 +186,8 @@ cdef class RecordColumns:
         self.views += [view, header_view]
         self.headers = open_column(view)
         self.header = open_column(header_view)
-        self.header_key = self.open_bytes(keys, "headers.key")
-        self.header_value = self.open_bytes(structs.field("value"), "headers.value")
+        self.header_key = self.open_bytes(bytes_view(keys, "headers.key"), "headers.key")
+        self.header_value = self.open_bytes(bytes_view(structs.field("value"), "headers.value"), "headers.value")
         if not edges_fit(&self.headers):
             raise InvalidRecordError("column headers: its offsets do not fit its data")
         cdef int64_t row, index

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate
 from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -25,7 +24,6 @@ class ArrowStream(Protocol):
 #: Rows to append: Arrow data, or dicts.
 Rows: TypeAlias = ArrowStream | Sequence[Mapping[str, Any]]
 
-_BINARY = pa.binary()
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 #: The columns of a read: those of Spark's Kafka connector.
@@ -64,8 +62,13 @@ class RowBuilder:
     def __init__(self, topic: str, partition: int, schema: pa.Schema) -> None:
         """For rows of `schema`, as `row_schema` returns it."""
         self._schema = schema
+        # By their buffers: pa.array and pa.scalar import pandas if it is installed, which takes a third of a second.
         number = pa.Array.from_buffers(pa.int32(), 1, [None, pa.py_buffer(array("i", [partition]))])
-        constants = {"topic": _from_bytes([topic.encode()], pa.string())[0], "partition": number[0]}
+        name = topic.encode()
+        text = pa.Array.from_buffers(
+            pa.string(), 1, [None, pa.py_buffer(array("i", [0, len(name)])), pa.py_buffer(name)]
+        )
+        constants = {"topic": text[0], "partition": number[0]}
         self._constants = {name: value for name, value in constants.items() if name in schema.names}
         self._columns: dict[str, pa.Array] = {}
         self._rows = 0
@@ -111,23 +114,6 @@ def to_arrow(rows: Rows) -> pa.RecordBatch | pa.Table:
         "rows: expected Arrow data (pyarrow, Polars, DuckDB), a pandas DataFrame or a list of dicts, "
         f"got {type(rows).__name__}"
     )
-
-
-def key_value_rows(keys: Sequence[bytes], values: Sequence[bytes | None]) -> pa.RecordBatch:
-    """Records of a key and a value each, as rows to write; a value may be null."""
-    return pa.record_batch({"key": _from_bytes(keys), "value": _from_bytes(values)})
-
-
-def _from_bytes(values: Sequence[bytes | None], kind: pa.DataType = _BINARY) -> pa.Array:
-    """An array of a type.
-
-    By its buffers: pa.array and pa.scalar import pandas if it is installed, which takes a third of a second or more.
-    """
-    ends = array("i", accumulate((len(value or b"") for value in values), initial=0))
-    valid = "".join("0" if value is None else "1" for value in reversed(values))
-    bitmap = int(f"0{valid}", 2).to_bytes(len(values) // 8 + 1, "little")
-    data = b"".join(value or b"" for value in values)
-    return pa.Array.from_buffers(kind, len(values), list(map(pa.py_buffer, (bitmap, ends, data))))
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:

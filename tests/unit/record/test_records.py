@@ -16,7 +16,6 @@ from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
 from pyspark_log.storage.record.compression import compress
 from pyspark_log.storage.record.decoder import decode
 from pyspark_log.storage.record.headers import assign_offsets, scan, set_log_append_time
-from pyspark_log.storage.record.rows import key_value_rows
 from tests.old_messages import three
 from tests.paths import GOLDEN as GOLDEN_FOLDER
 
@@ -661,9 +660,22 @@ def test_compressed_stream_that_is_none(codec):
     refuse(data, codec)
 
 
-@pytest.mark.parametrize("values", [[], [b"a"], [None], [b"", b"abc", None, b"d"], [b"x", None] * 20])
-def test_rows_of_keys_and_values(values):
-    keys = [str(row).encode() for row in range(len(values))]
-    rows = key_value_rows(keys, values)
-    rows.validate(full=True)
-    assert rows.equals(pa.record_batch({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())}))
+@pytest.mark.parametrize("values", [[b"a"], [None], [b"", b"abc", None, b"d"], [b"x", None] * 20])
+def test_pairs_are_written_as_columns_are(values):
+    keys = [None if row == 2 else str(row).encode() for row in range(len(values))]
+    pairs = RecordColumns.of_pairs(keys, values, NOW)
+    columns = RecordColumns(pa.array(keys, pa.binary()), pa.array(values, pa.binary()), None, None, NOW)
+    assert (pairs.num_rows, pairs.size, pairs.largest()) == (columns.num_rows, columns.size, columns.largest())
+    batches = []
+    for records in (pairs, columns):
+        builder = BatchBuilder(1 << 20, 1 << 20)
+        assert builder.append(records, None, 0, len(values)) == len(values)
+        batches.append(builder.seal())
+    assert batches[0] == batches[1]
+
+
+def test_pairs_of_other_things():
+    with pytest.raises(ValueError, match="2 keys and 1 values"):
+        RecordColumns.of_pairs([b"a", b"b"], [b""], NOW)
+    with pytest.raises(TypeError):
+        RecordColumns.of_pairs([b"a"], ["text"], NOW)
