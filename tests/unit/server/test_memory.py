@@ -4,11 +4,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from server_requests import EARLIEST, LARGEST_TIME, batch, fetch, list_offset, produce, values
 
 from pyspark_log import Store
+from pyspark_log.storage.publish import publish
 from tests.server_tools import Peer, served
+from tests.store_tools import stage
 
 MIB = 1 << 20
 # Of resident memory: a third of this is files that other processes of Python share. Kafka has some 350 MiB.
@@ -31,6 +34,28 @@ def test_the_modules_of_a_server_load_no_arrow():
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "pyspark_log.storage.folder_store" in loaded
     assert not {"pyarrow", "numpy", "pandas", "rich"} & set(loaded)
+
+
+def test_groups_and_publishes_load_no_arrow(tmp_path):
+    with Store.create(tmp_path / "store") as store:
+        store.create_topic("t", 1)
+        rows = pa.record_batch({"value": [b"v"]})
+        publish(store.decisions, "job", 0, stage(store, rows, sync=False), sync=False)
+    code = """
+import sys
+from pyspark_log.storage.folder_store import FolderStore
+from pyspark_log.types import TopicPartition
+store = FolderStore.open(sys.argv[1])
+store.publishes.apply_pending()
+group = store.groups["g"]
+group.commit({TopicPartition("t", 0): 1})
+print(list(store.decisions.last), group.committed()[TopicPartition("t", 0)].offset)
+store.groups.log.delete_group("g")
+print("pyarrow" in sys.modules)
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "store")]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert shown.splitlines() == ["['job'] 1", "False"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the memory of a process is read from /proc")
