@@ -22,7 +22,6 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
-import cramjam
 import lz4.frame
 import zstandard
 
@@ -126,7 +125,7 @@ def decompress(codec: str, data: BytesLike, limit: int) -> BytesLike:
 
 # What the libraries raise for invalid bytes.
 _LIBRARY_ERRORS: Final = (
-    zlib.error, zstandard.ZstdError, cramjam.DecompressionError, RuntimeError, ValueError, EOFError, OverflowError,
+    zlib.error, zstandard.ZstdError, RuntimeError, ValueError, EOFError, OverflowError,
 )  # fmt: skip
 
 
@@ -175,6 +174,8 @@ def _gunzip(data: BytesLike, limit: int) -> bytes:
 
 
 def _snappy(data: BytesLike, _level: int | None) -> bytes:
+    import cramjam  # noqa: PLC0415  (2 MB, for a codec that is rare)
+
     source = memoryview(data)
     pieces: list[BytesLike] = [_XERIAL_HEADER]
     for start in range(0, len(source), _XERIAL_BLOCK):
@@ -219,8 +220,14 @@ def _unsnappy_block(block: memoryview, room: int, limit: int) -> BytesLike:
         raise BatchTooLargeError(len(block), limit)
     if size > len(block) * _SNAPPY_RATIO:
         raise CorruptRecordError(f"a snappy block of {len(block)} bytes claims to hold {size}")
+    import cramjam  # noqa: PLC0415
+
     result = bytearray(size)
-    if cramjam.snappy.decompress_raw_into(block, result) != size:
+    try:
+        filled = cramjam.snappy.decompress_raw_into(block, result)
+    except cramjam.DecompressionError as error:
+        raise ValueError(str(error)) from None
+    if filled != size:
         raise _cut_short("snappy")
     return result
 

@@ -5,16 +5,12 @@ cramjam decompresses the blocks, straight into memory of ours; the package lz4 c
 https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md
 """
 
-from cramjam import DecompressionError, lz4
-
 from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcpy
 
 from pyspark_log.storage.record.memory cimport Memory, has_room
-
-cdef object decompress_block_into = lz4.decompress_block_into
 
 cdef enum:
     MAGIC = 0x184D2204
@@ -85,6 +81,8 @@ cdef Py_ssize_t read_frame(const uint8_t* p, Py_ssize_t size, Py_ssize_t limit, 
     if p[0] != checksum(descriptor, p):
         return -1
     p += 1
+    # Here, as it takes 2 MB.
+    from cramjam import DecompressionError, lz4
     while end - p >= 4:
         length = load_little(p)
         p += 4
@@ -108,7 +106,7 @@ cdef Py_ssize_t read_frame(const uint8_t* p, Py_ssize_t size, Py_ssize_t limit, 
             source = PyMemoryView_FromMemory(<char*>p, length, PyBUF_READ)
             place = PyMemoryView_FromMemory(<char*>memory.data + filled, room, PyBUF_WRITE)
             try:
-                filled += decompress_block_into(source, place, room)
+                filled += lz4.decompress_block_into(source, place, room)
             except DecompressionError:
                 return -1
         p += length

@@ -9,6 +9,7 @@ import pytest
 from server_requests import EARLIEST, LARGEST_TIME, batch, fetch, list_offset, produce, values
 
 from pyspark_log import Store
+from pyspark_log.kafka import messages as m
 from pyspark_log.storage.publish import publish
 from tests.server_tools import Peer, served
 from tests.store_tools import stage
@@ -25,6 +26,17 @@ def mapped(server):
     return {Path(line.split(None, 5)[5]).name for line in lines if len(line.split(None, 5)) > 5}
 
 
+def commit(peer, offset):
+    """Commits an offset of a group that has no members, and looks it up."""
+    part = m.OffsetCommitRequest.OffsetCommitRequestPartition(0, offset)
+    topic = m.OffsetCommitRequest.OffsetCommitRequestTopic("t", partitions=[part])
+    [[done]] = [one.partitions for one in peer.ask(m.OffsetCommitRequest("g", topics=[topic]), 8).topics]
+    assert done.error_code == 0
+    wanted = m.OffsetFetchRequest("g", [m.OffsetFetchRequest.OffsetFetchRequestTopic("t", [0])])
+    [[found]] = [one.partitions for one in peer.ask(wanted, 7).topics]
+    assert found.committed_offset == offset
+
+
 def has_arrow(server):
     return any(name.startswith("libarrow") for name in mapped(server))
 
@@ -36,7 +48,7 @@ def test_the_modules_of_a_server_load_no_arrow():
     assert not {"pyarrow", "numpy", "pandas", "rich"} & set(loaded)
 
 
-def test_groups_and_publishes_load_no_arrow(tmp_path):
+def test_the_logs_of_groups_and_publishes_need_no_arrow(tmp_path):
     with Store.create(tmp_path / "store") as store:
         store.create_topic("t", 1)
         rows = pa.record_batch({"value": [b"v"]})
@@ -77,5 +89,7 @@ def test_a_server_without_arrow(tmp_path, stored):
         assert list_offset(peer, "t", 1000).offset == 0
         assert 0 <= list_offset(peer, "t", LARGEST_TIME).offset < sent
         assert produce(peer, "t", batch(b"later", timestamp=1 << 50)).error_code == 32
+        for number in range(100):
+            commit(peer, number)
         assert not has_arrow(server)
         assert server.resident() < min(IN_USE, first + GROWTH)
