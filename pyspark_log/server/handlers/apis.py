@@ -51,7 +51,7 @@ APIS: Mapping[int, Api] = {
     # nothing for a server that does not (KAFKA-18659). A client that sends one is disconnected.
     0: Api(_versions(0, 13), produce),
     1: Api(_versions(4, 17), fetch),
-    2: Api(_versions(1, 10), list_offsets),
+    2: Api(_versions(1, 11), list_offsets),
     3: Api(_versions(0, 13), metadata),
     api_versions.KEY: Api(_versions(0, 4), api_versions.api_versions),
     8: Api(_versions(2, 10), offset_commit),

@@ -15,10 +15,11 @@ _Topic = ListOffsetsResponse.ListOffsetsTopicResponse
 _Partition = ListOffsetsResponse.ListOffsetsPartitionResponse
 
 # What a negative time asks for: the log end, the log start, the record with the largest time (KIP-734), the first
-# offset that is on the server itself (KIP-405), the last one that is in another storage (KIP-1005).
-_LATEST, _EARLIEST, _LARGEST_TIME, _EARLIEST_LOCAL, _LATEST_TIERED = range(-1, -6, -1)
+# offset that is on the server itself (KIP-405), the last one that is in another storage (KIP-1005), the first one that
+# is still to be copied there (KIP-1023).
+_LATEST, _EARLIEST, _LARGEST_TIME, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING = range(-1, -7, -1)
 # From which version a negative time has a meaning.
-_SINCE = {_LATEST: 1, _EARLIEST: 1, _LARGEST_TIME: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
+_SINCE = {_LATEST: 1, _EARLIEST: 1, _LARGEST_TIME: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _EARLIEST_PENDING: 11}
 _READ_COMMITTED = 1
 _FIRST_WITH_EPOCH = 4
 _NOTHING = -1
@@ -72,7 +73,7 @@ def _look_up(reader: LogReader, state: PartitionState, time: int, *, is_committe
     """A time (ms) and an offset; -1 for what there is not."""
     if time in (_EARLIEST, _EARLIEST_LOCAL):
         return _NOTHING, state.log_start
-    if time == _LATEST_TIERED:
+    if time in (_LATEST_TIERED, _EARLIEST_PENDING):
         return _NOTHING, _NOTHING
     end = min(reader.last_stable_offset(), state.high_watermark) if is_committed else state.high_watermark
     if time == _LATEST:
