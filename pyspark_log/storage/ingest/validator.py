@@ -1,10 +1,12 @@
 """Validates a record batch of a Kafka client as a broker does, and converts it for its topic.
 
-The rules are those of Kafka's LogValidator. A batch that a broker would correct silently (missing
-offsets, a wrong largest time) is refused: no client sends such batches.
+The rules are those of Kafka's LogValidator. A batch whose records have no offsets, which a broker would correct, is
+refused: no client sends such batches.
 """
 
 from __future__ import annotations
+
+from struct import pack_into
 
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import BatchTooLargeError, InvalidRecordError, RecordTooLargeError
@@ -23,12 +25,14 @@ from pyspark_log.storage.record.layout import (
     LENGTH_AT,
     LENGTH_PREFIX,
     MAGIC,
+    MAX_TIMESTAMP_AT,
 )
 from pyspark_log.storage.record.walk import check_records, record_times
 
 
 def validate(batch: bytes, config: TopicConfig, now: int, where: object) -> bytes | bytearray:
-    """Returns the bytes of a batch for the topic's log: its own, or the same records in the topic's codec.
+    """Returns the bytes of a batch for the topic's log: its own, with the right largest time in the header, or the same
+    records in the topic's codec.
 
     Args:
         batch: one complete batch of format 2, with base offset 0.
@@ -65,8 +69,6 @@ def validate(batch: bytes, config: TopicConfig, now: int, where: object) -> byte
             f"{where}: a record batch of {len(admitted)} bytes is larger than segment.bytes ({config.segment_bytes}): "
             "send smaller ones, or raise segment.bytes of the topic"
         )
-    if is_past_retention(header.max_timestamp, config, now):
-        warn_past_retention(header.max_timestamp, config, where)
     if config.log_append_time:
         stamped = bytearray(admitted)
         set_log_append_time(stamped, 0, len(stamped), now)
@@ -105,18 +107,26 @@ def _admitted(batch: bytes, header: BatchHeader, config: TopicConfig, now: int, 
     """Checks the records, and returns their batch in the topic's codec. Raises as `validate`; BatchTooLargeError."""
     # If there are as many records as offsets, and these increase, there is no gap between them.
     found = check_records(batch, config.max_batch_bytes)
-    if found.newest != header.max_timestamp:
-        raise InvalidRecordError(
-            f"{where}: its header has the largest time {header.max_timestamp}, and its records {found.newest} (ms)"
-        )
     if config.compact and found.keyless:
         raise InvalidRecordError(f"{where}: a record without a key; the topic is compacted, which requires keys")
     check_times(
         (found.oldest, found.newest), lambda: record_times(batch, config.max_batch_bytes)[1], config, now, where
     )
+    if is_past_retention(found.newest, config, now):
+        warn_past_retention(found.newest, config, where)
+    if found.newest != header.max_timestamp:
+        batch = _with_largest_time(batch, found.newest)
     if config.keeps_codec or header.codec == config.codec:
         return batch
     return _in_codec_of(config, batch, header, where)
+
+
+def _with_largest_time(batch: bytes, newest: int) -> bytes:
+    """The batch with this time (ms) in its header: rskafka 0.6 rounds the one that it sends in another way."""
+    corrected = bytearray(batch)
+    pack_into(">q", corrected, MAX_TIMESTAMP_AT, newest)
+    corrected[CRC_AT:ATTRIBUTES_AT] = crc32c(memoryview(corrected)[ATTRIBUTES_AT:]).to_bytes(4, "big")
+    return bytes(corrected)
 
 
 def _in_codec_of(config: TopicConfig, batch: bytes, header: BatchHeader, where: object) -> bytearray:

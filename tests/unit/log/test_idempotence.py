@@ -560,7 +560,6 @@ REFUSED = {
     "a base offset": (patched(BATCH, layout.BASE_OFFSET_AT, 8, 3), InvalidRecordError, "base offset 3"),
     "no epoch": (patched(BATCH, layout.PRODUCER_EPOCH_AT, 2, -1), InvalidRecordError, "epoch -1"),
     "no sequence": (patched(BATCH, layout.BASE_SEQUENCE_AT, 4, -1), InvalidRecordError, "sequence number -1"),
-    "a wrong largest time": (patched(BATCH, layout.MAX_TIMESTAMP_AT, 8, NOW + 1), InvalidRecordError, "largest time"),
     "the log's time": (patched(BATCH, layout.ATTRIBUTES_AT, 2, layout.LOG_APPEND_TIME), InvalidRecordError, "append"),
     "a delete horizon": (patched(BATCH, layout.ATTRIBUTES_AT, 2, layout.DELETE_HORIZON), InvalidRecordError, "horizon"),
     "a marker": (ending(True), InvalidRecordError, "control"),
@@ -584,6 +583,14 @@ def test_records_whose_offsets_leave_one_out_are_refused(store):
     assert BATCH[delta] == 0
     with pytest.raises(CorruptRecordError, match="offset delta"):
         store.append_batch("t", 0, with_crc(BATCH[:delta] + b"\x02" + BATCH[delta + 1 :]))
+
+
+@pytest.mark.parametrize("said", [NOW - 1, NOW + 1, -1], ids=["earlier", "later", "none"])
+def test_a_wrong_largest_time_is_corrected(store, said):
+    store.append_batch("t", 0, patched(BATCH, layout.MAX_TIMESTAMP_AT, 8, said))
+    data = Path(store.segment_files("t", 0)[0]).read_bytes()
+    (header,) = scan(data, 0, len(data), check_crcs=True)
+    assert header.max_timestamp == NOW
 
 
 def test_a_compacted_topic_wants_keys(store):
