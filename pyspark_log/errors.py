@@ -176,9 +176,14 @@ class OffsetOutOfRangeError(PylogError):
 
 
 class InvalidRecordError(PylogError):
-    """A record that the topic refuses; nothing of the call was appended."""
+    """A record that the topic refuses; nothing of the call was appended.
+
+    Attributes:
+        records: the places of the refused records in the batch of a client; empty: it is not about single ones.
+    """
 
     condition = "PYLOG_INVALID_RECORD"
+    records: tuple[int, ...] = ()
 
 
 class InvalidTimestampError(InvalidRecordError):

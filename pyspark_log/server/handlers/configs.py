@@ -172,5 +172,5 @@ def _checked(name: str, number: int, value: str | None) -> Change:
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"no change of a config has the number {number}")
     how = Change(number)
     if how is not Change.DELETE and value is None:
-        raise RefusedError(ErrorCode.INVALID_CONFIG, f"{name} has no value")
+        raise RefusedError(ErrorCode.INVALID_REQUEST, f"{name} has no value")
     return how

@@ -189,7 +189,10 @@ class _Search:
         """The answer of a partition."""
         if part.found is not None:
             return part.found
-        return _Partition(part.wanted.partition, part.error or ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1, -1, records=b"")
+        # Kafka's answers have an empty list where nothing was looked at, and a null where there was an error.
+        aborted = () if part.topic is None else None
+        error = part.error or ErrorCode.UNKNOWN_SERVER_ERROR
+        return _Partition(part.wanted.partition, error, -1, -1, -1, aborted_transactions=aborted, records=b"")
 
 
 def _aborted(reader: LogReader, start: int, end: int) -> list[FetchResponse.AbortedTransaction]:

@@ -37,9 +37,7 @@ async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommi
     groups = call.broker.groups
     now = groups.now()
     error = ErrorCode.NONE
-    if not request.group_id:
-        error = ErrorCode.INVALID_GROUP_ID
-    elif not call.broker.store.writable:
+    if not call.broker.store.writable:
         error = ErrorCode.GROUP_AUTHORIZATION_FAILED
     names = [await _name_of(call, topic.name, topic.topic_id) for topic in request.topics]
     errors = dict[tuple[int, int], ErrorCode]()
@@ -91,8 +89,13 @@ def _refusal(call: Call, topic: str | None, part: OffsetCommitRequest.OffsetComm
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     if part.committed_offset < 0:
         return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    return _unknown(call, topic, part.partition_index)
+
+
+def _unknown(call: Call, topic: str, partition: int) -> ErrorCode:
+    """The error of a partition that does not exist; NONE: it does."""
     try:
-        call.broker.store.logs.topic(topic).check(part.partition_index)
+        call.broker.store.logs.topic(topic).check(partition)
     except (PylogError, OSError) as error:
         unknown = isinstance(error, (UnknownTopicError, InvalidTopicError))
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if unknown else code_of(error)
@@ -199,15 +202,15 @@ async def offset_delete(call: Call, request: OffsetDeleteRequest) -> OffsetDelet
     deleted, topics = dict[TopicPartition, OffsetAndMetadata | None](), []
     for topic in request.topics:
         is_read = groups.coordinator.subscribes(request.group_id, topic.name)
-        code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
-        numbers = [part.partition_index for part in topic.partitions]
-        if not is_read:
-            deleted |= {TopicPartition(topic.name, number): None for number in numbers}
-        topics.append(
-            OffsetDeleteResponse.OffsetDeleteResponseTopic(
-                topic.name, [OffsetDeleteResponse.OffsetDeleteResponsePartition(number, code) for number in numbers]
-            )
-        )
+        rows = []
+        for part in topic.partitions:
+            code = _unknown(call, topic.name, part.partition_index)
+            if is_read and not code:
+                code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            if not code:
+                deleted[TopicPartition(topic.name, part.partition_index)] = None
+            rows.append(OffsetDeleteResponse.OffsetDeleteResponsePartition(part.partition_index, code))
+        topics.append(OffsetDeleteResponse.OffsetDeleteResponseTopic(topic.name, rows))
     if deleted:
         outcome = await groups.log.write(GroupChange(request.group_id, deleted))
         if outcome is not None:

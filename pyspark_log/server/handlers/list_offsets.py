@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from pyspark_log.errors import PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import ListOffsetsRequest, ListOffsetsResponse
@@ -36,12 +38,12 @@ def _topics(call: Call, request: ListOffsetsRequest) -> list[ListOffsetsResponse
     is_committed = request.isolation_level == _READ_COMMITTED
     topics = []
     for topic in request.topics:
-        numbers = [part.partition_index for part in topic.partitions]
+        times = Counter(part.partition_index for part in topic.partitions)
+        # One that is named twice is answered once.
+        wanted = {part.partition_index: part for part in topic.partitions}
         parts = [
-            _partition(
-                call, topic.name, part, is_committed=is_committed, is_twice=numbers.count(part.partition_index) > 1
-            )
-            for part in topic.partitions
+            _partition(call, topic.name, part, is_committed=is_committed, is_twice=times[number] > 1)
+            for number, part in wanted.items()
         ]
         topics.append(_Topic(topic.name, parts))
     return topics

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from pyspark_log.errors import PylogError
+from pyspark_log.errors import InvalidRecordError, ProducerError, PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import ProduceRequest, ProduceResponse
 from pyspark_log.server.handlers.call import Call
@@ -14,6 +14,7 @@ from pyspark_log.server.network import ClosedByServerError
 from pyspark_log.storage.catalog import check_not_internal
 from pyspark_log.storage.log import Appended, LogWriter
 from pyspark_log.storage.log_manager import check_batch
+from pyspark_log.storage.record.layout import MAGIC
 
 _Topic = ProduceResponse.TopicProduceResponse
 _Partition = ProduceResponse.PartitionProduceResponse
@@ -22,9 +23,11 @@ _Partition = ProduceResponse.PartitionProduceResponse
 # 50 us, and to have another thread do it as long again.
 _AT_ONCE_BYTES = 64 * 1024
 _ACKS = (-1, 0, 1)
-# In a record batch: the byte with the codec (3 bits, 4 is zstd) and the bit of transactions.
+# In a record batch: its format, and the byte with the codec (3 bits, 4 is zstd) and the bit of transactions.
+_MAGIC_AT = 16
 _ATTRIBUTES_AT, _CODEC, _ZSTD, _TRANSACTIONAL = 22, 7, 4, 16
 _FIRST_WITH_ZSTD = 7
+_NO_TRANSACTIONS = (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this server has no transactions")
 # Topics are named by their ids from this version on.
 _FIRST_BY_ID = 13
 
@@ -73,6 +76,7 @@ class _Append:
         self._store, self._topic, self._part = call.broker.store, topic, part
         # A view of the request's frame, which does all that bytes do here.
         self._records = cast("bytes", part.records or b"")
+        self._writer: LogWriter | None = None
         self._checked: tuple[LogWriter, bytes | bytearray, int] | None = None
         self.size = len(self._records)
         self.response: ProduceResponse.PartitionProduceResponse | None = None
@@ -88,7 +92,7 @@ class _Append:
             if outcomes is not None:
                 self._answer(writer, outcomes[0], time)
         except (PylogError, OSError) as error:
-            self._refuse(code_of(error), str(error))
+            self._fail(error)
         return self.response is not None
 
     def finish(self, *, sync: bool) -> None:
@@ -97,7 +101,7 @@ class _Append:
             writer, data, time = self._check()
             self._answer(writer, writer.append_in_turn([data], sync=sync)[0], time)
         except Exception as error:  # noqa: BLE001  (the other batches of the request have their own answers)
-            self._refuse(code_of(error), str(error))
+            self._fail(error)
 
     def _check(self) -> tuple[LogWriter, bytes | bytearray, int]:
         """The writer, the batch as it is to be stored, and the time that its records get (ms; -1: they keep theirs)."""
@@ -106,6 +110,7 @@ class _Append:
             check_not_internal(self._topic)
             logs = self._store.logs
             writer, now = logs.writer(self._topic, self._part.index), logs.clock()
+            self._writer = writer
             data = check_batch(self._records, writer, now)
             if isinstance(data, PylogError):
                 raise data
@@ -117,7 +122,17 @@ class _Append:
             start = writer.log.lease.log_start_left
             self.response = _Partition(self._part.index, ErrorCode.NONE, outcome.base_offset, time, start)
         else:
-            self._refuse(code_of(outcome), str(outcome))
+            self._fail(outcome)
+
+    def _fail(self, error: Exception) -> None:
+        """Answers with an error: as Kafka, with the single records, and the log start where the log was looked at."""
+        refused = error.records if isinstance(error, InvalidRecordError) else ()
+        start = -1
+        if self._writer is not None and (refused or isinstance(error, ProducerError)):
+            place = self._writer.place
+            start = self._store.logs.reader(place.topic, place.partition).state().log_start
+        rows = [ProduceResponse.BatchIndexAndErrorMessage(number, None) for number in refused]
+        self.response = _Partition(self._part.index, code_of(error), -1, -1, start, rows, str(error))
 
     def _refuse(self, code: ErrorCode, why: str) -> None:
         self.response = _Partition(self._part.index, code, -1, -1, -1, (), why)
@@ -130,15 +145,17 @@ def _refusal(call: Call, request: ProduceRequest, topic: str | None, records: by
     if request.acks not in _ACKS:
         return ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}; it must be 0, 1 or -1 (all)"
     if request.transactional_id is not None:
-        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this server has no transactions"
+        return _NO_TRANSACTIONS
     if len(records) <= _ATTRIBUTES_AT:
         return ErrorCode.INVALID_RECORD, f"{len(records)} bytes are no record batch"
-    return _refusal_by_attributes(records[_ATTRIBUTES_AT], call.version)
+    return _refusal_of_batch(records[_MAGIC_AT], records[_ATTRIBUTES_AT], call.version)
 
 
-def _refusal_by_attributes(attributes: int, version: int) -> tuple[ErrorCode, str] | None:
+def _refusal_of_batch(magic: int, attributes: int, version: int) -> tuple[ErrorCode, str] | None:
+    if magic != MAGIC:
+        return ErrorCode.INVALID_RECORD, f"a batch of format {magic}; only format {MAGIC} is taken"
     if attributes & _TRANSACTIONAL:
-        return ErrorCode.INVALID_TXN_STATE, "a part of a transaction, and the request names no transactional id"
+        return _NO_TRANSACTIONS
     if version < _FIRST_WITH_ZSTD and attributes & _CODEC == _ZSTD:
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7 of produce requests"
     return None

@@ -70,7 +70,7 @@ def _create(
 
     code, why = attempt(create)
     if code:
-        return _Created(topic.name, NO_ID, code, why, num_partitions=-1, replication_factor=-1, configs=None)
+        return _Created(topic.name, NO_ID, code, why, num_partitions=-1, replication_factor=-1)
     [description] = made
     topic_id = call.broker.topics.note(topic.name) if not validate_only else None
     return _Created(

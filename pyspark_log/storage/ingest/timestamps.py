@@ -36,24 +36,24 @@ def check_times(
     newest = min(now + config.message_timestamp_after_max_ms, LONG_MAX)
     if oldest <= bounds[0] and bounds[1] <= newest:
         return
-    row, time = next(
-        (
-            (row, time)
-            for row, time in enumerate(times())
-            if time not in (None, NO_TIMESTAMP) and not oldest <= time <= newest
-        ),
-        (-1, NO_TIMESTAMP),
-    )
-    if row < 0:
+    refused = [
+        (row, time)
+        for row, time in enumerate(times())
+        if time is not None and time != NO_TIMESTAMP and not oldest <= time <= newest
+    ]
+    if not refused:
         return
+    row, time = refused[0]
     if time > newest:
         side, limit = "after", config.message_timestamp_after_max_ms
     else:
         side, limit = "before", config.message_timestamp_before_max_ms
-    raise InvalidTimestampError(
+    error = InvalidTimestampError(
         f"{where}: record {row} has the time {time} (ms), and the clock says {now}: more than "
         f"message.timestamp.{side}.max.ms ({limit}) {side} it; correct the time, or raise that config of the topic"
     )
+    error.records = tuple(row for row, _ in refused)
+    raise error
 
 
 def is_past_retention(newest: int, config: TopicConfig, now: int) -> bool:

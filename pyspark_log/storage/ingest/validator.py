@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from struct import pack_into
 
-from pyspark_log.config import TopicConfig
+from pyspark_log.config import INT_MAX, TopicConfig
 from pyspark_log.errors import BatchTooLargeError, InvalidRecordError, RecordTooLargeError
 from pyspark_log.storage.ingest.timestamps import check_times, is_past_retention, warn_past_retention
 from pyspark_log.storage.record import BatchHeader, crc32c, scan
@@ -27,7 +27,7 @@ from pyspark_log.storage.record.layout import (
     MAGIC,
     MAX_TIMESTAMP_AT,
 )
-from pyspark_log.storage.record.walk import check_records, record_times
+from pyspark_log.storage.record.walk import check_records, read_pairs, record_times
 
 
 def validate(batch: bytes, config: TopicConfig, now: int, where: object) -> bytes | bytearray:
@@ -108,7 +108,10 @@ def _admitted(batch: bytes, header: BatchHeader, config: TopicConfig, now: int, 
     # If there are as many records as offsets, and these increase, there is no gap between them.
     found = check_records(batch, config.max_batch_bytes)
     if config.compact and found.keyless:
-        raise InvalidRecordError(f"{where}: a record without a key; the topic is compacted, which requires keys")
+        error = InvalidRecordError(f"{where}: a record without a key; the topic is compacted, which requires keys")
+        pairs = read_pairs(batch, 0, len(batch), from_offset=0, until_offset=INT_MAX + 1).pairs
+        error.records = tuple(number for number, (key, _, _) in enumerate(pairs) if key is None)
+        raise error
     check_times(
         (found.oldest, found.newest), lambda: record_times(batch, config.max_batch_bytes)[1], config, now, where
     )

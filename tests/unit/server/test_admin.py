@@ -200,7 +200,7 @@ def test_each_version_changes_configs(peer, store, topic, version):
     ]
     assert refused == [
         ErrorCode.INVALID_CONFIG,
-        ErrorCode.INVALID_CONFIG,
+        ErrorCode.INVALID_REQUEST,
         ErrorCode.INVALID_CONFIG,
         ErrorCode.INVALID_REQUEST,
         ErrorCode.INVALID_REQUEST,

@@ -223,7 +223,9 @@ def test_commits_that_are_refused(server, peer, store, topic, group):
     )
     assert _commit(peer, group, topic, {1: 2}, **mine) == {1: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert _commit(peer, group, "missing", {0: 2}, **mine) == {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    assert _commit(peer, "", topic, {0: 2}) == {0: ErrorCode.INVALID_GROUP_ID}
+    # As with Kafka, a group without a name can have committed offsets, and no members.
+    assert _commit(peer, "", topic, {0: 2}) == {0: ErrorCode.NONE}
+    assert _committed(peer, "", topic)[0].committed_offset == 2
     assert _committed(peer, group, topic)[0].committed_offset == 1
     # Others see that it has members, too.
     with pytest.raises(GroupNotEmptyError):
@@ -286,7 +288,7 @@ def test_what_others_have_deleted_is_gone(peer, store, topic, group):
     assert _committed(peer, group, topic)[0].committed_offset == -1
 
 
-def test_offsets_are_deleted(peer, topic, group):
+def test_offsets_are_deleted(peer, store, topic, group):
     def delete(name):
         part = m.OffsetDeleteRequest.OffsetDeleteRequestPartition(0)
         request = m.OffsetDeleteRequest(group, [m.OffsetDeleteRequest.OffsetDeleteRequestTopic(name, [part])])
@@ -297,6 +299,8 @@ def test_offsets_are_deleted(peer, topic, group):
     joined = _member(peer, group)
     mine = {"generation": 1, "member": joined.member_id}
     _commit(peer, group, topic, {0: 7}, **mine)
+    assert delete("topic") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    store.create_topic("topic", 1)
     assert delete("topic") == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
     assert delete(topic) == ErrorCode.NONE
     assert _committed(peer, group, topic)[0].committed_offset == -1

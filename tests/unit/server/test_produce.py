@@ -3,7 +3,7 @@
 import struct
 
 import pytest
-from record_tools import patched
+from record_tools import NOW, Record, build, patched
 from server_requests import LATEST, PRODUCE_BY_ID, batch, fetch, id_of, list_offset, produce, produce_request, values
 
 from pyspark_log.kafka import messages as m
@@ -118,9 +118,9 @@ def test_transactions_are_refused(peer, topic):
     answer = peer.ask(m.InitProducerIdRequest("transactional", 1000), 4)
     assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     sent = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
-    assert produce(peer, topic, sent).error_code == ErrorCode.INVALID_TXN_STATE
-    named = produce(peer, topic, sent, transactional_id="t")
-    assert named.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    for name in (None, "t"):
+        answer = produce(peer, topic, sent, transactional_id=name)
+        assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 # ---- what is refused
@@ -149,6 +149,7 @@ def test_batches_that_the_topic_refuses(peer, store, topic):
     answers = {code: produce(peer, topic, data) for code, data in cases.items()}
     assert {code: answer.error_code for code, answer in answers.items()} == {code: code for code in cases}
     assert all(answer.error_message for answer in answers.values())
+    assert [one.batch_index for one in answers[ErrorCode.INVALID_TIMESTAMP].record_errors] == [0]
     assert all(answer.base_offset == -1 for answer in answers.values())
     assert store.latest_offset(topic, 0) == 0
 
@@ -166,7 +167,9 @@ def test_control_batches_are_refused(peer, topic):
 def test_a_compacted_topic_refuses_records_without_keys(peer, store, topic):
     store.alter_configs(topic, {"cleanup.policy": "compact"})
     assert produce(peer, topic, batch(b"a", key=b"k")).error_code == ErrorCode.NONE
-    assert produce(peer, topic, batch(b"a")).error_code == ErrorCode.INVALID_RECORD
+    answer = produce(peer, topic, build([Record(key, b"v", NOW) for key in (b"k", None, None)]))
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert [one.batch_index for one in answer.record_errors] == [1, 2]
 
 
 def test_zstd_needs_a_version_that_knows_it(peer, topic):
