@@ -362,6 +362,9 @@ def answers(broker, tmp_path_factory):
             time.sleep(0.1)
         while peer.ask(_committed("g", "t", 0), 7).error_code:
             time.sleep(0.1)
+        # As is its first block of producer ids.
+        while peer.ask(m.InitProducerIdRequest(None, 1000), 4).error_code:
+            time.sleep(0.1)
     with served(folder / "store", folder) as server:
         return _asked(kafkas), _asked(server)
 
