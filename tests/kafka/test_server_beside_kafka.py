@@ -8,16 +8,16 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from record_tools import Record, build, patched, with_crc
-from server_requests import NO_ID
 
 from pyspark_log import Store
 from pyspark_log.kafka import messages as m
 from pyspark_log.storage.record import layout
 from tests.server_tools import PATIENCE, Peer, served
+from tests.unit.record_tools import Record, build, patched, with_crc
 
 pytestmark = pytest.mark.usefixtures("kafka")
 
+NO_ID = bytes(16)
 _NOW = int(time.time() * 1000)
 # What is another one on each side.
 _MASKED = frozenset({
