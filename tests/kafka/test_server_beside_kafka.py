@@ -48,8 +48,8 @@ def _plain(value):
     if isinstance(value, (tuple, list)):
         found = [_plain(one) for one in value]
         # Kafka answers about several topics, groups or configs in an order of its own.
-        named = found and isinstance(found[0], dict) and found[0].keys() & {"name", "group_id"}
-        return sorted(found, key=lambda one: one[min(named)] or "") if named else found
+        names = found[0].keys() & {"name", "group_id", "index"} if found and isinstance(found[0], dict) else ()
+        return sorted(found, key=lambda one: [(one[name] is not None, one[name]) for name in sorted(names)])
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     return value
