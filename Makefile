@@ -54,12 +54,13 @@ test-all: java-note $(VENV)/.stamp-native  ## Every test
 
 # One after the other. docs/testing.md describes each, and when it was run last.
 .PHONY: test-long
-test-long:  ## What takes many hours: test-all with its files on a disk, model, fuzz, programs, campaign, crash
+test-long:  ## What takes many hours: test-all with its files on a disk, model, fuzz, programs, campaigns, crash
 	$(ON_DISK) $(MAKE) test-all
 	$(MAKE) model
 	$(MAKE) fuzz
 	$(MAKE) programs
 	$(MAKE) campaign
+	$(MAKE) server-campaign
 	$(MAKE) crash
 
 .PHONY: model
@@ -69,6 +70,10 @@ model: $(VENV)/.stamp-native  ## The model of the protocol, in full, and each of
 .PHONY: campaign
 campaign: java $(VENV)/.stamp-native  ## Streaming queries whose processes are killed 200 times: an hour and a half
 	"$(BIN)/python" -m tests.campaign.run --kills 200
+
+.PHONY: server-campaign
+server-campaign: $(VENV)/.stamp-native  ## A server, its clients and a publisher, killed 200 times: ten minutes
+	"$(BIN)/python" -m tests.campaign.server --kills 200
 
 .PHONY: fuzz
 fuzz: $(VENV)/.stamp-native  ## Damaged bytes to every reader of files and messages: seven million inputs, an hour on two cores
