@@ -2,9 +2,9 @@
 
     python -m tests.campaign.server --kills 200 --seed 1
 
-Idempotent and other producers write to a topic through `pylog serve`, a process publishes to it as queries of Spark do,
-a compacted topic is written and compacted meanwhile, and a group of consumers reads. Victims are any of them, the server
-most of all; each is started again. At last all come to an end undisturbed. Then
+Idempotent and other producers write to a topic through `pylog serve`, a process publishes to it as queries of Spark
+do, a compacted topic is written and compacted meanwhile, and a group of consumers reads. Victims are any of them, the
+server most of all; each is started again. At last all come to an end undisturbed. Then
 
 - every acknowledged record of an idempotent producer is there exactly once, and in order,
 - every acknowledged record of other producers is there once or more,

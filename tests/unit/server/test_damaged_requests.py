@@ -1,0 +1,96 @@
+"""Requests with damaged bytes on live connections: each is answered or closes its connection, and the server goes on.
+
+PYLOG_DAMAGED_REQUESTS says how many; docs/testing.md has what was run.
+"""
+
+import os
+import random
+import struct
+
+from server_requests import EARLIEST, batch, fetch_request, produce, produce_request
+
+from pyspark_log.kafka import messages as m
+from tests.server_tools import Peer
+
+_COUNT = int(os.environ.get("PYLOG_DAMAGED_REQUESTS", "3000"))
+# What a server may take more than before, in bytes, however many damaged requests it gets.
+_ROOM = 60_000_000
+
+
+def _requests(topic):
+    """Requests of all kinds, with their versions; none waits for long, or deletes the topic."""
+    name = m.MetadataRequest.MetadataRequestTopic(name=topic)
+    part = m.ListOffsetsRequest.ListOffsetsPartition(0, -1, EARLIEST)
+    join = m.JoinGroupRequest("damaged", 6000, 6000, "", None, "consumer", [("range", b"x" * 20)])
+    commit = m.OffsetCommitRequest.OffsetCommitRequestPartition(0, 1, -1, "note")
+    return [
+        (m.ApiVersionsRequest("tests", "1"), 3),
+        (m.MetadataRequest([name], False), 12),
+        (produce_request(topic, batch(b"value" * 20)), 9),
+        (fetch_request(topic, 0, wait=1), 12),
+        (m.ListOffsetsRequest(-1, 0, [m.ListOffsetsRequest.ListOffsetsTopic(topic, [part])]), 7),
+        (m.FindCoordinatorRequest("damaged"), 3),
+        (join, 5),
+        (m.HeartbeatRequest("damaged", 1, "m"), 4),
+        (
+            m.OffsetCommitRequest(
+                "damaged", topics=[m.OffsetCommitRequest.OffsetCommitRequestTopic(topic, partitions=[commit])]
+            ),
+            8,
+        ),
+        (m.OffsetFetchRequest("damaged", None), 7),
+        (m.DescribeGroupsRequest(["damaged"]), 5),
+        (m.DescribeConfigsRequest([m.DescribeConfigsRequest.DescribeConfigsResource(2, topic)]), 4),
+        (m.InitProducerIdRequest(None, 1), 4),
+    ]
+
+
+def _damaged(frame, chance):
+    """A frame with some bytes changed, cut out or put in; its length may be right or not."""
+    body = bytearray(frame[4:])
+    for _ in range(chance.randint(1, 3)):
+        at = chance.randrange(len(body))
+        kind = chance.random()
+        if kind < 0.6:
+            body[at] = chance.choice([0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)])
+        elif kind < 0.8:
+            del body[at : at + chance.randint(1, 8)]
+        else:
+            body[at:at] = chance.randbytes(chance.randint(1, 8))
+        if len(body) < 12:
+            break
+    size = len(body) if chance.random() < 0.9 else chance.choice([0, len(body) + 1000, chance.getrandbits(32)])
+    return struct.pack(">I", size & 0xFFFFFFFF) + bytes(body)
+
+
+def test_the_server_goes_on(server, peer, store, topic):
+    chance = random.Random(29)
+    produce(peer, topic, batch(b"first"))
+    requests = _requests(topic)
+    before = server.resident()
+    other, answered = None, 0
+    for _ in range(_COUNT):
+        if other is None:
+            other = Peer(server)
+            other.socket.settimeout(0.05)
+        request, version = chance.choice(requests)
+        frame = other.encoded(request, version)
+        # Not into another API, which might delete what the test needs.
+        damaged = bytearray(_damaged(frame, chance))
+        damaged[4:6] = frame[4:6]
+        try:
+            other.socket.sendall(damaged)
+            size = int.from_bytes(other.receive(4), "big")
+            other.receive(size)
+            answered += 1
+        except (TimeoutError, ConnectionError):
+            # Closed; or it waits for the rest of a request that said that it is longer, or for other members.
+            other.close()
+            other = None
+    if other is not None:
+        other.close()
+    assert answered > _COUNT / 10
+    assert produce(peer, topic, batch(b"last")).error_code == 0
+    assert server.resident() - before < _ROOM
+    rows = [row["value"] for rows in store.read(topic, 0) for row in rows.to_pylist()]
+    assert (rows[0], rows[-1]) == (b"first", b"last")
