@@ -155,12 +155,13 @@ COPY_JARS := mvn -q -B dependency:copy-dependencies -DincludeScope=runtime
 .PHONY: kafka-jars
 kafka-jars: .kafka/.stamp  ## Kafka's own classes for the tests in tests/kafka, by Maven
 
-.kafka/.stamp: tests/kafka/pom.xml tests/kafka/spark-pom.xml
+.kafka/.stamp: tests/kafka/pom.xml tests/kafka/streams-pom.xml tests/kafka/spark-pom.xml
 	@command -v mvn >/dev/null || { \
 		echo "Fetching Kafka needs Maven (Debian, Ubuntu: apt install maven; macOS: brew install maven)." >&2; exit 1; }
-	@echo "Fetching Kafka's classes (once; 70 MB)."
+	@echo "Fetching Kafka's classes (once; 170 MB)."
 	@rm -rf .kafka
 	@$(COPY_JARS) -f tests/kafka/pom.xml "-DoutputDirectory=$(CURDIR)/.kafka/jars"
+	@$(COPY_JARS) -f tests/kafka/streams-pom.xml "-DoutputDirectory=$(CURDIR)/.kafka/streams-jars"
 	@$(COPY_JARS) -f tests/kafka/spark-pom.xml "-DoutputDirectory=$(CURDIR)/.kafka/spark-jars" || \
 		echo "Spark's connector to Kafka could not be fetched: the tests that compare ours with it are skipped." >&2
 	@touch "$@"

@@ -30,12 +30,12 @@ def missing():
     return ""
 
 
-def command(main, *arguments, memory="128m", options=_QUICK_START):
-    """The command that runs one of Kafka's classes; `options` are Java's."""
+def command(main, *arguments, memory="128m", options=_QUICK_START, jars="jars"):
+    """The command that runs one of Kafka's classes; `options` are Java's, `jars` the folder that has it."""
     home = os.environ.get("JAVA_HOME")
     java = f"{home}/bin/java" if home else "java"
     level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-    return [java, f"-Xmx{memory}", level, *options, "-cp", f"{FOLDER}/jars/*", main, *map(str, arguments)]
+    return [java, f"-Xmx{memory}", level, *options, "-cp", f"{FOLDER}/{jars}/*", main, *map(str, arguments)]
 
 
 def run(main, *arguments, text="", stderr=subprocess.PIPE, **how):

@@ -1,0 +1,116 @@
+"""Programs that others have made for Kafka, at `pylog serve`: Kafka Streams, and Kafka Connect in distributed mode."""
+
+import contextlib
+import json
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+from kafka_tools import PATIENCE, command
+
+from pyspark_log import Store
+from tests.ports import HOST, free_ports
+from tests.server_tools import served
+
+pytestmark = pytest.mark.usefixtures("kafka")
+
+_WORKER = {
+    "group.id": "connect",
+    "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+    "value.converter": "org.apache.kafka.connect.storage.StringConverter",
+    "offset.storage.topic": "connect-offsets",
+    "offset.storage.replication.factor": "1",
+    "offset.flush.interval.ms": "100",
+    "config.storage.topic": "connect-configs",
+    "config.storage.replication.factor": "1",
+    "status.storage.topic": "connect-status",
+    "status.storage.replication.factor": "1",
+}
+
+
+@pytest.fixture
+def server(tmp_path):
+    Store.create(tmp_path / "store").close()
+    with served(tmp_path / "store", tmp_path) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def _running(tmp_path, main, settings):
+    """One of Kafka's programs with a file of settings; what it says is in a file."""
+    (tmp_path / "settings").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    with (tmp_path / "program").open("wb") as output:
+        program = subprocess.Popen(
+            command(main, tmp_path / "settings", memory="384m", jars="streams-jars"), stdout=output, stderr=output
+        )
+    try:
+        yield program
+    finally:
+        program.kill()
+        program.wait()
+
+
+def _wait(condition, tmp_path):
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, (tmp_path / "program").read_text(errors="replace")[-3000:]
+        time.sleep(0.1)
+
+
+def test_kafka_streams_counts_words(server, tmp_path):
+    with Store.open(server.path) as store:
+        store.create_topic("streams-plaintext-input", 2)
+        store.create_topic("streams-wordcount-output", 1, {"cleanup.policy": "compact"})
+        store.append(
+            "streams-plaintext-input", [{"value": "all streams lead to kafka"}, {"value": "hello kafka streams"}]
+        )
+
+        def counts():
+            rows = [row for rows in store.read("streams-wordcount-output", 0) for row in rows.to_pylist()]
+            return {row["key"].decode(): int.from_bytes(row["value"], "big") for row in rows}
+
+        settings = {"bootstrap.servers": server.bootstrap, "state.dir": tmp_path / "state"}
+        main = "org.apache.kafka.streams.examples.wordcount.WordCountDemo"
+        with _running(tmp_path, main, settings):
+            expected = {"all": 1, "streams": 2, "lead": 1, "to": 1, "kafka": 2, "hello": 1}
+            _wait(lambda: counts() == expected, tmp_path)
+            store.append("streams-plaintext-input", [{"value": "hello again"}])
+            _wait(lambda: counts() == {**expected, "hello": 2, "again": 1}, tmp_path)
+        assert {name for name in store.topics() if name.startswith("streams-wordcount-KSTREAM")} == {
+            f"streams-wordcount-KSTREAM-AGGREGATE-STATE-STORE-0000000003-{kind}"
+            for kind in ("changelog", "repartition")
+        }
+
+
+def test_kafka_connect_copies_a_file(server, tmp_path):
+    address = f"http://{HOST}:{free_ports(1)[0]}"
+    (tmp_path / "in").write_text("".join(f"line {number}\n" for number in range(50)))
+
+    def ask(path, body=None):
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{address}/{path}", data, {"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+                return json.load(answer)
+        except (urllib.error.URLError, ConnectionError):
+            return None
+
+    def connect(name, kind, **config):
+        connector = f"org.apache.kafka.connect.file.FileStream{kind}Connector"
+        body = {"name": name, "config": {"connector.class": connector, "tasks.max": "1", **config}}
+        # Until the worker has joined its group and read its topics, it knows no connectors.
+        _wait(lambda: ask("connectors", body) is not None, tmp_path)
+
+    settings = {"bootstrap.servers": server.bootstrap, "listeners": address, **_WORKER}
+    with _running(tmp_path, "org.apache.kafka.connect.cli.ConnectDistributed", settings):
+        connect("source", "Source", file=str(tmp_path / "in"), topic="lines")
+        connect("sink", "Sink", file=str(tmp_path / "out"), topics="lines")
+        copied = tmp_path / "out"
+        _wait(lambda: copied.exists() and copied.read_text() == (tmp_path / "in").read_text(), tmp_path)
+    with Store.open(server.path) as store:
+        assert [row["value"] for rows in store.read("lines", 0) for row in rows.to_pylist()] == [
+            b"line %d" % number for number in range(50)
+        ]
+        assert {"connect-configs", "connect-offsets", "connect-status"} <= set(store.topics())
