@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from pyspark_log.server.handlers import api_versions
 from pyspark_log.server.handlers.cluster import (
+    alter_partition_reassignments,
     delete_records,
     describe_cluster,
-    describe_log_dirs,
     list_partition_reassignments,
 )
 from pyspark_log.server.handlers.configs import alter_configs, describe_configs, incremental_alter_configs
@@ -24,6 +24,7 @@ from pyspark_log.server.handlers.groups import find_coordinator, heartbeat, join
 from pyspark_log.server.handlers.init_producer_id import init_producer_id
 from pyspark_log.server.handlers.leader_epochs import offset_for_leader_epoch
 from pyspark_log.server.handlers.list_offsets import list_offsets
+from pyspark_log.server.handlers.log_dirs import alter_replica_log_dirs, describe_log_dirs
 from pyspark_log.server.handlers.metadata import metadata
 from pyspark_log.server.handlers.produce import produce
 from pyspark_log.server.handlers.topics import create_partitions, create_topics, delete_topics
@@ -70,10 +71,12 @@ APIS: Mapping[int, Api] = {
     23: Api(_versions(2, 4), offset_for_leader_epoch),
     32: Api(_versions(1, 4), describe_configs),
     33: Api(_versions(0, 2), alter_configs),
+    34: Api(_versions(1, 2), alter_replica_log_dirs),
     35: Api(_versions(1, 4), describe_log_dirs),
     37: Api(_versions(0, 3), create_partitions),
     42: Api(_versions(0, 2), delete_groups),
     44: Api(_versions(0, 1), incremental_alter_configs),
+    45: Api(_versions(0, 1), alter_partition_reassignments),
     46: Api(_versions(0, 0), list_partition_reassignments),
     47: Api(_versions(0, 0), offset_delete),
     60: Api(_versions(0, 2), describe_cluster),

@@ -1,16 +1,16 @@
-"""DescribeCluster, DescribeLogDirs, DeleteRecords and ListPartitionReassignments."""
+"""DescribeCluster, DeleteRecords, and the reassignments of which there are none."""
 
 from __future__ import annotations
 
 from pyspark_log.errors import InvalidConfigError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DescribeClusterRequest,
     DescribeClusterResponse,
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
@@ -18,12 +18,9 @@ from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.errors import RefusedError, attempt
 from pyspark_log.server.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED, advertised
 from pyspark_log.storage.catalog import INTERNAL_TOPICS
-from pyspark_log.types import LATEST, TopicPartition
+from pyspark_log.types import LATEST
 
 _Broker = DescribeClusterResponse.DescribeClusterBroker
-_Dir = DescribeLogDirsResponse.DescribeLogDirsResult
-_DirTopic = DescribeLogDirsResponse.DescribeLogDirsTopic
-_DirPartition = DescribeLogDirsResponse.DescribeLogDirsPartition
 _Deleted = DeleteRecordsResponse.DeleteRecordsPartitionResult
 
 _BROKERS, _CONTROLLERS = 1, 2
@@ -53,27 +50,36 @@ async def list_partition_reassignments(
     return ListPartitionReassignmentsResponse()
 
 
-async def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    """Describes the log dirs, with the sizes of all partitions or of those that are named."""
-    wanted = None
-    if request.topics is not None:
-        wanted = {TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions}
-    return await call.broker.workers.run(_log_dirs, call, wanted)
+async def alter_partition_reassignments(
+    call: Call, request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
+    """Takes reassignments to this server, where all partitions are already; to others it refuses them."""
+    topics = []
+    for topic in request.topics:
+        rows = [
+            AlterPartitionReassignmentsResponse.ReassignablePartitionResponse(
+                part.partition_index, *_reassigned(call, topic.name, part)
+            )
+            for part in topic.partitions
+        ]
+        topics.append(AlterPartitionReassignmentsResponse.ReassignableTopicResponse(topic.name, rows))
+    return AlterPartitionReassignmentsResponse(responses=topics)
 
 
-def _log_dirs(call: Call, wanted: set[TopicPartition] | None) -> DescribeLogDirsResponse:
-    results = []
-    for one in call.broker.store.describe_log_dirs():
-        if one.problem:
-            results.append(_Dir(ErrorCode.KAFKA_STORAGE_ERROR, one.path))
-            continue
-        topics = dict[str, list[DescribeLogDirsResponse.DescribeLogDirsPartition]]()
-        for at, size in sorted(one.partitions.items()):
-            if wanted is None or at in wanted:
-                topics.setdefault(at.topic, []).append(_DirPartition(at.partition, size, 0, False))
-        rows = [_DirTopic(name, partitions) for name, partitions in topics.items()]
-        results.append(_Dir(ErrorCode.NONE, one.path, rows, one.total, one.free))
-    return DescribeLogDirsResponse(results=results)
+def _reassigned(
+    call: Call, topic: str, part: AlterPartitionReassignmentsRequest.ReassignablePartition
+) -> tuple[ErrorCode, str | None]:
+    def reassign() -> None:
+        call.broker.store.logs.topic(topic).check(part.partition_index)
+        if part.replicas is None:
+            raise RefusedError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "there is none that could be cancelled")
+        if list(part.replicas) != [call.broker.node_id]:
+            raise RefusedError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"replicas on {list(part.replicas)}: node {call.broker.node_id} is the only one",
+            )
+
+    return attempt(reassign)
 
 
 async def delete_records(call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:

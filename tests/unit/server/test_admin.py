@@ -4,10 +4,12 @@ import itertools
 
 import pyarrow as pa
 import pytest
-from server_requests import NO_ID, id_of
+from server_requests import NO_ID, fetch, id_of, values
 
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.storage.folder_store import FolderStore as Store
+from tests.server_tools import Peer, served
 
 _names = (f"made{number}" for number in itertools.count())
 _TOPIC, _BROKER = 2, 4
@@ -255,3 +257,42 @@ def test_each_version_describes_the_cluster(peer, server, store, version):
 def test_nothing_is_reassigned(peer):
     answer = peer.ask(m.ListPartitionReassignmentsRequest(), 0)
     assert (answer.error_code, answer.topics) == (ErrorCode.NONE, ())
+
+
+@pytest.mark.parametrize("version", range(2))
+def test_each_version_reassigns_to_this_server_alone(peer, topic, version):
+    part = m.AlterPartitionReassignmentsRequest.ReassignablePartition
+
+    def reassign(replicas, number=0):
+        wanted = m.AlterPartitionReassignmentsRequest.ReassignableTopic(topic, [part(number, replicas)])
+        [found] = peer.ask(m.AlterPartitionReassignmentsRequest(10_000, topics=[wanted]), version).responses
+        return found.partitions[0].error_code
+
+    assert reassign([1]) == ErrorCode.NONE
+    assert reassign([1, 2]) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert reassign(None) == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    assert reassign([1], 7) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("version", range(1, 3))
+def test_each_version_moves_between_log_dirs(tmp_path, version):
+    with Store.create(tmp_path / "store", {"log.dirs": f"data,{tmp_path}/other"}) as store:
+        store.create_topic("t", 1)
+        store.append("t", pa.record_batch({"value": [b"x"] * 10}))
+        [first] = [one.path for one in store.describe_log_dirs() if one.partitions]
+        [target] = [one.path for one in store.describe_log_dirs() if not one.partitions]
+        topic = m.AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic
+        folder = m.AlterReplicaLogDirsRequest.AlterReplicaLogDir
+        with served(store.path, tmp_path) as server, Peer(server) as peer:
+
+            def move(path, name="t"):
+                request = m.AlterReplicaLogDirsRequest([folder(path, [topic(name, [0])])])
+                return peer.ask(request, version).results[0].partitions[0].error_code
+
+            assert move("/nowhere") == ErrorCode.LOG_DIR_NOT_FOUND
+            assert move(target, "missing") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert move(target) == ErrorCode.NONE
+            while [one.path for one in store.describe_log_dirs() if one.partitions] != [target]:
+                pass
+            assert list(values(fetch(peer, "t", 0))) == list(range(10))
+        assert first != target

@@ -1,0 +1,80 @@
+"""DescribeLogDirs and AlterReplicaLogDirs: where partitions are on this server's disks."""
+
+from __future__ import annotations
+
+import logging
+
+from pyspark_log.errors import PylogError
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.kafka.messages import (
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+from pyspark_log.server.handlers.call import Call
+from pyspark_log.server.handlers.errors import RefusedError, attempt
+from pyspark_log.types import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+_Dir = DescribeLogDirsResponse.DescribeLogDirsResult
+_DirTopic = DescribeLogDirsResponse.DescribeLogDirsTopic
+_DirPartition = DescribeLogDirsResponse.DescribeLogDirsPartition
+
+
+async def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    """Describes the log dirs, with the sizes of all partitions or of those that are named."""
+    wanted = None
+    if request.topics is not None:
+        wanted = {TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions}
+    return await call.broker.workers.run(_log_dirs, call, wanted)
+
+
+def _log_dirs(call: Call, wanted: set[TopicPartition] | None) -> DescribeLogDirsResponse:
+    results = []
+    for one in call.broker.store.describe_log_dirs():
+        if one.problem:
+            results.append(_Dir(ErrorCode.KAFKA_STORAGE_ERROR, one.path))
+            continue
+        topics = dict[str, list[DescribeLogDirsResponse.DescribeLogDirsPartition]]()
+        for at, size in sorted(one.partitions.items()):
+            if wanted is None or at in wanted:
+                topics.setdefault(at.topic, []).append(_DirPartition(at.partition, size, 0, False))
+        rows = [_DirTopic(name, partitions) for name, partitions in topics.items()]
+        results.append(_Dir(ErrorCode.NONE, one.path, rows, one.total, one.free))
+    return DescribeLogDirsResponse(results=results)
+
+
+async def alter_replica_log_dirs(call: Call, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+    """Begins to move partitions to other log dirs; DescribeLogDirs shows when one has arrived."""
+    paths = {folder.path for folder in call.broker.store.logs.log_dirs}
+    topics = dict[str, list[AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult]]()
+    for folder in request.dirs:
+        for topic in folder.topics:
+            for number in topic.partitions:
+                code = _begin_move(call, TopicPartition(topic.name, number), folder.path, is_known=folder.path in paths)
+                row = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult(number, code)
+                topics.setdefault(topic.name, []).append(row)
+    return AlterReplicaLogDirsResponse(
+        results=[AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(name, rows) for name, rows in topics.items()]
+    )
+
+
+def _begin_move(call: Call, at: TopicPartition, path: str, *, is_known: bool) -> ErrorCode:
+    store = call.broker.store
+
+    def begin() -> None:
+        store.check_writable()
+        store.logs.topic(at.topic).check(at.partition)
+        if not is_known:
+            raise RefusedError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is no log dir of this store")
+        call.broker.workers.run(move)
+
+    def move() -> None:
+        try:
+            store.move_partition(at.topic, at.partition, path)
+        except (PylogError, OSError) as error:
+            _log.error("%s could not be moved to %s: %s", at, path, error)
+
+    return attempt(begin)[0]
