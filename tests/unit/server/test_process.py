@@ -113,3 +113,12 @@ def test_a_folder_that_may_not_be_written(path, tmp_path):
 def _serve(path, *options):
     command = [sys.executable, "-m", "pyspark_log.cli.start", "serve", "--store", str(path), *options]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_acks_all_is_synced_if_wanted(path, tmp_path):
+    with Store.open(path) as store, served(path, tmp_path, "--sync-acks-all") as server, Peer(server) as peer:
+        reader = store.logs.reader("t", 0)
+        for acks, is_synced in ((1, False), (-1, True), (1, False)):
+            assert produce(peer, "t", batch(b"a"), acks=acks).error_code == 0
+            state = reader.state()
+            assert (state.synced == state.position) == is_synced
