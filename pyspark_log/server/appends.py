@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from pyspark_log.server.network import Wait
 from pyspark_log.storage.partitions import PartitionEvents
-
-_log = logging.getLogger(__name__)
 
 # How often all partitions that are waited for are looked at where the OS does not report changes, in seconds.
 _POLL = 0.02

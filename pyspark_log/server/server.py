@@ -23,6 +23,7 @@ from pyspark_log.server.network import Limits, Listener, Workers
 from pyspark_log.server.producer_ids import ProducerIds
 from pyspark_log.server.session import ClientSession
 from pyspark_log.server.topic_ids import TopicIds
+from pyspark_log.server.upkeep import Upkeep
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import contextmanager, files, lock_for
@@ -31,9 +32,9 @@ _log = logging.getLogger(__name__)
 
 # Threads for what may wait. Appends of one partition join each other, so a few are enough for many clients.
 _THREADS = 4
-# How often decided publishes are looked for whose process died before it had applied them, in seconds.
-_CARE = 1.0
 _LOCK = "server.lock"
+# How long the lock of another server is waited for, in seconds: long enough to find which process has it.
+_LOCK_TIMEOUT = 0.1
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def _only_server(store: FolderStore) -> Iterator[None]:
     path = f"{store.path}/{STATE_FOLDER}/{_LOCK}"
     files.open_or_create(path).close()
     try:
-        with lock_for(path).held(0.0):
+        with lock_for(path).held(_LOCK_TIMEOUT):
             yield
     except LockTimeoutError as error:
         raise StoreError(f"another server serves this store: {error}") from None
@@ -124,6 +125,7 @@ class _Server:
         self._listener = Listener(loop, config.host, config.port, self._open_session, config.limits)
         self._workers = Workers(loop, _THREADS)
         self._groups = Groups(loop, self._workers, store, config.groups)
+        self._upkeep = Upkeep(loop, self._workers, store)
         self._appends = Appends(loop, store.partitions.events())
         self.broker = Broker(
             store=store,
@@ -150,7 +152,7 @@ class _Server:
             self.broker.topics.note(name)
         self._groups.load()
         self._listener.start()
-        self._care()
+        self._upkeep.start()
         try:
             host, port = self._listener.address
             _log.info("serving %s as node %d on %s:%d", self._store.path, self.broker.node_id, host, port)
@@ -168,16 +170,11 @@ class _Server:
     def _close(self) -> None:
         self._listener.close()
         self._groups.close()
+        self._upkeep.stop()
         self._workers.close()
         self._appends.close()
         self._store.close()
         _log.info("stopped")
-
-    def _care(self) -> None:
-        """Applies what others have decided and not applied."""
-        if self._store.writable:
-            self._workers.run(self._store.publishes.apply_pending)
-            self._loop.call_later(_CARE, self._care)
 
 
 def notify_manager(state: str) -> None:
