@@ -145,8 +145,6 @@ class _Server:
         return ClientSession(self.broker, peer, reached_at)
 
     def run(self, on_ready: Callable[[tuple[str, int]], object]) -> int:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(number, self._stop, number)
         # So that the ids are known that clients remember from before a restart.
         for name in self._store.topics(internal=True):
             self.broker.topics.note(name)
@@ -154,13 +152,19 @@ class _Server:
         self._listener.start()
         self._upkeep.start()
         try:
-            host, port = self._listener.address
-            _log.info("serving %s as node %d on %s:%d", self._store.path, self.broker.node_id, host, port)
-            on_ready(self._listener.address)
-            self._loop.run_until_complete(self._stopped.wait())
+            self._loop.run_until_complete(self._until_stopped(on_ready))
         finally:
             self._close()
         return self._signal
+
+    async def _until_stopped(self, on_ready: Callable[[tuple[str, int]], object]) -> None:
+        # Not before the loop runs: uvloop loses a signal that comes earlier.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._stop, number)
+        host, port = self._listener.address
+        _log.info("serving %s as node %d on %s:%d", self._store.path, self.broker.node_id, host, port)
+        on_ready(self._listener.address)
+        await self._stopped.wait()
 
     def _stop(self, number: int) -> None:
         _log.info("stopping after %s", signal.Signals(number).name)
