@@ -32,6 +32,8 @@ _log = logging.getLogger(__name__)
 
 # Threads for what may wait. Appends of one partition join each other, so a few are enough for many clients.
 _THREADS = 4
+# A partition is kept open for appending for each so many files that the system allows; it has five of them.
+_FILES_PER_WRITER = 16
 _LOCK = "server.lock"
 # How long the lock of another server is waited for, in seconds: long enough to find which process has it.
 _LOCK_TIMEOUT = 0.1
@@ -75,7 +77,7 @@ def serve(store: FolderStore, config: ServerConfig, on_ready: Callable[[tuple[st
         StoreError: another server serves the store.
         OSError: the address cannot be used.
     """
-    _raise_file_limit()
+    store.logs.most_writers = max(store.logs.most_writers, _raise_file_limit() // _FILES_PER_WRITER)
     loop = _new_loop()
     try:
         with _only_server(store):
@@ -94,12 +96,13 @@ def _new_loop() -> AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-def _raise_file_limit() -> None:
-    """Allows as many open files as the system lets this process: each connection is one."""
+def _raise_file_limit() -> int:
+    """Allows as many open files as the system lets this process, and returns how many: each connection is one."""
     low, high = resource.getrlimit(resource.RLIMIT_NOFILE)
     if low != high:
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (high, high))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 @contextmanager

@@ -32,7 +32,6 @@ _FEW_PARTITIONS = 64
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
 # The system's errors for a process that may not write.
 _MAY_NOT_WRITE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-# Partitions that a process keeps open for appending, with five open files each; the least recently used is closed.
 _OPEN_WRITERS = 128
 
 
@@ -145,6 +144,8 @@ class LogManager:
         recorded_cluster_id: the store's id; None if its folder has none.
         catalog: the descriptions of its topics.
         log_dirs: the store's log dirs.
+        most_writers: how many partitions are kept open for appending, with five open files each. The least recently
+            used is closed; to open it again takes the longer, the more idempotent producers have written to it.
     """
 
     def __init__(
@@ -163,6 +164,7 @@ class LogManager:
         self.clock = StoreClock()
         self.catalog = TopicCatalog(f"{path}/{TOPICS_FOLDER}", f"{path}/{STATE_FOLDER}/{TOPICS_LOCK}")
         self.log_dirs = LogDirs(path, cluster_id, log_dirs, next_log_dir, self.clock)
+        self.most_writers = _OPEN_WRITERS
         self._topics: dict[str, TopicLogs] = {}
         self._writers: OrderedDict[str, LogWriter] = OrderedDict()  # by their state files
         self._used: dict[str, PartitionPath] = {}  # those that `writer` returned since the last `close`
@@ -292,7 +294,7 @@ class LogManager:
             self._writers.move_to_end(path)
             self._used[path] = found.place
             # A writer that is dropped here while it is in use is closed when it is done.
-            if len(self._writers) > _OPEN_WRITERS:
+            if len(self._writers) > self.most_writers:
                 self._writers.popitem(last=False)
         return found
 

@@ -11,7 +11,6 @@ from pyspark_log.errors import OutcomeUnknownError
 from pyspark_log.storage.catalog import log_dir
 from pyspark_log.storage.catalog.kafka_files import read_offsets
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log_manager import manager
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
@@ -259,9 +258,9 @@ def test_closing_writes_the_checkpoints(make, monkeypatch):
         assert read_offsets(f"{store.path}/data/{name}-checkpoint") == {TopicPartition("t", 0): 3}
 
 
-def test_partitions_whose_files_are_closed_already_are_settled_too(make, monkeypatch):
-    monkeypatch.setattr(manager, "_OPEN_WRITERS", 2)
+def test_partitions_whose_files_are_closed_already_are_settled_too(make):
     store = make()
+    store.logs.most_writers = 2
     store.add_partitions("t", 5)
     for partition in range(5):
         append(store, partition=partition)

@@ -1,6 +1,7 @@
 """The server as a process: how it starts and ends, and what it leaves."""
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 from server_requests import batch, fetch, fetch_request, produce, values
 
 from pyspark_log import Store
+from pyspark_log.server.server import ServerConfig, serve
 from tests.server_tools import Peer, Server, served
 
 
@@ -55,6 +57,13 @@ def test_killed_at_any_time_and_started_again(path, tmp_path):
     with Store.open(path) as store:
         rows = [row for rows in store.read("t", 0) for row in rows.to_pylist()]
     assert [row["value"] for row in rows] == [b"%d" % number for number in range(acknowledged)]
+
+
+def test_as_many_partitions_stay_open_as_the_system_has_files_for(path, monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (16_000, 16_000))
+    store = Store.open(path)
+    assert serve(store, ServerConfig(port=0), lambda _: os.kill(os.getpid(), signal.SIGTERM)) == signal.SIGTERM
+    assert store.logs.most_writers == 1000
 
 
 def test_a_second_server_is_refused(path, tmp_path):
