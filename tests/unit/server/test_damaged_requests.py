@@ -1,4 +1,4 @@
-"""Requests with damaged bytes on live connections: each is answered or closes its connection, and the server goes on.
+"""Requests with damaged bytes on live connections: each is answered or closes its connection, and the server continues.
 
 PYLOG_DAMAGED_REQUESTS says how many; docs/testing.md has what was run.
 """
@@ -63,7 +63,7 @@ def _damaged(frame, chance):
     return struct.pack(">I", size & 0xFFFFFFFF) + bytes(body)
 
 
-def test_the_server_goes_on(server, peer, store, topic):
+def test_the_server_continues(server, peer, store, topic):
     chance = random.Random(29)
     produce(peer, topic, batch(b"first"))
     requests = _requests(topic)
