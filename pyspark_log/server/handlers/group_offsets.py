@@ -36,9 +36,8 @@ async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommi
     """Commits offsets of a member, or of a group without members."""
     groups = call.broker.groups
     now = groups.now()
-    error = ErrorCode.NONE
-    if not call.broker.store.writable:
-        error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    # The group may be "", which only its members may not name.
+    error = ErrorCode.NONE if call.broker.store.writable else ErrorCode.GROUP_AUTHORIZATION_FAILED
     names = [await _name_of(call, topic.name, topic.topic_id) for topic in request.topics]
     errors = dict[tuple[int, int], ErrorCode]()
     offsets = dict[TopicPartition, OffsetAndMetadata]()
