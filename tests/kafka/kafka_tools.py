@@ -60,6 +60,7 @@ class Broker:
     Attributes:
         bootstrap: where clients find it.
         log_dir: its only log.dir.
+        process: itself; None: it was not started yet.
     """
 
     def __init__(self, folder, *, as_shipped=False):
@@ -72,7 +73,7 @@ class Broker:
         self._folder = Path(folder)
         self._output = self._folder / "output"
         self._settings = self._folder / "server.properties"
-        self._process = None
+        self.process = None
         self.log_dir = self._folder / "logs"
         port, controller_port = free_ports(2)
         self.bootstrap = f"{HOST}:{port}"
@@ -117,7 +118,7 @@ class Broker:
         java += [] if self._as_shipped else _QUICK_START
         with open(self._output, "ab") as output:
             begin = output.tell()
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 command("kafka.Kafka", self._settings, memory="2g" if self._as_shipped else "512m", options=java),
                 stdout=output,
                 stderr=output,
@@ -125,25 +126,25 @@ class Broker:
             )
         end = time.monotonic() + PATIENCE
         while _STARTED not in self.output(begin):
-            if self._process.poll() is not None or time.monotonic() > end:
+            if self.process.poll() is not None or time.monotonic() > end:
                 self.kill()
                 raise RuntimeError(f"Kafka has not started: {self.output(begin)[-4000:]}")
             time.sleep(0.05)
 
     def stop(self):
         """Ends it in order: its logs are closed, and it notes that they were."""
-        self._process.send_signal(signal.SIGTERM)
+        self.process.send_signal(signal.SIGTERM)
         try:
-            self._process.wait(PATIENCE)
+            self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self.kill()
             raise
 
     def kill(self):
         """Ends it at once, if it runs."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
 
     def output(self, begin=0):
         """What it has said so far, from that byte on."""
