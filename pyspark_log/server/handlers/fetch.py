@@ -154,9 +154,13 @@ class _Search:
 
     def _find(self, part: _Part, topic: TopicLogs, *, may_wait: bool) -> None:
         wanted, logs = part.wanted, self._call.broker.store.logs
-        if not may_wait and not logs.is_brokers and wanted.partition not in topic.recovered:
+        is_recovered = wanted.partition in topic.recovered
+        if not may_wait and not logs.is_brokers and not is_recovered:
             raise _MustWaitError
-        reader = logs.recovered(topic.description.name, wanted.partition)
+        if is_recovered:
+            reader = topic.reader(wanted.partition)
+        else:
+            reader = logs.recovered(topic.description.name, wanted.partition)
         state = reader.state()
         part.error = check_epoch(wanted.current_leader_epoch, state.leader_epoch)
         if part.error:
@@ -171,7 +175,7 @@ class _Search:
             raise OffsetOutOfRangeError(topic.description.name, wanted.partition, start, state.log_start, end)
         room = self._most - self.size
         if start < end and (room > 0 or self.size == 0):
-            records = reader.stored_batches(start, end, max(min(wanted.partition_max_bytes, room), 0))
+            records = reader.stored_batches(start, end, max(min(wanted.partition_max_bytes, room), 0), state)
         if records is not None and records.length > room and self.size > 0:
             records.file.close()
             records = None

@@ -23,6 +23,8 @@ _OFFSET_ENTRY = struct.Struct(">iI")
 _TIME_ENTRY = struct.Struct(">qi")
 # This many entries are read at a time when all of them are needed.
 _BLOCK = 4096
+# This many are read at once in a search, which costs less than to read the nine of them that it looks at.
+_NEAR = 512
 
 
 def _unpacked(file: files.File, layout: struct.Struct) -> Iterator[tuple[int, int]]:
@@ -106,24 +108,25 @@ class OffsetIndex:
 
     def floor(self, offset: int) -> int:
         """The number of the last entry with an offset of at most `offset`; -1 if there is none."""
-        low, high = -1, self.count - 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            # No entry is of the base itself: those are the zeros after the last one, in a preallocated file.
-            if self._base < self.entry(middle).offset <= offset:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        return self._last(0, offset - self._base)
 
     def floor_by_position(self, position: int) -> int:
         """The number of the last entry at `position` (bytes) or before it; -1 if there is none."""
-        low, high = -1, self.count - 1
+        return self._last(1, position)
+
+    def _last(self, field: int, most: int) -> int:
+        """The number of the last entry of which a field, as it is stored, is at most `most`; -1 if there is none."""
+        low, high, width = -1, self.count - 1, self.WIDTH
+        while high - low > _NEAR:
+            middle = (low + high + 1) // 2
+            if _is_at_most(self._file.pread(width, middle * width), 0, field, most):
+                low = middle
+            else:
+                high = middle - 1
+        data, first = self._file.pread((high - low) * width, (low + 1) * width), low + 1
         while low < high:
             middle = (low + high + 1) // 2
-            entry = self.entry(middle)
-            # As above.
-            if entry.offset > self._base and entry.position <= position:
+            if _is_at_most(data, (middle - first) * width, field, most):
                 low = middle
             else:
                 high = middle - 1
@@ -148,6 +151,15 @@ class OffsetIndex:
     def close(self) -> None:
         """Closes the file."""
         self._file.close()
+
+
+def _is_at_most(data: bytes, at: int, field: int, most: int) -> bool:
+    """Whether an entry is there of which a field is at most `most`."""
+    if at + _OFFSET_ENTRY.size > len(data):
+        return False  # The file was truncated after its entries were counted.
+    entry = _OFFSET_ENTRY.unpack_from(data, at)
+    # No entry is of the base itself: those are the zeros after the last one, in a preallocated file.
+    return bool(entry[0] > 0 and entry[field] <= most)
 
 
 class TimeIndex:

@@ -31,6 +31,7 @@ from pyspark_log.storage.log.read.stored_batches import StoredBatches, locate
 from pyspark_log.storage.log.read.time_search import TimeSearch
 from pyspark_log.storage.log.state import partition_state, state_file
 from pyspark_log.storage.log.state.partition_state import Flags, PartitionState
+from pyspark_log.storage.log.state.state_file import Loaded
 from pyspark_log.storage.record.walk import Pairs, read_pairs
 from pyspark_log.storage.segment import NO_OFFSET, AbortedTransaction, SegmentReader
 from pyspark_log.storage.segment.batch_stream import READ_SIZE
@@ -64,6 +65,7 @@ class LogReader:
         self._log_dirs = log_dirs
         self._max_batch_bytes = max_batch_bytes
         self._written = False  # whether it ever had a state file
+        self._loaded: Loaded | None = None  # what it held last
         self._segments: tuple[int, list[int]] = (-1, [])
         # Which of a broker's segments are inactive is not recorded anywhere.
         self._segment_cache: SegmentCache | None = SegmentCache(place)
@@ -77,7 +79,7 @@ class LogReader:
             UnknownTopicError: the topic was deleted.
             LogDamagedError: there are segments but no state file.
         """
-        loaded = state_file.read(self.place.state_path)
+        loaded = state_file.read(self.place.state_path, self._loaded)
         if loaded is None and (self._written or holds_segments(self._log_dirs, self.place)):
             # Perhaps it was created between the two reads; the first write creates the files, the state first.
             loaded = state_file.read(self.place.state_path)
@@ -85,7 +87,7 @@ class LogReader:
                 raise no_state(self.place)
         if loaded is None:
             return partition_state.EMPTY
-        self._written = True
+        self._written, self._loaded = True, loaded
         if loaded.state.flags & Flags.DEAD:
             raise UnknownTopicError(f"{self.place}: the topic was deleted")
         return loaded.state
@@ -148,14 +150,17 @@ class LogReader:
     def _log_path(self, base: int, state: PartitionState) -> str:
         return segment_path(self._folder(state), base, LOG)
 
-    def _retry_while_segments_change(self, read: Callable[[PartitionState, bool], _T]) -> _T:
+    def _retry_while_segments_change(
+        self, read: Callable[[PartitionState, bool], _T], known: PartitionState | None = None
+    ) -> _T:
         """Returns the result of `read`, which is called again if segments are deleted while it runs.
 
-        Its flag says whether to list the folder: if not, it may use the cached entries of inactive segments.
+        Its flag says whether to list the folder: if not, it may use the cached entries of inactive segments. `known` is
+        the state that the caller has read before; None: it is read.
         """
         listed = self._segment_cache is None
         while True:
-            state = self.state()
+            state, known = known or self.state(), None
             try:
                 return read(state, listed)
             except (LogDamagedError, CorruptRecordError, FileNotFoundError):
@@ -370,11 +375,11 @@ class LogReader:
 
         return self._retry_while_segments_change(find_end)
 
-    def stored_batches(self, start: int, end: int, max_bytes: int) -> StoredBatches | None:
+    def stored_batches(self, start: int, end: int, max_bytes: int, state: PartitionState) -> StoredBatches | None:
         """Where the batches of [start, end) are that are in one segment and within `max_bytes`; None: there are none.
 
-        The first one is there however large it is. `end` is the high watermark or the last stable offset. Errors are
-        those of `read`.
+        The first one is there however large it is. `end` is the high watermark or the last stable offset; `state` is
+        the state that the caller has read before. Errors are those of `read`.
         """
 
         def find(state: PartitionState, listed: bool) -> StoredBatches | None:
@@ -383,7 +388,7 @@ class LogReader:
             located = (locate(segment, size, start, end, max_bytes) for segment, size in pieces)
             return next((found for found in located if found is not None), None)
 
-        return self._retry_while_segments_change(find)
+        return self._retry_while_segments_change(find, state)
 
     def _end_in(self, segment: SegmentReader, start: int, stop: int, size: int, end: int) -> int:
         """The last known offset at which a batch begins, before byte `stop`; at least the end of the first batch."""

@@ -8,6 +8,10 @@ from pyspark_log.storage.fs import files
 from pyspark_log.storage.segment import SegmentReader
 
 
+# So many bytes are walked through without a look at the index, which costs as much.
+_NEAR = 32 * 1024
+
+
 class StoredBatches(NamedTuple):
     """Whole record batches that follow each other in a segment.
 
@@ -43,7 +47,7 @@ def locate(segment: SegmentReader, size: int, start: int, end: int, max_bytes: i
     if first is None or last is None or first.base_offset >= end:
         return None
     stop = first.position + max_bytes
-    near = segment.batch_before(stop, size)
+    near = segment.batch_before(stop, size) if min(stop, size) - first.position > _NEAR else None
     if near is not None and near.end > stop:
         # It begins before `stop` alone; the one before it ends there.
         near = segment.batch_before(near.position - 1, size)

@@ -49,6 +49,9 @@ class Intent(IntEnum):
     SWAPPED = 3  # the cleaned one exists; those that it replaces are being deleted, and do not count any more
 
 
+_INTENTS = frozenset(Intent)
+
+
 class PartitionState(NamedTuple):
     """All fields of a slot.
 
@@ -206,7 +209,7 @@ def decode_slot(data: bytes, path: str) -> PartitionState | None:
 def decode_body(data: bytes, at: int, path: str) -> PartitionState:
     """Decodes the slot at a byte, whose CRC is right. StoreVersionError."""
     version, intent, flags, *rest = _BODY.unpack_from(data, at)
-    if version != VERSION or flags & ~_ALL_FLAGS or intent > max(Intent):
+    if version != VERSION or flags & ~_ALL_FLAGS or intent not in _INTENTS:
         raise StoreVersionError(
             f"{path}: written in version {version} of the state format (flags {flags}, intent {intent}), this "
             f"pyspark-log knows version {VERSION}: use the pyspark-log that wrote it"

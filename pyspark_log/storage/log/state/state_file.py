@@ -152,22 +152,23 @@ def _decode(path: str, data: bytes) -> Loaded | None:
     return Loaded(decode_body(data, _STARTS[newest], path), newest, tuple(seqs), data)
 
 
-def read(path: str) -> Loaded | None:
+def read(path: str, known: Loaded | None = None) -> Loaded | None:
     """Reads the state in a file, without a lock; None if there is none. Raises as `load` does.
 
     Opens the file each time: a process may read thousands of partitions, and a store's folder may be
-    replaced by a copy of it.
+    replaced by a copy of it. Returns `known` itself, what was read before, if the file has the same bytes.
     """
 
     def read_file() -> Loaded | None:
         with files.open_read(path) as file:
-            return _load_slots(file)
+            data = file.pread(FILE_SIZE, 0)
+        return known if known is not None and known.data == data else _decode(path, data)
 
     try:
         found = read_until_settled(path, read_file, partial(_is_settled, path))
     except FileNotFoundError:
         return None
-    return checked(path, found)
+    return known if found is known and known is not None else checked(path, found)
 
 
 def _is_settled(path: str, found: Loaded | None) -> bool:
