@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
 from pyspark_log.kafka.errors import MessageError, UnsupportedVersionError
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from pyspark_log.kafka.wire import Chunk
 
 _API_VERSIONS = 18
+# What every version of a request's header begins with: API, version, correlation id.
+_START = struct.Struct(">hhi")
 
 
 def decode_request(frame: bytes | bytearray | memoryview) -> tuple[Struct, Struct]:
@@ -27,11 +30,9 @@ def decode_request(frame: bytes | bytearray | memoryview) -> tuple[Struct, Struc
         UnsupportedVersionError: the API or the version is not known; the header's first fields are.
         MessageError: it is no request.
     """
-    if len(frame) < 8:
+    if len(frame) < _START.size:
         raise MessageError(f"a frame of {len(frame)} bytes is no request")
-    key, version, correlation_id = (
-        int.from_bytes(frame[start:end], "big", signed=True) for start, end in ((0, 2), (2, 4), (4, 8))
-    )
+    key, version, correlation_id = _START.unpack_from(frame)
     try:
         request, _ = api(key)
     except KeyError:

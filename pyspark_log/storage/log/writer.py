@@ -82,7 +82,9 @@ def _enter(log: HeldLog) -> None:
 
 def _is_entered_as_left(log: HeldLog) -> bool:
     """Whether the log is as this process has left it, and in order; then all is done that `_enter` is for."""
-    lease, state = log.lease, log.state
+    lease = log.lease
+    # What a move of the log end does not change.
+    state = lease.held.stored
     if not lease.is_as_left or state.flags & ~_AT_REST or state.intent:
         return False
     # Only what is beyond the log end may have changed, unless the lock was kept.

@@ -212,11 +212,9 @@ class ProducerStates:
         if first is None and header.is_transactional:
             first = header.base_offset
             self._open[first] = header.producer_id
-        return entry._replace(
-            epoch=header.producer_epoch,
-            last_timestamp=header.max_timestamp,
-            txn_first_offset=first,
-            batches=(*before, batch)[-REMEMBERED_BATCHES:],
+        batches = (*before, batch)[-REMEMBERED_BATCHES:]
+        return ProducerEntry(
+            entry.producer_id, header.producer_epoch, entry.coordinator_epoch, header.max_timestamp, first, batches
         )
 
     def _ended(self, entry: ProducerEntry, header: BatchHeader, marker: EndTxnMarker) -> ProducerEntry:
@@ -233,7 +231,9 @@ class ProducerStates:
 
     def acknowledge(self, high_watermark: int) -> None:
         """Notes that records below that offset cannot be lost: transactions that ended there are stable."""
-        self._unacknowledged = {first: last for first, last in self._unacknowledged.items() if last >= high_watermark}
+        if self._unacknowledged:
+            left = {first: last for first, last in self._unacknowledged.items() if last >= high_watermark}
+            self._unacknowledged = left
 
     @property
     def first_unstable_offset(self) -> int | None:
@@ -249,9 +249,9 @@ class ProducerStates:
 
 def _duplicate(entry: ProducerEntry, header: BatchHeader) -> Duplicate | None:
     if header.producer_epoch == entry.epoch:
-        wanted = (header.base_sequence, _last_sequence(header))
+        last = _last_sequence(header)
         for batch in entry.batches:
-            if (batch.first_sequence, batch.last_sequence) == wanted:
+            if batch.last_sequence == last and batch.first_sequence == header.base_sequence:
                 return Duplicate(batch.base_offset, batch.last_offset, batch.timestamp)
     return None
 
