@@ -14,7 +14,8 @@ from pyspark_log.server.network import ClosedByServerError
 from pyspark_log.storage.catalog import check_not_internal
 from pyspark_log.storage.log import Appended, LogWriter
 from pyspark_log.storage.log_manager import check_batch
-from pyspark_log.storage.record.layout import MAGIC
+from pyspark_log.storage.record import crc32c
+from pyspark_log.storage.record.layout import ATTRIBUTES_AT, CODEC_MASK, CODECS, CRC_AT, MAGIC, TRANSACTIONAL
 
 _Topic = ProduceResponse.TopicProduceResponse
 _Partition = ProduceResponse.PartitionProduceResponse
@@ -23,9 +24,9 @@ _Partition = ProduceResponse.PartitionProduceResponse
 # 50 us, and to have another thread do it as long again.
 _AT_ONCE_BYTES = 64 * 1024
 _ACKS = (-1, 0, 1)
-# In a record batch: its format, and the byte with the codec (3 bits, 4 is zstd) and the bit of transactions.
-_MAGIC_AT = 16
-_ATTRIBUTES_AT, _CODEC, _ZSTD, _TRANSACTIONAL = 22, 7, 4, 16
+# The bytes of a record batch that have its format, and its codec with the bit of transactions.
+_MAGIC_AT, _FLAGS_AT = 16, ATTRIBUTES_AT + 1
+_ZSTD = CODECS.index("zstd")
 _FIRST_WITH_ZSTD = 7
 _NO_TRANSACTIONS = (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this server has no transactions")
 # Topics are named by their ids from this version on.
@@ -132,10 +133,17 @@ class _Append:
             place = self._writer.place
             start = self._store.logs.reader(place.topic, place.partition).state().log_start
         rows = [ProduceResponse.BatchIndexAndErrorMessage(number, None) for number in refused]
-        self.response = _Partition(self._part.index, code_of(error), -1, -1, start, rows, str(error))
+        code = code_of(error)
+        if code == ErrorCode.CORRUPT_MESSAGE and _is_checksum_right(self._records):
+            code = ErrorCode.INVALID_RECORD  # So the client does not send it again.
+        self.response = _Partition(self._part.index, code, -1, -1, start, rows, str(error))
 
     def _refuse(self, code: ErrorCode, why: str) -> None:
         self.response = _Partition(self._part.index, code, -1, -1, -1, (), why)
+
+
+def _is_checksum_right(batch: bytes) -> bool:
+    return batch[CRC_AT:ATTRIBUTES_AT] == crc32c(batch[ATTRIBUTES_AT:]).to_bytes(4, "big")
 
 
 def _refusal(call: Call, request: ProduceRequest, topic: str | None, records: bytes) -> tuple[ErrorCode, str] | None:
@@ -146,16 +154,16 @@ def _refusal(call: Call, request: ProduceRequest, topic: str | None, records: by
         return ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}; it must be 0, 1 or -1 (all)"
     if request.transactional_id is not None:
         return _NO_TRANSACTIONS
-    if len(records) <= _ATTRIBUTES_AT:
+    if len(records) <= _FLAGS_AT:
         return ErrorCode.INVALID_RECORD, f"{len(records)} bytes are no record batch"
-    return _refusal_of_batch(records[_MAGIC_AT], records[_ATTRIBUTES_AT], call.version)
+    return _refusal_of_batch(records[_MAGIC_AT], records[_FLAGS_AT], call.version)
 
 
 def _refusal_of_batch(magic: int, attributes: int, version: int) -> tuple[ErrorCode, str] | None:
     if magic != MAGIC:
         return ErrorCode.INVALID_RECORD, f"a batch of format {magic}; only format {MAGIC} is taken"
-    if attributes & _TRANSACTIONAL:
+    if attributes & TRANSACTIONAL:
         return _NO_TRANSACTIONS
-    if version < _FIRST_WITH_ZSTD and attributes & _CODEC == _ZSTD:
+    if version < _FIRST_WITH_ZSTD and attributes & CODEC_MASK == _ZSTD:
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7 of produce requests"
     return None

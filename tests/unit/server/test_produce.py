@@ -3,7 +3,7 @@
 import struct
 
 import pytest
-from record_tools import NOW, Record, build, patched
+from record_tools import NOW, Record, build, patched, with_crc
 from server_requests import LATEST, PRODUCE_BY_ID, batch, fetch, id_of, list_offset, produce, produce_request, values
 
 from pyspark_log.kafka import messages as m
@@ -157,6 +157,14 @@ def test_batches_that_the_topic_refuses(peer, store, topic):
 @pytest.mark.parametrize("data", [None, b"", b"x" * 22])
 def test_what_is_no_batch(peer, topic, data):
     assert produce(peer, topic, data).error_code == ErrorCode.INVALID_RECORD
+
+
+def test_malformed_records_under_a_right_checksum_are_not_sent_again(peer, topic):
+    sent = bytearray(batch(b"abc"))
+    sent[-3] ^= 0x55  # within the only record
+    sent[61] ^= 0x02  # its length
+    assert produce(peer, topic, bytes(sent)).error_code == ErrorCode.CORRUPT_MESSAGE
+    assert produce(peer, topic, with_crc(bytes(sent))).error_code == ErrorCode.INVALID_RECORD
 
 
 def test_control_batches_are_refused(peer, topic):
