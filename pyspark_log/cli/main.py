@@ -110,7 +110,7 @@ class _Commands(CommandGroup):
         """Lists the commands, and loads none of them."""
         sections = [*_PACKAGES.values()]
         grouped = {name for _, names in sections for name in names}
-        for heading, names in [*sections, ("Others", tuple(COMMANDS.keys() - grouped))]:
+        for heading, names in [*sections, ("Server", tuple(COMMANDS.keys() - grouped))]:
             if names:
                 with formatter.section(heading):
                     formatter.write_dl([(name, COMMANDS[name]) for name in sorted(names)])

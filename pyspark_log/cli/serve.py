@@ -66,7 +66,7 @@ class _Address(click.ParamType["tuple[str, int]"]):
     type=click.IntRange(min=1),
     help="Kafka's max.connections.per.ip: how many connections one address may have.",
 )
-@click.option("--verbose", is_flag=True, help="Log each connection.")
+@click.option("--verbose", is_flag=True, help="Log each connection, with the client's library.")
 @click.pass_obj
 def serve(
     target: Target,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import ApiVersionsRequest, ApiVersionsResponse
 from pyspark_log.server.handlers.call import Call
+
+_log = logging.getLogger(__name__)
 
 _ApiVersion = ApiVersionsResponse.ApiVersion
 _SOFTWARE = re.compile("[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
@@ -34,4 +37,5 @@ async def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsRe
         if not all(map(_SOFTWARE.fullmatch, said)):
             return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
         call.client.software = " ".join(said)
+        _log.debug("%s: %s", call.client.peer, call.client.software)
     return ApiVersionsResponse(ErrorCode.NONE, described(call.broker.served))

@@ -15,7 +15,7 @@ from pyspark_log.storage.catalog import check_not_internal
 from pyspark_log.storage.log import Appended, LogWriter
 from pyspark_log.storage.log_manager import check_batch
 from pyspark_log.storage.record import crc32c
-from pyspark_log.storage.record.layout import ATTRIBUTES_AT, CODEC_MASK, CODECS, CRC_AT, MAGIC, TRANSACTIONAL
+from pyspark_log.storage.record.layout import ATTRIBUTES_AT, CODEC_MASK, CODECS, CRC_AT, MAGIC, MAGIC_AT, TRANSACTIONAL
 
 _Topic = ProduceResponse.TopicProduceResponse
 _Partition = ProduceResponse.PartitionProduceResponse
@@ -24,8 +24,8 @@ _Partition = ProduceResponse.PartitionProduceResponse
 # 50 us, and to have another thread do it as long again.
 _AT_ONCE_BYTES = 64 * 1024
 _ACKS = (-1, 0, 1)
-# The bytes of a record batch that have its format, and its codec with the bit of transactions.
-_MAGIC_AT, _FLAGS_AT = 16, ATTRIBUTES_AT + 1
+# The byte of a record batch that has its codec and the bit of transactions.
+_FLAGS_AT = ATTRIBUTES_AT + 1
 _ZSTD = CODECS.index("zstd")
 _FIRST_WITH_ZSTD = 7
 _NO_TRANSACTIONS = (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this server has no transactions")
@@ -156,7 +156,7 @@ def _refusal(call: Call, request: ProduceRequest, topic: str | None, records: by
         return _NO_TRANSACTIONS
     if len(records) <= _FLAGS_AT:
         return ErrorCode.INVALID_RECORD, f"{len(records)} bytes are no record batch"
-    return _refusal_of_batch(records[_MAGIC_AT], records[_FLAGS_AT], call.version)
+    return _refusal_of_batch(records[MAGIC_AT], records[_FLAGS_AT], call.version)
 
 
 def _refusal_of_batch(magic: int, attributes: int, version: int) -> tuple[ErrorCode, str] | None:

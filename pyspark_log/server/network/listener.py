@@ -137,9 +137,11 @@ class Listener:
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._by_host[host] += 1
+        _log.debug("%s:%d: connected", host, port)
         session = self._open_session(f"{host}:{port}", accepted.getsockname()[:2])
 
         def forget(closed: Connection) -> None:
+            _log.debug("%s: disconnected", closed.peer)
             self.connections.discard(closed)
             self._by_host[host] -= 1
             if not self._by_host[host]:

@@ -11,6 +11,7 @@ import pytest
 from server_requests import batch, fetch, fetch_request, produce, values
 
 from pyspark_log import Store
+from pyspark_log.kafka import messages as m
 from pyspark_log.server.server import ServerConfig, serve
 from tests.server_tools import Peer, Server, served
 
@@ -131,3 +132,12 @@ def test_acks_all_is_synced_if_wanted(path, tmp_path):
             assert produce(peer, "t", batch(b"a"), acks=acks).error_code == 0
             state = reader.state()
             assert (state.synced == state.position) == is_synced
+
+
+def test_connections_are_logged_if_wanted(path, tmp_path):
+    with served(path, tmp_path, "--verbose") as server:
+        with Peer(server) as peer:
+            peer.ask(m.ApiVersionsRequest("some-client", "1.0"), 3)
+            host, port = peer.socket.getsockname()
+        for what in ("connected", "some-client 1.0", "disconnected"):
+            server.wait_for(f"{host}:{port}: {what}")
