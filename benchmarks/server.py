@@ -51,7 +51,7 @@ PRODUCERS = {
     "1 KB, acks=1": (1000, ("acks=1",)),
 }
 #: Bytes of values in a run at full speed, by the bytes of one: as clients are slower with small ones.
-AMOUNTS = {100: 120_000_000, 1000: 300_000_000}
+AMOUNTS = {100: 100_000_000, 1000: 250_000_000}
 #: How long a run at half load takes, in seconds; records of a run that sends them one by one.
 HALF_LOAD, ONE_BY_ONE = 5, 3000
 MANY = 20

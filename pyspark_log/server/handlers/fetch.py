@@ -165,12 +165,13 @@ class _Search:
         part.error = check_epoch(wanted.current_leader_epoch, state.leader_epoch)
         if part.error:
             return
+        is_filtered = self._is_committed and reader.may_have_transactions(state)
         # Inactive segments may be on the disk alone.
-        if not may_wait and (self._is_committed or wanted.fetch_offset < state.active_base):
+        if not may_wait and (is_filtered or wanted.fetch_offset < state.active_base):
             raise _MustWaitError
-        stable = reader.last_stable_offset() if self._is_committed else state.high_watermark
+        stable = reader.last_stable_offset() if is_filtered else state.high_watermark
         end = min(stable, state.high_watermark)
-        start, records, aborted = wanted.fetch_offset, None, None
+        start, records, aborted = wanted.fetch_offset, None, [] if self._is_committed else None
         if not state.log_start <= start <= state.high_watermark:
             raise OffsetOutOfRangeError(topic.description.name, wanted.partition, start, state.log_start, end)
         room = self._most - self.size
@@ -181,7 +182,7 @@ class _Search:
             records = None
         if records is not None:
             part.size = records.length
-        if self._is_committed:
+        if is_filtered:
             aborted = _aborted(reader, start, records.next_offset if records is not None else start)
         part.found = _Partition(
             wanted.partition, ErrorCode.NONE, state.high_watermark, stable, state.log_start,

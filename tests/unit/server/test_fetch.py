@@ -198,6 +198,15 @@ def test_a_client_that_leaves_while_it_waits(server, peer, store, topic):
 # ---- transactions, which another broker has begun and ended
 
 
+def test_all_is_committed_where_no_producer_has_an_id(tmp_path):
+    log = Log(tmp_path / "store")
+    log.plain(b"0")
+    with served(log.store.path, tmp_path) as server, Peer(server) as peer:
+        found = fetch(peer, "t", 0, isolation_level=1)
+        assert (found.high_watermark, found.last_stable_offset, [*found.aborted_transactions]) == (1, 1, [])
+        assert list(values(found)) == [0]
+
+
 def test_committed_and_aborted_transactions(tmp_path):
     log = Log(tmp_path / "store")
     log.plain(b"0")

@@ -173,6 +173,11 @@ class LogReader:
             except OSError as error:
                 self._fail(error)
 
+    @staticmethod
+    def may_have_transactions(state: PartitionState) -> bool:
+        """Whether a transaction may be open or aborted by a state; if not, all below its end is committed."""
+        return bool(state.flags & Flags.PRODUCERS)
+
     def last_stable_offset(self) -> int:
         """The offset below which every transaction is decided; the log end, if none is open.
 
@@ -183,7 +188,7 @@ class LogReader:
         return self._retry_while_segments_change(self._last_stable)
 
     def _last_stable(self, state: PartitionState, listed: bool) -> int:
-        if not state.flags & Flags.PRODUCERS:
+        if not self.may_have_transactions(state):
             return state.high_watermark
         bases = self._present(state)
         return self._stable.follow(
@@ -252,7 +257,7 @@ class LogReader:
     ) -> Iterator[_P]:  # fmt: skip
         state = state or self.state()
         self._check_range(start, end, state)
-        aborted = AbortedRanges(self.aborted(start, end)) if committed and state.flags & Flags.PRODUCERS else None
+        aborted = AbortedRanges(self.aborted(start, end)) if committed and self.may_have_transactions(state) else None
         reader = RangeReader(self.place, decode, max_bytes, self._max_batch_bytes, self._dense, aborted)
         position, listed = start, self._segment_cache is None
         passed: Damage | None = None
