@@ -113,7 +113,7 @@ class Figures:
         pairs = zip(sides.get(OURS, ()), sides.get(KAFKA, ()), strict=False)
         # A time of 0 ms, which is less than what the tool tells, has no ratio.
         ratios = [ours / kafka for ours, kafka in pairs if kafka]
-        spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})" if ratios else ""
+        spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})" if ratios else ""
         return [*medians, spread]
 
 

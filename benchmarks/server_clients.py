@@ -139,7 +139,7 @@ def python_end_to_end(bootstrap: str, load: Load) -> Taken:
 
 
 def produce(bootstrap: str, topic: str, partitions: Sequence[int], count: int, size: int) -> Iterator[None]:
-    """Connects a producer for each of some partitions; then sends `count` records to each, until all are acknowledged."""
+    """Connects a producer for each of some partitions; then sends `count` records to each, all acknowledged."""
     producers = [(Producer({"bootstrap.servers": bootstrap}), partition) for partition in partitions]
     for producer, _ in producers:
         producer.list_topics(topic)

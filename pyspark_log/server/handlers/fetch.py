@@ -171,7 +171,8 @@ class _Search:
             raise _MustWaitError
         stable = reader.last_stable_offset() if is_filtered else state.high_watermark
         end = min(stable, state.high_watermark)
-        start, records, aborted = wanted.fetch_offset, None, [] if self._is_committed else None
+        start, records = wanted.fetch_offset, None
+        aborted: Sequence[FetchResponse.AbortedTransaction] | None = () if self._is_committed else None
         if not state.log_start <= start <= state.high_watermark:
             raise OffsetOutOfRangeError(topic.description.name, wanted.partition, start, state.log_start, end)
         room = self._most - self.size
