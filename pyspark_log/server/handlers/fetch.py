@@ -165,9 +165,10 @@ class _Search:
         part.error = check_epoch(wanted.current_leader_epoch, state.leader_epoch)
         if part.error:
             return
-        is_filtered = self._is_committed and reader.may_have_transactions(state)
+        is_filtered = self._is_committed and state.may_have_transactions
         # Inactive segments may be on the disk alone.
-        if not may_wait and (is_filtered or wanted.fetch_offset < state.active_base):
+        is_near = wanted.fetch_offset >= state.active_base and (not is_filtered or reader.stable.is_near(state))
+        if not may_wait and not is_near:
             raise _MustWaitError
         stable = reader.last_stable_offset() if is_filtered else state.high_watermark
         end = min(stable, state.high_watermark)

@@ -14,6 +14,7 @@ from pyspark_log import Store
 from pyspark_log.cli.main import main
 from pyspark_log.errors import InvalidConfigError, OffsetOutOfRangeError, SideFileError
 from pyspark_log.storage.fs import files
+from pyspark_log.storage.log.read import isolation
 from pyspark_log.storage.log.read.isolation import LastStableOffset
 from pyspark_log.storage.log.state.partition_state import EMPTY
 from tests.store_tools import Stopped
@@ -30,6 +31,28 @@ def test_an_open_transaction_hides_what_comes_after_it(log):
     log.finish(1, commit=True)
     assert log.store.latest_offset("t", 0, **LEVEL) == 5
     assert rows(log.store) == [(0, b"before"), (1, b"a"), (2, b"b"), (3, b"behind")]
+
+
+def test_what_was_followed_up_to_here_is_near(log, monkeypatch):
+    monkeypatch.setattr(isolation, "_FEW_RECORDS", 2)
+
+    def is_near():
+        reader = log.store.logs.recovered("t", 0)
+        return reader.stable.is_near(reader.state())
+
+    log.write(1, b"a")
+    assert not is_near()
+    log.store.latest_offset("t", 0, **LEVEL)
+    log.plain(b"b", b"c")
+    assert is_near()
+    log.plain(b"d")
+    assert not is_near()
+    log.store.latest_offset("t", 0, **LEVEL)
+    assert is_near()
+    # The active segment is another one.
+    log.plain(b"x" * 600)
+    log.plain(b"x" * 600)
+    assert not is_near()
 
 
 def test_what_was_aborted_is_left_out(log):

@@ -22,6 +22,9 @@ from pyspark_log.storage.segment.file_names import SNAPSHOT, TXN_INDEX, segment_
 
 log = logging.getLogger(__name__)
 
+# The headers of so many records are walked through in a few ms.
+_FEW_RECORDS = 1000
+
 
 class AbortedRanges:
     """Looks up which batches belong to aborted transactions."""
@@ -68,6 +71,16 @@ class LastStableOffset:
         self._states: ProducerStates | None = None
         self._incarnation = -1  # of the log that `_states` were read from
         self._mutex = Mutex()
+
+    def is_near(self, state: PartitionState) -> bool:
+        """Whether `follow` has no more to read for a state than a few headers of the active segment."""
+        states = self._states
+        return (
+            states is not None
+            and self._incarnation == state.incarnation
+            and state.active_base <= states.end_offset
+            and 0 <= state.high_watermark - states.end_offset <= _FEW_RECORDS
+        )
 
     def follow(
         self,

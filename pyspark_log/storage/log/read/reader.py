@@ -70,7 +70,8 @@ class LogReader:
         # Which of a broker's segments are inactive is not recorded anywhere.
         self._segment_cache: SegmentCache | None = SegmentCache(place)
         self._dense = True
-        self._stable = LastStableOffset()
+        #: What `last_stable_offset` has found so far.
+        self.stable = LastStableOffset()
 
     def state(self) -> PartitionState:
         """The partition's current state.
@@ -173,11 +174,6 @@ class LogReader:
             except OSError as error:
                 self._fail(error)
 
-    @staticmethod
-    def may_have_transactions(state: PartitionState) -> bool:
-        """Whether a transaction may be open or aborted by a state; if not, all below its end is committed."""
-        return bool(state.flags & Flags.PRODUCERS)
-
     def last_stable_offset(self) -> int:
         """The offset below which every transaction is decided; the log end, if none is open.
 
@@ -188,10 +184,10 @@ class LogReader:
         return self._retry_while_segments_change(self._last_stable)
 
     def _last_stable(self, state: PartitionState, listed: bool) -> int:
-        if not self.may_have_transactions(state):
+        if not state.may_have_transactions:
             return state.high_watermark
         bases = self._present(state)
-        return self._stable.follow(
+        return self.stable.follow(
             self._folder(state), state, bases[0], lambda offset: self._segments_from(offset, state, listed)
         )
 
@@ -257,7 +253,7 @@ class LogReader:
     ) -> Iterator[_P]:  # fmt: skip
         state = state or self.state()
         self._check_range(start, end, state)
-        aborted = AbortedRanges(self.aborted(start, end)) if committed and self.may_have_transactions(state) else None
+        aborted = AbortedRanges(self.aborted(start, end)) if committed and state.may_have_transactions else None
         reader = RangeReader(self.place, decode, max_bytes, self._max_batch_bytes, self._dense, aborted)
         position, listed = start, self._segment_cache is None
         passed: Damage | None = None

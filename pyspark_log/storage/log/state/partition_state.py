@@ -122,6 +122,11 @@ class PartitionState(NamedTuple):
         """Whether segments are being replaced by a cleaned one."""
         return self.intent in (Intent.SWAP, Intent.SWAPPED)
 
+    @property
+    def may_have_transactions(self) -> bool:
+        """Whether there may be transactions; if not, all below the high watermark is committed."""
+        return bool(self.flags & Flags.PRODUCERS)
+
     def counts(self, base: int) -> bool:
         """Whether the segment with that base offset is live, if it exists.
 
