@@ -10,7 +10,10 @@ import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.Message;
 import org.apache.kafka.common.protocol.ObjectSerializationCache;
 
-/** For each line "NAME VERSION JSON", prints the message as Kafka's own classes write it, in hexadecimal digits. */
+/**
+ * For each line "NAME VERSION JSON", prints the message as Kafka's own classes write it, in hexadecimal digits. The name
+ * has a package unless it is that of requests and responses.
+ */
 public class MessageBytes {
     public static void main(String[] arguments) throws Exception {
         ObjectMapper mapper = new ObjectMapper();
@@ -22,7 +25,8 @@ public class MessageBytes {
     }
 
     private static String hex(String name, short version, JsonNode json) throws Exception {
-        Class<?> converter = Class.forName("org.apache.kafka.common.message." + name + "JsonConverter");
+        String place = name.contains(".") ? "" : "org.apache.kafka.common.message.";
+        Class<?> converter = Class.forName(place + name + "JsonConverter");
         Message message;
         try {
             message = (Message) converter.getMethod("read", JsonNode.class, short.class).invoke(null, json, version);

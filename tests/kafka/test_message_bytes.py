@@ -37,9 +37,13 @@ def test_each_version_is_written_as_kafka_writes_it():
 
 def of_kafka(cases):
     """What Kafka writes of values: lines of hexadecimal digits."""
-    lines = [
-        f"{class_of(values.message)} {values.version} {json.dumps(values.json(value))}\n" for values, value in cases
-    ]
+    return bytes_of(
+        [f"{class_of(values.message)} {values.version} {json.dumps(values.json(value))}\n" for values, value in cases]
+    )
+
+
+def bytes_of(lines):
+    """The answers of MessageBytes.java."""
     run = subprocess.run(
         command(PROGRAM, memory="512m"), input="".join(lines), capture_output=True, text=True, check=True, timeout=300
     )

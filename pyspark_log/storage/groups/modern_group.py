@@ -1,10 +1,7 @@
 """Describes groups whose partitions the broker itself assigns, from their records in `__consumer_offsets`.
 
-In a group of KIP-848 (`group.protocol=consumer`) each member has records of its own. Source of the format: the message
-definitions `ConsumerGroupMetadataValue`, `ConsumerGroupMemberMetadataKey` and `-Value`,
-`ConsumerGroupTargetAssignmentMetadataValue` and `ConsumerGroupCurrentMemberAssignmentKey` and `-Value` of Kafka's group
-coordinator, and its rules for a group's state (`ConsumerGroup.maybeUpdateGroupState`). Malformed bytes raise
-`ValueError`.
+In a group of KIP-848 (`group.protocol=consumer`) each member has records of its own, see modern_records.py. Source of
+the rules for a group's state: `ConsumerGroup.maybeUpdateGroupState` of Kafka's group coordinator.
 
 The records of a KIP-1071 group (streams) are not decoded: it may have members.
 """
@@ -13,9 +10,20 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from pyspark_log.storage.groups.metadata import GroupDescription, GroupMember, GroupState
+from pyspark_log.storage.groups.modern_records import (
+    Current,
+    GroupEpoch,
+    Kind,
+    MemberMetadata,
+    MemberState,
+    RecordKey,
+    TargetEpoch,
+    Value,
+    decode_key,
+    decode_value,
+)
 from pyspark_log.storage.groups.records import FieldReader
 from pyspark_log.types import TopicPartition
 
@@ -24,26 +32,8 @@ CONSUMER_848 = "consumer (KIP-848)"
 STREAMS_1071 = "streams (KIP-1071)"
 
 # The kinds of records, by the version of their keys.
-_GROUP, _MEMBER, _TARGET, _CURRENT = 3, 5, 6, 8
 _CONSUMER_KINDS = frozenset({*range(3, 9), 16})
 _STREAMS_KINDS = frozenset(range(17, 25))
-_WITH_VALUE = frozenset({_GROUP, _MEMBER, _TARGET, _CURRENT})
-# Kafka's MemberState: the member has its full assignment.
-_RECONCILED = 0
-
-
-class _Member(NamedTuple):
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    topics: tuple[str, ...]
-    has_pattern: bool
-
-
-class _Current(NamedTuple):
-    epoch: int
-    state: int
-    partitions: tuple[tuple[bytes, int], ...]  # topic ids, and numbers
 
 
 def modern_group_of(key: bytes) -> str | None:
@@ -53,8 +43,20 @@ def modern_group_of(key: bytes) -> str | None:
 
 
 def kept_value(key: bytes, value: bytes) -> bytes:
-    """The part of a record's value that `described` needs: all of it, or nothing."""
-    return value if int.from_bytes(key[:2], "big") in _WITH_VALUE else b""
+    """The part of a record's value that is ever needed: all of it, or nothing."""
+    return value if int.from_bytes(key[:2], "big") in set(Kind) else b""
+
+
+def decoded(records: Mapping[bytes, bytes]) -> dict[RecordKey, Value]:
+    """The records of a group of KIP-848. ValueError: one cannot be decoded, or the group is of a later protocol."""
+    found = dict[RecordKey, Value]()
+    for data, value in records.items():
+        if int.from_bytes(data[:2], "big") in _STREAMS_KINDS:
+            raise ValueError(f"a record of {STREAMS_1071}")
+        known = decode_key(data)
+        if known is not None:
+            found[known[1]] = decode_value(known[1].kind, value)
+    return found
 
 
 def described(group: str, records: Mapping[bytes, bytes], topic_name: Callable[[str], str | None]) -> GroupDescription:
@@ -70,91 +72,50 @@ def described(group: str, records: Mapping[bytes, bytes], topic_name: Callable[[
     """
     if any(int.from_bytes(key[:2], "big") in _STREAMS_KINDS for key in records):
         return GroupDescription(group, GroupState.UNKNOWN, topics=None, protocol_type=STREAMS_1071)
-    values: dict[int, dict[str, bytes]] = {kind: {} for kind in _WITH_VALUE}
-    for key, value in records.items():
-        kind = int.from_bytes(key[:2], "big")
-        if kind in _WITH_VALUE:
-            values[kind][_member_id(key) if kind in (_MEMBER, _CURRENT) else ""] = value
     try:
-        members = {member_id: _decode_member(value) for member_id, value in values[_MEMBER].items()}
-        current = {member_id: _decode_current(value) for member_id, value in values[_CURRENT].items()}
-        epoch, target = (_decode_epoch(values[kind].get("")) for kind in (_GROUP, _TARGET))
+        values = decoded(records)
     except ValueError:
-        unclear = tuple(GroupMember(member_id, None, "", "", b"", b"", ()) for member_id in sorted(values[_MEMBER]))
+        found = (decode_key(key) for key in records)
+        names = sorted(one[1].name for one in found if one is not None and one[1].kind is Kind.MEMBER)
+        unclear = tuple(GroupMember(member_id, None, "", "", b"", b"", ()) for member_id in names)
         return GroupDescription(group, GroupState.UNKNOWN, "", unclear, None, CONSUMER_848)
+    members = {key.name: value for key, value in values.items() if isinstance(value, MemberMetadata)}
+    current = {key.name: value for key, value in values.items() if isinstance(value, Current)}
     shown = tuple(
         _describe_member(member_id, member, current.get(member_id), topic_name)
         for member_id, member in sorted(members.items())
     )
     topics = None
-    if not any(member.has_pattern for member in members.values()):
+    if not any(member.regex for member in members.values()):
         topics = frozenset(topic for member in members.values() for topic in member.topics)
-    state = _state(set(members), current, epoch, target)
+    state = _state(set(members), current, _epoch(values, Kind.GROUP), _epoch(values, Kind.TARGET_EPOCH))
     return GroupDescription(group, state, "", shown, topics, CONSUMER_848)
 
 
-def _state(members: set[str], current: Mapping[str, _Current], epoch: int, target: int) -> GroupState:
+def _epoch(values: Mapping[RecordKey, Value], kind: Kind) -> int:
+    value = values.get(RecordKey(kind))
+    return value.epoch if isinstance(value, (GroupEpoch, TargetEpoch)) else -1
+
+
+def _state(members: set[str], current: Mapping[str, Current], epoch: int, target: int) -> GroupState:
     if not members:
         return GroupState.EMPTY
     if epoch > target:
         return GroupState.ASSIGNING
     for member_id in members:
         one = current.get(member_id)
-        if one is None or (one.epoch, one.state) != (target, _RECONCILED):
+        if one is None or (one.epoch, one.state) != (target, MemberState.STABLE):
             return GroupState.RECONCILING
     return GroupState.STABLE
 
 
 def _describe_member(
-    member_id: str, member: _Member, current: _Current | None, topic_name: Callable[[str], str | None]
+    member_id: str, member: MemberMetadata, current: Current | None, topic_name: Callable[[str], str | None]
 ) -> GroupMember:
     partitions = []
-    for topic_id, number in () if current is None else current.partitions:
-        text = base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
-        # The id of an unknown topic replaces its name.
-        partitions.append(TopicPartition(topic_name(text) or text, number))
+    for owned in () if current is None else (current.assigned, current.revoking):
+        for topic_id, numbers in owned.items():
+            text = base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+            # The id of an unknown topic replaces its name.
+            partitions += [TopicPartition(topic_name(text) or text, number) for number in numbers]
     return GroupMember(member_id, member.instance_id, member.client_id, member.client_host, b"", b"", tuple(partitions))
-
-
-# ---- bytes
-
-
-def _member_id(key: bytes) -> str:
-    reader = FieldReader(key)
-    reader.int16()
-    reader.string()
-    return reader.string()
-
-
-def _value(data: bytes) -> FieldReader:
-    reader = FieldReader(data)
-    version = reader.int16()
-    if version:
-        raise ValueError(f"a group's value of version {version}; this program reads 0")
-    return reader
-
-
-def _decode_epoch(data: bytes | None) -> int:
-    return -1 if data is None else _value(data).int32()
-
-
-def _decode_member(data: bytes) -> _Member:
-    reader = _value(data)
-    instance_id = reader.nullable_string(compact=True)
-    reader.nullable_string(compact=True)  # rack
-    client_id, host = reader.string(compact=True), reader.string(compact=True)
-    topics = tuple(reader.string(compact=True) for _ in range(reader.count(compact=True)))
-    return _Member(instance_id, client_id, host, topics, bool(reader.nullable_string(compact=True)))
-
-
-def _decode_current(data: bytes) -> _Current:
-    reader = _value(data)
-    epoch = reader.int32()
-    reader.int32()  # the previous epoch
-    state, partitions = reader.int8(), list[tuple[bytes, int]]()
-    for _ in range(2):  # those that it has, and those of them that it must revoke
-        for _ in range(reader.count(compact=True)):
-            topic_id = reader.uuid()
-            partitions += [(topic_id, reader.int32()) for _ in range(reader.count(compact=True))]
-            reader.skip_tagged_fields()
-    return _Current(epoch, state, tuple(partitions))

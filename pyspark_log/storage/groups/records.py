@@ -132,11 +132,17 @@ class FieldReader:
         """The number of an array's elements; 0 for a null."""
         return max(self._uvarint() - 1 if compact else self.int32(), 0)
 
+    def tagged_fields(self) -> dict[int, bytes]:
+        """The fields that flexible versions may add at their end, by their tags."""
+        found = dict[int, bytes]()
+        for _ in range(self._uvarint()):
+            tag = self._uvarint()
+            found[tag] = self._take(self._uvarint())
+        return found
+
     def skip_tagged_fields(self) -> None:
         """Skips the fields that flexible versions may add at their end."""
-        for _ in range(self._uvarint()):
-            self._uvarint()
-            self._take(self._uvarint())
+        self.tagged_fields()
 
     def _uvarint(self) -> int:
         value = 0

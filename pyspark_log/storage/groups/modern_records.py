@@ -1,0 +1,307 @@
+"""The records of consumer groups of KIP-848 (`group.protocol=consumer`), byte for byte as Kafka writes them.
+
+Source of the format: the message definitions of Kafka's group coordinator whose names begin with `ConsumerGroup`, such
+as `ConsumerGroupMemberMetadataKey` and `-Value`. A key has a kind, the group, and for some kinds a name; values are in
+version 0, which is flexible. Malformed bytes raise `ValueError`.
+
+Left out are the records that Kafka wrote before 4.1 (`ConsumerGroupPartitionMetadata`), and what a member of such a
+group says that uses the classic protocol: it is read as any other.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple, TypeAlias
+
+from pyspark_log.storage.groups.records import FieldReader, encode_string
+
+#: Partitions by the ids of their topics.
+Partitions: TypeAlias = Mapping[bytes, tuple[int, ...]]
+#: Partitions of a member by the ids of their topics, each with the member's epoch when it was assigned (KIP-1251).
+Owned: TypeAlias = Mapping[bytes, Mapping[int, int]]
+
+_VERSION = struct.pack(">h", 0)
+_INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
+_NO_TAGS = b"\0"
+
+
+class Kind(IntEnum):
+    """The kinds of records, by the version of their keys."""
+
+    GROUP = 3
+    MEMBER = 5
+    TARGET_EPOCH = 6
+    TARGET = 7
+    CURRENT = 8
+    REGEX = 16
+
+
+class MemberState(IntEnum):
+    """How far a member is with its target assignment; Kafka's numbers."""
+
+    STABLE = 0  # it has all that it is to have, as of its epoch
+    UNREVOKED = 1  # it has yet to give partitions up
+    UNRELEASED = 2  # it waits for partitions that other members have yet to give up
+
+
+class RecordKey(NamedTuple):
+    """What a record of a group is about. `name`: a member id, or a regular expression; "" for the whole group."""
+
+    kind: Kind
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEpoch:
+    """The group's epoch, and a hash of the topics that it reads."""
+
+    epoch: int
+    metadata_hash: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MemberMetadata:
+    """What a member says of itself.
+
+    Attributes:
+        topics: subscribed topics, sorted.
+        regex: it also reads the topics that match this; None or "": no others.
+        rebalance_timeout: how long it may take to give partitions up, in ms.
+        assignor: the assignor that it prefers, or None.
+    """
+
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    topics: tuple[str, ...]
+    regex: str | None
+    rebalance_timeout: int
+    assignor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetEpoch:
+    """The group's epoch for which the target assignments were made, and when that was, in ms."""
+
+    epoch: int
+    timestamp: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The partitions that a member is to have."""
+
+    partitions: Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    """What a member has.
+
+    Attributes:
+        epoch: its epoch; 0: it has yet to be answered; -2: it is static, and may come back.
+        previous_epoch: its epoch before the last change, which its client may still have.
+        assigned: its partitions.
+        revoking: partitions that it must give up; it may still read them.
+    """
+
+    epoch: int
+    previous_epoch: int
+    state: MemberState
+    assigned: Owned
+    revoking: Owned
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedTopics:
+    """The topics that match a regular expression, as of a version of the topics, and when they were found, in ms."""
+
+    topics: tuple[str, ...]
+    version: int
+    timestamp: int
+
+
+Value: TypeAlias = GroupEpoch | MemberMetadata | TargetEpoch | Target | Current | MatchedTopics
+
+# The kinds whose keys have a name.
+_NAMED = frozenset({Kind.MEMBER, Kind.TARGET, Kind.CURRENT, Kind.REGEX})
+
+
+# ---- keys
+
+
+def encode_key(group: str, key: RecordKey) -> bytes:
+    """The key of a record. ValueError: a text is too long for the format."""
+    name = encode_string(key.name) if key.kind in _NAMED else b""
+    return _INT16.pack(key.kind) + encode_string(group) + name
+
+
+def decode_key(data: bytes) -> tuple[str, RecordKey] | None:
+    """The group and what the record is about; None: it is of another kind."""
+    reader = FieldReader(data)
+    kind = reader.int16()
+    if kind not in set(Kind):
+        return None
+    group = reader.string()
+    return group, RecordKey(Kind(kind), reader.string() if kind in _NAMED else "")
+
+
+# ---- values
+
+
+def encode_value(value: Value) -> bytes:
+    """The value of a record."""
+    match value:
+        case GroupEpoch():
+            body = _INT32.pack(value.epoch) + _tagged_int64(value.metadata_hash)
+        case TargetEpoch():
+            body = _INT32.pack(value.epoch) + _tagged_int64(value.timestamp)
+        case Target():
+            body = _array(_topic(*one) + _NO_TAGS for one in value.partitions.items()) + _NO_TAGS
+        case MatchedTopics():
+            body = _array(map(_text, value.topics)) + struct.pack(">qq", value.version, value.timestamp) + _NO_TAGS
+        case MemberMetadata():
+            body = _member(value)
+        case Current():
+            numbers = _INT32.pack(value.epoch) + _INT32.pack(value.previous_epoch) + value.state.to_bytes(1, "big")
+            body = numbers + _owned(value.assigned) + _owned(value.revoking) + _NO_TAGS
+    return _VERSION + body
+
+
+def decode_value(kind: Kind, data: bytes) -> Value:
+    """Decodes a value, by its key's kind."""
+    reader = FieldReader(data)
+    version = reader.int16()
+    if version:
+        raise ValueError(f"a group's value of version {version}; this program reads 0")
+    return _DECODERS[kind](reader)
+
+
+def _member(value: MemberMetadata) -> bytes:
+    return b"".join(
+        (
+            *map(_text, (value.instance_id, value.rack_id, value.client_id, value.client_host)),
+            _array(map(_text, value.topics)),
+            _text(value.regex),
+            _INT32.pack(value.rebalance_timeout),
+            _text(value.assignor),
+            _NO_TAGS,
+        )
+    )
+
+
+def _owned(owned: Owned) -> bytes:
+    return _array(
+        _topic(topic_id, tuple(epochs)) + _tagged(_array(map(_INT32.pack, epochs.values())))
+        for topic_id, epochs in owned.items()
+    )
+
+
+def _topic(topic_id: bytes, partitions: tuple[int, ...]) -> bytes:
+    return topic_id + _array(map(_INT32.pack, partitions))
+
+
+def _array(items: Iterable[bytes]) -> bytes:
+    parts = list(items)
+    return _uvarint(len(parts) + 1) + b"".join(parts)
+
+
+def _text(text: str | None) -> bytes:
+    if text is None:
+        return _uvarint(0)
+    data = text.encode()
+    return _uvarint(len(data) + 1) + data
+
+
+def _tagged(data: bytes) -> bytes:
+    """The tagged fields of a struct that has the one with tag 0."""
+    return _uvarint(1) + _uvarint(0) + _uvarint(len(data)) + data
+
+
+def _tagged_int64(number: int) -> bytes:
+    """The tagged fields of a struct whose field of tag 0 is 0 by default."""
+    return _tagged(_INT64.pack(number)) if number else _NO_TAGS
+
+
+def _uvarint(number: int) -> bytes:
+    made = bytearray()
+    while number >= 0x80:
+        made.append(number & 0x7F | 0x80)
+        number >>= 7
+    made.append(number)
+    return bytes(made)
+
+
+def _decode_group(reader: FieldReader) -> GroupEpoch:
+    return GroupEpoch(reader.int32(), _tagged_number(reader))
+
+
+def _decode_target_epoch(reader: FieldReader) -> TargetEpoch:
+    return TargetEpoch(reader.int32(), _tagged_number(reader))
+
+
+def _tagged_number(reader: FieldReader) -> int:
+    return int.from_bytes(reader.tagged_fields().get(0, b""), "big", signed=True)
+
+
+def _decode_member(reader: FieldReader) -> MemberMetadata:
+    value = MemberMetadata(
+        reader.nullable_string(compact=True),
+        reader.nullable_string(compact=True),
+        reader.string(compact=True),
+        reader.string(compact=True),
+        tuple(reader.string(compact=True) for _ in range(reader.count(compact=True))),
+        reader.nullable_string(compact=True),
+        reader.int32(),
+        reader.nullable_string(compact=True),
+    )
+    reader.skip_tagged_fields()
+    return value
+
+
+def _decode_target(reader: FieldReader) -> Target:
+    found = dict[bytes, tuple[int, ...]]()
+    for _ in range(reader.count(compact=True)):
+        topic_id, numbers = reader.uuid(), _numbers(reader)
+        reader.skip_tagged_fields()
+        found[topic_id] = numbers
+    return Target(found)
+
+
+def _decode_current(reader: FieldReader) -> Current:
+    epoch, previous_epoch, state = reader.int32(), reader.int32(), MemberState(reader.int8())
+    return Current(epoch, previous_epoch, state, _decode_owned(reader, epoch), _decode_owned(reader, epoch))
+
+
+def _decode_owned(reader: FieldReader, epoch: int) -> Owned:
+    found = dict[bytes, dict[int, int]]()
+    for _ in range(reader.count(compact=True)):
+        topic_id, numbers = reader.uuid(), _numbers(reader)
+        written = reader.tagged_fields().get(0)
+        # Kafka 4.2 and before do not write them.
+        epochs = _numbers(FieldReader(written)) if written else (max(epoch, 0),) * len(numbers)
+        found[topic_id] = dict(zip(numbers, epochs, strict=True))
+    return found
+
+
+def _numbers(reader: FieldReader) -> tuple[int, ...]:
+    return tuple(reader.int32() for _ in range(reader.count(compact=True)))
+
+
+def _decode_regex(reader: FieldReader) -> MatchedTopics:
+    topics = tuple(reader.string(compact=True) for _ in range(reader.count(compact=True)))
+    return MatchedTopics(topics, reader.int64(), reader.int64())
+
+
+_DECODERS: Mapping[Kind, Callable[[FieldReader], Value]] = {
+    Kind.GROUP: _decode_group,
+    Kind.MEMBER: _decode_member,
+    Kind.TARGET_EPOCH: _decode_target_epoch,
+    Kind.TARGET: _decode_target,
+    Kind.CURRENT: _decode_current,
+    Kind.REGEX: _decode_regex,
+}
