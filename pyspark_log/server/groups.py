@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import ListGroupsRequest
-from pyspark_log.server.coordinator import Coordinator, Effects, GroupRecord, MemberRecord, Settings, Store
+from pyspark_log.server.coordinator import Coordinator, Effects, GroupRecord, MemberRecord, ModernStore, Settings, Store
 from pyspark_log.server.group_log import GroupLog
 from pyspark_log.server.network import Wait, Workers
 from pyspark_log.storage.folder_store import FolderStore
@@ -66,9 +66,8 @@ class Groups:
             self._write(store)
         self._set_timer()
 
-    def _write(self, store: Store) -> None:
-        members = None if store.record is None else _value(store.record)
-        written = self.log.write(GroupChange(store.group_id, members=members, deletes=members is None))
+    def _write(self, store: Store | ModernStore) -> None:
+        written = self.log.write(_change(store))
 
         def go_on() -> None:
             if written.value is not None:
@@ -127,6 +126,13 @@ class Groups:
         for name, state in known.items():
             if name not in found and state == _EMPTY and not self.log.is_changing(name):
                 self.take(self.coordinator.unload(name))
+
+
+def _change(store: Store | ModernStore) -> GroupChange:
+    if isinstance(store, ModernStore):
+        return GroupChange(store.group_id, modern=store.records, ends_classic=store.ends_classic, deletes=store.deletes)
+    members = None if store.record is None else _value(store.record)
+    return GroupChange(store.group_id, members=members, deletes=members is None)
 
 
 def _value(record: GroupRecord) -> GroupMetadataValue:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import (
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
     DescribeGroupsResponse,
     HeartbeatRequest,
     HeartbeatResponse,
@@ -18,19 +21,28 @@ from pyspark_log.kafka.messages import (
     SyncGroupResponse,
 )
 from pyspark_log.server.coordinator.classic import ClassicProtocol, Join
-from pyspark_log.server.coordinator.effects import Client, Effects, GroupRecord, Token, WaitingJoin
-from pyspark_log.server.coordinator.group import ClassicGroup, State
+from pyspark_log.server.coordinator.effects import Client, Effects, GroupRecord, ModernStore, Token, WaitingJoin
+from pyspark_log.server.coordinator.group import CONSUMER, ClassicGroup, State
+from pyspark_log.server.coordinator.modern import JOIN, LEAVE, Heartbeat, ModernProtocol, check_request
+from pyspark_log.server.coordinator.modern_changes import ModernLog
+from pyspark_log.server.coordinator.modern_group import STATIC_LEAVE, ModernGroup, Topics
+from pyspark_log.server.coordinator.modern_view import check_modern_commit, check_modern_fetch, described
+from pyspark_log.server.coordinator.outbox import Outbox
 from pyspark_log.server.coordinator.rebalances import NO_MEMBER, Rebalances, Settings
 from pyspark_log.server.coordinator.timers import Timers
+from pyspark_log.storage.groups.modern_records import RecordKey, Value
 
 # From these versions on, SyncGroup names the protocol (KIP-559), LeaveGroup many members (KIP-345), OffsetCommit and
 # DescribeGroups have an error of their own for groups that do not exist (KIP-848, KIP-1043).
 _SYNC_NAMES_PROTOCOL, _LEAVE_OF_MANY, _COMMIT_SAYS_NO_GROUP, _DESCRIBE_SAYS_NO_GROUP = 5, 3, 9, 6
-_TYPE = "classic"
+_CLASSIC, _MODERN = "classic", "consumer"
 
 
 class Coordinator:
-    """Classic groups, as Kafka's group coordinator keeps them.
+    """Groups, as Kafka's group coordinator keeps them: classic ones, and modern ones, which are those of KIP-848.
+
+    A group that has no members becomes one of the other kind when such a member joins. While it has members, one of the
+    other kind is refused; Kafka lets members of both kinds be in one group.
 
     It is used by one thread. Calls with a token take a request that may wait: the token is any object but None, and
     comes back with the response in some call's effects. Times are in ms and never go back. The caller
@@ -46,16 +58,23 @@ class Coordinator:
     def __init__(self, settings: Settings, text: Callable[[], str]) -> None:
         self._settings = settings
         self._timers = Timers()
-        self._rebalances = Rebalances(settings, self._timers)
+        self._outbox = Outbox()
+        self._rebalances = Rebalances(settings, self._timers, self._outbox)
         self._protocol = ClassicProtocol(self._rebalances, settings.max_size, text)
+        self._modern_log = ModernLog(self._outbox, self._undone)
+        self._modern_protocol = ModernProtocol(settings, self._timers, self._modern_log, text)
         self._groups: dict[str, ClassicGroup] = {}
+        self._modern: dict[str, ModernGroup] = {}
 
     # ---- requests of members
 
     def join(self, token: Token, request: JoinGroupRequest, version: int, client: Client, now: int) -> Effects:
         """JoinGroup. It waits until the members of the group have joined."""
         group = self._groups.get(request.group_id)
-        if error := self._check_join(request, group):
+        error = self._check_join(request, group)
+        if not error and group is None and not self._end_modern(request.group_id):
+            error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if error:
             self._rebalances.refuse_join(WaitingJoin(token, version), error, request.member_id)
             return self._effects(group)
         if version == 0:
@@ -115,28 +134,125 @@ class Coordinator:
         if not request.group_id:
             response = LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         else:
-            if group is None:
-                errors = [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
-            else:
+            errors = [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
+            modern, removed = self._modern.get(request.group_id), list[str]()
+            if group is not None:
                 errors = self._protocol.leave(group, members, now)
+            elif modern is not None:
+                # Only an administrator does that, for static members.
+                found = [None if member_id else modern.static.get(instance or "") for member_id, instance in members]
+                errors = [ErrorCode.UNKNOWN_MEMBER_ID if one is None else ErrorCode.NONE for one in found]
+                removed = [one for one in found if one is not None]
             named = [
                 LeaveGroupResponse.MemberResponse(*member, error) for member, error in zip(members, errors, strict=True)
             ]
             response = LeaveGroupResponse(members=named) if many else LeaveGroupResponse(error_code=errors[0])
+            if modern is not None and removed:
+                self._modern_protocol.remove(modern, removed, [(token, response)], now)
+                return self._effects(None)
         self._rebalances.answer(token, response)
         return self._effects(group)
+
+    # ---- modern groups
+
+    def modern_heartbeat(
+        self,
+        token: Token,
+        request: ConsumerGroupHeartbeatRequest,
+        version: int,
+        client: Client,
+        topics: Topics,
+        now: int,
+    ) -> Effects:
+        """ConsumerGroupHeartbeat. It is answered when what it changes is stored.
+
+        Args:
+            topics: those that there are.
+        """
+        error, why = check_request(request, version)
+        if not error:
+            error = self._modern_heartbeat(Heartbeat(token, request, client, topics, now))
+        if error:
+            self._outbox.answer(token, ConsumerGroupHeartbeatResponse(error_code=error, error_message=why))
+        return self._effects(None)
+
+    def _modern_heartbeat(self, beat: Heartbeat) -> ErrorCode:
+        request = beat.request
+        group = self._modern.get(request.group_id)
+        if group is None:
+            classic = self._groups.get(request.group_id)
+            has_members = classic is not None and classic.state is not State.EMPTY
+            if request.member_epoch != JOIN or has_members:
+                return ErrorCode.GROUP_ID_NOT_FOUND
+            group = ModernGroup(request.group_id)
+            group.replaced = classic
+        if request.member_epoch in (LEAVE, STATIC_LEAVE):
+            return self._modern_protocol.leave(group, beat.token, request, beat.now)
+        error = self._modern_protocol.heartbeat(group, beat)
+        if not error and group.group_id not in self._modern:
+            self._modern[group.group_id] = group
+            self._forget_classic(group.replaced)
+        return error
+
+    def _forget_classic(self, group: ClassicGroup | None) -> None:
+        """Another group takes the place of one that has no members."""
+        if group is not None:
+            self._groups.pop(group.group_id, None)
+            for member_id in list(group.pending):
+                self._rebalances.forget_id(group, member_id)
+
+    def _undone(self, group: ModernGroup, now: int) -> None:
+        """Changes of a group could not be stored; maybe those that have made it."""
+        if group.records:
+            self._modern_protocol.watch_all(group, now)
+        elif self._modern.pop(group.group_id, None) is not None and group.replaced is not None:
+            self._groups.setdefault(group.group_id, group.replaced)
+
+    def _end_modern(self, group_id: str) -> bool:
+        """Ends the modern group of that id for a classic one. False: it has members."""
+        group = self._modern.get(group_id)
+        if group is None:
+            return True
+        if group.members:
+            return False
+        del self._modern[group_id]
+        self._outbox.store(lambda ticket: ModernStore(ticket, group_id, group.tombstones()))
+        return True
+
+    def describe_modern(self, group_id: str, topics: Topics) -> ConsumerGroupDescribeResponse.DescribedGroup:
+        """ConsumerGroupDescribe: one group. Operations that the client is authorized for are the caller's to add."""
+        group = self._modern.get(group_id)
+        if group is None:
+            return ConsumerGroupDescribeResponse.DescribedGroup(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.", group_id
+            )
+        return described(group, topics)
+
+    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
+        """Whether a member may fetch committed offsets (OffsetFetch 9 and later). A classic one always may."""
+        group = self._modern.get(group_id)
+        return ErrorCode.NONE if group is None else check_modern_fetch(group, member_id, epoch)
 
     # ---- offsets
 
     def check_commit(
         self, group_id: str, generation: int, member_id: str, instance_id: str | None, version: int, now: int,
-        *, transactional: bool = False,
+        *, transactional: bool = False, partitions: Collection[tuple[bytes, int]] = (),
     ) -> ErrorCode:  # fmt: skip
         """Whether offsets may be committed: OffsetCommit, or TxnOffsetCommit if `transactional`.
 
         A group that does not exist is made by a commit without a generation. Such a commit is refused while the group
         has members, but in a transaction: clients before KIP-447 do not say which member they are.
+
+        Args:
+            generation: in a modern group, the member's epoch.
+            partitions: the ids of their topics, and their numbers. Of those that a member of a modern group has had
+                since, it may commit offsets with an epoch that it had before (KIP-1251).
         """
+        if (modern := self._modern.get(group_id)) is not None:
+            return check_modern_commit(
+                modern, member_id, instance_id, generation, version, partitions, transactional=transactional
+            )
         group = self._groups.get(group_id)
         if group is None:
             if generation >= 0:
@@ -151,6 +267,8 @@ class Coordinator:
 
     def check_offset_delete(self, group_id: str) -> ErrorCode:
         """Whether OffsetDelete may delete offsets of topics that the group does not subscribe to, see `subscribes`."""
+        if group_id in self._modern:
+            return ErrorCode.NONE
         group = self._groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
@@ -158,6 +276,8 @@ class Coordinator:
 
     def subscribes(self, group_id: str, topic: str) -> bool:
         """Whether members of a group read a topic: GROUP_SUBSCRIBED_TO_TOPIC."""
+        if (modern := self._modern.get(group_id)) is not None:
+            return modern.reads(topic)
         group = self._groups.get(group_id)
         return group is not None and group.subscribes_to(topic)
 
@@ -192,10 +312,17 @@ class Coordinator:
         """ListGroups: the groups in the states and of the types that it names, if it names any."""
         states = {state.lower() for state in request.states_filter}
         types = {name.lower() for name in request.types_filter}
-        return [
-            ListGroupsResponse.ListedGroup(group.group_id, group.protocol_type or "", group.state.value, _TYPE)
+        found = [
+            ListGroupsResponse.ListedGroup(group.group_id, group.protocol_type or "", group.state.value, _CLASSIC)
             for group in self._groups.values()
-            if (not states or group.state.value.lower() in states) and (not types or _TYPE in types)
+        ] + [
+            ListGroupsResponse.ListedGroup(group.group_id, CONSUMER, group.state.value, _MODERN)
+            for group in self._modern.values()
+        ]
+        return [
+            one
+            for one in found
+            if (not states or one.group_state.lower() in states) and (not types or one.group_type in types)
         ]
 
     def delete(self, token: Token, group_id: str) -> Effects:
@@ -204,7 +331,9 @@ class Coordinator:
         The caller writes the tombstones of its offsets with it.
         """
         group = self._groups.get(group_id)
-        if group is None:
+        if (modern := self._modern.get(group_id)) is not None:
+            self._delete_modern(token, modern)
+        elif group is None:
             self._rebalances.answer(token, ErrorCode.GROUP_ID_NOT_FOUND)
         elif group.state is not State.EMPTY:
             self._rebalances.answer(token, ErrorCode.NON_EMPTY_GROUP)
@@ -220,33 +349,57 @@ class Coordinator:
             for member_id in list(group.pending):
                 self._rebalances.forget_id(group, member_id)
             self._rebalances.store(group, None, stored)
-        return self._rebalances.take_effects()
+        return self._outbox.take_effects()
+
+    def _delete_modern(self, token: Token, group: ModernGroup) -> None:
+        if group.members:
+            self._outbox.answer(token, ErrorCode.NON_EMPTY_GROUP)
+            return
+        del self._modern[group.group_id]
+
+        def stored(error: ErrorCode, _: int) -> None:
+            if error and group.group_id not in self._groups:
+                self._modern.setdefault(group.group_id, group)
+            self._outbox.answer(token, error)
+
+        tombstones = group.tombstones()
+        self._outbox.store(lambda ticket: ModernStore(ticket, group.group_id, tombstones, deletes=True), stored)
+
+    def load_modern(self, group_id: str, records: Mapping[RecordKey, Value], now: int) -> Effects:
+        """Takes in a modern group from the log. ValueError: the group is here already."""
+        if group_id in self._modern or group_id in self._groups:
+            raise ValueError(f"group {group_id} is loaded already")
+        group = self._modern[group_id] = ModernGroup.of(group_id, records)
+        self._modern_protocol.watch_all(group, now)
+        return self._outbox.take_effects()
 
     def load(self, group_id: str, record: GroupRecord | None, now: int) -> Effects:
         """Takes in a group from the log; without a record it has committed offsets alone.
 
         ValueError: the group is here already.
         """
-        if group_id in self._groups:
+        if group_id in self._groups or group_id in self._modern:
             raise ValueError(f"group {group_id} is loaded already")
         group = ClassicGroup(group_id, now) if record is None else ClassicGroup.of(group_id, record)
         group.is_durable = True
         self._groups[group_id] = group
         self._rebalances.load(group, now)
-        return self._rebalances.take_effects()
+        return self._outbox.take_effects()
 
     def unload(self, group_id: str) -> Effects:
         """Gives up a group that another server has now. Its waiting requests are answered NOT_COORDINATOR."""
         if group := self._groups.pop(group_id, None):
             self._rebalances.unload(group)
-        return self._rebalances.take_effects()
+        if modern := self._modern.pop(group_id, None):
+            self._modern_log.give_up(modern, ErrorCode.NOT_COORDINATOR)
+        return self._outbox.take_effects()
 
     # ---- time, and the log
 
     def stored(self, ticket: int, error: ErrorCode, now: int) -> Effects:
         """What was to be stored is stored; or not, for the reason that is given."""
-        self._rebalances.stored(ticket, error, now)
-        return self._rebalances.take_effects()
+        self._outbox.stored(ticket, error, now)
+        return self._outbox.take_effects()
 
     def next_deadline(self) -> int | None:
         """When `expire` has something to do next; None: nothing waits for a time."""
@@ -258,12 +411,14 @@ class Coordinator:
             if isinstance(group, ClassicGroup) and self._groups.get(group.group_id) is group:
                 action(now)
                 self._forget_unused(group)
-        return self._rebalances.take_effects()
+            elif isinstance(group, ModernGroup) and self._modern.get(group.group_id) is group:
+                action(now)
+        return self._outbox.take_effects()
 
     def _effects(self, group: ClassicGroup | None) -> Effects:
         if group is not None:
             self._forget_unused(group)
-        return self._rebalances.take_effects()
+        return self._outbox.take_effects()
 
     def _forget_unused(self, group: ClassicGroup) -> None:
         """Forgets a group of which nothing is left: a client has asked for an id, and has not come back."""

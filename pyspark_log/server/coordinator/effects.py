@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from pyspark_log.kafka.schemas import Struct
+from pyspark_log.storage.groups.modern_records import RecordKey, Value
 
 #: What a request that may wait is known by: any object but None.
 Token: TypeAlias = object
@@ -79,6 +81,24 @@ class Store:
     record: GroupRecord | None
 
 
+@dataclass(frozen=True, slots=True)
+class ModernStore:
+    """What must be written of a group of KIP-848, all or nothing.
+
+    Attributes:
+        ticket: as in Store.
+        records: the values; None: a tombstone.
+        ends_classic: a tombstone for the record of the classic group too, which it replaces.
+        deletes: with it, the group's committed offsets are deleted.
+    """
+
+    ticket: int
+    group_id: str
+    records: Mapping[RecordKey, Value | None]
+    ends_classic: bool = False
+    deletes: bool = False
+
+
 @dataclass(slots=True)
 class Effects:
     """What follows from a call.
@@ -90,4 +110,4 @@ class Effects:
     """
 
     answers: list[tuple[Token, Struct]] = field(default_factory=list)
-    stores: list[Store] = field(default_factory=list)
+    stores: list[Store | ModernStore] = field(default_factory=list)

@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
 
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import JoinGroupResponse, SyncGroupResponse
 from pyspark_log.kafka.schemas import Struct
-from pyspark_log.server.coordinator.effects import Effects, GroupRecord, Store, Token, WaitingJoin
+from pyspark_log.server.coordinator.effects import GroupRecord, Store, Token, WaitingJoin
 from pyspark_log.server.coordinator.group import ClassicGroup, Member, State
+from pyspark_log.server.coordinator.outbox import Outbox, Stored
 from pyspark_log.server.coordinator.timers import Timers
 
 #: The member id of a client that has none.
 NO_MEMBER = ""
-#: What is done when a record is stored, or cannot be; it is given why not, and the time.
-Stored: TypeAlias = Callable[[ErrorCode, int], None]
 
 # From this version on, a response to JoinGroup has null where there is no protocol (KIP-559).
 _NULL_PROTOCOL = 7
-# What members get for an error of the log, where it is another: they look for the coordinator again, or give up.
-_ERRORS_OF_STORING = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +29,10 @@ class Settings:
         initial_rebalance_delay: `group.initial.rebalance.delay.ms`.
         max_size: `group.max.size`.
         new_member_timeout: how long a join of a new member may wait; it is no setting of Kafka's.
+        modern_session_timeout: `group.consumer.session.timeout.ms`. This one and the next are for groups of KIP-848.
+        modern_heartbeat_interval: `group.consumer.heartbeat.interval.ms`.
+        modern_max_size: `group.consumer.max.size`.
+        assignment_interval: `group.consumer.assignment.interval.ms`: the least time between two assignments.
     """
 
     min_session_timeout: int = 6_000
@@ -51,40 +40,26 @@ class Settings:
     initial_rebalance_delay: int = 3_000
     max_size: int = 2**31 - 1
     new_member_timeout: int = 300_000
+    modern_session_timeout: int = 45_000
+    modern_heartbeat_interval: int = 5_000
+    modern_max_size: int = 2**31 - 1
+    assignment_interval: int = 1_000
 
 
 class Rebalances:
-    """Changes groups, and collects what follows until it is taken."""
+    """Changes groups, and says to the outbox what follows."""
 
-    def __init__(self, settings: Settings, timers: Timers) -> None:
-        self._settings, self._timers = settings, timers
-        self._effects = Effects()
-        self._waiting: dict[int, Stored] = {}
-        self._ticket = 0
-
-    def take_effects(self) -> Effects:
-        """What followed from the calls since the last time."""
-        taken, self._effects = self._effects, Effects()
-        return taken
+    def __init__(self, settings: Settings, timers: Timers, outbox: Outbox) -> None:
+        self._settings, self._timers, self._outbox = settings, timers, outbox
 
     def answer(self, token: Token, response: Struct) -> None:
         """Answers a request."""
-        self._effects.answers.append((token, response))
+        self._outbox.answer(token, response)
 
     def store(self, group: ClassicGroup, record: GroupRecord | None, then: Stored | None = None) -> int:
         """Has a group's record written, or its tombstone; `then` is called afterwards. Returns the ticket."""
-        self._ticket += 1
         group.is_durable = True
-        if then is not None:
-            self._waiting[self._ticket] = then
-        self._effects.stores.append(Store(self._ticket, group.group_id, record))
-        return self._ticket
-
-    def stored(self, ticket: int, error: ErrorCode, now: int) -> None:
-        """Continues after a record is written, or is not."""
-        then = self._waiting.pop(ticket, None)
-        if then is not None:
-            then(_ERRORS_OF_STORING.get(error, error), now)
+        return self._outbox.store(lambda ticket: Store(ticket, group.group_id, record), then)
 
     # ---- the two halves
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from pyspark_log.storage.groups import records
 from pyspark_log.storage.groups.metadata import GroupMetadataValue, encode_group_value
+from pyspark_log.storage.groups.modern_records import RecordKey, Value, encode_key, encode_value
 from pyspark_log.storage.groups.view import OffsetAndMetadata
 from pyspark_log.types import TopicPartition
 
@@ -19,12 +20,16 @@ class GroupChange:
         group: its name.
         offsets: what is committed; None: the committed offset is deleted.
         members: its members from now on; None: they stay as they are.
+        modern: records of its members in the new protocol (KIP-848); None: a tombstone.
+        ends_classic: its record of members is deleted, since it is a group of the new protocol now.
         deletes: whether the group is deleted, with all that it has committed.
     """
 
     group: str
     offsets: Mapping[TopicPartition, OffsetAndMetadata | None] = field(default_factory=dict)
     members: GroupMetadataValue | None = None
+    modern: Mapping[RecordKey, Value | None] = field(default_factory=dict)
+    ends_classic: bool = False
     deletes: bool = False
 
     def records(self) -> list[tuple[bytes, bytes | None]]:
@@ -36,9 +41,13 @@ class GroupChange:
             )
             for at, kept in self.offsets.items()
         ]
-        if self.members is not None or self.deletes:
+        if self.members is not None or self.ends_classic or (self.deletes and not self.modern):
             value = None if self.members is None else encode_group_value(self.members)
             made.append((records.encode_group_key(self.group), value))
+        made += [
+            (encode_key(self.group, key), None if one is None else encode_value(one))
+            for key, one in self.modern.items()
+        ]
         return made
 
 
