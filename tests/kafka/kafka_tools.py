@@ -96,6 +96,7 @@ class Broker:
             if as_shipped
             else {
                 "group.initial.rebalance.delay.ms": 0,
+                "group.consumer.assignment.interval.ms": 0,
                 # The indexes that are written to are made this large, and mapped.
                 "log.index.size.max.bytes": 65536,
                 "log.cleaner.dedupe.buffer.size": 2097152,

@@ -23,7 +23,7 @@ from pyspark_log.kafka.messages import (
 from pyspark_log.server.coordinator.classic import ClassicProtocol, Join
 from pyspark_log.server.coordinator.effects import Client, Effects, GroupRecord, ModernStore, Token, WaitingJoin
 from pyspark_log.server.coordinator.group import CONSUMER, ClassicGroup, State
-from pyspark_log.server.coordinator.modern import JOIN, LEAVE, Heartbeat, ModernProtocol, check_request
+from pyspark_log.server.coordinator.modern import JOIN, LEAVE, Heartbeat, ModernProtocol, check_member, check_request
 from pyspark_log.server.coordinator.modern_changes import ModernLog
 from pyspark_log.server.coordinator.modern_group import STATIC_LEAVE, ModernGroup, Topics
 from pyspark_log.server.coordinator.modern_view import check_modern_commit, check_modern_fetch, described
@@ -139,10 +139,10 @@ class Coordinator:
             if group is not None:
                 errors = self._protocol.leave(group, members, now)
             elif modern is not None:
-                # Only an administrator does that, for static members.
-                found = [None if member_id else modern.static.get(instance or "") for member_id, instance in members]
-                errors = [ErrorCode.UNKNOWN_MEMBER_ID if one is None else ErrorCode.NONE for one in found]
-                removed = [one for one in found if one is not None]
+                # An administrator does that; members leave with a heartbeat.
+                named_ids = [member_id or modern.static.get(instance or "", "") for member_id, instance in members]
+                errors = [check_member(modern, one, members[at][1]) for at, one in enumerate(named_ids)]
+                removed = [one for one, error in zip(named_ids, errors, strict=True) if not error]
             named = [
                 LeaveGroupResponse.MemberResponse(*member, error) for member, error in zip(members, errors, strict=True)
             ]

@@ -103,14 +103,11 @@ class ModernProtocol:
         member_id, instance_id, is_new = request.member_id, request.instance_id, request.member_epoch == JOIN
         if len(group.members) >= self._settings.modern_max_size and member_id not in group.members:
             return ErrorCode.GROUP_MAX_SIZE_REACHED
-        if instance_id is None:
-            if member_id not in group.members:
-                return ErrorCode.NONE if is_new else ErrorCode.UNKNOWN_MEMBER_ID
-        elif is_new:
+        if is_new and instance_id is not None:
             holder = group.current.get(group.static.get(instance_id, ""))
             is_held = holder is not None and holder.epoch != STATIC_LEAVE
             return ErrorCode.UNRELEASED_INSTANCE_ID if is_held else ErrorCode.NONE
-        elif error := check_static(group, member_id, instance_id):
+        if error := ErrorCode.NONE if is_new else check_member(group, member_id, instance_id):
             return error
         return _check_epoch(group.current.get(member_id, _NEW), request)
 
@@ -192,11 +189,8 @@ class ModernProtocol:
     def leave(self, group: ModernGroup, token: Token, request: _Request, now: int) -> ErrorCode:
         """A member leaves, for ever or to come back. It is answered unless an error is returned."""
         member_id, instance_id = request.member_id, request.instance_id
-        if instance_id is not None:
-            if error := check_static(group, member_id, instance_id):
-                return error
-        elif member_id not in group.members:
-            return ErrorCode.UNKNOWN_MEMBER_ID
+        if error := check_member(group, member_id, instance_id):
+            return error
         response = _Response(member_id=member_id, member_epoch=request.member_epoch)
         if request.member_epoch != STATIC_LEAVE:
             self.remove(group, [member_id], [(token, response)], now)
@@ -286,10 +280,10 @@ def check_request(request: _Request, version: int) -> tuple[ErrorCode, str | Non
     return ErrorCode.NONE, None
 
 
-def check_static(group: ModernGroup, member_id: str, instance_id: str) -> ErrorCode:
-    """Whether a request comes from the member that has an instance id."""
-    holder = group.static.get(instance_id)
-    if holder is None:
+def check_member(group: ModernGroup, member_id: str, instance_id: str | None) -> ErrorCode:
+    """Whether there is such a member. FENCED_INSTANCE_ID: another one has the instance id."""
+    holder = member_id if instance_id is None else group.static.get(instance_id)
+    if holder is None or holder not in group.members:
         return ErrorCode.UNKNOWN_MEMBER_ID
     return ErrorCode.NONE if holder == member_id else ErrorCode.FENCED_INSTANCE_ID
 

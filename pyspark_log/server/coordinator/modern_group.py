@@ -25,6 +25,8 @@ from pyspark_log.storage.groups.modern_records import (
     Value,
 )
 
+# That of a group that is new; its first member begins another. No member has it, as 0 is the epoch of one that joins.
+_FIRST_EPOCH = 1
 _T = TypeVar("_T")
 
 #: The epoch of a static member that has left, and may come back.
@@ -179,7 +181,7 @@ class ModernGroup:
     def epoch(self) -> int:
         """Its epoch, which grows with each change of what its members read."""
         value = self._records.get(RecordKey(Kind.GROUP))
-        return value.epoch if isinstance(value, GroupEpoch) else 0
+        return value.epoch if isinstance(value, GroupEpoch) else _FIRST_EPOCH
 
     @property
     def metadata_hash(self) -> int:

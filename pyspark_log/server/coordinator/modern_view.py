@@ -43,11 +43,20 @@ def _member(group: ModernGroup, member_id: str, names: Mapping[bytes, str]) -> _
         member.client_id,
         member.client_host,
         list(member.topics),
-        member.regex or None,
-        _assignment(current.assigned, names),
+        member.regex,
+        _assignment(_all_of(current), names),
         _assignment(group.target.get(member_id, {}), names),
         _CONSUMER_MEMBER,
     )
+
+
+def _all_of(current: Current) -> dict[bytes, list[int]]:
+    """The partitions that a member has, and those that it has yet to give up."""
+    found = dict[bytes, list[int]]()
+    for owned in (current.assigned, current.revoking):
+        for topic_id, numbers in owned.items():
+            found.setdefault(topic_id, []).extend(numbers)
+    return found
 
 
 def _assignment(partitions: Mapping[bytes, Collection[int]], names: Mapping[bytes, str]) -> _Assignment:

@@ -1,0 +1,266 @@
+"""A group of KIP-848 of Kafka's and one of ours that are asked the same, and must answer the same."""
+
+import time
+from itertools import count, product
+
+from group_sides import KafkaGroups
+
+from pyspark_log.kafka import decode_response, encode_response
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.kafka.messages import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest,
+    CreateTopicsRequest,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+)
+from pyspark_log.kafka.schemas import message_of
+from pyspark_log.server.coordinator import Client, Coordinator, ModernStore, Settings, Topic, Topics
+
+Owned = ConsumerGroupHeartbeatRequest.TopicPartitions
+
+
+def make_topics(kafka, counts):
+    """Topics with the numbers of partitions, by name, whose ids a hash table of Java's keeps in order."""
+    names = count()
+    while True:
+        wanted = [
+            CreateTopicsRequest.CreatableTopic(f"modern{next(names)}", partitions, 1)
+            for partitions in counts for _ in range(4)
+        ]  # fmt: skip
+        answers = kafka.ask(CreateTopicsRequest(wanted, 10_000), 7).topics
+        assert {one.error_code for one in answers} == {ErrorCode.NONE}
+        ids = {one.name: bytes(one.topic_id) for one in answers}
+        made = [(one.name, Topic(ids[one.name], one.num_partitions)) for one in wanted]
+        for some in product(*(made[index : index + 4] for index in range(0, len(made), 4))):
+            order = [(one.topic_id, _bucket(one.topic_id)) for _, one in some]
+            buckets = [bucket for _, bucket in sorted(order)]
+            if buckets == sorted(set(buckets)) and max(order)[0][0] < 128:
+                return dict(some)
+
+
+def _bucket(topic_id):
+    code = int.from_bytes(topic_id[:8], "big") ^ int.from_bytes(topic_id[8:], "big")
+    code = (code >> 32 ^ code) & 0xFFFFFFFF
+    return (code ^ code >> 16) & 15
+
+
+class OurSide:
+    """Our side, with a log that takes everything at once.
+
+    Attributes:
+        records: what the log has of each group.
+    """
+
+    def __init__(self, topics):
+        self.topics, self.records, self._answers = topics, {}, {}
+        numbers = count(1)
+        settings = Settings(initial_rebalance_delay=0, assignment_interval=0)
+        self._coordinator = Coordinator(settings, lambda: str(next(numbers)))
+
+    @property
+    def _now(self):
+        return int(time.monotonic() * 1000)
+
+    def ask(self, request, version):
+        """The answer as its bytes say it."""
+        self._take(self._coordinator.expire(self._now))
+        response = getattr(self, f"_{type(request).__name__}")(request, version)
+        if response is None:
+            response = self._answers.pop("token")
+        written = b"".join(map(bytes, encode_response(response, version, 1)))
+        return decode_response(message_of(response).api_key, version, written[4:])[1]
+
+    def _take(self, effects):
+        self._answers |= dict(effects.answers)
+        for store in effects.stores:
+            if isinstance(store, ModernStore):
+                kept = self.records.get(store.group_id, {}) | store.records
+                self.records[store.group_id] = {key: value for key, value in kept.items() if value is not None}
+            self._take(self._coordinator.stored(store.ticket, ErrorCode.NONE, self._now))
+
+    def _ConsumerGroupHeartbeatRequest(self, request, version):  # noqa: N802
+        client = Client("c", "/127.0.0.1")
+        self._take(
+            self._coordinator.modern_heartbeat("token", request, version, client, self.topics, self._now)
+        )  # fmt: skip
+
+    def _ConsumerGroupDescribeRequest(self, request, _):  # noqa: N802
+        groups = [self._coordinator.describe_modern(group, self.topics) for group in request.group_ids]
+        return ConsumerGroupDescribeResponse(groups=groups)
+
+    def _JoinGroupRequest(self, request, version):  # noqa: N802
+        self._take(self._coordinator.join("token", request, version, Client("c", "/127.0.0.1"), self._now))
+
+    def _SyncGroupRequest(self, request, version):  # noqa: N802
+        self._take(self._coordinator.sync("token", request, version))
+
+    def _LeaveGroupRequest(self, request, version):  # noqa: N802
+        self._take(self._coordinator.leave("token", request, version, self._now))
+
+    def _HeartbeatRequest(self, request, _):  # noqa: N802
+        return self._coordinator.heartbeat(request, self._now)
+
+    def _DescribeGroupsRequest(self, request, version):  # noqa: N802
+        return DescribeGroupsResponse(groups=[self._coordinator.describe(one, version) for one in request.groups])
+
+    def _ListGroupsRequest(self, request, _):  # noqa: N802
+        return ListGroupsResponse(groups=self._coordinator.list_groups(request))
+
+    def _DeleteGroupsRequest(self, request, _):  # noqa: N802
+        (group,) = request.groups_names
+        self._take(self._coordinator.delete("token", group))
+        error = self._answers.pop("token")
+        return DeleteGroupsResponse(results=[DeleteGroupsResponse.DeletableGroupResult(group, error)])
+
+    # What follows is an error code; the rest of such a response is the handlers'.
+
+    def commit_error(self, request, version):
+        names = {name: topic.topic_id for name, topic in self.topics.topics.items()}
+        partitions = [
+            (one.topic_id if version >= 10 else names[one.name], part.partition_index)
+            for one in request.topics for part in one.partitions
+        ]  # fmt: skip
+        return self._coordinator.check_commit(
+            request.group_id, request.generation_id_or_member_epoch, request.member_id, request.group_instance_id,
+            version, self._now, partitions=partitions,
+        )  # fmt: skip
+
+    def fetch_error(self, request):
+        (group,) = request.groups
+        return self._coordinator.check_fetch(group.group_id, group.member_id, group.member_epoch)
+
+    def offset_delete_error(self, request):
+        (topic,) = request.topics
+        if error := self._coordinator.check_offset_delete(request.group_id):
+            return error
+        is_read = self._coordinator.subscribes(request.group_id, topic.name)
+        return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
+
+
+class BothSides:
+    """One group on both sides.
+
+    Attributes:
+        answers: how many were compared.
+    """
+
+    def __init__(self, bootstrap, topics, group):
+        self.group, self.kafka = group, KafkaGroups(bootstrap)
+        self.ours = OurSide(Topics(1, topics, lambda _: ()))
+        self.topics, self.answers = topics, 0
+
+    def ask(self, request, version):
+        """The answer of both."""
+        theirs, ours = _plain(self.kafka.ask(request, version)), _plain(self.ours.ask(request, version))
+        assert ours == theirs, f"to {request} of version {version} we answer {ours}, Kafka {theirs}"
+        self.answers += 1
+        return ours
+
+    def beat(
+        self, member, epoch, version=1, *, names=None, owned=None, instance=None, rebalance=-1, assignor=None,
+        regex=None,
+    ):  # fmt: skip
+        """A heartbeat. `owned`: numbers of partitions by the ids of their topics."""
+        has = None if owned is None else [Owned(topic_id, sorted(numbers)) for topic_id, numbers in owned.items()]
+        return self.ask(
+            ConsumerGroupHeartbeatRequest(
+                self.group, member, epoch, instance, None, rebalance, names, regex if version else None, assignor, has
+            ),
+            version,
+        )
+
+    def enter(self, member, names, *, rebalance=60_000, **how):
+        return self.beat(member, 0, names=list(names), owned={}, rebalance=rebalance, **how)
+
+    def look(self):
+        """Everything that is to be seen of it."""
+        found = self.ask(ConsumerGroupDescribeRequest([self.group]), 1)
+        self.ask(DescribeGroupsRequest([self.group]), 6)
+        self.ask(DescribeGroupsRequest([self.group]), 5)
+        for kind in ("consumer", "classic"):
+            request = ListGroupsRequest(types_filter=[kind])
+            listed = [
+                [one for one in side.ask(request, 5).groups if one.group_id == self.group]
+                for side in (self.kafka, self.ours)
+            ]
+            assert listed[0] == listed[1], f"Kafka lists {listed[0]}, we list {listed[1]}"
+        return found
+
+    def delete(self):
+        return self.ask(DeleteGroupsRequest([self.group]), 2)
+
+    def join(self, version=3, *, member="", instance=None):
+        """A member of the old protocol."""
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol("range", b"\0\1\0\0\0\0\xff\xff\xff\xff\0\0\0\0")
+        request = JoinGroupRequest(self.group, 10_000, 10_000, member, instance, "consumer", [protocol])
+        theirs, ours = self.kafka.ask(request, version), self.ours.ask(request, version)
+        assert theirs.error_code == ours.error_code, (theirs, ours)
+        self.answers += 1
+        return theirs, ours
+
+    def old_requests(self, member, epoch):
+        """Requests of the old protocol, of a member of the new one."""
+        self.ask(HeartbeatRequest(self.group, epoch, member), 4)
+        self.ask(SyncGroupRequest(self.group, epoch, member, None, "consumer", "range"), 5)
+        self.ask(LeaveGroupRequest(self.group, members=[LeaveGroupRequest.MemberIdentity(member)]), 5)
+
+    def remove_instance(self, instance):
+        members = [LeaveGroupRequest.MemberIdentity("", instance)]
+        return self.ask(LeaveGroupRequest(self.group, members=members), 5)
+
+    def commit(self, version, member, epoch, name, number, instance=None):
+        topic_id = self.topics[name].topic_id if version >= 10 else bytes(16)
+        part = OffsetCommitRequest.OffsetCommitRequestPartition(number, 1, -1, "")
+        topic = OffsetCommitRequest.OffsetCommitRequestTopic("" if version >= 10 else name, topic_id, [part])
+        request = OffsetCommitRequest(self.group, epoch, member, instance, topics=[topic])
+        theirs = self.kafka.ask(request, version).topics[0].partitions[0].error_code
+        return self._same_error(theirs, self.ours.commit_error(request, version), request)
+
+    def fetch(self, member, epoch):
+        group = OffsetFetchRequest.OffsetFetchRequestGroup(self.group, member, epoch, None)
+        request = OffsetFetchRequest(groups=[group])
+        return self._same_error(
+            self.kafka.ask(request, 9).groups[0].error_code, self.ours.fetch_error(request), request
+        )
+
+    def delete_offsets(self, name):
+        topic = OffsetDeleteRequest.OffsetDeleteRequestTopic(
+            name, [OffsetDeleteRequest.OffsetDeleteRequestPartition(0)]
+        )  # fmt: skip
+        request = OffsetDeleteRequest(self.group, [topic])
+        answer = self.kafka.ask(request, 0)
+        theirs = answer.error_code or answer.topics[0].partitions[0].error_code
+        return self._same_error(theirs, self.ours.offset_delete_error(request), request)
+
+    def _same_error(self, theirs, ours, request):
+        assert ours == theirs, f"to {request} we answer {ErrorCode(ours)!r}, Kafka {ErrorCode(theirs)!r}"
+        self.answers += 1
+        return ours
+
+    def close(self):
+        self.kafka.close()
+
+
+def _plain(value):
+    """Lists in one order, without explanations and operations."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        value = type(value)(*map(_plain, value))
+        if "error_message" in value._fields:
+            value = value._replace(error_message=None)
+        return value._replace(authorized_operations=0) if "authorized_operations" in value._fields else value
+    if isinstance(value, list | tuple) or type(value).__name__ in ("array", "ndarray"):
+        return sorted(map(_plain, value))
+    return bytes(value) if isinstance(value, memoryview) else value

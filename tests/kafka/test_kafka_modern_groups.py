@@ -1,0 +1,204 @@
+"""Our groups of KIP-848 answer as Kafka's do: rules one by one."""
+
+import time
+
+import pytest
+from group_sides import KafkaGroups
+from modern_sides import BothSides, make_topics
+
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.kafka.messages import FindCoordinatorRequest, HeartbeatRequest
+
+# A hash table of Java's has these in their order, and so gives them out as we do.
+MEMBERS = "abcdef"
+
+
+@pytest.fixture(scope="module")
+def topics(broker):
+    """Three topics of a broker that coordinates groups."""
+    kafka = KafkaGroups(broker.bootstrap)
+    find, heartbeat = FindCoordinatorRequest(coordinator_keys=["g"]), HeartbeatRequest("g", 1, "stranger")
+    while kafka.ask(find, 4).coordinators[0].error_code:
+        time.sleep(0.01)
+    while kafka.ask(heartbeat, 4).error_code != ErrorCode.UNKNOWN_MEMBER_ID:
+        time.sleep(0.01)
+    made = make_topics(kafka, [4, 3, 1])
+    # The coordinator may see them a little later.
+    probe = BothSides(broker.bootstrap, made, "probe")
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            probe.enter("p", made)
+            break
+        except AssertionError:
+            assert time.monotonic() < deadline
+            probe = BothSides(broker.bootstrap, made, f"probe{time.monotonic()}")
+    return made
+
+
+@pytest.fixture
+def both(broker, topics, request):
+    both = BothSides(broker.bootstrap, topics, request.node.name)
+    yield both
+    both.close()
+
+
+def has(answer):
+    return {bytes(one.topic_id): set(one.partitions) for one in answer.assignment.topic_partitions}
+
+
+def test_partitions_move(both):
+    one, two, three = both.topics
+    owned = has(both.enter("a", [one, two]))
+    both.look()
+    both.enter("b", [one, two])
+    both.look()
+    kept = has(both.beat("a", 2, owned=owned))
+    both.look()
+    both.beat("b", 3, owned={})
+    both.beat("a", 2, owned=owned)
+    both.beat("a", 2)
+    both.beat("a", 2, owned=kept)
+    both.look()
+    both.beat("b", 3, owned={})
+    both.look()
+    both.beat("b", 3, names=[three], owned={})
+    both.look()
+    both.beat("a", -1)
+    both.look()
+    both.beat("b", 4, owned={})
+    both.beat("b", -1)
+    both.look()
+    both.delete()
+    both.look()
+
+
+def test_first_heartbeats(both):
+    names = list(both.topics)
+    both.beat("a", 0, names=names, owned={})
+    both.beat("a", 0, names=names, rebalance=1)
+    both.beat("a", 0, owned={}, rebalance=1)
+    both.beat("a", 0, names=names, owned={bytes(16): [1]}, rebalance=1)
+    both.beat("", 0, names=names, owned={}, rebalance=1)
+    both.beat("", 1, version=0)
+    both.beat("", -2, version=0, instance="i")
+    both.beat("a", -2)
+    both.beat("a", -3)
+    both.beat("a", 2)
+    both.beat("a", 0, names=names, owned={}, rebalance=1, instance="")
+    both.enter("a", names, assignor="sticky")
+    both.enter("a", names, assignor="range")
+    both.look()
+    both.beat("a", 0, names=[], owned={}, rebalance=60_000)
+    both.look()
+    both.enter("b", ["unknown"])
+    both.enter("c", [])
+    both.look()
+
+
+def test_a_first_member_that_reads_nothing(both):
+    both.enter("a", [])
+    both.look()
+    both.beat("a", 0, owned={})
+    both.enter("a", list(both.topics))
+    both.look()
+
+
+def test_epochs(both):
+    names = list(both.topics)
+    owned = has(both.enter("a", names))
+    both.enter("b", names)
+    both.beat("a", 7, owned={})
+    both.beat("b", 2, owned={})
+    kept = has(both.beat("a", 2, owned=owned))
+    both.beat("a", 2, owned=kept)
+    both.beat("a", 2, owned=kept)
+    both.beat("a", 2, owned=owned)
+    both.beat("a", 2)
+    both.beat("b", 0, owned={})
+    both.enter("b", names)
+    both.enter("a", names)
+    both.look()
+    both.old_requests("a", 3)
+    both.look()
+
+
+def test_static_members(both):
+    names = list(both.topics)
+    both.enter("a", names, instance="i")
+    both.enter("b", names, instance="i")
+    both.enter("a", names, instance="i")
+    both.beat("b", 2, instance="i")
+    both.beat("b", -1, instance="i")
+    both.beat("a", 2, instance="j")
+    both.beat("a", -2, instance="i")
+    both.look()
+    both.beat("a", 2, instance="i")
+    both.enter("b", names, instance="i")
+    both.look()
+    both.beat("a", 2, instance="i")
+    both.beat("a", 2)
+    both.beat("b", -2, instance="i")
+    both.enter("b", names[:1], instance="i")
+    both.look()
+    both.remove_instance("j")
+    both.remove_instance("i")
+    both.look()
+
+
+def test_offsets(both):
+    one, two, _ = names = list(both.topics)
+    both.commit(9, "", -1, one, 0)
+    owned = has(both.enter("a", names))
+    both.look()
+    both.commit(9, "", -1, one, 0)
+    both.commit(8, "a", 2, one, 0)
+    both.enter("b", names)
+    kept = has(both.beat("a", 2, owned=owned))
+    both.beat("a", 2, owned=kept)
+    for number in range(4):
+        for version in (9, 10):
+            for epoch in (0, 1, 2, 3, 4):
+                both.commit(version, "a", epoch, one, number)
+    both.beat("b", 3, owned={})
+    both.commit(9, "c", 1, one, 0)
+    for member, epoch in ((None, -1), ("a", 3), ("a", 2), ("a", -1), ("c", 2), ("", 2)):
+        both.fetch(member, epoch)
+    both.delete_offsets(two)
+    both.delete()
+    both.beat("a", -1)
+    both.beat("b", -1)
+    both.delete_offsets(two)
+    both.fetch("a", 2)
+    both.commit(9, "", -1, one, 0)
+    both.commit(9, "a", 3, one, 0)
+    both.delete()
+
+
+def test_a_member_that_does_not_give_up_in_time(both):
+    names = list(both.topics)
+    owned = has(both.enter("a", names, rebalance=400))
+    both.enter("b", names)
+    both.beat("a", 2, owned=owned)
+    time.sleep(0.8)
+    both.look()
+    both.beat("a", 2, owned=owned)
+    both.beat("b", 3, owned={})
+
+
+def test_groups_that_change_their_kind(both):
+    one, *_ = names = list(both.topics)
+    both.commit(9, "", -1, one, 0)
+    both.enter("a", names)
+    both.look()
+    both.beat("a", -1)
+    both.look()
+    theirs, _ = both.join(9)
+    assert theirs.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    both.look()
+    both.enter("a", names)
+    both.look()
+    both.beat("a", -1)
+    member, _ = both.join(3)
+    assert member.error_code == ErrorCode.NONE
+    both.delete()
