@@ -1,5 +1,6 @@
-"""Our groups of KIP-848 answer as Kafka's do: rules one by one."""
+"""Our groups of KIP-848 answer as Kafka's do: rules one by one, and scripts drawn by chance."""
 
+import random
 import time
 
 import pytest
@@ -9,6 +10,7 @@ from modern_sides import BothSides, make_topics
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import FindCoordinatorRequest, HeartbeatRequest
 
+SCRIPTS, STEPS = 30, 60
 # A hash table of Java's has these in their order, and so gives them out as we do.
 MEMBERS = "abcdef"
 
@@ -193,12 +195,143 @@ def test_groups_that_change_their_kind(both):
     both.look()
     both.beat("a", -1)
     both.look()
-    theirs, _ = both.join(9)
-    assert theirs.error_code == ErrorCode.MEMBER_ID_REQUIRED
-    both.look()
+    ids = both.join(9)
+    assert both.join(9, ids) == ids
+    both.remove(ids)
     both.enter("a", names)
     both.look()
     both.beat("a", -1)
-    member, _ = both.join(3)
-    assert member.error_code == ErrorCode.NONE
+    both.remove(both.join(3))
+    both.look()
     both.delete()
+    both.look()
+
+
+# ---- scripts
+
+
+class Process:
+    """A client: what it believes to be and to have."""
+
+    def __init__(self, member, instance):
+        self.member, self.instance, self.epoch, self.owned = member, instance, 0, {}
+
+
+class Script:
+    """Requests drawn by chance, most of which make sense."""
+
+    def __init__(self, both, seed):
+        self.chance, self.both = random.Random(seed), both
+        self.names = list(both.topics)
+        self.alike = self.chance.random() < 0.5
+        # Of two that are preferred by as many members Kafka takes any.
+        self.assignors = [None, self.chance.choice(["uniform", "range"])]
+        instances = {"e": "i1", "f": "i2"}
+        self.processes = [Process(one, instances.get(one)) for one in MEMBERS]
+        self.processes.append(Process("g", "i1"))
+
+    def run(self):
+        kinds = [self.enter, self.beat, self.full, self.leave, self.away, self.change, self.commit, self.fetch,
+                 self.look, self.wrong, self.administer]  # fmt: skip
+        for _ in range(STEPS):
+            process = self.chance.choice(self.processes)
+            (kind,) = self.chance.choices(kinds, [10, 40, 8, 3, 3, 3, 10, 3, 8, 6, 3])
+            kind(process)
+
+    def topics(self):
+        if self.alike:
+            return self.names
+        return self.chance.sample([*self.names, "unknown"], self.chance.randrange(5))
+
+    def read(self, process, answer):
+        if answer.error_code:
+            if answer.error_code != ErrorCode.INVALID_REQUEST:
+                process.epoch, process.owned = 0, {}
+            return
+        process.epoch = answer.member_epoch
+        # A client may be slow in giving partitions up, and say so.
+        if answer.assignment is not None:
+            process.next = has(answer)
+            if self.chance.random() < 0.7:
+                process.owned = process.next
+
+    def enter(self, process):
+        assignor = self.chance.choice(self.assignors)
+        answer = self.both.enter(process.member, self.topics(), instance=process.instance, assignor=assignor)
+        self.read(process, answer)
+
+    def beat(self, process):
+        if process.epoch == 0:
+            self.enter(process)
+            return
+        owned = self.chance.choice([None, process.owned, process.owned, process.owned])
+        self.read(process, self.both.beat(process.member, process.epoch, owned=owned, instance=process.instance))
+        if self.chance.random() < 0.5:
+            process.owned = getattr(process, "next", process.owned)
+
+    def full(self, process):
+        answer = self.both.beat(
+            process.member, process.epoch, names=self.topics(), owned=process.owned if process.epoch else {},
+            rebalance=50_000, instance=process.instance,
+        )  # fmt: skip
+        self.read(process, answer)
+
+    def leave(self, process):
+        self.both.beat(process.member, -1, instance=process.instance)
+        process.epoch, process.owned = 0, {}
+
+    def away(self, process):
+        self.both.beat(process.member, -2, instance=process.instance or "i1")
+        process.epoch, process.owned = 0, {}
+
+    def change(self, process):
+        if process.epoch:
+            answer = self.both.beat(
+                process.member, process.epoch, names=self.topics(), owned=process.owned, instance=process.instance
+            )
+            self.read(process, answer)
+
+    def commit(self, process):
+        epoch = self.chance.choice([process.epoch, process.epoch, process.epoch - 1, process.epoch + 1, -1])
+        name = self.chance.choice(self.names)
+        number = self.chance.randrange(self.both.topics[name].partitions)
+        self.both.commit(self.chance.choice([8, 9, 10, 10]), process.member, epoch, name, number, process.instance)
+
+    def fetch(self, process):
+        self.both.fetch(process.member, self.chance.choice([process.epoch, process.epoch + 1]))
+
+    def look(self, _):
+        self.both.look()
+
+    def wrong(self, process):
+        self.chance.choice([
+            lambda: self.both.beat("stranger", 3),
+            lambda: self.both.beat("stranger", -1),
+            lambda: self.both.beat(process.member, self.chance.randrange(-3, 12), owned={}),
+            lambda: self.both.beat(process.member, process.epoch, instance="i3"),
+            lambda: self.both.beat(process.member, process.epoch, assignor="other"),
+            lambda: self.both.beat("", process.epoch, version=0),
+            lambda: self.both.commit(9, "", -1, self.names[0], 0),
+            lambda: self.both.delete_offsets(self.chance.choice(self.names)),
+        ])()  # fmt: skip
+
+    def administer(self, process):
+        self.chance.choice([
+            self.both.delete,
+            lambda: self.both.remove_instance(self.chance.choice(["i1", "i2", "i3"])),
+            lambda: self.both.old_requests(process.member, process.epoch),
+        ])()  # fmt: skip
+
+
+def test_scripts(broker, topics):
+    answers = 0
+    for seed in range(SCRIPTS):
+        both = BothSides(broker.bootstrap, topics, f"script{seed}")
+        try:
+            Script(both, seed).run()
+        except AssertionError as error:
+            raise AssertionError(f"script {seed}: {error}") from error
+        finally:
+            both.close()
+        answers += both.answers
+    assert answers > SCRIPTS * STEPS

@@ -78,18 +78,24 @@ def _range(members: Mapping[str, Subscriber], counts: Mapping[bytes, int]) -> di
 
 
 def _uniform_alike(members: Mapping[str, Subscriber], counts: Mapping[bytes, int]) -> dict[str, Partitions]:
-    """All read the same topics: each member keeps as much of what it had as its share is, then the rest is dealt."""
+    """All read the same topics: each member keeps as much of what it had as its share is, then the rest is dealt.
+
+    Shares differ by one at most. The larger ones go to members that had as much, as long as there are members left.
+    """
     order = sorted(members)
     topics = sorted(members[order[0]].topics, key=_topic_order) if order else []
     everything = [(topic_id, number) for topic_id in topics for number in range(counts[topic_id])]
     known, held = set(everything), set[tuple[bytes, int]]()
     least, more = divmod(len(everything), max(len(order), 1))
-    kept, given_up = dict[str, list[tuple[bytes, int]]](), list[tuple[bytes, int]]()
-    shares = {member_id: least + (index < more) for index, member_id in enumerate(order)}
-    for member_id, share in shares.items():
+    shares, kept = dict[str, int](), dict[str, list[tuple[bytes, int]]]()
+    given_up = list[tuple[bytes, int]]()
+    for index, member_id in enumerate(order):
         had = [(topic_id, number) for topic_id, numbers in members[member_id].target.items() for number in numbers]
         held.update(had)
         had = [one for one in had if one in known]
+        is_larger = more > 0 and (len(had) > least or len(order) - index <= more)
+        more -= is_larger
+        share = shares[member_id] = least + is_larger
         kept[member_id] = had[:share]
         given_up += had[share:]
     rest = iter([one for one in everything if one not in held] + given_up)

@@ -72,7 +72,8 @@ class Coordinator:
         """JoinGroup. It waits until the members of the group have joined."""
         group = self._groups.get(request.group_id)
         error = self._check_join(request, group)
-        if not error and group is None and not self._end_modern(request.group_id):
+        modern = self._modern.get(request.group_id)
+        if not error and modern is not None and modern.members:
             error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if error:
             self._rebalances.refuse_join(WaitingJoin(token, version), error, request.member_id)
@@ -81,6 +82,8 @@ class Coordinator:
             request = request._replace(rebalance_timeout_ms=request.session_timeout_ms)
         if group is None:
             group = self._groups[request.group_id] = ClassicGroup(request.group_id, now)
+            if modern is not None:
+                self._replace_modern(modern, group)
         protocols = dict[str, bytes]()
         for one in request.protocols:
             protocols.setdefault(one.name, one.metadata)
@@ -208,16 +211,12 @@ class Coordinator:
         elif self._modern.pop(group.group_id, None) is not None and group.replaced is not None:
             self._groups.setdefault(group.group_id, group.replaced)
 
-    def _end_modern(self, group_id: str) -> bool:
-        """Ends the modern group of that id for a classic one. False: it has members."""
-        group = self._modern.get(group_id)
-        if group is None:
-            return True
-        if group.members:
-            return False
-        del self._modern[group_id]
-        self._outbox.store(lambda ticket: ModernStore(ticket, group_id, group.tombstones()))
-        return True
+    def _replace_modern(self, group: ModernGroup, classic: ClassicGroup) -> None:
+        """A classic group takes the place of a modern one that has no members."""
+        del self._modern[group.group_id]
+        classic.is_durable = True  # it has the committed offsets
+        tombstones = group.tombstones()
+        self._outbox.store(lambda ticket: ModernStore(ticket, group.group_id, tombstones))
 
     def describe_modern(self, group_id: str, topics: Topics) -> ConsumerGroupDescribeResponse.DescribedGroup:
         """ConsumerGroupDescribe: one group. Operations that the client is authorized for are the caller's to add."""
