@@ -5,10 +5,22 @@ import time
 
 import pytest
 from group_sides import KafkaGroups
+from kafka_tools import PATIENCE
 from modern_sides import BothSides, make_topics
 
+from pyspark_log import Store
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import FindCoordinatorRequest, HeartbeatRequest
+from pyspark_log.storage.groups.modern_group import decoded
+from pyspark_log.storage.groups.modern_records import (
+    GroupEpoch,
+    Target,
+    TargetEpoch,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
 
 SCRIPTS, STEPS = 30, 60
 # A hash table of Java's has these in their order, and so gives them out as we do.
@@ -324,7 +336,8 @@ class Script:
 
 
 def test_scripts(broker, topics):
-    answers = 0
+    """Answers are the same, and so is what is in the log at the end."""
+    answers, ours = 0, {}
     for seed in range(SCRIPTS):
         both = BothSides(broker.bootstrap, topics, f"script{seed}")
         try:
@@ -334,4 +347,34 @@ def test_scripts(broker, topics):
         finally:
             both.close()
         answers += both.answers
+        ours |= both.ours.records
     assert answers > SCRIPTS * STEPS
+    log = Store.open(broker.log_dir).committed_offsets
+    deadline = time.monotonic() + PATIENCE
+    for group, records in ours.items():
+        # What may be read is noted from time to time.
+        while (found := stored(log, group)) != masked(records) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert found == masked(records), group
+
+
+def stored(log, group):
+    """Kafka's records of a group, which are written here as there."""
+    found = log.records(group).modern
+    for data, value in found.items():
+        name, key = decode_key(data)
+        assert (encode_key(name, key), encode_value(decode_value(key.kind, value))) == (data, value)
+    return masked(decoded(found))
+
+
+def masked(records):
+    """Without times, and hashes that are Kafka's alone."""
+    found = {}
+    for key, value in records.items():
+        if isinstance(value, (GroupEpoch, TargetEpoch)):
+            found[key] = value.epoch
+        elif isinstance(value, Target):
+            found[key] = {topic: sorted(numbers) for topic, numbers in value.partitions.items()}
+        else:
+            found[key] = value
+    return found

@@ -118,7 +118,7 @@ def value_json(value):
                 "instanceId": value.instance_id, "rackId": value.rack_id, "clientId": value.client_id,
                 "clientHost": value.client_host, "subscribedTopicNames": value.topics,
                 "subscribedTopicRegex": value.regex, "rebalanceTimeoutMs": value.rebalance_timeout,
-                "serverAssignor": value.assignor,
+                "serverAssignor": value.assignor, "classicMemberMetadata": None,
             }  # fmt: skip
 
 

@@ -26,6 +26,8 @@ Owned: TypeAlias = Mapping[bytes, Mapping[int, int]]
 _VERSION = struct.pack(">h", 0)
 _INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
 _NO_TAGS = b"\0"
+# The tagged fields of a member: it says nothing in the classic protocol. That is not the default of the format.
+_NOT_CLASSIC = b"\1\0\1\0"
 
 
 class Kind(IntEnum):
@@ -189,7 +191,7 @@ def _member(value: MemberMetadata) -> bytes:
             _text(value.regex),
             _INT32.pack(value.rebalance_timeout),
             _text(value.assignor),
-            _NO_TAGS,
+            _NOT_CLASSIC,
         )
     )
 
