@@ -121,14 +121,13 @@ class ModernProtocol:
                 return ErrorCode.INVALID_REGULAR_EXPRESSION
         return ErrorCode.NONE
 
-    @staticmethod
-    def _take_over(group: ModernGroup, changes: Changes, member_id: str, instance_id: str | None) -> None:
+    def _take_over(self, group: ModernGroup, changes: Changes, member_id: str, instance_id: str | None) -> None:
         """A static member that has left comes back, maybe with another member id: it gets what it had."""
         old_id = group.static.get(instance_id or "")
         if old_id is None or group.current.get(old_id, _NEW).epoch != STATIC_LEAVE:
             return
         member, current, target = group.members[old_id], group.current[old_id], group.target.get(old_id, {})
-        changes.remove_member(old_id)
+        self._remove(group, changes, old_id)
         changes.set(RecordKey(Kind.MEMBER, member_id), member)
         changes.set(RecordKey(Kind.TARGET, member_id), Target(target))
         changes.set(RecordKey(Kind.CURRENT, member_id), replace(current, epoch=0, previous_epoch=0))
@@ -210,9 +209,7 @@ class ModernProtocol:
         """Takes members out: they have left, or their time is over. The others get theirs with their heartbeats."""
         changes = Changes(group)
         for member_id in member_ids:
-            changes.remove_member(member_id)
-            self._timers.cancel((group, member_id))
-            self._timers.cancel((group, ("revocation", member_id)))
+            self._remove(group, changes, member_id)
         if changes.made:
             wanted = {member.regex for member in group.members.values()}
             for regex in set(group.regexes) - wanted:
@@ -220,6 +217,11 @@ class ModernProtocol:
             read = group.metadata_hash if group.topics is None else group.hash_of(group.topics)
             changes.set(_GROUP, GroupEpoch(group.epoch + 1, read))
         self._log.commit(group, changes, answers)
+
+    def _remove(self, group: ModernGroup, changes: Changes, member_id: str) -> None:
+        changes.remove_member(member_id)
+        self._timers.cancel((group, member_id))
+        self._timers.cancel((group, ("revocation", member_id)))
 
     # ---- time
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeVar
 
@@ -17,7 +18,6 @@ from pyspark_log.storage.groups.modern_records import (
     MatchedTopics,
     MemberMetadata,
     MemberState,
-    Owned,
     Partitions,
     RecordKey,
     Target,
@@ -152,28 +152,35 @@ class ModernGroup:
     def of(group_id: str, records: Mapping[RecordKey, Value]) -> ModernGroup:
         """The group that records describe.
 
-        Of a change of which a part was not written, a partition may have two owners. Neither client was given it as the
-        second, and the first has given it up. So neither has it.
+        When a write has failed, those after it may depend on what the log does not have, see ModernLog. Nothing of that
+        was answered. It is corrected here, and in the log with the next change:
+
+        - A partition may have two owners: that the first has given it up, or was removed, is not in the log. Both are
+          removed, and join again. So is a member whose instance has a newer one.
+        - There may be higher epochs than the group's. So it begins another.
         """
         group = ModernGroup(group_id)
         for key, value in records.items():
             group.apply(key, value)
-        found = dict[tuple[bytes, int], int]()
-        for current in group.current.values():
-            for at in _places(current):
-                found[at] = found.get(at, 0) + 1
-        twice = {at for at, count in found.items() if count > 1}
-        for member_id in {*group.current, *group.target} - set(group.members):
-            for kind in (Kind.CURRENT, Kind.TARGET):
-                group.apply(RecordKey(kind, member_id), None)
-                group.doubtful.add(RecordKey(kind, member_id))
-        for member_id, current in list(group.current.items()):
-            if twice.intersection(_places(current)):
-                key = RecordKey(Kind.CURRENT, member_id)
-                assigned, revoking = (_without(owned, twice) for owned in (current.assigned, current.revoking))
-                group.apply(key, replace(current, assigned=assigned, revoking=revoking))
-                group.doubtful.add(key)
+        owners, old = Counter(at for one in group.current.values() for at in _places(one)), set(group.members)
+        known = {
+            member_id
+            for member_id, member in group.members.items()
+            if group.static.get(member.instance_id or "", member_id) == member_id
+            and (member_id not in group.current or all(owners[at] == 1 for at in _places(group.current[member_id])))
+        }
+        last = max((group.target_epoch.epoch, *(one.epoch for one in group.current.values())))
+        for member_id in {*group.members, *group.current, *group.target} - known:
+            for kind in (Kind.CURRENT, Kind.TARGET, Kind.MEMBER):
+                group._correct(RecordKey(kind, member_id), None)
+        if last > group.epoch or known != old:
+            group._correct(RecordKey(Kind.GROUP), GroupEpoch(max(last, group.epoch) + 1, group.metadata_hash))
         return group
+
+    def _correct(self, key: RecordKey, value: Value | None) -> None:
+        """Replaces a record that is not as it should be in the log."""
+        self.apply(key, value)
+        self.doubtful.add(key)
 
     # ---- epochs and states
 
@@ -267,11 +274,3 @@ def _places(current: Current) -> list[tuple[bytes, int]]:
         for topic_id, numbers in owned.items()
         for number in numbers
     ]
-
-
-def _without(owned: Owned, places: set[tuple[bytes, int]]) -> Owned:
-    left = {
-        topic_id: {number: epoch for number, epoch in epochs.items() if (topic_id, number) not in places}
-        for topic_id, epochs in owned.items()
-    }
-    return {topic_id: epochs for topic_id, epochs in left.items() if epochs}
