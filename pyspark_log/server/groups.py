@@ -10,13 +10,24 @@ from typing import Any
 
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import ListGroupsRequest
-from pyspark_log.server.coordinator import Coordinator, Effects, GroupRecord, MemberRecord, ModernStore, Settings, Store
+from pyspark_log.server.coordinator import (
+    Coordinator,
+    Effects,
+    GroupRecord,
+    MemberRecord,
+    ModernStore,
+    Settings,
+    Store,
+    Topics,
+)
 from pyspark_log.server.group_log import GroupLog
+from pyspark_log.server.group_topics import GroupTopics
 from pyspark_log.server.network import Wait, Workers
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.groups import GroupMember
 from pyspark_log.storage.groups.changes import GroupChange
 from pyspark_log.storage.groups.metadata import GroupMetadataValue
+from pyspark_log.storage.groups.modern_records import RecordKey, Value
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +48,7 @@ class Groups:
         self._loop, self._store = loop, store
         self.coordinator = Coordinator(settings, lambda: secrets.token_urlsafe(_MEMBER_ID_BYTES))
         self.log = GroupLog(workers, store.groups.log)
+        self._topics = GroupTopics(workers, store, loop.time)
         self._timer: TimerHandle | None = None
         self._timer_at = 0
         # The time of the store at the beginning, and since then that of a clock that nothing sets.
@@ -48,6 +60,10 @@ class Groups:
     def now(self) -> int:
         """The time in ms; it never goes back."""
         return self._begin + self._monotonic()
+
+    async def topics(self) -> Topics:
+        """The topics that there are, as of a second ago at most."""
+        return await self._topics.current()
 
     # ---- the coordinator's effects
 
@@ -105,7 +121,7 @@ class Groups:
         def take_in() -> None:
             # At once, before any later change is written.
             if read.error is None:
-                self._take_in(read.value)
+                self._take_in(*read.value)
                 done.finish(None)
             else:
                 done.fail(read.error)
@@ -115,16 +131,21 @@ class Groups:
 
     def load(self) -> None:
         """Takes in all groups of the log, before any request."""
-        self._take_in(self._store.groups.log.members())
+        self._take_in(*self._store.groups.log.members())
 
-    def _take_in(self, found: dict[str, GroupMetadataValue | None]) -> None:
+    def _take_in(
+        self, classic: dict[str, GroupMetadataValue | None], modern: dict[str, dict[RecordKey, Value]]
+    ) -> None:
         known = {one.group_id: one.group_state for one in self.coordinator.list_groups(ListGroupsRequest())}
-        for name, value in found.items():
+        for name, value in classic.items():
             if name not in known:
                 record = None if value is None else _record(value)
                 self.take(self.coordinator.load(name, record, self.now()))
+        for name, records in modern.items():
+            if name not in known:
+                self.take(self.coordinator.load_modern(name, records, self.now()))
         for name, state in known.items():
-            if name not in found and state == _EMPTY and not self.log.is_changing(name):
+            if name not in classic and name not in modern and state == _EMPTY and not self.log.is_changing(name):
                 self.take(self.coordinator.unload(name))
 
 

@@ -130,9 +130,9 @@ class OurSide:
     # What follows is an error code; the rest of such a response is the handlers'.
 
     def commit_error(self, request, version):
-        names = {name: topic.topic_id for name, topic in self.topics.topics.items()}
+        names = {topic.topic_id: name for name, topic in self.topics.topics.items()}
         partitions = [
-            (one.topic_id if version >= 10 else names[one.name], part.partition_index)
+            (names[one.topic_id] if version >= 10 else one.name, part.partition_index)
             for one in request.topics for part in one.partitions
         ]  # fmt: skip
         return self._coordinator.check_commit(

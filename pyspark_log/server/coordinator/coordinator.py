@@ -174,7 +174,10 @@ class Coordinator:
         """
         error, why = check_request(request, version)
         if not error:
-            error = self._modern_heartbeat(Heartbeat(token, request, client, topics, now))
+            try:
+                error = self._modern_heartbeat(Heartbeat(token, request, client, topics, now))
+            except ValueError as not_a_regex:
+                error, why = ErrorCode.INVALID_REGULAR_EXPRESSION, str(not_a_regex)
         if error:
             self._outbox.answer(token, ConsumerGroupHeartbeatResponse(error_code=error, error_message=why))
         return self._effects(None)
@@ -236,7 +239,7 @@ class Coordinator:
 
     def check_commit(
         self, group_id: str, generation: int, member_id: str, instance_id: str | None, version: int, now: int,
-        *, transactional: bool = False, partitions: Collection[tuple[bytes, int]] = (),
+        *, transactional: bool = False, partitions: Collection[tuple[str, int]] = (),
     ) -> ErrorCode:  # fmt: skip
         """Whether offsets may be committed: OffsetCommit, or TxnOffsetCommit if `transactional`.
 
@@ -245,7 +248,7 @@ class Coordinator:
 
         Args:
             generation: in a modern group, the member's epoch.
-            partitions: the ids of their topics, and their numbers. Of those that a member of a modern group has had
+            partitions: their topics and numbers. Of those that a member of a modern group has had
                 since, it may commit offsets with an epoch that it had before (KIP-1251).
         """
         if (modern := self._modern.get(group_id)) is not None:

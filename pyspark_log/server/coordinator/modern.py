@@ -71,10 +71,15 @@ class ModernProtocol:
     # ---- heartbeats
 
     def heartbeat(self, group: ModernGroup, beat: Heartbeat) -> ErrorCode:
-        """A member joins, or says that it is there and what it has. It is answered unless an error is returned."""
+        """A member joins, or says that it is there and what it has. It is answered unless an error is returned.
+
+        ValueError: its regular expression is none; nothing has changed.
+        """
         request = beat.request
-        if error := self._check(group, request) or self._check_regex(group, beat):
+        if error := self._check(group, request):
             return error
+        if request.subscribed_topic_regex and request.subscribed_topic_regex not in group.regexes:
+            beat.topics.matching(request.subscribed_topic_regex)
         member_id = request.member_id or self._text()
         changes = Changes(group)
         ends_classic = not group.records and group.replaced is not None and group.replaced.is_durable
@@ -111,16 +116,6 @@ class ModernProtocol:
             return error
         return _check_epoch(group.current.get(member_id, _NEW), request)
 
-    @staticmethod
-    def _check_regex(group: ModernGroup, beat: Heartbeat) -> ErrorCode:
-        regex = beat.request.subscribed_topic_regex
-        if regex and regex not in group.regexes:
-            try:
-                beat.topics.matching(regex)
-            except ValueError:
-                return ErrorCode.INVALID_REGULAR_EXPRESSION
-        return ErrorCode.NONE
-
     def _take_over(self, group: ModernGroup, changes: Changes, member_id: str, instance_id: str | None) -> None:
         """A static member that has left comes back, maybe with another member id: it gets what it had."""
         old_id = group.static.get(instance_id or "")
@@ -142,7 +137,7 @@ class ModernProtocol:
             if regex not in wanted:
                 changes.set(RecordKey(Kind.REGEX, regex), None)
             elif is_other or regex not in group.regexes:
-                found = tuple(sorted(topics.matching(regex)))
+                found = _matched(topics, regex)
                 if regex not in group.regexes or group.regexes[regex].topics != found:
                     changes.set(RecordKey(Kind.REGEX, regex), MatchedTopics(found, topics.version, now))
         read = group.hash_of(topics)
@@ -323,6 +318,13 @@ def _updated(old: MemberMetadata | None, beat: Heartbeat) -> MemberMetadata:
         before.rebalance_timeout if timeout == -1 else timeout,
         newer(request.server_assignor, before.assignor),
     )
+
+
+def _matched(topics: Topics, regex: str) -> tuple[str, ...]:
+    try:
+        return tuple(sorted(topics.matching(regex)))
+    except ValueError:
+        return ()  # another member's, which an earlier server has taken
 
 
 def _subscription(member: MemberMetadata | None) -> tuple[tuple[str, ...], str]:

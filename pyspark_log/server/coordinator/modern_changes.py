@@ -45,7 +45,7 @@ class ModernLog:
     """Has changes stored.
 
     When a write fails, its changes are undone, and those after it, which may depend on them. The log may have any of
-    these. So the next write has all records that may differ.
+    these. So the next write has all records that may differ, and comes before any other answer.
 
     Args:
         undone: called with the group and the time after changes were undone.
@@ -58,9 +58,12 @@ class ModernLog:
     def commit(
         self, group: ModernGroup, changes: Changes, answers: list[tuple[Token, Struct]], *, ends_classic: bool = False
     ) -> None:
-        """Has changes stored, and then gives the answers. Without changes, they come after the last that are not."""
+        """Has changes stored, and then gives the answers. Without changes, they come after the last that are not.
+
+        What is in doubt is stored again first: what is answered must be what a server would find.
+        """
         waiting = self._unstored.get(group, [])
-        if changes.made or ends_classic:
+        if changes.made or group.doubtful or ends_classic:
             self._store(group, changes.made, answers, ends_classic=ends_classic)
         elif waiting:
             waiting[-1].answers += answers

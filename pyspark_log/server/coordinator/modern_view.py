@@ -71,7 +71,7 @@ def _assignment(partitions: Mapping[bytes, Collection[int]], names: Mapping[byte
 
 def check_modern_commit(
     group: ModernGroup, member_id: str, instance_id: str | None, epoch: int, version: int,
-    partitions: Collection[tuple[bytes, int]], *, transactional: bool,
+    partitions: Collection[tuple[str, int]], *, transactional: bool,
 ) -> ErrorCode:  # fmt: skip
     """Whether offsets may be committed, see Coordinator.check_commit."""
     if epoch < 0 and (not group.members or (transactional and not member_id and instance_id is None)):
@@ -81,12 +81,12 @@ def check_modern_commit(
     if not transactional and version < _HAS_EPOCH:
         return ErrorCode.UNSUPPORTED_VERSION
     current = group.current.get(member_id, _NOTHING)
-    if epoch == current.epoch or (epoch < current.epoch and _has_had(current, epoch, partitions)):
+    if epoch == current.epoch or (epoch < current.epoch and _has_had(group, current, epoch, partitions)):
         return ErrorCode.NONE
     return ErrorCode.ILLEGAL_GENERATION if transactional else ErrorCode.STALE_MEMBER_EPOCH
 
 
-def _has_had(current: Current, epoch: int, partitions: Collection[tuple[bytes, int]]) -> bool:
+def _has_had(group: ModernGroup, current: Current, epoch: int, partitions: Collection[tuple[str, int]]) -> bool:
     """Whether a member has had partitions since an epoch."""
     since = {
         (topic_id, number): since
@@ -94,7 +94,9 @@ def _has_had(current: Current, epoch: int, partitions: Collection[tuple[bytes, i
         for topic_id, numbers in owned.items()
         for number, since in numbers.items()
     }
-    return bool(partitions) and all(at in since and since[at] <= epoch for at in partitions)
+    known = {} if group.topics is None else group.topics.topics
+    places = [(known[name].topic_id, number) for name, number in partitions if name in known]
+    return 0 < len(places) == len(partitions) and all(at in since and since[at] <= epoch for at in places)
 
 
 def check_modern_fetch(group: ModernGroup, member_id: str | None, epoch: int) -> ErrorCode:

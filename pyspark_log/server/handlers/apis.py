@@ -18,9 +18,16 @@ from pyspark_log.server.handlers.cluster import (
 )
 from pyspark_log.server.handlers.configs import alter_configs, describe_configs, incremental_alter_configs
 from pyspark_log.server.handlers.fetch import fetch
-from pyspark_log.server.handlers.group_admin import delete_groups, describe_groups, list_groups
+from pyspark_log.server.handlers.group_admin import consumer_group_describe, delete_groups, describe_groups, list_groups
 from pyspark_log.server.handlers.group_offsets import offset_commit, offset_delete, offset_fetch
-from pyspark_log.server.handlers.groups import find_coordinator, heartbeat, join_group, leave_group, sync_group
+from pyspark_log.server.handlers.groups import (
+    consumer_group_heartbeat,
+    find_coordinator,
+    heartbeat,
+    join_group,
+    leave_group,
+    sync_group,
+)
 from pyspark_log.server.handlers.init_producer_id import init_producer_id
 from pyspark_log.server.handlers.leader_epochs import offset_for_leader_epoch
 from pyspark_log.server.handlers.list_offsets import list_offsets
@@ -80,4 +87,6 @@ APIS: Mapping[int, Api] = {
     46: Api(_versions(0, 0), list_partition_reassignments),
     47: Api(_versions(0, 0), offset_delete),
     60: Api(_versions(0, 2), describe_cluster),
+    68: Api(_versions(0, 1), consumer_group_heartbeat),
+    69: Api(_versions(0, 1), consumer_group_describe),
 }

@@ -1,9 +1,11 @@
-"""DescribeGroups, ListGroups and DeleteGroups: groups as administrators see them."""
+"""DescribeGroups, ConsumerGroupDescribe, ListGroups and DeleteGroups: groups as administrators see them."""
 
 from __future__ import annotations
 
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
     DescribeGroupsRequest,
@@ -26,6 +28,16 @@ async def describe_groups(call: Call, request: DescribeGroupsRequest) -> Describ
     operations = _GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     described = [groups.coordinator.describe(name, call.version) for name in request.groups]
     return DescribeGroupsResponse(groups=[one._replace(authorized_operations=operations) for one in described])
+
+
+async def consumer_group_describe(call: Call, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
+    """Describes groups of KIP-848."""
+    groups = call.broker.groups
+    await groups.refresh()
+    topics = await groups.topics()
+    operations = _GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    described = [groups.coordinator.describe_modern(name, topics) for name in request.group_ids]
+    return ConsumerGroupDescribeResponse(groups=[one._replace(authorized_operations=operations) for one in described])
 
 
 async def list_groups(call: Call, request: ListGroupsRequest) -> ListGroupsResponse:

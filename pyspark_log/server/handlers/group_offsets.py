@@ -54,7 +54,7 @@ async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommi
         # Nothing may come between the check and the place in the queue of the log.
         failed = groups.coordinator.check_commit(
             request.group_id, request.generation_id_or_member_epoch, request.member_id, request.group_instance_id,
-            call.version, now,
+            call.version, now, partitions=[(at.topic, at.partition) for at in offsets],
         )  # fmt: skip
         if not failed:
             outcome = await groups.log.write(GroupChange(request.group_id, offsets))
@@ -127,6 +127,8 @@ async def _of_group(
     call: Call, group: OffsetFetchRequest.OffsetFetchRequestGroup
 ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
     committed, error = await _committed(call, group.group_id)
+    coordinator = call.broker.groups.coordinator
+    error = error or coordinator.check_fetch(group.group_id, group.member_id, group.member_epoch)
     topics = list[OffsetFetchResponse.OffsetFetchResponseTopics]()
     if error:
         return OffsetFetchResponse.OffsetFetchResponseGroup(group.group_id, topics, error)

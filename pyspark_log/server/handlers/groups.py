@@ -1,9 +1,11 @@
-"""FindCoordinator, JoinGroup, SyncGroup, Heartbeat and LeaveGroup: membership of groups."""
+"""FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ConsumerGroupHeartbeat: membership of groups."""
 
 from __future__ import annotations
 
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     HeartbeatRequest,
@@ -52,11 +54,14 @@ def _coordinator(call: Call, kind: int, key: str) -> FindCoordinatorResponse.Coo
 async def join_group(call: Call, request: JoinGroupRequest) -> JoinGroupResponse:
     """Joins a group; waits for its other members."""
     groups = call.broker.groups
-    client = Client(call.client_id or "", f"/{call.client.host}")
     response: JoinGroupResponse = await groups.ask(
-        lambda token: groups.coordinator.join(token, request, call.version, client, groups.now())
+        lambda token: groups.coordinator.join(token, request, call.version, _client(call), groups.now())
     )
     return response
+
+
+def _client(call: Call) -> Client:
+    return Client(call.client_id or "", f"/{call.client.host}")
 
 
 async def sync_group(call: Call, request: SyncGroupRequest) -> SyncGroupResponse:
@@ -77,5 +82,19 @@ async def leave_group(call: Call, request: LeaveGroupRequest) -> LeaveGroupRespo
     groups = call.broker.groups
     response: LeaveGroupResponse = await groups.ask(
         lambda token: groups.coordinator.leave(token, request, call.version, groups.now())
+    )
+    return response
+
+
+async def consumer_group_heartbeat(
+    call: Call, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse:
+    """Joins a group of KIP-848, prolongs the member's session and brings its assignment, or leaves."""
+    groups = call.broker.groups
+    topics = await groups.topics()
+    response: ConsumerGroupHeartbeatResponse = await groups.ask(
+        lambda token: groups.coordinator.modern_heartbeat(
+            token, request, call.version, _client(call), topics, groups.now()
+        )
     )
     return response

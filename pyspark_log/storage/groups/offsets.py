@@ -28,6 +28,8 @@ from pyspark_log.storage.groups import committed_offsets, expiry, records
 from pyspark_log.storage.groups.changes import GroupChange
 from pyspark_log.storage.groups.committed_offsets import CommittedOffsets
 from pyspark_log.storage.groups.metadata import GroupDescription, GroupMetadataValue, GroupState, decode_group_value
+from pyspark_log.storage.groups.modern_group import decoded
+from pyspark_log.storage.groups.modern_records import RecordKey, Value
 from pyspark_log.storage.groups.view import OffsetAndMetadata
 from pyspark_log.storage.ingest import packed
 from pyspark_log.storage.publish import TopicIdPartition
@@ -225,28 +227,31 @@ class OffsetsLog:
         """The names of all groups with a record in the log, sorted."""
         return self._offsets.groups()
 
-    def members(self) -> dict[str, GroupMetadataValue | None]:
-        """The members of each group as the log has them; None: it has committed offsets alone.
+    def members(self) -> tuple[dict[str, GroupMetadataValue | None], dict[str, dict[RecordKey, Value]]]:
+        """The members of each group as the log has them.
 
-        Groups of later protocols are left out, and those whose record is in no known format.
+        Returns:
+            Those of classic groups, None: it has committed offsets alone; and the records of groups of the new protocol
+            (KIP-848). Groups of later protocols are left out, and those with a record in no known format.
 
         Raises:
             CorruptRecordError: a record of the log is damaged.
         """
-        found = dict[str, GroupMetadataValue | None]()
+        classic, modern = dict[str, GroupMetadataValue | None](), dict[str, dict[RecordKey, Value]]()
         try:
             partitions = self._logs.written_partitions(OFFSETS_TOPIC)
         except UnknownTopicError:
-            return found
+            return classic, modern
         for partition in partitions:
             for name, group in self._offsets.in_partition(partition)[1].items():
-                if group.modern:
-                    continue
                 try:
-                    found[name] = None if group.metadata is None else decode_group_value(group.metadata)
+                    if group.modern:
+                        modern[name] = decoded(group.modern)
+                    else:
+                        classic[name] = None if group.metadata is None else decode_group_value(group.metadata)
                 except ValueError as error:
                     log.warning("%s: the members of group %r are unknown: %s", self._logs.path, name, error)
-        return found
+        return classic, modern
 
     def describe(self, group: str) -> GroupDescription:
         """A group's state and members, as far as the log records them. Raises: as `fetch`."""

@@ -53,9 +53,11 @@ class ModernRules:
             self.world.fail(f"{client.member_id} had epoch {client.epoch}, and gets {response.member_epoch}")
 
     def check_commit(self, client, at, error):
-        """An accepted commit is of the only client that has the partition."""
+        """An accepted commit is of the only member that has the partition."""
         self.counts["refused" if error else "commits"] += 1
-        others = [one.member_id for one in self.world.clients if one is not client and at in one.owned]
+        members = self.group.members if self.group else {}
+        having = [one.member_id for one in self.world.clients if one is not client and at in one.owned]
+        others = [one for one in having if one in members]
         if not error and others:
             self.world.fail(f"{client.member_id} commits {at}, which {others} have")
         if error and self.world.calm:
@@ -89,7 +91,8 @@ class ModernRules:
             "sessions": not set(group.members) <= sessions,
             "revocations": not revoking - {one for one in revoking if group.current[one].epoch < 0} <= timed,
             "static": group.static != statics,
-            "regexes": set(group.regexes) != {one.regex for one in group.members.values() if one.regex},
+            "regexes": group.topics is not None
+            and set(group.regexes) != {one.regex for one in group.members.values() if one.regex},
             "epoch": group.target_epoch.epoch > group.epoch,
         }
         if any(faults.values()):

@@ -105,9 +105,16 @@ class ModernClient:
 
     def commit(self):
         """Commits an offset of a partition that it reads."""
+        names = self.world.topics.names()
         for topic, number in sorted(self.owned):
             error = self.world.coordinator.check_commit(
-                GROUP, self.epoch, self.member_id, self.instance, 10, self.world.now, partitions=[(topic, number)]
+                GROUP,
+                self.epoch,
+                self.member_id,
+                self.instance,
+                10,
+                self.world.now,
+                partitions=[(names[topic], number)],
             )
             self.world.rules.check_commit(self, (topic, number), error)
 

@@ -1,0 +1,72 @@
+"""The topics as groups of KIP-848 see them: their members subscribe to names, and to regular expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import partial
+from importlib import import_module
+from types import ModuleType
+
+from pyspark_log.errors import UnknownTopicError
+from pyspark_log.server.coordinator import Topic, Topics
+from pyspark_log.server.network import Workers
+from pyspark_log.server.topic_ids import id_bytes
+from pyspark_log.storage.catalog import PUBLISH_TOPIC
+from pyspark_log.storage.folder_store import FolderStore
+
+# For how long what was read is taken for what there is, in seconds.
+_FRESH = 1.0
+
+
+class GroupTopics:
+    """Reads the topics from time to time. All calls come from the loop's thread.
+
+    Args:
+        clock: the time in seconds, which never goes back.
+    """
+
+    def __init__(self, workers: Workers, store: FolderStore, clock: Callable[[], float]) -> None:
+        self._workers, self._store, self._clock = workers, store, clock
+        self._topics = Topics(0, {}, partial(matching, ()))
+        self._read_at = float("-inf")
+
+    async def current(self) -> Topics:
+        """The topics. Their version is the same as long as they are."""
+        if self._clock() - self._read_at >= _FRESH:
+            asked_at = self._clock()
+            found = await self._workers.run(self._read)
+            self._read_at = max(self._read_at, asked_at)
+            if found != self._topics.topics:
+                self._topics = Topics(self._topics.version + 1, found, partial(matching, found))
+        return self._topics
+
+    def _read(self) -> dict[str, Topic]:
+        found = dict[str, Topic]()
+        for name in self._store.topics(internal=True):
+            try:
+                topic = self._store.describe_topic(name)
+            except UnknownTopicError:
+                continue  # deleted meanwhile
+            if name != PUBLISH_TOPIC:
+                found[name] = Topic(id_bytes(topic.topic_id), topic.partitions)
+        return found
+
+
+def matching(names: Collection[str], pattern: str) -> list[str]:
+    """The names that match a regular expression as a whole, in RE2's syntax, which is Kafka's.
+
+    ValueError: it is none; or google-re2 is not installed, without which none can be matched.
+    """
+    re2 = _re2()
+    try:
+        found = re2.compile(pattern)
+    except re2.error as error:
+        raise ValueError(f"{pattern} is no regular expression of RE2: {error}") from error
+    return [name for name in names if found.fullmatch(name)]
+
+
+def _re2() -> ModuleType:
+    try:
+        return import_module("re2")
+    except ImportError as error:
+        raise ValueError("this server has no google-re2, so it cannot match regular expressions") from error
