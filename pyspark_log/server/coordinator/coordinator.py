@@ -61,7 +61,7 @@ class Coordinator:
         self._outbox = Outbox()
         self._rebalances = Rebalances(settings, self._timers, self._outbox)
         self._protocol = ClassicProtocol(self._rebalances, settings.max_size, text)
-        self._modern_log = ModernLog(self._outbox, self._undone)
+        self._modern_log = ModernLog(self._outbox)
         self._modern_protocol = ModernProtocol(settings, self._timers, self._modern_log, text)
         self._groups: dict[str, ClassicGroup] = {}
         self._modern: dict[str, ModernGroup] = {}
@@ -184,20 +184,18 @@ class Coordinator:
 
     def _modern_heartbeat(self, beat: Heartbeat) -> ErrorCode:
         request = beat.request
-        group = self._modern.get(request.group_id)
+        group, classic = self._modern.get(request.group_id), self._groups.get(request.group_id)
         if group is None:
-            classic = self._groups.get(request.group_id)
-            has_members = classic is not None and classic.state is not State.EMPTY
-            if request.member_epoch != JOIN or has_members:
+            if request.member_epoch != JOIN or (classic is not None and classic.state is not State.EMPTY):
                 return ErrorCode.GROUP_ID_NOT_FOUND
             group = ModernGroup(request.group_id)
-            group.replaced = classic
+            group.ends_classic = classic is not None and classic.is_durable
         if request.member_epoch in (LEAVE, STATIC_LEAVE):
             return self._modern_protocol.leave(group, beat.token, request, beat.now)
         error = self._modern_protocol.heartbeat(group, beat)
         if not error and group.group_id not in self._modern:
             self._modern[group.group_id] = group
-            self._forget_classic(group.replaced)
+            self._forget_classic(classic)
         return error
 
     def _forget_classic(self, group: ClassicGroup | None) -> None:
@@ -206,13 +204,6 @@ class Coordinator:
             self._groups.pop(group.group_id, None)
             for member_id in list(group.pending):
                 self._rebalances.forget_id(group, member_id)
-
-    def _undone(self, group: ModernGroup, now: int) -> None:
-        """Changes of a group could not be stored; maybe those that have made it."""
-        if group.records:
-            self._modern_protocol.watch_all(group, now)
-        elif self._modern.pop(group.group_id, None) is not None and group.replaced is not None:
-            self._groups.setdefault(group.group_id, group.replaced)
 
     def _replace_modern(self, group: ModernGroup, classic: ClassicGroup) -> None:
         """A classic group takes the place of a modern one that has no members."""

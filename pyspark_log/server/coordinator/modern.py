@@ -82,7 +82,6 @@ class ModernProtocol:
             beat.topics.matching(request.subscribed_topic_regex)
         member_id = request.member_id or self._text()
         changes = Changes(group)
-        ends_classic = not group.records and group.replaced is not None and group.replaced.is_durable
         self._take_over(group, changes, member_id, request.instance_id)
         old, had = group.members.get(member_id), group.current.get(member_id, _NEW)
         member = _updated(old, beat)
@@ -100,7 +99,7 @@ class ModernProtocol:
         assigned = has.assigned if is_full or has.assigned != had.assigned else None
         interval = self._settings.modern_heartbeat_interval
         response = _Response(0, 0, None, member_id, has.epoch, interval, _assignment(assigned))
-        self._log.commit(group, changes, [(beat.token, response)], ends_classic=ends_classic)
+        self._log.commit(group, changes, [(beat.token, response)])
         return ErrorCode.NONE
 
     def _check(self, group: ModernGroup, request: _Request) -> ErrorCode:
@@ -205,7 +204,7 @@ class ModernProtocol:
         changes = Changes(group)
         for member_id in member_ids:
             self._remove(group, changes, member_id)
-        if changes.made:
+        if changes.keys:
             wanted = {member.regex for member in group.members.values()}
             for regex in set(group.regexes) - wanted:
                 changes.set(RecordKey(Kind.REGEX, regex), None)
@@ -244,12 +243,10 @@ class ModernProtocol:
             self._is_over(group, member_id, now)
 
     def watch_all(self, group: ModernGroup, now: int) -> None:
-        """Sees to the deadlines of all members, after the group was loaded, or changes of it were undone."""
+        """Begins the deadlines of all members, after the group was loaded."""
         for member_id in group.members:
-            if (group, member_id) not in self._timers:
-                self.rearm(group, member_id, now)
-            if (group, ("revocation", member_id)) not in self._timers:
-                self._watch(group, member_id, now)
+            self.rearm(group, member_id, now)
+            self._watch(group, member_id, now)
 
 
 # ---- checks

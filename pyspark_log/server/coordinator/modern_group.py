@@ -10,7 +10,6 @@ from enum import Enum
 from typing import NamedTuple, TypeVar
 
 from pyspark_log.server.coordinator.assignors import ASSIGNORS, Subscriber, assign
-from pyspark_log.server.coordinator.group import ClassicGroup
 from pyspark_log.storage.groups.modern_records import (
     Current,
     GroupEpoch,
@@ -27,6 +26,7 @@ from pyspark_log.storage.groups.modern_records import (
 
 # That of a group that is new; its first member begins another. No member has it, as 0 is the epoch of one that joins.
 _FIRST_EPOCH = 1
+_K = TypeVar("_K")
 _T = TypeVar("_T")
 
 #: The epoch of a static member that has left, and may come back.
@@ -69,14 +69,6 @@ class ModernState(Enum):
     DEAD = "Dead"  # it does not exist
 
 
-class Change(NamedTuple):
-    """A record that was replaced: its key, and its values; None: there is none."""
-
-    key: RecordKey
-    before: Value | None
-    after: Value | None
-
-
 class ModernGroup:
     """The state of one group.
 
@@ -86,7 +78,7 @@ class ModernGroup:
         owners: the members that have a partition, or may still have it, by its topic's id and its number.
         regexes: the topics that match the members' regular expressions.
         topics: those that its epoch accounts for; None: unknown.
-        replaced: the empty classic group that it has taken the place of.
+        ends_classic: the record of the empty classic group whose place it has taken is to be deleted.
         doubtful: keys whose records may differ from those in the log, since a write has failed.
     """
 
@@ -99,7 +91,7 @@ class ModernGroup:
         self.owners: dict[tuple[bytes, int], str] = {}
         self.regexes: dict[str, MatchedTopics] = {}
         self.topics: Topics | None = None
-        self.replaced: ClassicGroup | None = None
+        self.ends_classic = False
         self.doubtful: set[RecordKey] = set()
         self._records: dict[RecordKey, Value] = {}
 
@@ -114,11 +106,9 @@ class ModernGroup:
         """What ends it in the log."""
         return dict.fromkeys(sorted({*self._records, *self.doubtful}))
 
-    def apply(self, key: RecordKey, value: Value | None) -> Change:
+    def apply(self, key: RecordKey, value: Value | None) -> None:
         """Replaces a record; None: removes it."""
-        before = self._records.pop(key, None)
-        if value is not None:
-            self._records[key] = value
+        _set(self._records, key, value)
         match key.kind:
             case Kind.MEMBER:
                 self._apply_member(key.name, value)
@@ -128,7 +118,6 @@ class ModernGroup:
                 _set(self.target, key.name, value.partitions if isinstance(value, Target) else None)
             case Kind.REGEX:
                 _set(self.regexes, key.name, value if isinstance(value, MatchedTopics) else None)
-        return Change(key, before, value)
 
     def _apply_member(self, member_id: str, value: Value | None) -> None:
         old = self.members.pop(member_id, None)
@@ -260,7 +249,7 @@ class ModernGroup:
         return assign(self.assignor, subscribers, counts, alike=alike)
 
 
-def _set(table: dict[str, _T], name: str, value: _T | None) -> None:
+def _set(table: dict[_K, _T], name: _K, value: _T | None) -> None:
     if value is None:
         table.pop(name, None)
     else:

@@ -23,10 +23,6 @@ class Timers:
         self._queued: dict[Key, int] = {}
         self._number = 0  # keys cannot be compared; of equal times, the first queued is first
 
-    def __contains__(self, key: Key) -> bool:
-        """Whether a key has a deadline."""
-        return key in self._deadlines
-
     def set(self, key: Key, deadline: int, action: Action) -> None:
         """Sets the deadline of a key, or replaces it."""
         self._deadlines[key] = deadline, action

@@ -28,15 +28,19 @@ class ModernRules:
         if not isinstance(response, ConsumerGroupHeartbeatResponse):
             return
         self.counts[ErrorCode(response.error_code).name] += 1
-        if response.error_code or response.member_epoch < 0:
-            return
+        members = self.group.members if self.group else {}
+        if response.error_code or response.member_epoch < 0 or response.member_id not in members:
+            return  # or it was removed while its answer waited
         durable = self.world.records.get(RecordKey(Kind.CURRENT, response.member_id))
+        if durable is not None and durable.epoch < 0:
+            return  # it has left meanwhile
         if durable is None or durable.epoch < response.member_epoch:
             self.world.fail(f"{response} is answered, but the log has {durable}")
         if response.assignment is not None:
             given = {(one.topic_id, p) for one in response.assignment.topic_partitions for p in one.partitions}
-            stored = {(topic, p) for topic, numbers in durable.assigned.items() for p in numbers}
-            if durable.epoch == response.member_epoch and not self.world.unwritten and given != stored:
+            owned = durable.assigned, durable.revoking
+            stored = {(topic, p) for one in owned for topic, numbers in one.items() for p in numbers}
+            if durable.epoch == response.member_epoch and not given <= stored:
                 self.world.fail(f"{given} is given, but the log has {stored}")
             self.check_owners(response.member_id, given)
 
