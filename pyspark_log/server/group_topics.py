@@ -58,10 +58,13 @@ def matching(names: Collection[str], pattern: str) -> list[str]:
     ValueError: it is none; or google-re2 is not installed, without which none can be matched.
     """
     re2 = _re2()
+    options = re2.Options()
+    options.log_errors = False
     try:
-        found = re2.compile(pattern)
+        found = re2.compile(pattern, options)
     except re2.error as error:
-        raise ValueError(f"{pattern} is no regular expression of RE2: {error}") from error
+        [why] = error.args
+        raise ValueError(f"{pattern} is no regular expression of RE2: {why.decode(errors='replace')}") from error
     return [name for name in names if found.fullmatch(name)]
 
 

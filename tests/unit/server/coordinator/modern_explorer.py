@@ -82,14 +82,17 @@ class World:
             return self.chance.randrange(4_000)
         return self.chance.randrange(1, 20)
 
-    def send(self, call, answered):
-        """Sends a request: `call` is given a token and calls the coordinator. It, or the answer, may be lost."""
+    def send(self, call, answered, is_wanted=lambda: True):
+        """Sends a request: `call` is given a token and calls the coordinator. It, or the answer, may be lost.
+
+        `is_wanted`: whether the client still waits. A request that it has given up does not overtake the next one.
+        """
         life = self.life
         if not self.calm and self.chance.random() < 0.03:
             return
 
         def deliver():
-            if self.life == life:
+            if self.life == life and is_wanted():
                 token = object()
                 self.waiting[token] = self.now, back
                 self.take(call(token))

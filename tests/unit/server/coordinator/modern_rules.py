@@ -115,7 +115,7 @@ class ModernRules:
         expected = sorted((known[name].topic_id, p) for name in read for p in range(known[name].partitions))
         owned = sorted(at for client in clients for at in client.owned)
         if owned != expected or group.state.value != "Stable":
-            world.fail(f"settled as {owned}, not {expected}, in {group.state} of {vars(group)}")
+            world.fail(f"settled as {owned}, not {expected}, in {group.state} of {group.current}")
         if set(group.members) != {client.member_id for client in clients}:
             world.fail(f"members that are no clients: {set(group.members)}")
         if group.records != world.records:

@@ -40,7 +40,7 @@ class ModernClient:
             list(self.names) if everything else None, self.regex if everything else None, None,
             self._partitions() if says or self.epoch == 0 else None,
         )  # fmt: skip
-        self.sends_all = False
+        self.sends_all = self.next is not None and self.sends_all
         if says:
             self.is_acknowledged = True
         coordinator = self.world
@@ -50,6 +50,7 @@ class ModernClient:
                 token, request, 1, client, coordinator.topics, coordinator.now
             ),
             lambda response: self.alive and self.number == number and self.answered(response),
+            lambda: self.number == number,
         )
         self.world.after(PATIENCE, lambda: self.number == number and self.again())
 
