@@ -30,12 +30,14 @@ class GroupTopics:
         self._topics = Topics(0, {}, partial(matching, ()))
         self._read_at = float("-inf")
 
-    async def current(self) -> Topics:
-        """The topics. Their version is the same as long as they are."""
-        if self._clock() - self._read_at >= _FRESH:
+    async def current(self, *, at_once: bool) -> Topics:
+        """The topics, as they are now or were a moment ago. Their version is the same as long as they are."""
+        if at_once or self._clock() - self._read_at >= _FRESH:
             asked_at = self._clock()
             found = await self._workers.run(self._read)
-            self._read_at = max(self._read_at, asked_at)
+            if asked_at < self._read_at:
+                return self._topics  # another request has read them since
+            self._read_at = asked_at
             if found != self._topics.topics:
                 self._topics = Topics(self._topics.version + 1, found, partial(matching, found))
         return self._topics

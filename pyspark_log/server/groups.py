@@ -61,9 +61,9 @@ class Groups:
         """The time in ms; it never goes back."""
         return self._begin + self._monotonic()
 
-    async def topics(self) -> Topics:
-        """The topics that there are, as of a second ago at most."""
-        return await self._topics.current()
+    async def topics(self, *, at_once: bool) -> Topics:
+        """The topics that there are, or were a second ago at most."""
+        return await self._topics.current(at_once=at_once)
 
     # ---- the coordinator's effects
 

@@ -34,7 +34,7 @@ async def consumer_group_describe(call: Call, request: ConsumerGroupDescribeRequ
     """Describes groups of KIP-848."""
     groups = call.broker.groups
     await groups.refresh()
-    topics = await groups.topics()
+    topics = await groups.topics(at_once=True)
     operations = _GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     described = [groups.coordinator.describe_modern(name, topics) for name in request.group_ids]
     return ConsumerGroupDescribeResponse(groups=[one._replace(authorized_operations=operations) for one in described])

@@ -18,6 +18,7 @@ from pyspark_log.kafka.messages import (
     SyncGroupResponse,
 )
 from pyspark_log.server.coordinator import Client
+from pyspark_log.server.coordinator.modern import JOIN
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.metadata import advertised
 
@@ -91,7 +92,8 @@ async def consumer_group_heartbeat(
 ) -> ConsumerGroupHeartbeatResponse:
     """Joins a group of KIP-848, prolongs the member's session and brings its assignment, or leaves."""
     groups = call.broker.groups
-    topics = await groups.topics()
+    # A member that joins may have just created its topic; the others hear of it with their next heartbeats.
+    topics = await groups.topics(at_once=request.member_epoch == JOIN)
     response: ConsumerGroupHeartbeatResponse = await groups.ask(
         lambda token: groups.coordinator.modern_heartbeat(
             token, request, call.version, _client(call), topics, groups.now()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.segment import SegmentReader
 
-# So many bytes are walked through without a look at the index, which costs as much.
+# This many bytes are walked through without a look at the index, which costs as much.
 _NEAR = 32 * 1024
 
 
