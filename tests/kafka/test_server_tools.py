@@ -90,12 +90,15 @@ def test_the_console(tool, store, codec):
     assert found == lines
 
 
-def test_groups(tool, store):
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_groups(tool, store, protocol):
     store.create_topic("grouped", 2)
     store.append("grouped", [{"value": b"%d" % number, "partition": number % 2} for number in range(20)])
     consumer = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-    tool(consumer, "--topic", "grouped", "--group", "g", "--from-beginning", "--max-messages", 20)
+    how = ("--command-property", f"group.protocol={protocol}")
+    tool(consumer, "--topic", "grouped", "--group", "g", "--from-beginning", "--max-messages", 20, *how)
     assert "g" in tool(_GROUP, "--list").split()
+    assert re.search(rf"^g +{protocol.capitalize()} +Empty", tool(_GROUP, "--list", "--state", "--type"), re.M | re.I)
     rows = re.findall(r"^g +grouped +(\d) +(\d+) +(\d+) +(\d+)", tool(_GROUP, "--describe", "--group", "g"), re.M)
     assert sorted(rows) == [("0", "10", "10", "0"), ("1", "10", "10", "0")]
     tool(_GROUP, "--reset-offsets", "--group", "g", "--topic", "grouped", "--to-offset", 4, "--execute")
@@ -108,6 +111,7 @@ def test_groups(tool, store):
     assert [at.partition for at in store.groups["g"].committed()] == [1]
     tool(_GROUP, "--delete", "--group", "g")
     assert "g" not in store.groups
+    store.delete_topic("grouped")
 
 
 def test_offsets_and_records(tool, store, tmp_path):

@@ -118,12 +118,14 @@ def test_aiokafka_reads(server, store, topic, codec):
 # ---- groups
 
 
-def test_a_group_of_confluent_kafka_shares_the_partitions(server, store, topic):
+@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.slow)])
+def test_a_group_of_confluent_kafka_shares_the_partitions(server, store, topic, protocol):
     """The third member comes when the others have read; one leaves; all records are read by some member."""
     store.add_partitions(topic, 6)
     rows = pa.record_batch({"value": [b"%d" % number for number in range(600)], "partition": list(range(6)) * 100})
     store.append(topic, rows)
     config = {"bootstrap.servers": server.bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}
+    config |= {"group.protocol": protocol}
     found, lock, shares = set(), threading.Lock(), {}
 
     def member(name, end):
