@@ -8,6 +8,7 @@ from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable
 from typing import Any
 
+from pyspark_log.group_records import RecordKey, Value
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import ListGroupsRequest
 from pyspark_log.server.coordinator import (
@@ -27,7 +28,6 @@ from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.groups import GroupMember
 from pyspark_log.storage.groups.changes import GroupChange
 from pyspark_log.storage.groups.metadata import GroupMetadataValue
-from pyspark_log.storage.groups.modern_records import RecordKey, Value
 
 _log = logging.getLogger(__name__)
 

@@ -9,18 +9,11 @@ from kafka_tools import PATIENCE
 from modern_sides import BothSides, make_topics
 
 from pyspark_log import Store
+from pyspark_log.group_records import GroupEpoch, Target, TargetEpoch
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import FindCoordinatorRequest, HeartbeatRequest
 from pyspark_log.storage.groups.modern_group import decoded
-from pyspark_log.storage.groups.modern_records import (
-    GroupEpoch,
-    Target,
-    TargetEpoch,
-    decode_key,
-    decode_value,
-    encode_key,
-    encode_value,
-)
+from pyspark_log.storage.groups.modern_records import decode_key, decode_value, encode_key, encode_value
 
 SCRIPTS, STEPS = 30, 60
 # A hash table of Java's has these in their order, and so gives them out as we do.

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from pyspark_log.storage.groups.modern_records import (
+from pyspark_log.group_records import (
     Current,
     GroupEpoch,
     Kind,
@@ -17,11 +17,8 @@ from pyspark_log.storage.groups.modern_records import (
     RecordKey,
     Target,
     TargetEpoch,
-    decode_key,
-    decode_value,
-    encode_key,
-    encode_value,
 )
+from pyspark_log.storage.groups.modern_records import decode_key, decode_value, encode_key, encode_value
 from tests.kafka.test_message_bytes import bytes_of
 
 pytestmark = pytest.mark.usefixtures("kafka")

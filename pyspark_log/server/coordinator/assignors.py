@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate, islice
 
-from pyspark_log.storage.groups.modern_records import Partitions
+from pyspark_log.group_records import Partitions
 
 UNIFORM, RANGE = "uniform", "range"
 #: The assignors; the first is that of groups whose members prefer none.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
+from pyspark_log.group_records import RecordKey, Value
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import (
     ConsumerGroupDescribeResponse,
@@ -30,7 +31,6 @@ from pyspark_log.server.coordinator.modern_view import check_modern_commit, chec
 from pyspark_log.server.coordinator.outbox import Outbox
 from pyspark_log.server.coordinator.rebalances import NO_MEMBER, Rebalances, Settings
 from pyspark_log.server.coordinator.timers import Timers
-from pyspark_log.storage.groups.modern_records import RecordKey, Value
 
 # From these versions on, SyncGroup names the protocol (KIP-559), LeaveGroup many members (KIP-345), OffsetCommit and
 # DescribeGroups have an error of their own for groups that do not exist (KIP-848, KIP-1043).

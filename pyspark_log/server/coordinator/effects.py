@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from pyspark_log.group_records import RecordKey, Value
 from pyspark_log.kafka.schemas import Struct
-from pyspark_log.storage.groups.modern_records import RecordKey, Value
 
 #: What a request that may wait is known by: any object but None.
 Token: TypeAlias = object

@@ -10,17 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from pyspark_log.kafka.error_codes import ErrorCode
-from pyspark_log.kafka.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-from pyspark_log.kafka.schemas import Struct
-from pyspark_log.server.coordinator.assignors import ASSIGNORS
-from pyspark_log.server.coordinator.effects import Client, Token
-from pyspark_log.server.coordinator.modern_changes import Changes, ModernLog
-from pyspark_log.server.coordinator.modern_group import STATIC_LEAVE, ModernGroup, Topics
-from pyspark_log.server.coordinator.rebalances import Settings
-from pyspark_log.server.coordinator.reconciliation import reconciled
-from pyspark_log.server.coordinator.timers import Timers
-from pyspark_log.storage.groups.modern_records import (
+from pyspark_log.group_records import (
     Current,
     GroupEpoch,
     Kind,
@@ -32,6 +22,16 @@ from pyspark_log.storage.groups.modern_records import (
     Target,
     TargetEpoch,
 )
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.kafka.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from pyspark_log.kafka.schemas import Struct
+from pyspark_log.server.coordinator.assignors import ASSIGNORS
+from pyspark_log.server.coordinator.effects import Client, Token
+from pyspark_log.server.coordinator.modern_changes import Changes, ModernLog
+from pyspark_log.server.coordinator.modern_group import STATIC_LEAVE, ModernGroup, Topics
+from pyspark_log.server.coordinator.rebalances import Settings
+from pyspark_log.server.coordinator.reconciliation import reconciled
+from pyspark_log.server.coordinator.timers import Timers
 
 #: What a member sends in place of its epoch to join, and to leave; see also STATIC_LEAVE.
 JOIN, LEAVE = 0, -1

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pyspark_log.group_records import Kind, RecordKey, Value
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.schemas import Struct
 from pyspark_log.server.coordinator.effects import ModernStore, Token
 from pyspark_log.server.coordinator.modern_group import ModernGroup
 from pyspark_log.server.coordinator.outbox import Outbox
-from pyspark_log.storage.groups.modern_records import Kind, RecordKey, Value
 
 
 class Changes:

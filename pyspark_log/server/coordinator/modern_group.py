@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeVar
 
-from pyspark_log.server.coordinator.assignors import ASSIGNORS, Subscriber, assign
-from pyspark_log.storage.groups.modern_records import (
+from pyspark_log.group_records import (
     Current,
     GroupEpoch,
     Kind,
@@ -23,6 +22,7 @@ from pyspark_log.storage.groups.modern_records import (
     TargetEpoch,
     Value,
 )
+from pyspark_log.server.coordinator.assignors import ASSIGNORS, Subscriber, assign
 
 # That of a group that is new; its first member begins another. No member has it, as 0 is the epoch of one that joins.
 _FIRST_EPOCH = 1

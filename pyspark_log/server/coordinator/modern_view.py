@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from pyspark_log.group_records import Current, MemberState
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import ConsumerGroupDescribeResponse
 from pyspark_log.server.coordinator.modern_group import ModernGroup, Topics
-from pyspark_log.storage.groups.modern_records import Current, MemberState
 
 _Group = ConsumerGroupDescribeResponse.DescribedGroup
 _Member = ConsumerGroupDescribeResponse.Member

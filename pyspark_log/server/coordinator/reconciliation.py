@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from pyspark_log.storage.groups.modern_records import Current, MemberState, Owned, Partitions
+from pyspark_log.group_records import Current, MemberState, Owned, Partitions
 
 _Places = set[tuple[bytes, int]]
 

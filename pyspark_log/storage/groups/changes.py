@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pyspark_log.group_records import RecordKey, Value
 from pyspark_log.storage.groups import records
 from pyspark_log.storage.groups.metadata import GroupMetadataValue, encode_group_value
-from pyspark_log.storage.groups.modern_records import RecordKey, Value, encode_key, encode_value
+from pyspark_log.storage.groups.modern_records import encode_key, encode_value
 from pyspark_log.storage.groups.view import OffsetAndMetadata
 from pyspark_log.types import TopicPartition
 

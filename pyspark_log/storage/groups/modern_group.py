@@ -11,8 +11,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping
 
-from pyspark_log.storage.groups.metadata import GroupDescription, GroupMember, GroupState
-from pyspark_log.storage.groups.modern_records import (
+from pyspark_log.group_records import (
     Current,
     GroupEpoch,
     Kind,
@@ -21,9 +20,9 @@ from pyspark_log.storage.groups.modern_records import (
     RecordKey,
     TargetEpoch,
     Value,
-    decode_key,
-    decode_value,
 )
+from pyspark_log.storage.groups.metadata import GroupDescription, GroupMember, GroupState
+from pyspark_log.storage.groups.modern_records import decode_key, decode_value
 from pyspark_log.storage.groups.records import FieldReader
 from pyspark_log.types import TopicPartition
 

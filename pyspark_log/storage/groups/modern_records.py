@@ -3,132 +3,33 @@
 Source of the format: the message definitions of Kafka's group coordinator whose names begin with `ConsumerGroup`, such
 as `ConsumerGroupMemberMetadataKey` and `-Value`. A key has a kind, the group, and for some kinds a name; values are in
 version 0, which is flexible. Malformed bytes raise `ValueError`.
-
-Left out are the records that Kafka wrote before 4.1 (`ConsumerGroupPartitionMetadata`), and what a member of such a
-group says that uses the classic protocol: it is read as any other.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from enum import IntEnum
-from typing import NamedTuple, TypeAlias
 
+from pyspark_log.group_records import (
+    Current,
+    GroupEpoch,
+    Kind,
+    MatchedTopics,
+    MemberMetadata,
+    MemberState,
+    Owned,
+    RecordKey,
+    Target,
+    TargetEpoch,
+    Value,
+)
 from pyspark_log.storage.groups.records import FieldReader, encode_string
-
-#: Partitions by the ids of their topics.
-Partitions: TypeAlias = Mapping[bytes, tuple[int, ...]]
-#: Partitions of a member by the ids of their topics, each with the member's epoch when it was assigned (KIP-1251).
-Owned: TypeAlias = Mapping[bytes, Mapping[int, int]]
 
 _VERSION = struct.pack(">h", 0)
 _INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
 _NO_TAGS = b"\0"
 # The tagged fields of a member: it says nothing in the classic protocol. That is not the default of the format.
 _NOT_CLASSIC = b"\1\0\1\0"
-
-
-class Kind(IntEnum):
-    """The kinds of records, by the version of their keys."""
-
-    GROUP = 3
-    MEMBER = 5
-    TARGET_EPOCH = 6
-    TARGET = 7
-    CURRENT = 8
-    REGEX = 16
-
-
-class MemberState(IntEnum):
-    """How far a member is with its target assignment; Kafka's numbers."""
-
-    STABLE = 0  # it has all that it is to have, as of its epoch
-    UNREVOKED = 1  # it has yet to give partitions up
-    UNRELEASED = 2  # it waits for partitions that other members have yet to give up
-
-
-class RecordKey(NamedTuple):
-    """What a record of a group is about. `name`: a member id, or a regular expression; "" for the whole group."""
-
-    kind: Kind
-    name: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupEpoch:
-    """The group's epoch, and a hash of the topics that it reads."""
-
-    epoch: int
-    metadata_hash: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class MemberMetadata:
-    """What a member says of itself.
-
-    Attributes:
-        topics: subscribed topics, sorted.
-        regex: it also reads the topics that match this; None or "": no others.
-        rebalance_timeout: how long it may take to give partitions up, in ms.
-        assignor: the assignor that it prefers, or None.
-    """
-
-    instance_id: str | None
-    rack_id: str | None
-    client_id: str
-    client_host: str
-    topics: tuple[str, ...]
-    regex: str | None
-    rebalance_timeout: int
-    assignor: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class TargetEpoch:
-    """The group's epoch for which the target assignments were made, and when that was, in ms."""
-
-    epoch: int
-    timestamp: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The partitions that a member is to have."""
-
-    partitions: Partitions
-
-
-@dataclass(frozen=True, slots=True)
-class Current:
-    """What a member has.
-
-    Attributes:
-        epoch: its epoch; 0: it has yet to be answered; -2: it is static, and may come back.
-        previous_epoch: its epoch before the last change, which its client may still have.
-        assigned: its partitions.
-        revoking: partitions that it must give up; it may still read them.
-    """
-
-    epoch: int
-    previous_epoch: int
-    state: MemberState
-    assigned: Owned
-    revoking: Owned
-
-
-@dataclass(frozen=True, slots=True)
-class MatchedTopics:
-    """The topics that match a regular expression, as of a version of the topics, and when they were found, in ms."""
-
-    topics: tuple[str, ...]
-    version: int
-    timestamp: int
-
-
-Value: TypeAlias = GroupEpoch | MemberMetadata | TargetEpoch | Target | Current | MatchedTopics
-
 # The kinds whose keys have a name.
 _NAMED = frozenset({Kind.MEMBER, Kind.TARGET, Kind.CURRENT, Kind.REGEX})
 

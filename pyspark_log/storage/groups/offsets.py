@@ -19,6 +19,7 @@ from pyspark_log.errors import (
     UnknownGroupError,
     UnknownTopicError,
 )
+from pyspark_log.group_records import RecordKey, Value
 from pyspark_log.storage.catalog import OFFSETS_TOPIC
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 from pyspark_log.storage.compaction import compact_if_due
@@ -29,7 +30,6 @@ from pyspark_log.storage.groups.changes import GroupChange
 from pyspark_log.storage.groups.committed_offsets import CommittedOffsets
 from pyspark_log.storage.groups.metadata import GroupDescription, GroupMetadataValue, GroupState, decode_group_value
 from pyspark_log.storage.groups.modern_group import decoded
-from pyspark_log.storage.groups.modern_records import RecordKey, Value
 from pyspark_log.storage.groups.view import OffsetAndMetadata
 from pyspark_log.storage.ingest import packed
 from pyspark_log.storage.publish import TopicIdPartition

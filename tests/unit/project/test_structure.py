@@ -68,7 +68,7 @@ PARTS = {
         "staging.manifest",
         "staging.staged_file",
     ],
-    "groups": ["changes", "committed_offsets", "metadata", "modern_records", "records"],
+    "groups": ["changes", "committed_offsets", "metadata", "records"],
     "maintenance.verify": ["decisions", "store"],
 }
 PUBLIC_PARTS = {f"pyspark_log.storage.{package}.{part}" for package, parts in PARTS.items() for part in parts}

@@ -19,7 +19,7 @@ def topic_id(name):
 
 
 def topics_of(version=1, **partitions):
-    """Topics with these numbers of partitions."""
+    """Topics by name, with the numbers of their partitions."""
     topics = {name: Topic(topic_id(name), count) for name, count in partitions.items()}
 
     def matching(text):

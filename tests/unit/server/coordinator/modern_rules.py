@@ -2,9 +2,9 @@
 
 from collections import Counter
 
+from pyspark_log.group_records import Kind, MemberState, RecordKey
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import ConsumerGroupHeartbeatResponse
-from pyspark_log.storage.groups.modern_records import Kind, MemberState, RecordKey
 
 GROUP = "g"
 # A heartbeat may wait for some writes, in ms.

@@ -4,9 +4,9 @@ import pytest
 from group_rig import subscription
 from modern_rig import GROUP, ModernRig, has, topic_id
 
+from pyspark_log.group_records import Current, GroupEpoch, Kind, MemberState, RecordKey, TargetEpoch
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import ListGroupsRequest
-from pyspark_log.storage.groups.modern_records import Current, GroupEpoch, Kind, MemberState, RecordKey, TargetEpoch
 
 T = topic_id("t")
 

@@ -3,8 +3,8 @@
 import pytest
 from modern_rig import GROUP, REBALANCE, ModernRig, has, topic_id, topics_of
 
+from pyspark_log.group_records import Kind, RecordKey, Target, TargetEpoch
 from pyspark_log.kafka.error_codes import ErrorCode
-from pyspark_log.storage.groups.modern_records import Kind, RecordKey, Target, TargetEpoch
 
 
 @pytest.fixture
