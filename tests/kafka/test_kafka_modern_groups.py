@@ -1,7 +1,9 @@
 """Our groups of KIP-848 answer as Kafka's do: rules one by one, and scripts drawn by chance."""
 
 import random
+import re
 import time
+from dataclasses import replace
 
 import pytest
 from group_sides import KafkaGroups
@@ -11,11 +13,16 @@ from modern_sides import BothSides, make_topics
 from pyspark_log import Store
 from pyspark_log.group_records import GroupEpoch, Target, TargetEpoch
 from pyspark_log.kafka.error_codes import ErrorCode
-from pyspark_log.kafka.messages import FindCoordinatorRequest, HeartbeatRequest
+from pyspark_log.kafka.messages import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
+    FindCoordinatorRequest,
+    HeartbeatRequest,
+)
 from pyspark_log.storage.groups.modern_group import decoded
 from pyspark_log.storage.groups.modern_records import decode_key, decode_value, encode_key, encode_value
 
-SCRIPTS, STEPS = 30, 60
+SCRIPTS, STEPS = 100, 80
 # A hash table of Java's has these in their order, and so gives them out as we do.
 MEMBERS = "abcdef"
 
@@ -45,7 +52,7 @@ def topics(broker):
 
 @pytest.fixture
 def both(broker, topics, request):
-    both = BothSides(broker.bootstrap, topics, request.node.name)
+    both = BothSides(broker.bootstrap, topics, f"modern-{request.node.name}")
     yield both
     both.close()
 
@@ -212,6 +219,34 @@ def test_groups_that_change_their_kind(both):
     both.look()
 
 
+def test_regular_expressions(both):
+    """Kafka matches them beside, so its member gets the topics with a later heartbeat."""
+    one, two, _ = both.topics
+    both.ours.topics = replace(both.ours.topics, matching=lambda text: [one, two] if _is_regex(text) else ())
+    both.beat("a", 0, names=[], owned={}, rebalance=60_000, regex="(")
+    both.look()
+    first = ConsumerGroupHeartbeatRequest(both.group, "a", 0, None, None, 60_000, [], f"{one}|{two}", None, [])
+    ours, theirs = both.ours.ask(first, 1), both.kafka.ask(first, 1)
+    deadline = time.monotonic() + PATIENCE
+    while not theirs.assignment or not theirs.assignment.topic_partitions:
+        assert time.monotonic() < deadline
+        theirs = both.kafka.ask(first._replace(member_epoch=theirs.member_epoch), 1)
+    assert has(ours) == has(theirs)
+    found = [
+        side.ask(ConsumerGroupDescribeRequest([both.group]), 1).groups[0].members[0].subscribed_topic_regex
+        for side in (both.kafka, both.ours)
+    ]
+    assert found == [f"{one}|{two}"] * 2
+
+
+def _is_regex(text):
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(str(error)) from error
+    return True
+
+
 # ---- scripts
 
 
@@ -332,7 +367,7 @@ def test_scripts(broker, topics):
     """Answers are the same, and so is what is in the log at the end."""
     answers, ours = 0, {}
     for seed in range(SCRIPTS):
-        both = BothSides(broker.bootstrap, topics, f"script{seed}")
+        both = BothSides(broker.bootstrap, topics, f"modern-script{seed}")
         try:
             Script(both, seed).run()
         except AssertionError as error:
