@@ -111,7 +111,7 @@ class Figures:
         sides = self._found.get(line, {})
         medians = [f"{statistics.median(sides[name]):,.{digits}f}" if name in sides else "" for name in (OURS, KAFKA)]
         pairs = zip(sides.get(OURS, ()), sides.get(KAFKA, ()), strict=False)
-        # A time of 0 ms, which is less than what the tool shows, has no ratio.
+        # A time of 0 ms, which is less than what the tool measures, has no ratio.
         ratios = [ours / kafka for ours, kafka in pairs if kafka]
         spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})" if ratios else ""
         return [*medians, spread]

@@ -196,9 +196,9 @@ def in_processes(work: Work, bootstrap: str, load: Load, partitions: int) -> flo
         context.Process(
             target=_run,
             args=(work, (bootstrap, load.topic, range(at, partitions, count), load.count // partitions, load.size)),
-            kwargs={"ready": ready, "told": told},
+            kwargs={"ready": ready, "result": result},
         )
-        for at, (_, told) in enumerate(pipes)
+        for at, (_, result) in enumerate(pipes)
     ]
     for process in processes:
         process.start()
@@ -209,11 +209,11 @@ def in_processes(work: Work, bootstrap: str, load: Load, partitions: int) -> flo
     return load.count // partitions * partitions / (max(ends) - min(starts))
 
 
-def _run(work: Work, arguments: tuple[Any, ...], ready: Barrier, told: Connection) -> None:
+def _run(work: Work, arguments: tuple[Any, ...], ready: Barrier, result: Connection) -> None:
     steps = work(*arguments)
     next(steps)
     ready.wait()
     started = time.monotonic()
     for _ in steps:
         pass
-    told.send((started, time.monotonic()))
+    result.send((started, time.monotonic()))

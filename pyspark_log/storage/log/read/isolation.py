@@ -22,7 +22,7 @@ from pyspark_log.storage.segment.file_names import SNAPSHOT, TXN_INDEX, segment_
 
 log = logging.getLogger(__name__)
 
-# The headers of this many records are walked through in a few ms.
+# The headers of this many records are read in a few ms.
 _FEW_RECORDS = 1000
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.segment import SegmentReader
 
-# This many bytes are walked through without a look at the index, which costs as much.
+# The headers of this many bytes are read without a look at the index, which costs as much.
 _NEAR = 32 * 1024
 
 
