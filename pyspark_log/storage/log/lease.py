@@ -109,13 +109,7 @@ class Lease:
             left = self._left
             if not is_held or self._in_hand or left is None:
                 return None
-            self._in_hand, self._open = True, left
-            try:
-                result = action(left, argument)
-                self._leave()
-                return result
-            finally:
-                self._open = None
+            return self._run(action, left, argument)
 
     def run_if_as_left(self, action: Callable[[OpenState, A], T | None], argument: A) -> T | None:
         """Runs an action with the lock held, if it is free, and the state is the one that this process left.
@@ -134,15 +128,19 @@ class Lease:
                     # The lock may be kept for this process from now on, and the next holder must not rely on that.
                     self._left = None
                     return None
-                self._in_hand, self._open = True, left
-                try:
-                    result = action(left, argument)
-                    self._leave()
-                    return result
-                finally:
-                    self._open = None
+                return self._run(action, left, argument)
         except (LockTimeoutError, FileNotFoundError):
             return None
+
+    def _run(self, action: Callable[[OpenState, A], T | None], left: OpenState, argument: A) -> T | None:
+        """Runs an action on the state that this process left; the lock is held, and the state is still that."""
+        self._in_hand, self._open = True, left
+        try:
+            result = action(left, argument)
+            self._leave()
+            return result
+        finally:
+            self._open = None
 
     def _leave(self) -> None:
         """Notes that the hold ended well."""
