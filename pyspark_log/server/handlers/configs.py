@@ -89,19 +89,10 @@ def _row(one: Config, request: DescribeConfigsRequest) -> DescribeConfigsRespons
 
 async def alter_configs(call: Call, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """Replaces all configs of topics; those that are not named have the store's values again."""
-    times = Counter((one.resource_type, one.resource_name) for one in request.resources)
-
-    def alter(resource: AlterConfigsRequest.AlterConfigsResource) -> tuple[ErrorCode, str | None]:
-        changes = [(one.name, Change.SET, one.value) for one in resource.configs]
-        where = resource.resource_type, resource.resource_name
-        return attempt(_change(call, where, changes, times[where], replaces=True, validate_only=request.validate_only))
-
-    results = await call.broker.workers.run(lambda: [alter(one) for one in request.resources])
+    changes = [[(one.name, Change.SET, one.value) for one in resource.configs] for resource in request.resources]
+    results = await _changed(call, request, changes, replaces=True)
     return AlterConfigsResponse(
-        responses=[
-            AlterConfigsResponse.AlterConfigsResourceResponse(*result, one.resource_type, one.resource_name)
-            for one, result in zip(request.resources, results, strict=True)
-        ]
+        responses=[AlterConfigsResponse.AlterConfigsResourceResponse(*result) for result in results]
     )
 
 
@@ -109,20 +100,31 @@ async def incremental_alter_configs(
     call: Call, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     """Changes some configs of topics (KIP-339)."""
-    times = Counter((one.resource_type, one.resource_name) for one in request.resources)
-
-    def alter(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> tuple[ErrorCode, str | None]:
-        changes = [(one.name, one.config_operation, one.value) for one in resource.configs]
-        where = resource.resource_type, resource.resource_name
-        return attempt(_change(call, where, changes, times[where], replaces=False, validate_only=request.validate_only))
-
-    results = await call.broker.workers.run(lambda: [alter(one) for one in request.resources])
+    changes = [
+        [(one.name, one.config_operation, one.value) for one in resource.configs] for resource in request.resources
+    ]
+    results = await _changed(call, request, changes, replaces=False)
     return IncrementalAlterConfigsResponse(
-        responses=[
-            IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(*result, one.resource_type, one.resource_name)
-            for one, result in zip(request.resources, results, strict=True)
-        ]
+        responses=[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(*result) for result in results]
     )
+
+
+async def _changed(
+    call: Call,
+    request: AlterConfigsRequest | IncrementalAlterConfigsRequest,
+    changes: Sequence[Sequence[tuple[str, int, str | None]]],
+    *,
+    replaces: bool,
+) -> list[tuple[ErrorCode, str | None, int, str]]:
+    """Makes the changes of each resource, and returns what became of it: error code, what is wrong, kind, name."""
+    places = [(one.resource_type, one.resource_name) for one in request.resources]
+    times = Counter(places)
+    actions = [
+        _change(call, where, wanted, times[where], replaces=replaces, validate_only=request.validate_only)
+        for where, wanted in zip(places, changes, strict=True)
+    ]
+    results = await call.broker.workers.run(lambda: [attempt(action) for action in actions])
+    return [(*result, *where) for result, where in zip(results, places, strict=True)]
 
 
 def _change(

@@ -145,11 +145,11 @@ class _Search:
         if part.topic is None:
             return
         self.size -= part.size
-        part.size, part.error = 0, ErrorCode.NONE
+        part.size, part.error, part.found = 0, ErrorCode.NONE, None
         try:
             self._find(part, part.topic, may_wait=may_wait)
         except (PylogError, OSError) as error:
-            part.error, part.found = code_of(error), None
+            part.error = code_of(error)
         self.size += part.size
 
     def _find(self, part: _Part, topic: TopicLogs, *, may_wait: bool) -> None:
