@@ -148,9 +148,6 @@ class _Server:
         return ClientSession(self.broker, peer, reached_at)
 
     def run(self, on_ready: Callable[[tuple[str, int]], object]) -> int:
-        # So that the ids are known that clients remember from before a restart.
-        for name in self._store.topics(internal=True):
-            self.broker.topics.note(name)
         self._groups.load()
         self._listener.start()
         self._upkeep.start()

@@ -36,9 +36,6 @@ class ClientSession:
         response = await api.handler(Call(self._broker, self._client, header.client_id, version), request)
         return None if response is None else encode_response(response, version, header.correlation_id)
 
-    def close(self) -> None:
-        """The connection is closed."""
-
     def _answer_unknown(self, error: UnsupportedVersionError) -> Sequence[Any]:
         if error.api_key == api_versions.KEY:
             versions = APIS[api_versions.KEY].versions

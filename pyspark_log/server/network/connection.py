@@ -18,8 +18,8 @@ from pyspark_log.server.network.wait import Wait
 
 _log = logging.getLogger(__name__)
 
-#: Kafka's socket.request.max.bytes.
-MAX_REQUEST_BYTES = 100 * 1024 * 1024
+# Kafka's socket.request.max.bytes.
+_MAX_REQUEST_BYTES = 100 * 1024 * 1024
 # Requests that carry no records are bounded more tightly: read, they take up to a hundred times the memory.
 _MAX_OTHER_BYTES = 8 * 1024 * 1024
 # The shortest header: key, version and correlation id.
@@ -49,9 +49,6 @@ class Session(Protocol):
         Raises:
             ClosedByServerError: the connection is to be closed.
         """
-
-    def close(self) -> None:
-        """The connection is closed; what was awaited is dropped."""
 
 
 class ClosedByServerError(Exception):
@@ -153,7 +150,6 @@ class Connection:
             request.close()
         self._rest, self._frame, self._output = b"", None, Output(self._socket)
         self._count()
-        self._session.close()
         self._on_close(self)
 
     # ---- what the loop calls
@@ -270,9 +266,9 @@ class Connection:
         other = "TLS" if start[:2] == b"\x16\x03" else _OTHERS.get(start[:4])
         if other is not None:
             raise ClosedByServerError(f"the client speaks {other}, and this port speaks Kafka's protocol")
-        if not _MIN_REQUEST_BYTES <= size <= MAX_REQUEST_BYTES:
+        if not _MIN_REQUEST_BYTES <= size <= _MAX_REQUEST_BYTES:
             raise ClosedByServerError(
-                f"a request of {size} bytes; a request has {_MIN_REQUEST_BYTES} to {MAX_REQUEST_BYTES}"
+                f"a request of {size} bytes; a request has {_MIN_REQUEST_BYTES} to {_MAX_REQUEST_BYTES}"
             )
         key = int.from_bytes(start[4:], "big")
         if key != _PRODUCE:
