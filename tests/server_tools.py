@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+from pyspark_log import Store
 from pyspark_log.kafka import decode_response, encode_request
 from pyspark_log.kafka.schemas import message_of
 from tests.ports import HOST, free_ports
@@ -95,6 +96,14 @@ def served(path, folder, *options):
         assert "Traceback" not in server.output(), server.output()
     finally:
         server.kill()
+
+
+@contextlib.contextmanager
+def served_anew(folder, *options):
+    """A server over a new store in a folder, as `served`."""
+    Store.create(folder / "store").close()
+    with served(folder / "store", folder, *options) as server:
+        yield server
 
 
 class Peer:

@@ -9,10 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from pyspark_log import Store
 from pyspark_log.kafka import messages as m
 from pyspark_log.storage.record import layout
-from tests.server_tools import PATIENCE, Peer, served
+from tests.server_tools import PATIENCE, Peer, served_anew
 from tests.unit.record_tools import Record, build, patched, with_crc
 
 pytestmark = pytest.mark.usefixtures("kafka")
@@ -349,8 +348,6 @@ def _asked(where):
 @pytest.fixture(scope="module")
 def answers(broker, tmp_path_factory):
     """The answers of both sides to all steps."""
-    folder = tmp_path_factory.mktemp("beside")
-    Store.create(folder / "store").close()
     host, port = broker.bootstrap.split(":")
     # Coordinators are there once the first one was asked for; and a name may be left by other tests.
     kafkas = SimpleNamespace(host=host, port=int(port))
@@ -365,7 +362,7 @@ def answers(broker, tmp_path_factory):
         # As is its first block of producer ids.
         while peer.ask(m.InitProducerIdRequest(None, 1000), 4).error_code:
             time.sleep(0.1)
-    with served(folder / "store", folder) as server:
+    with served_anew(tmp_path_factory.mktemp("beside")) as server:
         return _asked(kafkas), _asked(server)
 
 

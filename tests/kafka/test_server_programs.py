@@ -12,7 +12,7 @@ from kafka_tools import PATIENCE, command
 
 from pyspark_log import Store
 from tests.ports import HOST, free_ports
-from tests.server_tools import served
+from tests.server_tools import served_anew
 
 pytestmark = pytest.mark.usefixtures("kafka")
 
@@ -32,8 +32,7 @@ _WORKER = {
 
 @pytest.fixture
 def server(tmp_path):
-    Store.create(tmp_path / "store").close()
-    with served(tmp_path / "store", tmp_path) as running:
+    with served_anew(tmp_path) as running:
         yield running
 
 

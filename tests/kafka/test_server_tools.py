@@ -7,7 +7,7 @@ from kafka_tools import run
 
 from pyspark_log import Store
 from pyspark_log.types import TopicPartition
-from tests.server_tools import served
+from tests.server_tools import served_anew
 
 pytestmark = pytest.mark.usefixtures("kafka")
 
@@ -17,9 +17,7 @@ _GROUP = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 @pytest.fixture(scope="module")
 def server(kafka, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("served")
-    Store.create(folder / "store").close()
-    with served(folder / "store", folder) as running:
+    with served_anew(tmp_path_factory.mktemp("served")) as running:
         yield running
 
 

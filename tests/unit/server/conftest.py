@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from pyspark_log import Store
-from tests.server_tools import Peer, served
+from tests.server_tools import Peer, served_anew
 
 _names = (f"topic{number}" for number in itertools.count())
 
@@ -13,9 +13,7 @@ _names = (f"topic{number}" for number in itertools.count())
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """A server that runs over a new store."""
-    folder = tmp_path_factory.mktemp("server")
-    Store.create(folder / "store").close()
-    with served(folder / "store", folder) as running:
+    with served_anew(tmp_path_factory.mktemp("server")) as running:
         yield running
 
 

@@ -7,16 +7,16 @@ the tests do; a failure names the seed and the event.
 import heapq
 import itertools
 import random
-import sys
-from collections import Counter
 
 from explorer_clients import SimClient
 from explorer_rules import Rules
+from exploring import main
 
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.coordinator import Coordinator, Settings
 
 GROUP = "g"
+EVENTS_OF_A_WORLD = 2_000
 MOST_CLIENTS = 7
 INSTANCES = ("i1", "i2", "i3")
 MOST_MEMBERS = (3, 5)
@@ -252,26 +252,5 @@ class World:
         raise AssertionError(f"event {self.events}, time {self.now}: {why}")
 
 
-def explore(seed, events):
-    """Explores one world. AssertionError: a rule is broken."""
-    world = World(seed)
-    try:
-        world.explore(events)
-    except Exception as error:
-        raise AssertionError(f"seed {seed}: {error}") from error
-    return world
-
-
-def main():
-    seed, events = int(sys.argv[1]), int(sys.argv[2])
-    done, counts = 0, Counter()
-    while done < events:
-        world = explore(seed, 2_000)
-        done += world.events
-        counts += world.rules.counts
-        seed += 1
-    print(f"{done} events, {dict(counts)}; the next seed is {seed}")
-
-
 if __name__ == "__main__":
-    main()
+    main(World, EVENTS_OF_A_WORLD)

@@ -7,10 +7,9 @@ than the tests do; a failure names the seed and the event.
 import heapq
 import itertools
 import random
-import sys
-from collections import Counter
 from dataclasses import replace
 
+from exploring import main
 from modern_rig import topics_of
 from modern_rules import GROUP, ModernRules
 from modern_sim import ModernClient
@@ -18,6 +17,7 @@ from modern_sim import ModernClient
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.coordinator import Coordinator, Settings
 
+EVENTS_OF_A_WORLD = 1_000
 MOST_CLIENTS = 6
 INSTANCES = ("i1", "i2")
 # Longer than any session, revocation, write or wait for an answer, in ms.
@@ -209,26 +209,5 @@ class World:
         raise AssertionError(f"event {self.events}, time {self.now}: {why}")
 
 
-def explore(seed, events):
-    """Explores one world. AssertionError: a rule is broken."""
-    world = World(seed)
-    try:
-        world.explore(events)
-    except Exception as error:
-        raise AssertionError(f"seed {seed}: {error}") from error
-    return world
-
-
-def main():
-    seed, events = int(sys.argv[1]), int(sys.argv[2])
-    done, counts = 0, Counter()
-    while done < events:
-        world = explore(seed, 1_000)
-        done += world.events
-        counts += world.rules.counts
-        seed += 1
-    print(f"{done} events, {dict(counts)}; the next seed is {seed}")
-
-
 if __name__ == "__main__":
-    main()
+    main(World, EVENTS_OF_A_WORLD)

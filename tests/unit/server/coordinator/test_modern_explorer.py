@@ -3,15 +3,15 @@
 import os
 
 import pytest
-from modern_explorer import explore
+from exploring import explore
+from modern_explorer import EVENTS_OF_A_WORLD, World
 
-EVENTS_OF_A_WORLD = 1_000
 WORLDS = int(os.environ.get("PYLOG_EXPLORER_EVENTS", "20000")) // EVENTS_OF_A_WORLD
 
 
 @pytest.mark.parametrize("part", range(10))
 def test_no_rule_is_broken(part):
     for seed in range(part, WORLDS, 10):
-        world = explore(seed, EVENTS_OF_A_WORLD)
+        world = explore(World, seed, EVENTS_OF_A_WORLD)
         assert world.rules.counts["NONE"] > 0
         assert world.rules.counts["commits"] > 0
