@@ -72,8 +72,8 @@ campaign: java $(VENV)/.stamp-native  ## Streaming queries whose processes are k
 	"$(BIN)/python" -m tests.campaign.run --kills 200
 
 .PHONY: server-campaign
-server-campaign: $(VENV)/.stamp-native  ## A server, its clients and a publisher, killed 200 times: ten minutes
-	"$(BIN)/python" -m tests.campaign.server --kills 200
+server-campaign: java kafka-jars $(VENV)/.stamp-native  ## A server, its clients, a publisher and Spark, killed 200 times: a quarter of an hour
+	"$(BIN)/python" -m tests.server_campaign.run --kills 200
 
 .PHONY: fuzz
 fuzz: $(VENV)/.stamp-native  ## Damaged bytes to every reader of files and messages: seven million inputs, an hour on two cores
