@@ -93,7 +93,6 @@ def serve(
         format="%(asctime)s.%(msecs)03d %(levelname)s %(message)s",
         datefmt="%Y-%m-%d %H:%M:%S",
     )
-    logging.getLogger("asyncio").setLevel(logging.WARNING)
 
     def on_ready(address: tuple[str, int]) -> None:
         host, port = address

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from pyspark_log.server.network import Wait
+from pyspark_log.server.network import Loop, Timer, Wait
 from pyspark_log.storage.partitions import PartitionEvents
 
 # How often all partitions that are waited for are looked at where the OS does not report changes, in seconds.
@@ -23,11 +22,11 @@ class PartitionKey(NamedTuple):
 class Appends:
     """Wakes what waits for records. All calls come from the loop's thread."""
 
-    def __init__(self, loop: AbstractEventLoop, events: PartitionEvents | None) -> None:
+    def __init__(self, loop: Loop, events: PartitionEvents | None) -> None:
         """`events`: of the store; None: there are none, and partitions are looked at every 20 ms while any waits."""
         self._loop, self._events = loop, events
         self._waiting: dict[PartitionKey, dict[Waiting, None]] = {}
-        self._poll: TimerHandle | None = None
+        self._poll: Timer | None = None
         self._is_reading = False
 
     def close(self) -> None:
@@ -56,7 +55,7 @@ class Appends:
                 if not found:
                     del self._waiting[key]
 
-    def call_later(self, seconds: float, action: Callable[[None], object], argument: None) -> TimerHandle:
+    def call_later(self, seconds: float, action: Callable[[None], object], argument: None) -> Timer:
         """As the loop's."""
         return self._loop.call_later(seconds, action, argument)
 

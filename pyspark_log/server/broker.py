@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from asyncio import AbstractEventLoop
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark_log.server.appends import Appends
 from pyspark_log.server.groups import Groups
-from pyspark_log.server.network import Workers
+from pyspark_log.server.network import Loop, Workers
 from pyspark_log.server.producer_ids import ProducerIds
 from pyspark_log.server.topic_ids import TopicIds
 from pyspark_log.storage.folder_store import FolderStore
@@ -37,7 +36,7 @@ class Broker:
     node_id: int
     advertised: tuple[str, int] | None
     sync_acks_all: bool
-    loop: AbstractEventLoop
+    loop: Loop
     workers: Workers
     appends: Appends
     topics: TopicIds

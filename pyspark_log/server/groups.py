@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +22,7 @@ from pyspark_log.server.coordinator import (
 )
 from pyspark_log.server.group_log import GroupLog
 from pyspark_log.server.group_topics import GroupTopics
-from pyspark_log.server.network import Wait, Workers
+from pyspark_log.server.network import Loop, Timer, Wait, Workers
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.groups import GroupMember
 from pyspark_log.storage.groups.changes import GroupChange
@@ -43,13 +42,13 @@ class Groups:
         log: for changes of committed offsets.
     """
 
-    def __init__(self, loop: AbstractEventLoop, workers: Workers, store: FolderStore, settings: Settings) -> None:
+    def __init__(self, loop: Loop, workers: Workers, store: FolderStore, settings: Settings) -> None:
         """Knows no groups yet; `load` finds them."""
         self._loop, self._store = loop, store
         self.coordinator = Coordinator(settings, lambda: secrets.token_urlsafe(_MEMBER_ID_BYTES))
         self.log = GroupLog(workers, store.groups.log)
         self._topics = GroupTopics(workers, store, loop.time)
-        self._timer: TimerHandle | None = None
+        self._timer: Timer | None = None
         self._timer_at = 0
         # The time of the store at the beginning, and since then that of a clock that nothing sets.
         self._begin = store.logs.clock() - self._monotonic()

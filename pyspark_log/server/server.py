@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import os
 import resource
 import signal
 import socket
-from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from types import FrameType
 
 from pyspark_log.errors import LockTimeoutError, StoreError
 from pyspark_log.server.appends import Appends
@@ -19,7 +18,7 @@ from pyspark_log.server.broker import Broker
 from pyspark_log.server.coordinator import Settings
 from pyspark_log.server.groups import Groups
 from pyspark_log.server.handlers import APIS
-from pyspark_log.server.network import Limits, Listener, Workers
+from pyspark_log.server.network import Limits, Listener, Loop, Workers
 from pyspark_log.server.producer_ids import ProducerIds
 from pyspark_log.server.session import ClientSession
 from pyspark_log.server.topic_ids import TopicIds
@@ -78,22 +77,12 @@ def serve(store: FolderStore, config: ServerConfig, on_ready: Callable[[tuple[st
         OSError: the address cannot be used.
     """
     store.logs.most_writers = max(store.logs.most_writers, _raise_file_limit() // _FILES_PER_WRITER)
-    loop = _new_loop()
+    loop = Loop()
     try:
         with _only_server(store):
             return _Server(loop, store, config).run(on_ready)
     finally:
         loop.close()
-
-
-def _new_loop() -> AbstractEventLoop:
-    """The loop of uvloop, which takes half as long for a small request; that of asyncio if uvloop is not installed."""
-    try:
-        import uvloop  # noqa: PLC0415  (an extra)
-    except ImportError:
-        _log.info("uvloop is not installed (pip install 'pyspark-log[server]'): small requests take longer without it")
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
 
 
 def _raise_file_limit() -> int:
@@ -122,9 +111,8 @@ def _only_server(store: FolderStore) -> Iterator[None]:
 
 
 class _Server:
-    def __init__(self, loop: AbstractEventLoop, store: FolderStore, config: ServerConfig) -> None:
+    def __init__(self, loop: Loop, store: FolderStore, config: ServerConfig) -> None:
         self._loop, self._store, self._signal = loop, store, 0
-        self._stopped = asyncio.Event()
         self._listener = Listener(loop, config.host, config.port, self._open_session, config.limits)
         self._workers = Workers(loop, _THREADS)
         self._groups = Groups(loop, self._workers, store, config.groups)
@@ -151,27 +139,35 @@ class _Server:
         self._groups.load()
         self._listener.start()
         self._upkeep.start()
+        host, port = self._listener.address
+        _log.info("serving %s as node %d on %s:%d", self._store.path, self.broker.node_id, host, port)
         try:
-            self._loop.run_until_complete(self._until_stopped(on_ready))
+            with self._signals():
+                on_ready(self._listener.address)
+                self._loop.run()
         finally:
             self._close()
         return self._signal
 
-    async def _until_stopped(self, on_ready: Callable[[tuple[str, int]], object]) -> None:
-        # Not before the loop runs: uvloop loses a signal that comes earlier.
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(number, self._stop, number)
-        host, port = self._listener.address
-        _log.info("serving %s as node %d on %s:%d", self._store.path, self.broker.node_id, host, port)
-        on_ready(self._listener.address)
-        await self._stopped.wait()
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """SIGTERM and SIGINT end the loop."""
+        before = {number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        wake_fd = signal.set_wakeup_fd(self._loop.wake_fd, warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(wake_fd)
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
-    def _stop(self, number: int) -> None:
-        _log.info("stopping after %s", signal.Signals(number).name)
-        self._signal = number
-        self._stopped.set()
+    def _stop(self, number: int, _frame: FrameType | None) -> None:
+        self._signal = self._signal or number
+        self._loop.stop()
 
     def _close(self) -> None:
+        if self._signal:
+            _log.info("stopping after %s", signal.Signals(self._signal).name)
         self._listener.close()
         self._groups.close()
         self._upkeep.stop()

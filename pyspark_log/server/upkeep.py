@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from asyncio import AbstractEventLoop
 from collections.abc import Callable
 
 from pyspark_log.errors import PylogError
-from pyspark_log.server.network import Workers
+from pyspark_log.server.network import Loop, Workers
 from pyspark_log.storage.compaction import LogCleaner
 from pyspark_log.storage.folder_store import FolderStore
 
@@ -21,7 +20,7 @@ _APPLY, _CLEAN = 1.0, 300.0
 class Upkeep:
     """Applies publishes that were decided, deletes what exceeds retention, and compacts; each in a thread."""
 
-    def __init__(self, loop: AbstractEventLoop, workers: Workers, store: FolderStore) -> None:
+    def __init__(self, loop: Loop, workers: Workers, store: FolderStore) -> None:
         """Begins with nothing yet."""
         self._loop, self._workers, self._store = loop, workers, store
         self._cleaner = LogCleaner(store.logs)

@@ -302,9 +302,6 @@ STEPS = {
     "alter: unknown": (_alter("z", ("nonsense", 0, "1")), 1),
     "alter: bad value": (_alter("z", ("retention.ms", 0, "x")), 1),
     "alter: null": (_alter("z", ("retention.ms", 0, None)), 1),
-    **dict.fromkeys(
-        ("configs after that", "configs after all"), "the default of retention.ms has a name here, log.retention.ms"
-    ),
     "alter: unknown change": (_alter("z", ("retention.ms", 9, "1")), 1),
     "alter: twice": (_alter("z", ("retention.ms", 0, "1"), ("retention.ms", 0, "2")), 1),
     "alter: unknown topic": (_alter("missing", ("retention.ms", 0, "1")), 1),

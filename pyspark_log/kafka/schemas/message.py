@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-import importlib.resources
 import json
+import os
 import re
 from collections import namedtuple
 from collections.abc import Iterable, Mapping
@@ -137,8 +137,8 @@ def snake_case(name: str) -> str:
 
 @functools.cache
 def _schemas() -> dict[str, _Json]:
-    file = importlib.resources.files(__package__).joinpath("messages.json")
-    found: dict[str, _Json] = json.loads(file.read_bytes())
+    with open(f"{os.path.dirname(__file__)}/messages.json", "rb") as file:
+        found: dict[str, _Json] = json.load(file)
     return found
 
 

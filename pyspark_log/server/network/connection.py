@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 import socket
-from asyncio import AbstractEventLoop
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
+from pyspark_log.server.network.loop import Loop
 from pyspark_log.server.network.output import Output
 from pyspark_log.server.network.wait import Wait
 
@@ -98,7 +98,7 @@ class Connection:
 
     def __init__(
         self,
-        loop: AbstractEventLoop,
+        loop: Loop,
         accepted: socket.socket,
         peer: str,
         session: Session,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 import logging
 import socket
-from asyncio import AbstractEventLoop, TimerHandle
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark_log.server.network.connection import Buffers, Connection, Session
+from pyspark_log.server.network.loop import Loop, Timer
 
 _log = logging.getLogger(__name__)
 
@@ -50,12 +50,7 @@ class Listener:
     """
 
     def __init__(
-        self,
-        loop: AbstractEventLoop,
-        host: str,
-        port: int,
-        open_session: Callable[[str, tuple[str, int]], Session],
-        limits: Limits,
+        self, loop: Loop, host: str, port: int, open_session: Callable[[str, tuple[str, int]], Session], limits: Limits
     ) -> None:
         """Binds the address, and listens; `start` accepts.
 
@@ -75,7 +70,7 @@ class Listener:
         self.connections: set[Connection] = set()
         self._by_host: Counter[str] = Counter()
         self._refused: set[str] = set()  # hosts of which a refusal was logged, until the next sweep
-        self._timer: TimerHandle | None = None
+        self._timer: Timer | None = None
         family, _, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         self._socket = socket.socket(family, socket.SOCK_STREAM)
         try:

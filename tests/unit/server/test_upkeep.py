@@ -1,11 +1,9 @@
 """What a server does for its store in the background."""
 
-import asyncio
-
 import pyarrow as pa
 import pytest
 
-from pyspark_log.server.network import Workers
+from pyspark_log.server.network import Loop, Workers
 from pyspark_log.server.upkeep import Upkeep
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.types import TopicPartition
@@ -18,7 +16,7 @@ def store(tmp_path):
 
 @pytest.fixture
 def upkeep(store):
-    loop = asyncio.new_event_loop()
+    loop = Loop()
     workers = Workers(loop, 1)
     yield Upkeep(loop, workers, store)
     workers.close()

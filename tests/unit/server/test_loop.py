@@ -1,0 +1,151 @@
+"""The loop of a server: what it calls, in which order, and what wakes it."""
+
+import os
+import signal
+import socket
+import threading
+
+import pytest
+
+from pyspark_log.server.network import Loop
+
+
+@pytest.fixture
+def loop():
+    loop = Loop()
+    yield loop
+    loop.close()
+
+
+@pytest.fixture
+def clock(loop, monkeypatch):
+    """A time that only the test moves. The loop still waits for real, for as long as it thinks is left."""
+    clock = [100.0]
+    monkeypatch.setattr(loop, "time", lambda: clock[0])
+    return clock
+
+
+@pytest.fixture
+def pair():
+    ours, theirs = socket.socketpair()
+    for one in (ours, theirs):
+        one.setblocking(False)
+    yield ours, theirs
+    ours.close()
+    theirs.close()
+
+
+def test_timers_come_in_the_order_of_their_times(loop, clock):
+    called = []
+    for seconds in (3, 1, 2):
+        loop.call_later(seconds, called.append, seconds)
+    loop.call_later(1, called.append, "again")
+    clock[0] += 2
+    loop.call_later(0, loop.stop)
+    loop.run()
+    assert called == [1, "again", 2]
+
+
+def test_a_cancelled_timer_does_not_come(loop, clock):
+    called = []
+    timer = loop.call_later(1, called.append, "cancelled")
+    loop.call_later(0.5, timer.cancel)
+    loop.call_later(1, called.append, "kept")
+    loop.call_later(1, loop.stop)
+    clock[0] += 1
+    loop.run()
+    assert called == ["kept"]
+
+
+def test_what_is_called_soon_comes_after_sockets_that_are_ready(loop, pair):
+    ours, theirs = pair
+    called = []
+
+    def readable():
+        called.append(ours.recv(10))
+        if called.count(b"x") == 2:
+            loop.stop()
+
+    def once_more():
+        called.append("soon")
+        theirs.send(b"x")
+
+    loop.add_reader(ours.fileno(), readable)
+    theirs.send(b"x")
+    loop.call_soon(once_more)
+    loop.run()
+    assert called == [b"x", "soon", b"x"]
+
+
+def test_readers_and_writers_of_one_socket(loop, pair):
+    ours, theirs = pair
+    called = []
+
+    def writable():
+        called.append("write")
+        loop.remove_writer(ours.fileno())
+        theirs.send(b"x")
+
+    def readable():
+        called.append("read")
+        loop.remove_reader(ours.fileno())
+        # What is still there to read, and room to write, call nothing any more.
+        loop.call_later(0.01, loop.stop)
+
+    loop.add_writer(ours.fileno(), writable)
+    loop.add_reader(ours.fileno(), readable)
+    loop.run()
+    assert called == ["write", "read"]
+
+
+def test_another_thread_wakes_it(loop):
+    called = []
+
+    def work():
+        for number in range(1000):
+            loop.call_from_elsewhere(called.append, number)
+        loop.call_from_elsewhere(loop.stop)
+
+    thread = threading.Thread(target=work)
+    loop.call_soon(thread.start)
+    loop.run()
+    thread.join()
+    assert called == list(range(1000))
+
+
+def test_a_signal_wakes_it(loop):
+    """Also one that comes before it waits: its handler has run by then, and the byte is there."""
+    before = signal.signal(signal.SIGUSR1, lambda *_: loop.stop())
+    wake_fd = signal.set_wakeup_fd(loop.wake_fd)
+    try:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        loop.run()
+    finally:
+        signal.set_wakeup_fd(wake_fd)
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_what_comes_after_an_error_is_called(loop, pair, caplog):
+    ours, theirs = pair
+
+    def fail():
+        raise ValueError("a fault")
+
+    def read_and_fail():
+        ours.recv(10)
+        loop.call_soon(loop.stop)
+        fail()
+
+    loop.call_soon(fail)
+    loop.call_later(0, fail)
+    loop.add_reader(ours.fileno(), read_and_fail)
+    theirs.send(b"x")
+    loop.run()
+    assert caplog.text.count("ValueError: a fault") == 3
+
+
+def test_a_closed_loop_is_not_woken():
+    other = Loop()
+    other.close()
+    other.call_from_elsewhere(print)
+    assert other.is_closed
