@@ -158,7 +158,7 @@ class Campaign:
             self.running[name].send_signal(signal.SIGTERM)
         for name in names:
             code = self.running.pop(name).wait(actors.PATIENCE)
-            # Java's code tells that a signal has ended it, in order or before it had started.
+            # Java's code says that a signal has ended it, in order or before it had started.
             if code and not (name.startswith("java") and code in (128 + signal.SIGTERM, -signal.SIGTERM)):
                 self.stopped_wrong.append(f"{name} has ended with {code}")
 

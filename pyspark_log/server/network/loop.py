@@ -38,7 +38,7 @@ class Timer:
 class Loop:
     """Calls functions until it is stopped, in the thread of `run`. Other threads may only use `call_from_elsewhere`.
 
-    What a function raises is logged, and the loop goes on.
+    What a function raises is logged, and the loop continues.
 
     Attributes:
         wake_fd: a byte that is written here wakes the loop, as signal.set_wakeup_fd does.
@@ -128,6 +128,7 @@ class Loop:
             for _ in range(len(self._soon)):
                 action, arguments = self._soon.popleft()
                 self._call(action, *arguments)
+        self._is_stopped = False
 
     def _call(self, action: Action, *arguments: object) -> None:
         try:

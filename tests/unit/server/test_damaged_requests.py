@@ -72,7 +72,7 @@ def test_the_server_continues(server, peer, store, topic):
     for _ in range(_COUNT):
         if other is None:
             other = Peer(server)
-            other.socket.settimeout(0.05)
+            other.socket.settimeout(0.02)
         request, version = chance.choice(requests)
         frame = other.encoded(request, version)
         # Not into another API, which might delete what the test needs.

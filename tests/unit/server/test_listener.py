@@ -1,0 +1,164 @@
+"""Connections that idle, and those whose client is lost without a word: when they are closed, and what they hold."""
+
+import contextlib
+import socket
+import struct
+
+import pytest
+
+from pyspark_log.server.network import Limits, Listener, Loop, Wait
+
+_IDLE = 600.0
+_ASK = b"a question of eleven"
+# Linux: a socket in this state is closed without a packet, as if its host had lost its power (tcp(7), CRIU).
+_TCP_REPAIR = 19
+
+
+class _Echo:
+    """Answers each request with itself; one that begins with "w" waits before."""
+
+    def __init__(self):
+        self.waits = []
+
+    async def answer(self, frame):
+        if frame[:1] == b"w":
+            self.waits.append(Wait())
+            await self.waits[-1]
+        return [struct.pack(">i", len(frame)), bytes(frame)]
+
+
+@pytest.fixture
+def loop():
+    loop = Loop()
+    yield loop
+    loop.close()
+
+
+@pytest.fixture
+def session():
+    return _Echo()
+
+
+@pytest.fixture
+def listener(loop, session):
+    limits = Limits(connections_max_idle_s=_IDLE, queued_max_request_bytes=600_000)
+    listener = Listener(loop, "127.0.0.1", 0, lambda *_: session, limits)
+    listener.start()
+    yield listener
+    listener.close()
+
+
+@pytest.fixture
+def connect(listener):
+    """Makes a client; how many there are at the end, the server must know by then."""
+    clients = []
+
+    def connect(data=b""):
+        clients.append(socket.create_connection(listener.address))
+        clients[-1].sendall(data)
+        return clients[-1]
+
+    yield connect
+    for client in clients:
+        client.close()
+
+
+def _frame(data):
+    return struct.pack(">i", len(data)) + data
+
+
+def _run_until(loop, condition):
+    """Runs the loop until something has happened; a test that waits in vain is ended by the suite's time limit."""
+
+    def look():
+        if condition():
+            loop.stop()
+        else:
+            loop.call_later(0.001, look)
+
+    look()
+    loop.run()
+
+
+def _vanish(client):
+    """Ends a client without a packet to the server."""
+    try:
+        client.setsockopt(socket.IPPROTO_TCP, _TCP_REPAIR, 1)
+    except OSError as error:
+        pytest.skip(f"this process may not close a socket without a packet: {error}")
+    client.close()
+
+
+def _is_closed(client):
+    client.setblocking(False)
+    try:
+        while client.recv(1 << 16):
+            pass
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        return True
+    return True
+
+
+def test_a_connection_without_a_request_is_closed_after_its_time(loop, listener, connect):
+    first, second = connect(), connect()
+    _run_until(loop, lambda: len(listener.connections) == 2)
+    for connection in listener.connections:
+        connection.last_request = 0.0
+    listener.close_idle(_IDLE)
+    assert len(listener.connections) == 2
+    second.sendall(_frame(_ASK))
+    _run_until(loop, lambda: any(one.last_request for one in listener.connections))
+    listener.close_idle(_IDLE + 0.001)
+    assert len(listener.connections) == 1
+    assert (_is_closed(first), _is_closed(second)) == (True, False)
+
+
+def test_a_request_that_waits_keeps_its_connection(loop, session, listener, connect):
+    client = connect(_frame(b"wait for others"))
+    _run_until(loop, lambda: session.waits)
+    [connection] = listener.connections
+    listener.close_idle(connection.last_request + 10 * _IDLE)
+    assert not connection.is_closed
+    session.waits[0].finish(None)
+    _run_until(loop, lambda: connection.is_idle)
+    assert client.recv(100) == _frame(b"wait for others")
+    listener.close_idle(connection.last_request + 10 * _IDLE)
+    assert connection.is_closed
+
+
+def test_half_open_connections_give_back_what_they_hold(loop, session, listener, connect):
+    """Idle ones, and those in the middle of a request, when their time has come; those with an answer, by it."""
+    idle = [connect() for _ in range(20)]
+    parts = [connect(_frame(b"p" * 100_000)[:50_000]) for _ in range(10)]
+    waiting = [connect(_frame(b"w" * 20)) for _ in range(20)]
+    _run_until(loop, lambda: len(listener.connections) == 50 and len(session.waits) == 20)
+    _run_until(loop, lambda: listener._buffers.used == 10 * (50_000 - 4) + 20 * 20)
+    for client in (*idle, *parts, *waiting):
+        _vanish(client)
+    for wait in session.waits:
+        wait.finish(None)
+    # The answer finds nothing there, and the system says so.
+    _run_until(loop, lambda: len(listener.connections) == 30)
+    listener.close_idle(max(one.last_request for one in listener.connections) + _IDLE + 1)
+    assert not listener.connections
+    assert listener._buffers.used == 0
+
+
+def test_a_part_of_a_request_is_dropped_sooner_while_memory_is_short(loop, listener, connect):
+    part, other = connect(struct.pack(">ih", 1_000_000, 0) + b"p" * 650_000), connect()
+    _run_until(loop, lambda: listener._buffers.are_full)
+    other.sendall(_frame(_ASK))
+    [held] = (one for one in listener.connections if one.holds_part)
+    held.last_request = 0.0
+    listener.close_idle(30.0)
+    assert not held.is_closed
+    listener.close_idle(30.1)
+    assert held.is_closed
+    assert _is_closed(part)
+    # The request that was not read meanwhile is.
+    _run_until(loop, lambda: not listener._buffers.used)
+    with contextlib.suppress(BlockingIOError):
+        other.setblocking(False)
+        assert other.recv(100) == _frame(_ASK)
