@@ -26,12 +26,15 @@ from server_clients import (
     consume,
     create_topic,
     delete_topic,
+    fetch_plainly,
     in_processes,
     java_consumer,
     java_end_to_end,
     java_producer,
     produce,
+    produce_steadily,
     python_end_to_end,
+    send_plainly,
 )
 
 from pyspark_log import Store
@@ -52,8 +55,11 @@ PRODUCERS = {
 }
 #: Bytes of values in a run at full speed, by the bytes of one: as clients are slower with small ones.
 AMOUNTS = {100: 100_000_000, 1000: 250_000_000}
-#: How long a run at half load takes, in seconds; records of a run that sends them one by one.
-HALF_LOAD, ONE_BY_ONE = 5, 3000
+#: How long a run at half load takes, in seconds, and which part of it only warms Java up; records of a run that sends
+#: them one by one.
+HALF_LOAD, WARM_UP, ONE_BY_ONE = 15, 0.5, 3000
+#: What a client that only receives asks for at a time.
+PLAIN = {"1 MiB": 1 << 20, "16 MiB": 16 << 20}
 MANY = 20
 #: How much `--quick` does of everything.
 QUICK = 0.02
@@ -68,8 +74,14 @@ class Side:
         server: its process.
     """
 
-    def __init__(self, name: str, server: Server | Broker) -> None:
-        self.name, self.server = name, server
+    def __init__(self, name: str, server: Server | Broker, logs: Path) -> None:
+        """`logs`: the folder with those of its partitions."""
+        self.name, self.server, self._logs = name, server, logs
+
+    def log(self, topic: str) -> Path:
+        """The file with the records of a topic, which has one partition and one segment."""
+        [file] = self._logs.glob(f"{topic}-0/*.log")
+        return file
 
     @property
     def bootstrap(self) -> str:
@@ -150,10 +162,13 @@ class Benchmark:
             yield from (partial(self._half_load, *one) for one in SIZES.items())
         if "consumer" in groups:
             yield from (partial(self._java_consumer, *one) for one in SIZES.items())
+            yield from (partial(self._plain, *one) for one in PLAIN.items())
+            yield self._system
         if "python" in groups:
             for name, size in SIZES.items():
                 yield partial(self._python, f"librdkafka's producer, {name}", produce, size, 1)
                 yield partial(self._python, f"librdkafka's consumer, {name}", consume, size, 1)
+            yield from (partial(self._steady, *one) for one in SIZES.items())
         if "many" in groups:
             yield partial(self._python, f"{MANY} producers, 1 KB", produce, 1000, MANY)
             yield partial(self._python, f"{MANY} consumers, 1 KB", consume, 1000, MANY)
@@ -193,10 +208,29 @@ class Benchmark:
     def _half_load(self, name: str, size: int, side: Side) -> None:
         half = round(min(self.speeds.last(f"Java's producer, {name}, acks=all, idempotent")) / 2)
         load = Load(self._new_topic(side), size, max(round(half * HALF_LOAD * self._amount), 100))
-        found = java_producer(side.bootstrap, load, (), half)
+        found = java_producer(side.bootstrap, load, (), half, WARM_UP)
         self.times.add(f"Java's producer at half load, {name}, acks=all: half", side, found.median)
         self.times.add(f"Java's producer at half load, {name}, acks=all: 99 in 100", side, found.p99)
         delete_topic(side.bootstrap, load.topic)
+
+    def _steady(self, name: str, size: int, side: Side) -> None:
+        half = round(min(self.speeds.last(f"librdkafka's producer, {name}")) / 2)
+        load = Load(self._new_topic(side), size, max(round(half * HALF_LOAD / 3 * self._amount), 1000))
+        found = produce_steadily(side.bootstrap, load, half)
+        self.times.add(f"librdkafka's producer at half load, {name}, acks=all: half", side, found.median)
+        self.times.add(f"librdkafka's producer at half load, {name}, acks=all: 99 in 100", side, found.p99)
+        delete_topic(side.bootstrap, load.topic)
+
+    def _plain(self, name: str, most: int, side: Side) -> None:
+        load, before = self._load("fetched-1000", 1000), side.processor_time()
+        speed = fetch_plainly(side.bootstrap, load, most)
+        line = f"a client that only receives, {name} at a time, 1 KB"
+        self._note(line, side, load, speed, side.processor_time() - before)
+
+    def _system(self, side: Side) -> None:
+        load = self._load("fetched-1000", 1000)
+        speed = send_plainly(side.log(load.topic), load.count * load.size)
+        self._note("the same file, which the system sends without a server", side, load, speed * 1e6 / load.size)
 
     def _java_consumer(self, name: str, size: int, side: Side) -> None:
         load, before = self._load(f"fetched-{size}", size), side.processor_time()
@@ -276,10 +310,11 @@ def main() -> None:
     rounds = 1 if given.quick else given.rounds
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         Store.create(f"{folder}/store").close()
-        sides = [Side(OURS, Server(f"{folder}/store", folder))]
+        sides = [Side(OURS, Server(f"{folder}/store", folder), Path(folder, "store/data"))]
         if given.kafka:
             Path(folder, "broker").mkdir()
-            sides.append(Side(KAFKA, Broker(f"{folder}/broker", as_shipped=True)))
+            broker = Broker(f"{folder}/broker", as_shipped=True)
+            sides.append(Side(KAFKA, broker, broker.log_dir))
         processes, benchmark = Figures(), Benchmark(sides, QUICK if given.quick else 1)
         try:
             start(sides, rounds, processes)

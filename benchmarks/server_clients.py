@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import re
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from pyspark_log.kafka import decode_response
+from pyspark_log.kafka import messages as m
+from pyspark_log.storage.record import headers_in
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.kafka.kafka_tools import run
+from tests.server_tools import Peer
 
 _TOOLS = "org.apache.kafka.tools"
 # The options of Java, in place of those for a quick start.
@@ -24,6 +32,11 @@ _JAVA = {"memory": "1g", "options": ()}
 _PATIENCE = 60
 # Records that a consumer in Python takes at once.
 _TAKEN = 10_000
+
+# The API of fetch, and the last version that names topics.
+_FETCH, _FETCH_VERSION = 1, 12
+# What is sent at once, as much as Java's consumer asks for of a partition.
+_PIECE = 1024 * 1024
 
 # The most processes of clients that run at once.
 _PROCESSES = 4
@@ -81,15 +94,17 @@ def delete_topic(bootstrap: str, name: str) -> None:
     client.delete_topics([name])[name].result(_PATIENCE)
 
 
-def java_producer(bootstrap: str, load: Load, settings: Sequence[str], throughput: int = -1) -> Produced:
+def java_producer(
+    bootstrap: str, load: Load, settings: Sequence[str], throughput: int = -1, warm_up: float = 1 / 6
+) -> Produced:
     """Runs kafka-producer-perf-test; `throughput`: records a second, -1: as many as it can.
 
-    Its first sixth only warms the client up.
+    A part of the records, which are the first, only warms the client up.
     """
     said = run(
         f"{_TOOLS}.ProducerPerformance", "--bootstrap-server", bootstrap, "--topic", load.topic, "--num-records",
-        load.count, "--warmup-records", load.count // 6, "--record-size", load.size, "--throughput", throughput,
-        "--command-property", f"client.id={load.topic}", *settings, **_JAVA,
+        load.count, "--warmup-records", round(load.count * warm_up), "--record-size", load.size, "--throughput",
+        throughput, "--command-property", f"client.id={load.topic}", *settings, **_JAVA,
     )  # fmt: skip
     [line] = [line for line in said.splitlines() if "steady state records sent" in line]
     numbers = re.search(r"([\d.]+) records/sec .*?(\d+) ms 50th, .*?(\d+) ms 99th", line)
@@ -151,6 +166,86 @@ def produce(bootstrap: str, topic: str, partitions: Sequence[int], count: int, s
                 producer.poll(0.01)
     for producer, _ in producers:
         assert producer.flush(_PATIENCE) == 0
+
+
+def produce_steadily(bootstrap: str, load: Load, throughput: int) -> Produced:
+    """Sends `throughput` records a second with acks=all, and takes the time of each hundredth until it is acknowledged.
+
+    The first tenth is not counted.
+    """
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
+    producer.list_topics(load.topic)
+    value, times, ignored = bytes(load.size), [], load.count // 10
+    started = time.perf_counter()
+
+    def note(at: float, number: int) -> Callable[[object, object], None]:
+        def acknowledged(error: object, _message: object) -> None:
+            assert error is None, error
+            if number >= ignored:
+                times.append((time.perf_counter() - at) * 1e3)
+
+        return acknowledged
+
+    for number in range(load.count):
+        if number % 100 == 0:
+            now = time.perf_counter()
+            ahead = number / throughput - (now - started)
+            if ahead > 0.001:
+                time.sleep(ahead)
+                now = time.perf_counter()
+            producer.produce(load.topic, value, on_delivery=note(now, number))
+        else:
+            producer.produce(load.topic, value)
+        producer.poll(0)
+    assert producer.flush(_PATIENCE) == 0
+    speed = load.count / (time.perf_counter() - started)
+    times.sort()
+    return Produced(speed, times[len(times) // 2], times[int(len(times) * 0.99)])
+
+
+def fetch_plainly(bootstrap: str, load: Load, most: int) -> float:
+    """Records a second of a client that only receives: it asks for up to `most` bytes at a time, one after the other.
+
+    Of what it gets it reads the headers of the batches.
+    """
+    host, port = bootstrap.split(":")
+    buffer = memoryview(bytearray(2 * most))
+    with Peer(SimpleNamespace(host=host, port=int(port))) as peer:
+        offset, started = 0, time.perf_counter()
+        while offset < load.count:
+            part = m.FetchRequest.FetchPartition(0, -1, offset, -1, -1, most)
+            topic = m.FetchRequest.FetchTopic(load.topic, bytes(16), [part])
+            peer.send(m.FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=most, topics=[topic]), _FETCH_VERSION)
+            size, received = int.from_bytes(peer.receive(4), "big"), 0
+            while received < size:
+                received += peer.socket.recv_into(buffer[received:size])
+            _, response = decode_response(_FETCH, _FETCH_VERSION, buffer[:size])
+            records = response.responses[0].partitions[0].records
+            offset = headers_in(records, 0, len(records))[-1].next_offset
+        return load.count / (time.perf_counter() - started)
+
+
+def send_plainly(path: Path, amount: int) -> float:
+    """MB a second of a file that the system sends to a client which only receives, 1 MiB at a time."""
+    with path.open("rb") as file, socket.create_server(("127.0.0.1", 0)) as server:
+        receiver = multiprocessing.get_context("spawn").Process(target=_receive, args=(server.getsockname(),))
+        receiver.start()
+        sender, _ = server.accept()
+        with sender:
+            started, sent, size = time.perf_counter(), 0, path.stat().st_size
+            while sent < amount:
+                begin = sent % (size - _PIECE)
+                sent += os.sendfile(sender.fileno(), file.fileno(), begin, _PIECE)
+            speed = sent / (time.perf_counter() - started) / 1e6
+        receiver.join()
+    return speed
+
+
+def _receive(address: tuple[str, int]) -> None:
+    buffer = memoryview(bytearray(_PIECE))
+    with socket.create_connection(address) as receiver:
+        while receiver.recv_into(buffer):
+            pass
 
 
 def _is_taken(producer: Producer, topic: str, value: bytes, partition: int) -> bool:

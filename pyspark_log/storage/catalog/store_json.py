@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
 
 from pyspark_log.arguments import check_path
 from pyspark_log.config import check_store_configs
@@ -76,6 +75,8 @@ def local_path(path: str | os.PathLike[str]) -> str:
     if not text:
         raise InvalidConfigError("the path of the store is empty")
     if ":" in text and re.match(r"file:|[A-Za-z][A-Za-z0-9+.-]+:/", text):
+        from urllib.parse import unquote, urlsplit  # noqa: PLC0415  (half a MB, and few need it)
+
         parts = urlsplit(text)
         if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
             raise InvalidConfigError(f"{text}: a store is a folder in a file system: give a path or a file: URI")

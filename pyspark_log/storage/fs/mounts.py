@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterable
 from functools import cache
@@ -47,13 +46,13 @@ def is_shared(folder: str) -> bool:
     """Whether other hosts may write to a folder; cached per process. False if the system does not report it."""
     try:
         mount = mount_of(folder)
-    except (OSError, subprocess.SubprocessError):
+    except OSError:
         return False
     return mount is not None and mount.is_shared
 
 
 def mount_of(folder: str) -> Mount | None:
-    """The file system that holds a folder, if the system lists it. OSError, subprocess.SubprocessError."""
+    """The file system that holds a folder, if the system lists it. OSError."""
     return find_mount(_mounts(), folder)
 
 
@@ -85,7 +84,12 @@ def _unescape(text: str) -> str:
 
 def _mounts() -> list[Mount]:
     if sys.platform == "darwin":
-        listed = subprocess.run(["/sbin/mount"], capture_output=True, text=True, check=True, timeout=10)
+        import subprocess  # noqa: PLC0415  (other systems need no command for it)
+
+        try:
+            listed = subprocess.run(["/sbin/mount"], capture_output=True, text=True, check=True, timeout=10)
+        except subprocess.SubprocessError as error:
+            raise OSError(f"/sbin/mount: {error}") from error
         return parse_mount_command(listed.stdout)
     with open(_MOUNTINFO, encoding="utf-8", errors="surrogateescape") as file:
         return parse_mountinfo(file.read())

@@ -128,12 +128,13 @@ class SegmentReader:
             file.close()
         return 0
 
-    def batch_before(self, position: int, end: int) -> BatchHeader | None:
+    def batch_before(self, position: int, end: int, *, is_whole: bool = False) -> BatchHeader | None:
         """The last batch with an index entry that begins at `position` or before it; None if no entry has one.
 
         Args:
             position: in bytes.
             end: the live bytes of the log.
+            is_whole: the batch also ends at `position` or before it.
         """
         file = _open_index(segment_path(self._folder, self.base_offset, INDEX))
         if file is None:
@@ -143,7 +144,7 @@ class SegmentReader:
             number = index.floor_by_position(position)
             for doubted in range(number, max(number - _MAX_DOUBTS, -1), -1):
                 entry = index.entry(doubted)
-                header = batch_at(self.log, entry.position, end)
+                header = batch_at(self.log, entry.position, min(position, end) if is_whole else end)
                 if entry.position <= position and header is not None and header.last_offset == entry.offset:
                     return header
         return None

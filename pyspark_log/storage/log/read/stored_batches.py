@@ -46,10 +46,7 @@ def locate(segment: SegmentReader, size: int, start: int, end: int, max_bytes: i
     if first is None or last is None or first.base_offset >= end:
         return None
     stop = first.position + max_bytes
-    near = segment.batch_before(stop, size) if min(stop, size) - first.position > _NEAR else None
-    if near is not None and near.end > stop:
-        # It begins before `stop` alone; the one before it ends there.
-        near = segment.batch_before(near.position - 1, size)
+    near = segment.batch_before(stop, size, is_whole=True) if min(stop, size) - first.position > _NEAR else None
     if near is not None and near.position > first.position and near.next_offset <= end:
         headers = segment.headers(near.position, size)
     for header in headers:

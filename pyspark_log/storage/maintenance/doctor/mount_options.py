@@ -6,7 +6,6 @@ each other; only the options show it (or a test from two hosts, see peer.py).
 
 from __future__ import annotations
 
-import subprocess
 from typing import NamedTuple
 
 from pyspark_log.storage.fs.mounts import NFS, SHARED, SMB, Mount, mount_of
@@ -81,7 +80,7 @@ def examine_mount(folder: str) -> Finding:
     """Assesses the file system of a folder without testing it."""
     try:
         mount = mount_of(folder)
-    except (OSError, subprocess.SubprocessError) as error:
+    except OSError as error:
         return _unknown(str(error))
     return assess(mount, recovers_lost_locks=_recovers_lost_locks()) if mount else _unknown("not in the list of mounts")
 
