@@ -171,4 +171,44 @@ kafka-jars: .kafka/.stamp  ## Kafka's own classes for the tests in tests/kafka, 
 kafka-note:
 	@$(MAKE) -s --no-print-directory kafka-jars || echo "The tests with Kafka are skipped." >&2
 
-test-slow test-all: kafka-note
+# --- programs over clients of other languages, which tests/clients runs ------------------------------
+
+CLIENTS := .clients
+CLIENT_SOURCES = $(shell find tests/clients/$(1) -type f)
+
+.PHONY: client-programs
+client-programs: $(CLIENTS)/.stamp-go $(CLIENTS)/.stamp-js $(CLIENTS)/.stamp-rust  ## Kafka's clients of Go, JavaScript and Rust for the tests in tests/clients
+
+$(CLIENTS)/.stamp-go: $(call CLIENT_SOURCES,go)
+	@if command -v go >/dev/null; then \
+		echo "Building the programs in Go."; \
+		mkdir -p "$(CLIENTS)/go" && go build -C tests/clients/go -o "$(CURDIR)/$(CLIENTS)/go/" ./... && touch "$@"; \
+	else \
+		echo "There is no Go here: its clients are left out (Debian, Ubuntu: apt install golang)." >&2; \
+	fi
+
+# Node looks for packages beside the programs.
+$(CLIENTS)/.stamp-js: $(call CLIENT_SOURCES,js)
+	@if command -v npm >/dev/null; then \
+		echo "Fetching the clients of JavaScript."; \
+		mkdir -p "$(CLIENTS)/js" && cp $^ "$(CLIENTS)/js/" && \
+		npm ci --prefix "$(CLIENTS)/js" --no-audit --no-fund --loglevel error && touch "$@"; \
+	else \
+		echo "There is no npm here: the clients of JavaScript are left out (Debian, Ubuntu: apt install npm)." >&2; \
+	fi
+
+# librdkafka is compiled with it.
+$(CLIENTS)/.stamp-rust: $(call CLIENT_SOURCES,rust)
+	@if command -v cargo >/dev/null; then \
+		echo "Building the programs in Rust (once; takes minutes)."; \
+		cargo build --quiet --locked --manifest-path tests/clients/rust/Cargo.toml \
+			--target-dir "$(CLIENTS)/rust" && touch "$@"; \
+	else \
+		echo "There is no Cargo here: the clients of Rust are left out (Debian, Ubuntu: apt install cargo)." >&2; \
+	fi
+
+.PHONY: clients-note
+clients-note:
+	@$(MAKE) -s -k --no-print-directory client-programs || echo "The tests with clients that are missing are skipped." >&2
+
+test-slow test-all: kafka-note clients-note
