@@ -76,12 +76,13 @@ func (*reader) Cleanup(sarama.ConsumerGroupSession) error { return nil }
 
 func (r *reader) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
 	for message := range claim.Messages() {
-		r.take(session, message)
+		r.take(session, message, len(claim.Messages()) == 0)
 	}
 	return nil
 }
 
-func (r *reader) take(session sarama.ConsumerGroupSession, message *sarama.ConsumerMessage) {
+// take commits after the last message that is there: a commit waits for the answer to a fetch before it.
+func (r *reader) take(session sarama.ConsumerGroupSession, message *sarama.ConsumerMessage, last bool) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	if r.left == 0 {
@@ -89,8 +90,11 @@ func (r *reader) take(session sarama.ConsumerGroupSession, message *sarama.Consu
 	}
 	contract.PrintRecord(int(message.Partition), message.Offset, message.Key, message.Value)
 	session.MarkMessage(message, "")
-	session.Commit()
-	if r.left--; r.left == 0 {
+	r.left--
+	if last || r.left == 0 {
+		session.Commit()
+	}
+	if r.left == 0 {
 		r.stop()
 	}
 }
