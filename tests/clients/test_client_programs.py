@@ -28,7 +28,7 @@ class Library(NamedTuple):
     """A client library.
 
     Attributes:
-        command: how its program is started; paths are in `FOLDER`.
+        command: how its program is started, by paths in `FOLDER`.
         lacks: the reason for each thing that it cannot do, by the name of the codec or the test.
     """
 
@@ -40,8 +40,8 @@ LIBRARIES = {
     "franz-go": Library(("go/franz-go",)),
     "sarama": Library(("go/sarama",)),
     "kafka-go": Library(("go/kafka-go",), {"idempotent": "its producer is never idempotent"}),
-    "kafkajs": Library(("node", "js/kafkajs.js")),
-    "platformatic": Library(("node", "js/platformatic.js"), {"zstd": "it takes that of Node, from version 22.15 on"}),
+    "kafkajs": Library(("js/node_modules/.bin/node", "js/kafkajs.js")),
+    "platformatic": Library(("js/node_modules/.bin/node", "js/platformatic.js")),
     "rdkafka": Library(("rust/debug/rdkafka",)),
     "rskafka": Library(
         ("rust/debug/rskafka",),
@@ -88,13 +88,13 @@ def topic(store):
 @pytest.fixture
 def program(server, name):
     """Makes the command of a library's program; skips the test without it, or fails if PYLOG_REQUIRE names clients."""
-    *runtime, path = LIBRARIES[name].command
-    if not (FOLDER / path).exists():
+    command = [str(FOLDER / path) for path in LIBRARIES[name].command]
+    if not all(map(os.path.exists, command)):
         reason = f"the program over {name} is not here: make client-programs"
         if "clients" in os.environ.get("PYLOG_REQUIRE", "").split(","):
             pytest.fail(reason)
         pytest.skip(reason)
-    return lambda *arguments: [*runtime, str(FOLDER / path), server.bootstrap, *map(str, arguments)]
+    return lambda *arguments: [*command, server.bootstrap, *map(str, arguments)]
 
 
 @pytest.fixture
@@ -112,22 +112,22 @@ def call(program):
 class Member:
     """A program that runs as a member of a group."""
 
-    def __init__(self, command, output):
-        self._output = output
-        with output.open("wb") as stdout:
-            self.process = subprocess.Popen(command, stdout=stdout, stderr=stdout)
+    def __init__(self, command, folder):
+        folder.mkdir()
+        self._output, self._log = folder / "output", folder / "log"
+        with self._output.open("wb") as output, self._log.open("wb") as log:
+            self.process = subprocess.Popen(command, stdout=output, stderr=log)
 
     def values(self):
         """The values of the records that it has read so far."""
-        assert self.process.poll() is None, self._output.read_text()
-        # The last line may be written just now; what is not JSON is of the program's log.
-        lines = [line for line in self._output.read_text().split("\n")[:-1] if line.startswith("{")]
-        return {json.loads(line)["value"] for line in lines}
+        assert self.process.poll() is None, self._log.read_text()
+        # The last line may be written just now.
+        return {json.loads(line)["value"] for line in self._output.read_text().split("\n")[:-1]}
 
     def stop(self):
         """Ends it in order: it leaves its group."""
         self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(PATIENCE) == 0, self._output.read_text()
+        assert self.process.wait(PATIENCE) == 0, self._log.read_text()
 
     def kill(self):
         self.process.kill()
