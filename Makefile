@@ -177,7 +177,7 @@ CLIENTS := .clients
 CLIENT_SOURCES = $(shell find tests/clients/$(1) -type f)
 
 .PHONY: client-programs
-client-programs: $(CLIENTS)/.stamp-go $(CLIENTS)/.stamp-js $(CLIENTS)/.stamp-rust  ## Kafka's clients of Go, JavaScript and Rust for the tests in tests/clients
+client-programs: $(addprefix $(CLIENTS)/.stamp-,go js rust)  ## Kafka's clients of other languages for the tests in tests/clients
 
 $(CLIENTS)/.stamp-go: $(call CLIENT_SOURCES,go)
 	@if command -v go >/dev/null; then \
@@ -187,15 +187,22 @@ $(CLIENTS)/.stamp-go: $(call CLIENT_SOURCES,go)
 		echo "There is no Go here: its clients are left out (Debian, Ubuntu: apt install golang)." >&2; \
 	fi
 
-# Node looks for packages beside the programs.
-$(CLIENTS)/.stamp-js: $(call CLIENT_SOURCES,js)
+# Node is one of the packages, as not every library runs with an older one. node-rdkafka is compiled for it.
+$(CLIENTS)/.stamp-npm: tests/clients/js/package.json tests/clients/js/package-lock.json
 	@if command -v npm >/dev/null; then \
-		echo "Fetching the clients of JavaScript."; \
-		mkdir -p "$(CLIENTS)/js" && cp $^ "$(CLIENTS)/js/" && \
-		npm ci --prefix "$(CLIENTS)/js" --no-audit --no-fund --loglevel error && touch "$@"; \
+		echo "Fetching the clients of JavaScript (once; takes minutes)."; \
+		mkdir -p "$(CLIENTS)/js" && cp $^ "$(CLIENTS)/js/" && cd "$(CLIENTS)/js" && \
+		npm ci --ignore-scripts --no-audit --no-fund --loglevel error >/dev/null && \
+		node=$$(realpath node_modules/.bin/node) && \
+		PATH="$${node%/*}:$$PATH" npm rebuild node-rdkafka "--nodedir=$${node%/bin/node}" --loglevel error >/dev/null && \
+		touch "$(CURDIR)/$@"; \
 	else \
 		echo "There is no npm here: the clients of JavaScript are left out (Debian, Ubuntu: apt install npm)." >&2; \
 	fi
+
+# Node looks for packages beside the programs.
+$(CLIENTS)/.stamp-js: $(CLIENTS)/.stamp-npm $(wildcard tests/clients/js/*.js)
+	@if [ -e "$<" ]; then cp tests/clients/js/*.js "$(CLIENTS)/js/" && touch "$@"; fi
 
 # librdkafka is compiled with it.
 $(CLIENTS)/.stamp-rust: $(call CLIENT_SOURCES,rust)

@@ -20,8 +20,8 @@ from tests.spark_home import spark_home
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
 
-# The tests with Spark, each file a group; those with a broker are one group.
-_LONGEST = ("tests/kafka/", "tests/spark/", "tests/jobs/")
+# The tests with Spark and with clients of other languages, each file a group; those with a broker are one group.
+_LONGEST = ("tests/kafka/", "tests/spark/", "tests/jobs/", "tests/clients/")
 _BROKER = "tests/kafka/"
 # What all tests may have in memory at once, in bytes; what a test leaves is removed when it has passed.
 _ROOM = 2 << 30

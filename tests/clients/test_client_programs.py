@@ -42,6 +42,10 @@ LIBRARIES = {
     "kafka-go": Library(("go/kafka-go",), {"idempotent": "its producer is never idempotent"}),
     "kafkajs": Library(("js/node_modules/.bin/node", "js/kafkajs.js")),
     "platformatic": Library(("js/node_modules/.bin/node", "js/platformatic.js")),
+    "node-rdkafka": Library(
+        ("js/node_modules/.bin/node", "js/node-rdkafka.js"),
+        {"administer groups": "it has no requests for them"},
+    ),
     "rdkafka": Library(("rust/debug/rdkafka",)),
     "rskafka": Library(
         ("rust/debug/rskafka",),
@@ -265,7 +269,7 @@ def test_offsets(call, store, topic, name):
     assert (found[0]["earliest"], found[0]["latest"]) == (0, 0)
 
 
-@pytest.mark.parametrize("name", _libraries("groups"))
+@pytest.mark.parametrize("name", _libraries("groups", "administer groups"))
 def test_groups(call, store, topic, member, name):
     running = member()
     store.append(topic, [{"key": b"k", "value": b"x"}])
