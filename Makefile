@@ -187,7 +187,8 @@ $(CLIENTS)/.stamp-go: $(call CLIENT_SOURCES,go)
 		echo "There is no Go here: its clients are left out (Debian, Ubuntu: apt install golang)." >&2; \
 	fi
 
-# Node is one of the packages, as not every library runs with an older one. node-rdkafka is compiled for it.
+# Node is one of the packages, as not every library runs with an older one. node-rdkafka is compiled for it, by a C++
+# compiler with the headers of zlib.
 $(CLIENTS)/.stamp-npm: tests/clients/js/package.json tests/clients/js/package-lock.json
 	@if command -v npm >/dev/null; then \
 		echo "Fetching the clients of JavaScript (once; takes minutes)."; \
@@ -216,6 +217,6 @@ $(CLIENTS)/.stamp-rust: $(call CLIENT_SOURCES,rust)
 
 .PHONY: clients-note
 clients-note:
-	@$(MAKE) -s -k --no-print-directory client-programs || echo "The tests with clients that are missing are skipped." >&2
+	@$(MAKE) -s -k -j2 --no-print-directory client-programs || echo "The tests with clients that are missing are skipped." >&2
 
 test-slow test-all: kafka-note clients-note
