@@ -25,6 +25,7 @@ class Type(IntEnum):
     BOOLEAN = 1
     STRING = 2
     INT = 3
+    SHORT = 4
     LONG = 5
     DOUBLE = 6
     LIST = 7
@@ -106,9 +107,9 @@ def of_server(of_store: Mapping[str, str], node_id: int, listener: str) -> Itera
     fixed = (
         ("broker.id", str(node_id), Type.INT, "the number of this server"),
         ("node.id", str(node_id), Type.INT, "the same"),
-        ("advertised.listeners", listener, Type.STRING, "the address that clients get"),
+        ("advertised.listeners", listener, Type.LIST, "the address that clients get"),
         ("default.replication.factor", "1", Type.INT, "there is one copy of each log"),
-        ("offsets.topic.replication.factor", "1", Type.INT, "there is one copy of each log"),
+        ("offsets.topic.replication.factor", "1", Type.SHORT, "there is one copy of each log"),
     )
     for name, value, kind, meaning in fixed:
         yield Config(name, kind, meaning, (Synonym(name, value, Source.STORE),), read_only=True)

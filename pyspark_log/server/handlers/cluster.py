@@ -47,7 +47,7 @@ async def list_partition_reassignments(
     _call: Call, _request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     """Lists no reassignments: there is one server."""
-    return ListPartitionReassignmentsResponse()
+    return ListPartitionReassignmentsResponse(error_message=None)
 
 
 async def alter_partition_reassignments(
@@ -63,7 +63,7 @@ async def alter_partition_reassignments(
             for part in topic.partitions
         ]
         topics.append(AlterPartitionReassignmentsResponse.ReassignableTopicResponse(topic.name, rows))
-    return AlterPartitionReassignmentsResponse(responses=topics)
+    return AlterPartitionReassignmentsResponse(error_message=None, responses=topics)
 
 
 def _reassigned(

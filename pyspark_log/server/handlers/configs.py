@@ -58,7 +58,8 @@ def _described(
                 rows.append(_row(one, request))
 
     code, why = attempt(describe)
-    return _Result(code, why, resource.resource_type, resource.resource_name, () if code else rows)
+    # Kafka's text for no error is an empty one here.
+    return _Result(code, why or "", resource.resource_type, resource.resource_name, () if code else rows)
 
 
 def _configs_of(call: Call, kind: int, name: str) -> Iterable[Config]:

@@ -13,6 +13,7 @@ from pyspark_log.kafka.messages import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
+from pyspark_log.kafka.schemas import Struct
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.metadata import NOT_ASKED
 
@@ -25,9 +26,8 @@ async def describe_groups(call: Call, request: DescribeGroupsRequest) -> Describ
     """Describes groups, also those that have committed offsets alone."""
     groups = call.broker.groups
     await groups.refresh()
-    operations = _GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     described = [groups.coordinator.describe(name, call.version) for name in request.groups]
-    return DescribeGroupsResponse(groups=[one._replace(authorized_operations=operations) for one in described])
+    return DescribeGroupsResponse(groups=[_with_operations(one, request) for one in described])
 
 
 async def consumer_group_describe(call: Call, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
@@ -35,9 +35,14 @@ async def consumer_group_describe(call: Call, request: ConsumerGroupDescribeRequ
     groups = call.broker.groups
     await groups.refresh()
     topics = await groups.topics(at_once=True)
-    operations = _GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     described = [groups.coordinator.describe_modern(name, topics) for name in request.group_ids]
-    return ConsumerGroupDescribeResponse(groups=[one._replace(authorized_operations=operations) for one in described])
+    return ConsumerGroupDescribeResponse(groups=[_with_operations(one, request) for one in described])
+
+
+def _with_operations(described: Struct, request: DescribeGroupsRequest | ConsumerGroupDescribeRequest) -> Struct:
+    """A group with what may be done with it, if that was asked for; with one that is not there, nothing may."""
+    asked = request.include_authorized_operations and described.error_code == ErrorCode.NONE
+    return described._replace(authorized_operations=_GROUP_OPERATIONS if asked else NOT_ASKED)
 
 
 async def list_groups(call: Call, request: ListGroupsRequest) -> ListGroupsResponse:

@@ -36,7 +36,7 @@ async def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindC
     if call.version >= _FIRST_OF_MANY:
         return FindCoordinatorResponse(coordinators=found)
     [one] = found
-    return FindCoordinatorResponse(0, one.error_code, one.error_message, one.node_id, one.host, one.port)
+    return FindCoordinatorResponse(0, one.error_code, one.error_message or "NONE", one.node_id, one.host, one.port)
 
 
 def _coordinator(call: Call, kind: int, key: str) -> FindCoordinatorResponse.Coordinator:
@@ -44,7 +44,8 @@ def _coordinator(call: Call, kind: int, key: str) -> FindCoordinatorResponse.Coo
         if not call.broker.store.writable:
             error, why = ErrorCode.GROUP_AUTHORIZATION_FAILED, "the store is served for reading only"
             return _Coordinator(key, _NO_NODE, "", -1, error, why)
-        return _Coordinator(key, call.broker.node_id, *advertised(call), ErrorCode.NONE, None)
+        # Kafka's text for no error is an empty one, and its name in versions before 4.
+        return _Coordinator(key, call.broker.node_id, *advertised(call), ErrorCode.NONE, "")
     if kind == _TRANSACTION:
         error, why = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this server has no transactions"
     else:
