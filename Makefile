@@ -75,6 +75,10 @@ campaign: java $(VENV)/.stamp-native  ## Streaming queries whose processes are k
 server-campaign: java kafka-jars $(VENV)/.stamp-native  ## A server, its clients, a publisher and Spark, killed 200 times: a quarter of an hour
 	"$(BIN)/python" -m tests.server_campaign.run --kills 200
 
+.PHONY: recordings
+recordings: $(VENV)/.stamp-native .kafka/.stamp  ## Records the sessions of clients at Kafka that tests/recordings repeats: three minutes
+	"$(BIN)/python" -m tests.recordings.make
+
 .PHONY: fuzz
 fuzz: $(VENV)/.stamp-native  ## Damaged bytes to every reader of files and messages: seven million inputs, an hour on two cores
 	"$(BIN)/python" tests/fuzz/fuzz.py --inputs 1000000

@@ -26,7 +26,10 @@ class Server:
         path: the store's folder.
         host, port: where it listens.
         bootstrap: the same as clients want it.
+        program: what Python runs; it takes the arguments of `pylog serve`.
     """
+
+    program = ("-m", "pyspark_log.cli.start", "serve")
 
     def __init__(self, path, folder, *options):
         """Starts nothing yet; `folder` is for its log, `options` are the command's."""
@@ -38,7 +41,7 @@ class Server:
 
     def start(self):
         """Returns when it serves."""
-        command = [sys.executable, "-m", "pyspark_log.cli.start", "serve", "--store", self.path]
+        command = [sys.executable, *self.program, "--store", self.path]
         command += ["--listen", self.bootstrap, "--ready-file", self._ready, *self._options]
         with open(self._output, "ab") as output:
             self.process = subprocess.Popen(list(map(str, command)), stdout=output, stderr=output)
@@ -86,9 +89,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def served(path, folder, *options):
+def served(path, folder, *options, kind=Server):
     """A server that runs, and is stopped at the end of the block. It must not have met an unknown error."""
-    server = Server(path, folder, *options).start()
+    server = kind(path, folder, *options).start()
     try:
         yield server
         assert server.process.poll() is None, server.output()

@@ -63,14 +63,14 @@ class Broker:
         process: itself; None: it was not started yet.
     """
 
-    def __init__(self, folder, *, as_shipped=False):
+    def __init__(self, folder, *, as_shipped=False, settings=None):
         """Formats its folder; starts nothing yet.
 
         `as_shipped`: with Kafka's own settings and 2 GB, to be measured; else it starts quickly and does soon what
-        tests wait for.
+        tests wait for. `settings`: others, which win; None: Kafka's default.
         """
         self._as_shipped = as_shipped
-        self._folder = Path(folder)
+        self._folder, others = Path(folder), settings or {}
         self._output = self._folder / "output"
         self._settings = self._folder / "server.properties"
         self.process = None
@@ -109,6 +109,7 @@ class Broker:
                 "num.io.threads": 2,
             }
         )
+        settings = {name: value for name, value in {**settings, **others}.items() if value is not None}
         self._settings.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         cluster_id = run("kafka.tools.StorageTool", "random-uuid").strip()
         run("kafka.tools.StorageTool", "format", "--cluster-id", cluster_id, "--config", self._settings)

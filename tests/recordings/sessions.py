@@ -1,0 +1,67 @@
+"""The sessions that are recorded: a line each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tests.recordings import confluent_sessions as confluent
+from tests.recordings import java_sessions as java
+from tests.recordings import program_sessions as programs
+from tests.recordings import python_sessions as python
+
+
+class Session(NamedTuple):
+    """What a client does.
+
+    Attributes:
+        client: its name and version.
+        run: does it, given a `Place`.
+    """
+
+    client: str
+    run: Callable
+
+
+def _of(client, function, *arguments, **named):
+    return Session(client, lambda place: function(place, *arguments, **named))
+
+
+#: By name, which is that of the recording's file.
+SESSIONS = {
+    "confluent-produce": _of(confluent.VERSION, confluent.produce, False),
+    "confluent-produce-idempotent": _of(confluent.VERSION, confluent.produce, True),
+    "confluent-resume": _of(confluent.VERSION, confluent.resume, "classic"),
+    "confluent-resume-modern": _of(confluent.VERSION, confluent.resume, "consumer"),
+    "confluent-static": _of(confluent.VERSION, confluent.static),
+    "confluent-rebalance": _of(confluent.VERSION, confluent.rebalance),
+    "confluent-rebalance-cooperative": _of(
+        confluent.VERSION, confluent.rebalance, partition_assignment_strategy="cooperative-sticky"
+    ),
+    "confluent-rebalance-modern": _of(confluent.VERSION, confluent.rebalance, group_protocol="consumer"),
+    "confluent-seek": _of(confluent.VERSION, confluent.seek),
+    "confluent-administer": _of(confluent.VERSION, confluent.administer),
+    "confluent-administer-groups": _of(confluent.VERSION, confluent.administer_groups),
+    "confluent-create-when-missing": _of(confluent.VERSION, confluent.create_when_missing),
+    "kafka-python-produce": _of(python.KAFKA_PYTHON, python.produce, False),
+    "kafka-python-produce-idempotent": _of(python.KAFKA_PYTHON, python.produce, True),
+    "kafka-python-resume": _of(python.KAFKA_PYTHON, python.resume),
+    "kafka-python-rebalance": _of(python.KAFKA_PYTHON, python.rebalance),
+    "kafka-python-administer": _of(python.KAFKA_PYTHON, python.administer),
+    "aiokafka-produce": _of(python.AIOKAFKA, python.aio_produce, False),
+    "aiokafka-produce-idempotent": _of(python.AIOKAFKA, python.aio_produce, True),
+    "aiokafka-resume": _of(python.AIOKAFKA, python.aio_resume),
+    "aiokafka-rebalance": _of(python.AIOKAFKA, python.aio_rebalance),
+    "aiokafka-administer": _of(python.AIOKAFKA, python.aio_administer),
+    "java-console": _of(java.VERSION, java.console, "classic"),
+    "java-console-modern": _of(java.VERSION, java.console, "consumer"),
+    "java-topics": _of(java.VERSION, java.topics),
+    "java-configs": _of(java.VERSION, java.configs),
+    "java-groups": _of(java.VERSION, java.groups),
+    "java-offsets": _of(java.VERSION, java.offsets),
+    "java-performance": _of(java.VERSION, java.perform),
+    "java-verifiable": _of(java.VERSION, java.verify),
+    "java-cluster": _of(java.VERSION, java.cluster),
+    "kafka-streams": _of(java.VERSION, java.streams),
+    **{name: _of(f"{name} of tests/clients", programs.use, name) for name in programs.PROGRAMS},
+}
