@@ -1,7 +1,9 @@
 """Sessions of Kafka's own tools, which use its client of Java."""
 
+import contextlib
 import json
 import subprocess
+import time
 
 from tests.kafka.kafka_tools import PATIENCE, command, run
 
@@ -81,8 +83,8 @@ def offsets(place):
     """Offsets of topics; records are deleted."""
     place.make("t", 2, 10)
     _tool(place, _OFFSETS)
-    for time in (-1, -2, -3, 1):
-        _tool(place, _OFFSETS, "--topic", "t", "--time", time)
+    for asked in (-1, -2, -3, 1):
+        _tool(place, _OFFSETS, "--topic", "t", "--time", asked)
     wanted = place.folder / "records.json"
     wanted.write_text(
         json.dumps(
@@ -134,14 +136,54 @@ def streams(place):
     path = place.folder / "streams.properties"
     path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     main = "org.apache.kafka.streams.examples.wordcount.WordCountDemo"
-    with (place.folder / "streams-output").open("wb") as output:
-        program = subprocess.Popen(
-            command(main, path, memory="256m", jars="streams-jars"), stdout=output, stderr=output
-        )
-    try:
+    with _running(place, main, path, memory="256m", jars="streams-jars") as (program, _):
         place.wait_for_records("streams-wordcount-output", 20)
         program.terminate()
         program.wait(PATIENCE)
+
+
+def rebalance(place, protocol):
+    """A second member comes and leaves."""
+    place.make("t", 4, 10)
+
+    def member():
+        how = ("--topic", "t", "--group-id", "g", "--group-protocol", protocol, "--reset-policy", "earliest")
+        main = "org.apache.kafka.tools.VerifiableConsumer"
+        return _running(place, main, "--bootstrap-server", place.bootstrap, *how)
+
+    with member() as (first, said_by_first):
+        _until(lambda: _owned(said_by_first) == 4)
+        with member() as (second, said_by_second):
+            _until(lambda: (_owned(said_by_first), _owned(said_by_second)) == (2, 2))
+            second.terminate()
+            second.wait(PATIENCE)
+        _until(lambda: _owned(said_by_first) == 4)
+        first.terminate()
+        first.wait(PATIENCE)
+
+
+def _owned(said):
+    """How many partitions a VerifiableConsumer has, by what it has said."""
+    events = [json.loads(line) for line in said.read_text().splitlines(keepends=True) if line.endswith("}\n")]
+    counts = {"partitions_assigned": 1, "partitions_revoked": -1}
+    return sum(counts[one["name"]] * len(one["partitions"]) for one in events if one["name"] in counts)
+
+
+def _until(condition):
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def _running(place, main, *arguments, **how):
+    """One of Kafka's classes while it runs, and the file of what it says."""
+    said = place.folder / f"{main}-{time.monotonic_ns()}"
+    with said.open("wb") as output:
+        program = subprocess.Popen(command(main, *arguments, **how), stdout=output, stderr=subprocess.DEVNULL)
+    try:
+        yield program, said
     finally:
         program.kill()
         program.wait()

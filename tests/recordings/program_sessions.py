@@ -7,6 +7,7 @@ from tests.paths import ROOT
 from tests.server_tools import PATIENCE
 
 FOLDER = ROOT / ".clients"
+_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _NODE = "js/node_modules/.bin/node"
 
 
@@ -15,10 +16,12 @@ class Program(NamedTuple):
 
     Attributes:
         command: by paths in `.clients`.
+        codecs: those that it has.
         groups, describes_groups, idempotent, grows: what its library can do.
     """
 
     command: tuple[str, ...]
+    codecs: tuple[str, ...] = _CODECS
     groups: bool = True
     describes_groups: bool = True
     idempotent: bool = True
@@ -31,6 +34,7 @@ PROGRAMS = {
     "kafka-go": Program(("go/kafka-go",), idempotent=False),
     "kafkajs": Program((_NODE, "js/kafkajs.js")),
     "platformatic": Program((_NODE, "js/platformatic.js")),
+    "node-rdkafka": Program((_NODE, "js/node-rdkafka.js"), codecs=_CODECS[:-1], describes_groups=False),
     "rdkafka": Program(("rust/debug/rdkafka",)),
     "rskafka": Program(("rust/debug/rskafka",), groups=False, describes_groups=False, idempotent=False, grows=False),
 }
@@ -42,15 +46,15 @@ def use(place, name):
     call = _caller(place, program)
     call("create-topic", "made", 2)
     place.wait_for("made", 2)
-    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+    for codec in program.codecs:
         call("produce", "made", codec, "plain", 40)
     if program.idempotent:
         call("produce", "made", "gzip", "idempotent", 40)
     call("offsets", "made", 0)
-    call("consume", "made", "-", 200)
+    call("consume", "made", "-", 160)
     if program.groups:
         for _ in range(2):
-            call("consume", "made", "g", 100)
+            call("consume", "made", "g", 80)
     if program.describes_groups:
         call("list-groups")
         call("describe-group", "g")

@@ -55,6 +55,8 @@ SESSIONS = {
     "aiokafka-administer": _of(python.AIOKAFKA, python.aio_administer),
     "java-console": _of(java.VERSION, java.console, "classic"),
     "java-console-modern": _of(java.VERSION, java.console, "consumer"),
+    "java-rebalance": _of(java.VERSION, java.rebalance, "classic"),
+    "java-rebalance-modern": _of(java.VERSION, java.rebalance, "consumer"),
     "java-topics": _of(java.VERSION, java.topics),
     "java-configs": _of(java.VERSION, java.configs),
     "java-groups": _of(java.VERSION, java.groups),
