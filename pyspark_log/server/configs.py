@@ -71,6 +71,11 @@ OF_REPLICAS: Mapping[str, str] = {
     "remote.storage.enable": "false",
     "unclean.leader.election.enable": "false",
 }
+#: Kafka's other configs of topics that mean nothing here, and are never set.
+NEVER_SET = frozenset({
+    "follower.replication.throttled.replicas", "leader.replication.throttled.replicas", "local.retention.bytes",
+    "local.retention.ms", "remote.log.copy.disable", "remote.log.delete.on.disable",
+})  # fmt: skip
 _TYPES_OF_REPLICAS = {"min.insync.replicas": Type.INT}
 # Whole numbers of 32 bits; the others have 64.
 _INTS = frozenset({
@@ -141,11 +146,15 @@ class Change(IntEnum):
     SUBTRACT = 3
 
 
-def changed_list(name: str, before: str, change: Change, value: str) -> str:
-    """A list after elements were added to it, or taken from it. InvalidConfigError: the config is no list."""
+def check_list(name: str) -> None:
+    """Refuses a config of topics that is no list. InvalidConfigError."""
     key = TOPIC_CONFIGS.get(name)
     if key is None or type_of(key) is not Type.LIST:
         raise InvalidConfigError(f"{name} is no list, to which values could be added or from which they could be taken")
+
+
+def changed_list(before: str, change: Change, value: str) -> str:
+    """A list after elements were added to it, or taken from it."""
     known, named = before.split(","), value.split(",")
     if change is Change.APPEND:
         return ",".join([*known, *(one for one in named if one not in known)])

@@ -140,27 +140,30 @@ def _change(
     """What changes the configs of one resource; `times`: how often the request names it."""
     kind, topic = where
     store = call.broker.store
+    servers = [(_Resource.BROKER, ""), (_Resource.BROKER, str(call.broker.node_id))]
 
     def change() -> None:
         if times > 1 or len({name for name, _, _ in changes}) < len(changes):
             raise RefusedError(ErrorCode.INVALID_REQUEST, "the same is in the request twice")
+        checked = [(name, _checked(name, number, value), value) for name, number, value in changes]
+        if where in servers and all(how is Change.DELETE for _, how, _ in checked):
+            return  # a server has no configs but those that it was started with
         if kind != _Resource.TOPIC:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "only configs of topics can be changed while the server runs")
         before = store.describe_topic(topic).configs
         current = {one.name: one.value for one in configs.of_topic(before, store.configs)}
         values, deleted = dict[str, str](), set(before) if replaces else set[str]()
-        for name, number, value in changes:
-            how = _checked(name, number, value)
+        for name, how, value in checked:
             if how is Change.DELETE:
                 deleted.add(name)
                 continue
             assert value is not None
             if how in (Change.APPEND, Change.SUBTRACT):
-                value = configs.changed_list(name, current.get(name, ""), how, value)  # noqa: PLW2901
+                value = configs.changed_list(current.get(name, ""), how, value)  # noqa: PLW2901
             if not configs.without_effect(name, value):
                 values[name] = value
                 deleted.discard(name)
-        deleted -= configs.OF_REPLICAS.keys()
+        deleted -= configs.OF_REPLICAS.keys() | configs.NEVER_SET
         check_topic_configs(values)
         store.check_writable()
         if not validate_only:
@@ -170,10 +173,12 @@ def _change(
 
 
 def _checked(name: str, number: int, value: str | None) -> Change:
-    """The kind of a change. RefusedError."""
+    """The kind of a change. RefusedError, InvalidConfigError: it is none of this config."""
     if number not in tuple(Change):
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"no change of a config has the number {number}")
     how = Change(number)
     if how is not Change.DELETE and value is None:
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"{name} has no value")
+    if how in (Change.APPEND, Change.SUBTRACT):
+        configs.check_list(name)
     return how
