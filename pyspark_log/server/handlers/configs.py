@@ -70,7 +70,9 @@ def _configs_of(call: Call, kind: int, name: str) -> Iterable[Config]:
             raise UnknownTopicError(f"{name} is not served")
         return configs.of_topic(broker.store.describe_topic(name).configs, broker.store.configs)
     if kind == _Resource.BROKER:
-        if name not in ("", str(broker.node_id)):
+        if name == "":
+            return ()  # what is set for all servers while they run: nothing is
+        if name != str(broker.node_id):
             raise RefusedError(ErrorCode.INVALID_REQUEST, f"there is no server {name!r}; this is {broker.node_id}")
         host, port = advertised(call)
         return configs.of_server(broker.store.configs, broker.node_id, f"PLAINTEXT://{host}:{port}")
