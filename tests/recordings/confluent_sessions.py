@@ -199,6 +199,61 @@ def _outcome(future):
         return error
 
 
+def patterns(place):
+    """A subscription to names that match; a topic that comes later is read, too."""
+    for topic in ("t1", "t2", "other"):
+        place.make(topic, 1, 5)
+    consumer = _consumer(place, topic_metadata_refresh_interval_ms=500)
+    consumer.subscribe(["^t[0-9]"])
+    _read(consumer, 10)
+    place.make("t3", 1, 5)
+    _read(consumer, 5)
+    consumer.commit(asynchronous=False)
+    consumer.close()
+
+
+def mistakes(place):
+    """What a broker refuses."""
+    place.make("t", 2, 5)
+    admin = AdminClient({"bootstrap.servers": place.bootstrap})
+    topics = [NewTopic("three", 1, 3), NewTopic("zero", 0, 1), NewTopic("..", 1, 1), NewTopic("-", 1, 0)]
+    topics += [NewTopic("wrong", 1, 1, config={"retention.ms": "x"}), NewTopic("odd", 1, 1, config={"nonsense": "1"})]
+    for topic in topics:
+        assert _outcomes(admin.create_topics([topic]))
+    _outcomes(admin.create_partitions([NewPartitions("missing", 4)]))
+    _outcomes(admin.create_partitions([NewPartitions("t", 4, replica_assignment=[[7], [8]])]))
+    _outcomes(admin.delete_records([TopicPartition("t", 9, 0)]))
+    for change in (
+        ConfigEntry("nonsense", "1", incremental_operation=AlterConfigOpType.SET),
+        ConfigEntry("retention.ms", "1", incremental_operation=AlterConfigOpType.APPEND),
+    ):
+        _outcomes(admin.incremental_alter_configs([ConfigResource("topic", "t", incremental_configs=[change])]))
+    missing = ConfigResource("topic", "missing", incremental_configs=[change])
+    _outcomes(admin.incremental_alter_configs([missing]))
+    _outcomes(admin.list_consumer_group_offsets([confluent_kafka.ConsumerGroupTopicPartitions("missing")]))
+    _outcomes(
+        admin.alter_consumer_group_offsets(
+            [
+                confluent_kafka.ConsumerGroupTopicPartitions(
+                    "new", [TopicPartition("missing", 0, 7), TopicPartition("t", 9, 1)]
+                )
+            ]
+        )
+    )
+    errors = []
+    producer = Producer({"bootstrap.servers": place.bootstrap, "message.max.bytes": 3_000_000, "acks": 1})
+    for config in ({"value": b"x" * 2_000_000}, {"value": b"x", "timestamp": 5}):
+        producer.produce("t", partition=0, on_delivery=lambda error, _: errors.append(error), **config)
+        assert producer.flush(PATIENCE) == 0
+    assert [error is None for error in errors] == [False, True]
+    producer.close()
+    consumer = _consumer(place, group_id="strange", session_timeout_ms=1000)
+    consumer.subscribe(["t"])
+    for _ in range(20):
+        consumer.poll(0.05)
+    consumer.close()
+
+
 def create_when_missing(place):
     """A producer and a consumer of topics that were not made before."""
     _write(place, "made-by-a-producer", 5, {})

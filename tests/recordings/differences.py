@@ -31,7 +31,7 @@ class Known(NamedTuple):
 
 # The recordings in which a client makes a topic and gets all its configs, or asks for them.
 _MAKES_TOPICS = (
-    "confluent-(produce|resume|static|rebalance|seek|administer).*|kafka-python-.*|aiokafka-(produce|resume|rebalance).*"
+    "confluent-(produce|resume|static|rebalance|seek|administer|patterns|mistakes).*|kafka-python-.*|aiokafka-(produce|resume|rebalance).*"
     "|java-.*|kafka-streams|franz-go|sarama|kafka-go|platformatic|rskafka"
 )
 _OF_THE_BROKER = r"DescribeConfigs 4\.results\[1\]\.configs"
@@ -52,25 +52,26 @@ KNOWN = (
     ),
     Known(
         _CONFIGS + r"\[(min\.insync\.replicas|preallocate|remote\.storage\.enable|unclean\.leader\.election\.enable)\]"
-        r"\.(read_only|config_source|synonyms\[.*\](\.source)?): .*",
+        r"(\.(read_only|config_source|synonyms\[.*\](\.source)?))?: .*",
         _MAKES_TOPICS,
         "each of these has the one value that it can have here",
     ),
     Known(
         r"DescribeConfigs \d+\.results\[.*\]\.configs\[.*\]\.synonyms"
         r"\[log\.(retention\.(ms|hours)|roll\.ms|roll\.jitter\.ms|flush\.interval\.ms)(, again)?\]: .*",
-        "confluent-administer|java-configs",
+        "confluent-administer|java-configs|java-inspect",
         "times have one name here, in milliseconds, and its default is a synonym as any other",
     ),
     Known(
-        r"DescribeConfigs \d+\.results\[missing\]\.error_message: '', here 'a text'",
-        "confluent-administer",
+        r"((DescribeConfigs|CreatePartitions) \d+\.results\[missing\]"
+        r"|Produce \d+\.responses\[t\]\.partition_responses\[0\])\.error_message: (''|None), here 'a text'",
+        "confluent-(administer|mistakes)",
         "Kafka has no text for this one",
     ),
     Known(
         r"DescribeConfigs \d+\.results\[__consumer_offsets\]\.configs\[(segment\.bytes|delete\.retention\.ms"
-        r"|max\.message\.bytes)\]\.(value|config_source): .*",
-        "java-topics",
+        r"|max\.message\.bytes)\]\.(value|config_source|synonyms\[.*\](\.value)?): .*",
+        "java-(topics|inspect)",
         "the internal topic is set up for one process that reads it whole",
     ),
     Known(
@@ -108,7 +109,7 @@ KNOWN = (
     Known(
         _OF_THE_BROKER + r"\[advertised\.listeners\]\.(value|synonyms\[.*\]\.value): .*", "java-configs", "an address"
     ),
-    Known(r"DescribeLogDirs 4\.results\[0\]\.log_dir: .*", "java-cluster", "a path"),
+    Known(r"DescribeLogDirs 4\.results\[0\]\.log_dir: .*", "java-(cluster|reassign)", "a path"),
     Known(
         r"DescribeLogDirs 4\.results\[0\]\.topics\[__consumer_offsets\]: .*, here 'absent'",
         "java-cluster",

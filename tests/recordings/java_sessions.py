@@ -101,6 +101,38 @@ def offsets(place):
     _tool(place, _OFFSETS, "--topic", "t", "--time", -2)
 
 
+def inspect(place):
+    """What is seldom asked: offsets of other kinds, resets of groups by time, topics by their state."""
+    place.make("t", 2, 10)
+    for asked in ("earliest-local", "latest-tiered", "max-timestamp"):
+        _tool(place, _OFFSETS, "--topic-partitions", "t:0-2", "--time", asked)
+    _tool(place, _OFFSETS, "--exclude-internal-topics")
+    how = ("--group", "g", "--from-beginning", "--max-messages", 20)
+    _tool(place, _CONSUMER, "--topic", "t", *how)
+    for way in (("--by-duration", "PT1H"), ("--to-datetime", "2020-01-01T00:00:00.000"), ("--to-earliest",)):
+        _tool(place, _GROUPS, "--reset-offsets", "--group", "g", "--all-topics", *way, "--execute")
+    _tool(place, _GROUPS, "--describe", "--group", "g", "--offsets", "--verbose")
+    _tool(place, _GROUPS, "--list", "--state", "Empty", "--type", "classic")
+    for state in ("under-replicated", "unavailable", "under-min-isr", "at-min-isr"):
+        _tool(place, _TOPICS, "--describe", f"--{state}-partitions")
+    _tool(place, _TOPICS, "--create", "--topic", "placed", "--replica-assignment", "1,1")
+    place.wait_for("placed", 2)
+    _tool(place, _TOPICS, "--describe", "--topics-with-overrides")
+    _tool(place, _CONFIGS, "--describe", "--entity-type", "brokers", "--entity-default")
+    _tool(place, _CONFIGS, "--describe", "--entity-type", "topics")
+
+
+def reassign(place):
+    """A partition is moved to where it is."""
+    place.make("t", 1, 10)
+    plan = place.folder / "reassignment.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1]}]}))
+    tool = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+    _tool(place, tool, "--reassignment-json-file", plan, "--execute")
+    _tool(place, tool, "--reassignment-json-file", plan, "--verify")
+    _tool(place, tool, "--list")
+
+
 def perform(place):
     """The performance tools: an idempotent producer, one that is none, a consumer."""
     place.make("t", 2)

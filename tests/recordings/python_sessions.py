@@ -56,6 +56,20 @@ def resume(place):
     gc.collect()
 
 
+def patterns(place):
+    """A subscription to names that match."""
+    for topic in ("t1", "t2", "other"):
+        place.make(topic, 1, 5)
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=place.bootstrap, group_id="g", auto_offset_reset="earliest", auto_commit_interval_ms=200
+    )
+    consumer.subscribe(pattern="^t[0-9]")
+    for _ in range(10):
+        next(consumer)
+    consumer.close()
+    gc.collect()
+
+
 def rebalance(place):
     """A second member comes and leaves."""
     place.make("t", 4, 10)
