@@ -76,7 +76,7 @@ server-campaign: java kafka-jars $(VENV)/.stamp-native  ## A server, its clients
 	"$(BIN)/python" -m tests.server_campaign.run --kills 200
 
 .PHONY: recordings
-recordings: $(VENV)/.stamp-native .kafka/.stamp  ## Records the sessions of clients at Kafka that tests/recordings repeats: three minutes
+recordings: $(VENV)/.stamp-native .kafka/.stamp client-programs  ## Records the sessions of clients at Kafka that tests/recordings repeats: three minutes
 	"$(BIN)/python" -m tests.recordings.make
 
 .PHONY: fuzz
