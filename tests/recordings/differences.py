@@ -111,9 +111,9 @@ KNOWN = (
     ),
     Known(r"DescribeLogDirs 4\.results\[0\]\.log_dir: .*", "java-(cluster|reassign)", "a path"),
     Known(
-        r"DescribeLogDirs 4\.results\[0\]\.topics\[__consumer_offsets\]: .*, here 'absent'",
+        r"DescribeLogDirs 4\.results\[0\]\.topics\[__consumer_offsets\]\.partitions\[0\]\.partition_size: .*",
         "java-cluster",
-        "a partition has no folder before something is written to it",
+        "the recorded broker has coordinated groups before",
     ),
     Known(
         r"ListOffsets 11\.topics\[__consumer_offsets\]\.partitions\[0\]\.offset: .*",

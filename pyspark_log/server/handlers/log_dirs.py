@@ -14,6 +14,7 @@ from pyspark_log.kafka.messages import (
 )
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.errors import RefusedError, attempt
+from pyspark_log.storage.catalog import PUBLISH_TOPIC
 from pyspark_log.types import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -32,18 +33,34 @@ async def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> Desc
 
 
 def _log_dirs(call: Call, wanted: set[TopicPartition] | None) -> DescribeLogDirsResponse:
-    results = []
-    for one in call.broker.store.describe_log_dirs():
+    results, described = [], call.broker.store.describe_log_dirs()
+    served = _partitions(call)
+    # A partition gets its log with its first record. Kafka's has one from the start: the first log dir lists it.
+    without_log = served.difference(*(one.partitions for one in described))
+    for one in described:
         if one.problem:
             results.append(_Dir(ErrorCode.KAFKA_STORAGE_ERROR, one.path))
             continue
+        sizes = {at: one.partitions.get(at, 0) for at in served & one.partitions.keys() | without_log}
+        without_log = set()
         topics = dict[str, list[DescribeLogDirsResponse.DescribeLogDirsPartition]]()
-        for at, size in sorted(one.partitions.items()):
+        for at, size in sorted(sizes.items()):
             if wanted is None or at in wanted:
                 topics.setdefault(at.topic, []).append(_DirPartition(at.partition, size, 0, False))
         rows = [_DirTopic(name, partitions) for name, partitions in topics.items()]
         results.append(_Dir(ErrorCode.NONE, one.path, rows, one.total, one.free))
     return DescribeLogDirsResponse(results=results)
+
+
+def _partitions(call: Call) -> set[TopicPartition]:
+    """All partitions of the topics that are served."""
+    logs = call.broker.store.logs
+    return {
+        TopicPartition(name, number)
+        for name in logs.topics(internal=True)
+        if name != PUBLISH_TOPIC
+        for number in range(logs.describe_topic(name).partitions)
+    }
 
 
 async def alter_replica_log_dirs(call: Call, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:

@@ -244,6 +244,20 @@ def test_each_version_describes_log_dirs(peer, store, topic, version):
         assert found.partitions[0].partition_size == store.partitions.size(topic, 0) > 0
 
 
+def test_all_partitions_are_in_a_log_dir_but_those_of_the_engine(peer, store, topic):
+    """Also those that have no record yet. The log of decisions is not served."""
+    store.add_partitions(topic, 3)
+    writer = store.publishes.writer(store.publishes.plan([topic]))
+    writer.append(topic, pa.record_batch({"value": [b"x"], "partition": pa.array([1], pa.int32())}))
+    store.publishes.publish("p", 0, writer.finish())
+    [folder] = peer.ask(m.DescribeLogDirsRequest(None), 4).results
+    [found] = [one for one in folder.topics if one.name == topic]
+    sizes = {one.partition_index: one.partition_size for one in found.partitions}
+    assert sizes == {0: 0, 1: store.partitions.size(topic, 1), 2: 0}
+    assert "__pylog_publish" in store.topics(internal=True)
+    assert {one.name for one in folder.topics} == {*store.topics(internal=True)} - {"__pylog_publish"}
+
+
 @pytest.mark.parametrize("version", range(3))
 def test_each_version_describes_the_cluster(peer, server, store, version):
     found = peer.ask(m.DescribeClusterRequest(), version)
