@@ -26,9 +26,11 @@ class Server:
         path: the store's folder.
         host, port: where it listens.
         bootstrap: the same as clients want it.
+        interpreter: the Python that runs it.
         program: what Python runs; it takes the arguments of `pylog serve`.
     """
 
+    interpreter = (sys.executable,)
     program = ("-m", "pyspark_log.cli.start", "serve")
 
     def __init__(self, path, folder, *options):
@@ -41,7 +43,7 @@ class Server:
 
     def start(self):
         """Returns when it serves."""
-        command = [sys.executable, *self.program, "--store", self.path]
+        command = [*self.interpreter, *self.program, "--store", self.path]
         command += ["--listen", self.bootstrap, "--ready-file", self._ready, *self._options]
         with open(self._output, "ab") as output:
             self.process = subprocess.Popen(list(map(str, command)), stdout=output, stderr=output)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 
@@ -24,11 +25,12 @@ class _Address(click.ParamType["tuple[str, int]"]):
         """Host and port."""
         if isinstance(value, tuple):
             return value
-        host, colon, port = value.rpartition(":")
-        if not colon or (value.count(":") > 1 and not host.startswith("[")):
-            host, port = value, "9092"
-        if not host or not port.isdecimal() or int(port) > 65535:
-            self.fail(f"{value!r} is no HOST:PORT", param, ctx)
+        plain = value.removeprefix("PLAINTEXT://")  # as in Kafka's listeners
+        host, colon, port = plain.rpartition(":")
+        if not colon or (plain.count(":") > 1 and not host.startswith("[")):
+            host, port = plain, "9092"
+        if not host or host.isdecimal() or not port.isdecimal() or int(port) > 65535 or "/" in host:
+            self.fail(f"{value!r} is no HOST:PORT, such as 127.0.0.1:9092", param, ctx)
         return host.strip("[]"), int(port)
 
 
@@ -59,7 +61,7 @@ class _Address(click.ParamType["tuple[str, int]"]):
     "--ready-file",
     type=click.Path(dir_okay=False),
     metavar="PATH",
-    help="A file to write the address to once clients can connect; it is deleted at the end.",
+    help="A file to write the address to once clients can connect. It is deleted at the start, and at the end.",
 )
 @click.option(
     "--max-connections-per-ip",
@@ -80,8 +82,12 @@ def serve(
 ) -> None:
     """Serve the store to Kafka's clients, until Ctrl-C or SIGTERM.
 
-    Any Kafka client writes to and reads from the topics of the store then, while Spark and pylog use its files.
+    Any Kafka client writes to and reads from the topics of the store then, while Spark and pylog use its files. A
+    store that is missing is created.
     """
+    if ready_file is not None:
+        # A server that was killed has left its own.
+        _delete_ready_file(ready_file)
     store = target.open_folder_or_create()
     with interrupts.fatal():
         from pyspark_log.server import Limits, ServerConfig, notify_manager  # noqa: PLC0415  (only this command needs it)
@@ -105,7 +111,15 @@ def serve(
     try:
         stopped_by = run(store, config, on_ready)
     finally:
-        if ready_file is not None and files.exists(ready_file):
-            files.unlink(ready_file)
+        if ready_file is not None:
+            _delete_ready_file(ready_file)
     if stopped_by == signal.SIGINT:
         click.get_current_context().exit(interrupts.INTERRUPTED)
+
+
+def _delete_ready_file(path: str) -> None:
+    folder = os.path.dirname(os.path.abspath(path))
+    if not files.may(folder, os.W_OK):
+        raise click.UsageError(f"--ready-file {path}: the folder {folder} is missing, or may not be written to")
+    if files.exists(path):
+        files.unlink(path)

@@ -140,7 +140,15 @@ class _Server:
         self._listener.start()
         self._upkeep.start()
         host, port = self._listener.address
-        _log.info("serving %s as node %d on %s:%d", self._store.path, self.broker.node_id, host, port)
+        advertised = self.broker.advertised
+        _log.info(
+            "serving %s as node %d on %s:%d%s", self._store.path, self.broker.node_id, host, port,
+            "" if advertised is None else f", advertised as {advertised[0]}:{advertised[1]}",
+        )  # fmt: skip
+        if not self._store.writable:
+            _log.warning("%s is served for reading only: this process may not write to it", self._store.path)
+        if not _is_loopback(host):
+            _log.warning("all that reach %s:%d may read and write: there is no authentication", host, port)
         try:
             with self._signals():
                 on_ready(self._listener.address)
@@ -175,6 +183,10 @@ class _Server:
         self._appends.close()
         self._store.close()
         _log.info("stopped")
+
+
+def _is_loopback(host: str) -> bool:
+    return host == "::1" or host.startswith("127.")
 
 
 def notify_manager(state: str) -> None:

@@ -15,11 +15,13 @@ class Client:
         peer: its address, "host:port".
         reached_at: the server's address as the client has it.
         software: name and version of its library, once it has said.
+        warned: groups of which was logged that it cannot join.
     """
 
     peer: str
     reached_at: tuple[str, int]
     software: str = field(default="")
+    warned: set[str] = field(default_factory=set)
 
     @property
     def host(self) -> str:

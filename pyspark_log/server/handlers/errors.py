@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable
 
@@ -35,12 +36,17 @@ _CODES: tuple[tuple[type[Exception], ErrorCode], ...] = (
     (OSError, ErrorCode.KAFKA_STORAGE_ERROR),
 )  # fmt: skip
 
+# The system does not let the server write there: that is no fault of the disk, after which clients try again.
+_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 #: What is the server's fault, and is logged.
 _OURS = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.REQUEST_TIMED_OUT)
 
 
 def code_of(error: Exception) -> ErrorCode:
     """The code of an error, which is logged if it is not the client's fault."""
+    if isinstance(error, OSError) and error.errno in _READ_ONLY:
+        _log.warning("refused, as the system does not let the server write: %s", error)
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     code = next((code for kind, code in _CODES if isinstance(error, kind)), ErrorCode.UNKNOWN_SERVER_ERROR)
     if code in _OURS:
         _log.error("%s", error, exc_info=None if isinstance(error, (errors.PylogError, OSError)) else error)

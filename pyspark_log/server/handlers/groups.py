@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import (
     ConsumerGroupHeartbeatRequest,
@@ -21,6 +23,8 @@ from pyspark_log.server.coordinator import Client
 from pyspark_log.server.coordinator.modern import JOIN
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.metadata import advertised
+
+_log = logging.getLogger(__name__)
 
 _Coordinator = FindCoordinatorResponse.Coordinator
 _GROUP, _TRANSACTION = range(2)
@@ -59,6 +63,13 @@ async def join_group(call: Call, request: JoinGroupRequest) -> JoinGroupResponse
     response: JoinGroupResponse = await groups.ask(
         lambda token: groups.coordinator.join(token, request, call.version, _client(call), groups.now())
     )
+    if response.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL and request.group_id not in call.client.warned:
+        # Client libraries have assignors of their own by default, and some then wait without a word.
+        call.client.warned.add(request.group_id)
+        _log.warning(
+            "group %s: %s (%s) cannot join: the members have no assignor in common with it; it has %s",
+            request.group_id, call.client_id, call.client.peer, ", ".join(one.name for one in request.protocols),
+        )  # fmt: skip
     return response
 
 

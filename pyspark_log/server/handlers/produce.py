@@ -148,6 +148,8 @@ def _is_checksum_right(batch: bytes) -> bool:
 
 def _refusal(call: Call, request: ProduceRequest, topic: str | None, records: bytes) -> tuple[ErrorCode, str] | None:
     """Why a batch is refused before its partition is looked at; None: it is not."""
+    if not call.broker.store.writable:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED, "the store is served for reading only"
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic of that id"
     if request.acks not in _ACKS:

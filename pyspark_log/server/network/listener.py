@@ -71,7 +71,10 @@ class Listener:
         self._by_host: Counter[str] = Counter()
         self._refused: set[str] = set()  # hosts of which a refusal was logged, until the next sweep
         self._timer: Timer | None = None
-        family, _, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        try:
+            family, _, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        except socket.gaierror as error:
+            raise OSError(f"cannot listen on {host}:{port}: {error.strerror}") from None
         self._socket = socket.socket(family, socket.SOCK_STREAM)
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -370,7 +370,10 @@ class OffsetsLog:
 def check_empty(group: GroupDescription) -> None:
     """Refuses a group whose committed offsets may belong to members. GroupNotEmptyError."""
     if group.may_have_members:
-        raise GroupNotEmptyError(f"group {group.group!r} {_members_of(group)}; it must be empty first")
+        raise GroupNotEmptyError(
+            f"group {group.group!r} {_members_of(group)}; it must be empty first. A server removes members that are "
+            "gone once their session time-out is over: if none runs, start one (`pylog serve`)"
+        )
 
 
 def _members_of(group: GroupDescription) -> str:

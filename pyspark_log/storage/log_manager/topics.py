@@ -80,7 +80,7 @@ class TopicAdmin:
             made = self.create(name, None, {})
         except TopicExistsError:
             return False  # Another process was faster.
-        log.info("%s: created topic %s with %d partitions", self._path, name, made.partitions)
+        log.info("%s: created topic %s, partitions: %d", self._path, name, made.partitions)
         return True
 
     def add_partitions(self, name: str, total: int) -> TopicDescription:

@@ -44,6 +44,23 @@ def test_confluent_kafka_writes(server, store, topic, codec, idempotent):
     assert _stored(store, topic) == [VALUES]
 
 
+def test_librdkafka_puts_keys_where_others_do_if_it_is_asked_to(server, store, topic):
+    """As docs/server.md says."""
+    store.add_partitions(topic, 7)
+    config = {"bootstrap.servers": server.bootstrap, "partitioner": "murmur2_random"}
+    producer = confluent_kafka.Producer(config)
+    keys = [b"key %d" % number for number in range(100)]
+    for key in keys:
+        producer.produce(topic, b"librdkafka", key=key)
+    assert producer.flush(PATIENCE) == 0
+    store.append(topic, [{"key": key, "value": b"store"} for key in keys])
+    places = {value: {} for value in (b"librdkafka", b"store")}
+    for partition in range(7):
+        for row in (row for rows in store.read(topic, partition) for row in rows.to_pylist()):
+            places[row["value"]][row["key"]] = partition
+    assert places[b"librdkafka"] == places[b"store"]
+
+
 @pytest.mark.parametrize("codec", CODECS)
 def test_kafka_python_writes(server, store, topic, codec):
     producer = kafka.KafkaProducer(bootstrap_servers=server.bootstrap, compression_type=_of_python(codec))

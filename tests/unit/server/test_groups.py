@@ -137,6 +137,18 @@ def test_two_members_share_a_generation(server, peer, group):
         assert {one.member_id: one.assignment for one in found.members} == {first.member_id: b"one", second_id: b"two"}
 
 
+def test_assignors_that_do_not_fit_are_in_the_log(server, peer, group):
+    """A member of another library may wait without a word: it has assignors of its own by default. Logged once."""
+    _member(peer, group)
+    with Peer(server) as other:
+        request = _join(group, protocols=[_PROTOCOL("RoundRobinAssigner", b""), _PROTOCOL("mine", b"")])
+        for _ in range(3):
+            assert other.ask(request, 3).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    server.wait_for(f"group {group}: tests (127.0.0.1:")
+    assert server.output().count(f"group {group}: ") == 1
+    assert "it has RoundRobinAssigner, mine" in server.output()
+
+
 def test_a_member_whose_client_has_died_is_removed_in_time(server, peer, group):
     with Peer(server) as other:
         died = _member(other, group, session_timeout_ms=6000)

@@ -2,6 +2,7 @@
 
 import os
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ from server_requests import batch, fetch, fetch_request, produce, values
 
 from pyspark_log import Store
 from pyspark_log.kafka import messages as m
+from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.server import ServerConfig, serve
 from tests.server_tools import Peer, Server, served
 
@@ -86,10 +88,38 @@ def test_an_address_that_is_taken(path):
     )
 
 
-@pytest.mark.parametrize("address", ["nonsense:x", ":9092", "host:99999"])
+def test_an_address_that_is_nowhere(path):
+    done = _serve(path, "--listen", "no-such-host.invalid:9092")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("Error: cannot listen on no-such-host.invalid:9092: ")
+
+
+@pytest.mark.parametrize("address", ["nonsense:x", ":9092", "host:99999", "19092", "SSL://host:9092"])
 def test_what_is_no_address(path, address):
     done = _serve(path, "--listen", address)
     assert (done.returncode, "is no HOST:PORT" in done.stderr) == (2, True)
+
+
+def test_kafkas_way_of_an_address(path, tmp_path):
+    with served(path, tmp_path, "--advertise", "PLAINTEXT://kafka.example:9094") as server:
+        server.wait_for("advertised as kafka.example:9094")
+
+
+def test_it_says_that_others_can_reach_it(path, tmp_path):
+    server = Server(path, tmp_path)
+    server.bootstrap = f"0.0.0.0:{server.port}"
+    server.start().stop()
+    assert "all that reach 0.0.0.0" in server.output()
+
+
+def test_the_ready_file_of_a_server_that_was_killed(path, tmp_path):
+    """It is deleted before anything else; so a start that fails leaves none, either."""
+    ready = tmp_path / "left"
+    ready.write_text("127.0.0.1:1")
+    assert _serve(tmp_path / "nowhere" / "store", "--ready-file", str(ready)).returncode == 1
+    assert not ready.exists()
+    done = _serve(path, "--ready-file", str(tmp_path / "nowhere" / "ready"))
+    assert (done.returncode, "--ready-file" in done.stderr, "is missing" in done.stderr) == (2, True, True)
 
 
 def test_the_manager_is_notified(path, tmp_path, monkeypatch):
@@ -113,11 +143,40 @@ def test_a_brokers_folder_is_served_for_reading(root, tmp_path):
         assert produce(peer, "t", batch(b"a")).error_code == 29
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+class _ReadOnlyServer(Server):
+    """A server that sees its store mounted for reading only, which stops root, too."""
+
+    def start(self):
+        mount = f"mount --bind {self.path} {self.path} && mount -o remount,bind,ro {self.path}"
+        self.interpreter = ("unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', "sh", sys.executable)
+        return super().start()
+
+
+def _may_mount(folder):
+    command = ["unshare", "-m", "sh", "-c", f"mount --bind {folder} {folder}"]
+    return shutil.which("unshare") is not None and subprocess.run(command, check=False).returncode == 0
+
+
 def test_a_folder_that_may_not_be_written(path, tmp_path):
-    path.chmod(0o500)
-    with served(path, tmp_path) as server, Peer(server) as peer:
-        assert fetch(peer, "t", 0).error_code == 0
+    with Store.open(path) as store:
+        store.append("t", [{"value": b"x"}])
+    if os.geteuid():
+        for folder, _, _ in os.walk(path):
+            os.chmod(folder, 0o500)
+        server = Server(path, tmp_path)
+    elif _may_mount(path):
+        server = _ReadOnlyServer(path, tmp_path)
+    else:
+        pytest.skip("root may write anywhere, and this one may not mount a folder for reading only")
+    try:
+        with Peer(server.start()) as peer:
+            assert list(values(fetch(peer, "t", 0))) == [0]
+            answer = produce(peer, "t", batch(b"a"))
+            assert answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            assert server.stop() == 0, server.output()
+    finally:
+        server.kill()
+    assert "is served for reading only" in server.output()
 
 
 def _serve(path, *options):
