@@ -193,9 +193,10 @@ def produce_steadily(bootstrap: str, load: Load, throughput: int) -> Produced:
             if ahead > 0.001:
                 time.sleep(ahead)
                 now = time.perf_counter()
-            producer.produce(load.topic, value, on_delivery=note(now, number))
+            producer.produce(load.topic, value, partition=0, on_delivery=note(now, number))
         else:
-            producer.produce(load.topic, value)
+            while not _is_taken(producer, load.topic, value, 0):
+                producer.poll(0.01)
         producer.poll(0)
     assert producer.flush(_PATIENCE) == 0
     speed = load.count / (time.perf_counter() - started)
