@@ -24,6 +24,7 @@ The tree:
     |-- LogDamagedError        a partition whose files contradict its state file
     |-- SegmentOverflowError   what is to become one segment is too large for one
     |-- LogDirOfflineError     the log dir of a partition has failed; an OSError too
+    |-- ObjectStoreError       an object store has refused or not answered a request; an OSError too
     |-- SideFileError          a malformed file beside the log
     |-- ProducerError          a batch of an idempotent producer was refused
     |   |-- OutOfOrderSequenceError    a gap, or a repetition of a batch older than the last five
@@ -325,6 +326,26 @@ class LogDirOfflineError(PylogError, OSError):
 
     def __reduce__(self) -> tuple[type[LogDirOfflineError], tuple[int | None, str, str]]:
         return type(self), (self.errno, str(self), self.filename)
+
+
+class ObjectStoreError(PylogError, OSError):
+    """An object store has refused a request, or given no answer in time.
+
+    After one that writes or deletes it is not known whether it was done, unless the class of the error says it.
+    """
+
+    condition = "PYLOG_OBJECT_STORE"
+
+    def __init__(self, message: str, *, retriable: bool) -> None:
+        super().__init__(message)
+        self.retriable = retriable
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _object_store_error, (str(self), self.retriable)
+
+
+def _object_store_error(message: str, retriable: bool) -> ObjectStoreError:
+    return ObjectStoreError(message, retriable=retriable)
 
 
 class SideFileError(PylogError):

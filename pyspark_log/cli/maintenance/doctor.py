@@ -1,4 +1,4 @@
-"""`pylog doctor`: does a folder's file system do what a store needs, and what does the engine run on."""
+"""`pylog doctor`: does a file system or object store do what a store needs, and what does the engine run on."""
 
 from __future__ import annotations
 
@@ -7,11 +7,29 @@ from collections.abc import Sequence
 import click
 
 from pyspark_log.cli.support import json_option, print_json, print_table
-from pyspark_log.storage.maintenance.doctor import WAIT_SECONDS, Finding, Verdict, examine, examine_with_peer
+from pyspark_log.storage.maintenance.doctor import (
+    WAIT_SECONDS,
+    Finding,
+    Verdict,
+    examine,
+    examine_objects,
+    examine_with_peer,
+)
+from pyspark_log.storage.objects import is_address
+
+
+class _Place(click.Path):
+    """An existing folder, or the URL of an object store."""
+
+    name = "path"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:  # type: ignore[override]
+        """As it is, if it is a URL."""
+        return value if is_address(value) else str(super().convert(value, param, ctx))
 
 
 @click.command()
-@click.argument("path", type=click.Path(exists=True, file_okay=False))
+@click.argument("path", type=_Place(exists=True, file_okay=False))
 @click.option(
     "--peer",
     is_flag=True,
@@ -20,12 +38,15 @@ from pyspark_log.storage.maintenance.doctor import WAIT_SECONDS, Finding, Verdic
 )
 @json_option
 def doctor(path: str, peer: bool, as_json: bool) -> None:
-    """Check whether the file system of the folder PATH can hold a store.
+    """Check whether the file system of the folder PATH can hold a store, or an object store.
 
-    PATH is a store, or an empty folder for one. The test files are created in a subfolder, which is removed afterwards.
+    PATH is a store, or an empty folder for one; or a URL: s3://BUCKET/PREFIX, gs://... or az://... The test files are
+    created in a subfolder, which is removed afterwards.
     The exit code is 1 if a check failed; a warning means that it works, within a limit.
     """
-    findings = list(examine(path))
+    if peer and is_address(path):
+        raise click.UsageError("--peer is for folders; the examination of an object store needs no second run")
+    findings = list(examine_objects(path) if is_address(path) else examine(path))
     if peer:
         click.echo(f"waiting up to {WAIT_SECONDS:.0f} s for a second run: pylog doctor {path} --peer", err=True)
         findings += examine_with_peer(path)

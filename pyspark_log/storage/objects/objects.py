@@ -1,0 +1,234 @@
+"""The objects below one prefix, and the six requests that the engine makes.
+
+The engine asks for these only: put, put if absent, get (whole or ranges), list, delete. Of these, put if absent
+("create") is the only one with a condition; everything that must happen once is built on it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from pyspark_log.errors import InvalidConfigError, ObjectStoreError
+from pyspark_log.storage.objects.address import ObjectAddress
+from pyspark_log.storage.objects.library import library
+from pyspark_log.storage.objects.observer import notify
+
+# How often a request is tried again, and for how long, before it counts as failed: object stores answer 503 when they
+# are asked too much, and ask for patience.
+_RETRIES, _RETRY_SECONDS = 8, 30
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+# A request without an answer counts as failed after this time. A large one may take long in a slow network.
+_TIMEOUT = 60
+# Options of the connection; all others are the object store's own.
+_OF_CONNECTION = frozenset({
+    "allow_invalid_certificates", "connect_timeout", "pool_idle_timeout", "proxy_url",
+    "proxy_ca_certificate", "proxy_excludes", "root_certificate", "timeout", "user_agent",
+})  # fmt: skip
+
+
+class ObjectStatus(NamedTuple):
+    """What a list says of an object: its name below the prefix, and its bytes."""
+
+    key: str
+    size: int
+
+
+class Found(NamedTuple):
+    """What a `get` has found.
+
+    Attributes:
+        data: the bytes; no more than were asked for.
+        size: bytes of the whole object.
+    """
+
+    data: memoryview
+    size: int
+
+
+class Objects:
+    """The objects below a prefix. Safe to use from several threads, and in forked children.
+
+    Each request is tried again for half a minute while the object store is busy or cannot be reached. What fails after
+    that raises ObjectStoreError. After a `put`, `create` or `delete` it is then not known whether it was done, and it
+    may even be done later.
+
+    Attributes:
+        address: where they are.
+        options: how the object store is reached. They may be secrets.
+    """
+
+    def __init__(self, url: str, options: Mapping[str, str] | None = None) -> None:
+        """Asks for nothing yet.
+
+        Args:
+            url: as ObjectAddress.parse takes it.
+            options: settings by the names of obstore, as `endpoint`, `region` or `access_key_id`. What
+                they leave out comes from the environment and the platform (roles of instances, web identities).
+
+        Raises:
+            InvalidConfigError: no such URL or option, or obstore is not installed.
+        """
+        self.address = ObjectAddress.parse(url)
+        self.options: Mapping[str, str] = dict(options or {})
+        self._made: tuple[int, Any, Any] | None = None
+        self._client()
+
+    def __repr__(self) -> str:
+        # Not its options, which may be secrets.
+        return f"Objects({str(self.address)!r})"
+
+    def __reduce__(self) -> tuple[type[Objects], tuple[str, Mapping[str, str]]]:
+        return type(self), (str(self.address), self.options)
+
+    def _client(self) -> tuple[Any, Any]:
+        """The library, and its client for this process."""
+        if self._made is None or self._made[0] != os.getpid():
+            found = library()
+            self._made = os.getpid(), found, _connect(found, self.address, self.options)
+        return self._made[1], self._made[2]
+
+    # ---- the six requests
+
+    def put(self, key: str, data: bytes | memoryview) -> None:
+        """Writes an object, whole, whether there is one of that name or not."""
+        lib, client = self._client()
+        notify("put", key, len(data))
+        with _explained(lib, self.address, "put", key):
+            lib.put(client, key, data, use_multipart=False)
+        notify("put", key, len(data), is_done=True)
+
+    def create(self, key: str, data: bytes | memoryview) -> bool:
+        """Writes an object, if there is none of that name: of several that try, one at most succeeds.
+
+        Returns:
+            True: the object is there, by this call. False: that was refused. Then another one is there; or this call's
+            own, whose first answer was lost; or none, if two collided and the object store wants a next try. To know,
+            read it.
+        """
+        lib, client = self._client()
+        notify("create", key, len(data))
+        is_created = True
+        with _explained(lib, self.address, "create", key):
+            try:
+                lib.put(client, key, data, mode="create", use_multipart=False)
+            except lib.exceptions.AlreadyExistsError:
+                is_created = False
+        notify("create", key, len(data), is_done=True)
+        return is_created
+
+    def get(self, key: str, most: int | None = None) -> Found | None:
+        """Reads an object, or its first `most` bytes; None: there is none."""
+        lib, client = self._client()
+        notify("get", key)
+        found = None
+        with _explained(lib, self.address, "get", key):
+            try:
+                answer = lib.get(client, key, options=None if most is None else {"range": (0, most)})
+                found = Found(memoryview(answer.bytes()), answer.meta["size"])
+            except FileNotFoundError:
+                pass
+        notify("get", key, is_done=True)
+        return found
+
+    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
+        """Reads ranges of an object: positions and sizes, in bytes. Those that are near come in one request.
+
+        Raises:
+            FileNotFoundError: there is no such object.
+            ObjectStoreError: also if it is shorter.
+        """
+        lib, client = self._client()
+        notify("get_ranges", key)
+        with _explained(lib, self.address, "get", key):
+            starts, lengths = [one[0] for one in ranges], [one[1] for one in ranges]
+            found = [memoryview(one) for one in lib.get_ranges(client, key, starts=starts, lengths=lengths)]
+        notify("get_ranges", key, is_done=True)
+        for (position, size), data in zip(ranges, found, strict=True):
+            if len(data) != size:
+                raise ObjectStoreError(
+                    f"{self.address}/{key}: it has {len(data)} of the {size} bytes from byte {position} on",
+                    retriable=False,
+                )
+        return found
+
+    def list(self, prefix: str = "") -> Iterator[ObjectStatus]:
+        """The objects whose names begin with a prefix, a whole part of the path, in no order that can be relied on."""
+        lib, client = self._client()
+        notify("list", prefix)
+        with _explained(lib, self.address, "list", prefix):
+            for chunk in lib.list(client, prefix or None):
+                for one in chunk:
+                    yield ObjectStatus(one["path"], one["size"])
+        notify("list", prefix, is_done=True)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Deletes objects; those that are not there are no error."""
+        if not keys:
+            return
+        lib, client = self._client()
+        notify("delete", keys[0])
+        with _explained(lib, self.address, "delete", keys[0]):
+            try:
+                lib.delete(client, list(keys))
+            except FileNotFoundError:
+                # Some object stores say so. Then the others may still be there.
+                for key in keys if len(keys) > 1 else ():
+                    self.delete([key])
+        notify("delete", keys[0], is_done=True)
+
+
+class _explained:  # noqa: N801  (used as a function)
+    """Raises what the library raises in the block as an error of ours, which names the object and has no secrets."""
+
+    def __init__(self, lib: Any, address: ObjectAddress, what: str, key: str) -> None:  # noqa: ANN401
+        self._lib, self._where, self._what = lib, f"{address}/{key}", what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        exceptions = self._lib.exceptions
+        if isinstance(error, FileNotFoundError):
+            raise FileNotFoundError(f"{self._where}: {_first_line(error)}") from None
+        if isinstance(error, (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)):
+            raise ObjectStoreError(
+                f"{self._where}: {self._what} is not allowed: check the credentials, and the permissions that they "
+                f"have: {_first_line(error)}",
+                retriable=False,
+            ) from None
+        if isinstance(error, exceptions.BaseError):
+            raise ObjectStoreError(
+                f"{self._where}: {self._what} has failed: {_first_line(error)}", retriable=True
+            ) from None
+
+
+def _first_line(error: BaseException) -> str:
+    """What the library says, without the details of its structures that follow."""
+    return str(error).split("\n")[0].split(", Debug source")[0].strip()
+
+
+def _connect(lib: Any, address: ObjectAddress, options: Mapping[str, str]) -> Any:  # noqa: ANN401  (types of an extra)
+    # An address that begins with http:// was named so: none does by itself.
+    connection: dict[str, object] = {"timeout": timedelta(seconds=_TIMEOUT), "allow_http": True}
+    own: dict[str, str] = {}
+    for name, value in options.items():
+        if name in _OF_CONNECTION:
+            connection[name] = value.lower() == "true" if name == "allow_invalid_certificates" else value
+        else:
+            own[name] = value
+    retries = {
+        "max_retries": _RETRIES,
+        "retry_timeout": timedelta(seconds=_RETRY_SECONDS),
+        "backoff": {
+            "init_backoff": timedelta(seconds=_FIRST_PAUSE),
+            "max_backoff": timedelta(seconds=_LONGEST_PAUSE),
+            "base": 2,
+        },
+    }
+    try:
+        return lib.store.from_url(str(address), config=own, client_options=connection, retry_config=retries)
+    except (lib.exceptions.BaseError, ValueError, TypeError) as error:
+        raise InvalidConfigError(f"{address}: {_first_line(error)}") from None

@@ -1,0 +1,111 @@
+"""The examination of object stores: of one that is right, and of some that are not."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from pyspark_log.cli.main import main
+from pyspark_log.storage.maintenance.doctor import Verdict, examine_objects
+from pyspark_log.storage.objects import Objects
+from tests.object_proxy import Answer, ignore_the_condition, look_then_write, pass_on, proxy
+
+_ALL = ["obstore", "permissions", "read after write", "create", "race", "latency"]
+
+
+def _verdicts(findings):
+    return {one.name: one.verdict for one in findings}
+
+
+def test_a_server_that_is_right(server, url, objects):
+    findings = list(examine_objects(url, server.options))
+    assert _verdicts(findings) == dict.fromkeys(_ALL, Verdict.OK), findings
+    assert list(objects.list()) == []
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "failed", "measured"),
+    [
+        (ignore_the_condition, "create", "the server ignores If-None-Match"),
+        (look_then_write, "race", "races of 8 processes had more than one winner"),
+    ],
+)
+def test_a_server_that_does_not_keep_the_condition(server, url, behaviour, failed, measured):
+    with proxy(server, behaviour) as bad:
+        findings = list(examine_objects(url, bad.options))
+    assert findings[-1].name == failed
+    assert findings[-1].verdict is Verdict.FAILED
+    assert measured in findings[-1].measured
+    assert all(one.verdict is Verdict.OK for one in findings[:-1])
+
+
+def test_a_cache_before_the_server(server, url):
+    """It remembers what was not there."""
+    missed = set()
+
+    def remember(exchange):
+        if exchange.method == "GET" and exchange.path in missed:
+            return Answer(404, body=b"<Error><Code>NoSuchKey</Code></Error>")
+        answer = pass_on(exchange)
+        if answer.status == 404:
+            missed.add(exchange.path)
+        return answer
+
+    with proxy(server, remember) as bad:
+        findings = list(examine_objects(url, bad.options))
+    assert (findings[-1].name, findings[-1].verdict) == ("read after write", Verdict.FAILED)
+
+
+def test_what_is_not_allowed(server, url):
+    def refuse(exchange):
+        if exchange.method == "DELETE" or (exchange.method == "POST" and "delete" in exchange.path):
+            return Answer(403, body=b"<Error><Code>AccessDenied</Code></Error>")
+        return pass_on(exchange)
+
+    with proxy(server, refuse) as bad:
+        findings = list(examine_objects(url, bad.options))
+    assert (findings[-1].name, findings[-1].verdict) == ("permissions", Verdict.FAILED)
+    assert "delete is not allowed" in findings[-1].measured
+
+
+def test_the_command(server, url, monkeypatch):
+    for name in ("endpoint", "access_key_id", "secret_access_key", "region"):
+        monkeypatch.setenv(f"AWS_{name.upper()}", server.options[name])
+    result = CliRunner().invoke(main, ["doctor", url, "--json"])
+    assert result.exit_code == 0, result.output
+    assert [one["name"] for one in json.loads(result.output)] == _ALL
+    result = CliRunner().invoke(main, ["doctor", "s3://no-such-bucket/x"])
+    assert result.exit_code == 1
+    assert "no-such-bucket" in result.output
+    result = CliRunner().invoke(main, ["doctor", url, "--peer"])
+    assert (result.exit_code, "--peer is for folders" in result.output) == (2, True)
+
+
+def test_a_lost_answer_is_tried_again(server, url):
+    """The object is there then, and the next try is refused: only reading it tells whose it is."""
+    lost = []
+
+    def lose(exchange):
+        answer = pass_on(exchange)
+        if exchange.is_create and not lost:
+            lost.append(exchange.path)
+            return None
+        return answer
+
+    with proxy(server, lose) as behind:
+        objects = Objects(url, behind.options)
+        assert not objects.create("once", b"mine")
+        assert bytes(objects.get("once").data) == b"mine"
+    assert lost
+
+
+def test_a_busy_server_is_asked_again(server, url):
+    answers = []
+
+    def be_busy(exchange):
+        answers.append(exchange.method)
+        return Answer(503, body=b"<Error><Code>SlowDown</Code></Error>") if len(answers) < 4 else pass_on(exchange)
+
+    with proxy(server, be_busy) as behind:
+        Objects(url, behind.options).put("late", b"x")
+    assert answers == ["PUT"] * 4

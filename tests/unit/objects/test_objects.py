@@ -1,0 +1,170 @@
+"""The six requests, at a server."""
+
+import os
+import pickle
+import traceback
+
+import pytest
+
+from pyspark_log.errors import InvalidConfigError, ObjectStoreError
+from pyspark_log.storage.objects import ObjectAddress, Objects, ObjectStatus, Request, is_address, set_observer
+
+
+def test_what_is_put_is_read(objects):
+    objects.put("a/b", b"first")
+    assert bytes(objects.get("a/b").data) == b"first"
+    objects.put("a/b", memoryview(b"second"))
+    found = objects.get("a/b")
+    assert (bytes(found.data), found.size) == (b"second", 6)
+    assert objects.get("a") is None
+    assert objects.get("a/c") is None
+
+
+def test_the_first_bytes_of_an_object(objects):
+    objects.put("large", b"0123456789")
+    found = objects.get("large", 4)
+    assert (bytes(found.data), found.size) == (b"0123", 10)
+    found = objects.get("large", 100)
+    assert (bytes(found.data), found.size) == (b"0123456789", 10)
+    assert objects.get("missing", 4) is None
+
+
+def test_of_several_creates_the_first_one_stays(objects):
+    assert objects.create("once", b"first")
+    assert not objects.create("once", b"second")
+    assert bytes(objects.get("once").data) == b"first"
+    objects.delete(["once"])
+    assert objects.create("once", b"third")
+
+
+def test_ranges_of_an_object(objects):
+    objects.put("data", bytes(range(200)))
+    found = objects.get_ranges("data", [(150, 10), (0, 3), (199, 1)])
+    assert [bytes(one) for one in found] == [bytes(range(150, 160)), bytes(range(3)), bytes([199])]
+    with pytest.raises(FileNotFoundError, match=r"s3://bucket/test.*/missing"):
+        objects.get_ranges("missing", [(0, 1)])
+    with pytest.raises(ObjectStoreError, match="has 5 of the 10 bytes from byte 195 on"):
+        objects.get_ranges("data", [(195, 10)])
+
+
+def test_lists(objects):
+    for key in ("log/1", "log/2", "logs/3", "data/x/y"):
+        objects.put(key, key.encode())
+    assert sorted(objects.list("log")) == [ObjectStatus("log/1", 5), ObjectStatus("log/2", 5)]
+    assert len(list(objects.list())) == 4
+    assert list(objects.list("nothing")) == []
+    assert list(objects.list("data/x")) == [ObjectStatus("data/x/y", 8)]
+
+
+def test_a_list_of_many_pages(objects):
+    for number in range(1100):
+        objects.put(f"many/{number:05}", b"")
+    assert len({one.key for one in objects.list("many")}) == 1100
+
+
+def test_deletes(objects):
+    for key in ("a", "b", "c"):
+        objects.put(key, b"x")
+    objects.delete(["a", "missing", "c"])
+    objects.delete(["a"])
+    objects.delete([])
+    assert [one.key for one in objects.list()] == ["b"]
+
+
+def test_a_test_sees_each_request_before_and_after(objects):
+    seen = []
+    set_observer(seen.append)
+    try:
+        objects.create("x", b"123")
+        objects.get("x")
+        list(objects.list("y"))
+    finally:
+        set_observer(None)
+    assert seen == [
+        Request("create", "x", 3), Request("create", "x", 3, is_done=True), Request("get", "x"),
+        Request("get", "x", is_done=True), Request("list", "y"), Request("list", "y", is_done=True),
+    ]  # fmt: skip
+
+    def stop(_):
+        raise KeyboardInterrupt
+
+    set_observer(stop)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            objects.put("never", b"")
+    finally:
+        set_observer(None)
+    assert objects.get("never") is None
+
+
+def _in_a_child(action):
+    """Runs something in a forked child; whether it succeeded."""
+    child = os.fork()
+    if child == 0:
+        try:
+            action()
+        except BaseException:  # noqa: BLE001  (the child must end here)
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_objects_that_were_used_before_a_fork_work_in_the_child(objects):
+    """Also in a child of the child, and in both at once; and those that come by pickle, as to Spark's tasks."""
+    objects.put("before", b"x")
+    sent = pickle.dumps(objects)
+
+    def use():
+        assert bytes(objects.get("before").data) == b"x"
+        assert not objects.create("before", b"y")
+        assert pickle.loads(sent).get("missing") is None
+
+    def use_and_fork():
+        use()
+        assert _in_a_child(use)
+        use()
+
+    assert _in_a_child(use_and_fork)
+    assert _in_a_child(use)
+    use()
+
+
+def test_what_is_wrong_is_said_without_secrets(server, url):
+    quick = {**server.options, "secret_access_key": "hush"}
+    nowhere = Objects("s3://no-such-bucket/x", quick)
+    with pytest.raises(FileNotFoundError, match="s3://no-such-bucket/x/key"):
+        nowhere.put("key", b"")
+    assert "hush" not in repr(nowhere)
+    with pytest.raises(InvalidConfigError, match="nonsense") as caught:
+        Objects(url, {**quick, "nonsense": "1"})
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("s3://bucket", "s3://bucket"),
+        ("s3://bucket/", "s3://bucket"),
+        ("s3a://bucket/a/b/", "s3://bucket/a/b"),
+        ("S3://bucket/a", "s3://bucket/a"),
+        ("gs://b/x=1/y", "gs://b/x=1/y"),
+        ("abfss://container@account.dfs.core.windows.net/x", "az://container@account.dfs.core.windows.net/x"),
+    ],
+)
+def test_addresses(url, expected):
+    assert str(ObjectAddress.parse(url)) == expected
+    assert is_address(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["s3:///x", "s3://", "s3://b/a//b", "s3://b/../x", "s3://b/a b", "s3://b/a?x", "s4://b/x"]
+)
+def test_refused_addresses(url):
+    with pytest.raises(InvalidConfigError):
+        ObjectAddress.parse(url)
+
+
+@pytest.mark.parametrize("path", ["/a/b", "a", "file:/a", "file:///a", "C:/x", "hdfs://x/y"])
+def test_paths_that_are_no_addresses(path):
+    assert not is_address(path)
