@@ -112,15 +112,15 @@ wheel: $(VENV)/.stamp-native  ## A wheel for this Python and machine, in dist/
 
 # With a container engine, for all Pythons: what [tool.cibuildwheel] of pyproject.toml says.
 .PHONY: wheels
-wheels:  ## Wheels for all Pythons from 3.10 on that run on most of Linux, in dist/ (needs docker or podman)
+wheels:  ## Wheels for all Pythons from 3.11 on that run on most of Linux, in dist/ (needs docker or podman)
 	"$(PYTHON)" -m pip install --quiet --disable-pip-version-check --target .cibuildwheel cibuildwheel
 	PYTHONPATH="$(CURDIR)/.cibuildwheel" "$(PYTHON)" -m cibuildwheel --platform linux --output-dir dist
 
 # --- the environment -------------------------------------------------------------------------------
 
 $(VENV)/.stamp-install: pyproject.toml
-	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || { \
-		echo "pyspark-log needs Python 3.10 or later as $(PYTHON); name another: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; \
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "pyspark-log needs Python 3.11 or later as $(PYTHON); name another: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; \
 		exit 1; }
 	@command -v $${CC:-cc} >/dev/null || { \
 		echo "Building pyspark-log needs a C compiler (Debian, Ubuntu: apt install build-essential; macOS: xcode-select --install)." >&2; \

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
@@ -18,7 +18,7 @@ from spark_session import start_spark
 
 from pyspark_log import Store
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def clicks(*seconds: int) -> list[dict[str, object]]:

@@ -6,7 +6,7 @@ python examples/first_steps.py
 from __future__ import annotations
 
 import tempfile
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 from pyspark_log import Store, TopicPartition
 
@@ -31,7 +31,7 @@ def main(folder: str) -> None:
     print(orders.read().to_pandas()[["partition", "offset", "key", "value"]].to_string(index=False))
 
     # Of one partition from an offset on, or of all from a time on.
-    hour_ago = datetime.now(timezone.utc) - timedelta(hours=1)
+    hour_ago = datetime.now(UTC) - timedelta(hours=1)
     print("of the last hour:", orders.read(hour_ago).to_table().num_rows)
 
     # A group's committed offsets say where its reader resumes after a restart.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 from pyspark_log.config import LONG_MAX
 from pyspark_log.errors import InvalidConfigError, shortened
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def check_text(what: str, text: str, most: int = 0) -> None:
@@ -51,5 +51,5 @@ def to_ms(time: datetime | int) -> int:
     """Converts a time to ms since 1970. A datetime without a time zone is local time, as in Python."""
     if isinstance(time, datetime):
         # From whole numbers, since a float loses some.
-        return (time.astimezone(timezone.utc) - _EPOCH) // timedelta(milliseconds=1)
+        return (time.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
     return time

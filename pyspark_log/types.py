@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 
 from pyspark_log.errors import InvalidConfigError
 
@@ -88,7 +88,7 @@ class OffsetStep:
 READ_UNCOMMITTED, READ_COMMITTED = "read_uncommitted", "read_committed"
 
 
-class IsolationLevel(str, Enum):
+class IsolationLevel(StrEnum):
     """What readers see of transactions (`isolation.level`); its text is accepted wherever one is asked for."""
 
     READ_UNCOMMITTED = READ_UNCOMMITTED

@@ -75,7 +75,7 @@ def look_then_write(exchange):
 
 @contextlib.contextmanager
 def proxy(server, behaviour):
-    """The server behind a proxy; `behaviour` gets an Exchange, and gives an Answer, or None: the connection is cut."""
+    """A proxy to the server; `behaviour` gets an Exchange, and gives an Answer, or None: the connection is cut."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

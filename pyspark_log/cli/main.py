@@ -30,7 +30,7 @@ COMMANDS = {
     "compact": "Compact TOPIC: keep the last record of each key.",
     "configs": "List the configs of topics and stores, and the options of Spark's connector.",
     "consume": "Print the records of TOPIC.",
-    "doctor": "Check whether the file system of the folder PATH can hold a store.",
+    "doctor": "Check whether the file system of the folder PATH, or an object store, can hold a store.",
     "du": "Print the size of each TOPIC: bytes, segments and records.",
     "dump": "Print the record batches of segment files (.log), as Kafka's dump tool does.",
     "export-kafka": "Copy TOPIC into a new FOLDER that a Kafka broker can take over.",

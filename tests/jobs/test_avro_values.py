@@ -2,7 +2,7 @@
 
 import io
 import json
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import fastavro
@@ -41,8 +41,8 @@ SCHEMA = {
 }  # fmt: skip
 ORDER = {
     "id": -5, "name": "anna", "flags": {"paid": True}, "kind": "OLD", "kinds": ["NEW", None], "raw": b"\0\xff",
-    "digest": b"abcd", "place": {"x": 0.5, "y": None}, "at": datetime(2026, 1, 2, 3, 4, 5, 6000, timezone.utc),
-    "fine": datetime(1969, 1, 2, 3, 4, 5, 6, timezone.utc), "local": datetime(2026, 1, 2), "day": date(2026, 2, 3),
+    "digest": b"abcd", "place": {"x": 0.5, "y": None}, "at": datetime(2026, 1, 2, 3, 4, 5, 6000, UTC),
+    "fine": datetime(1969, 1, 2, 3, 4, 5, 6, UTC), "local": datetime(2026, 1, 2), "day": date(2026, 2, 3),
     "clock": 86_341_000, "price": Decimal("-12.25"), "uid": "8f14e45f-ceea-467f-a0e6-9f3e1f7f5c1a",
     "nothing": None,
 }  # fmt: skip

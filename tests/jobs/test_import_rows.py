@@ -21,7 +21,7 @@ from pyspark_log.storage.catalog import check_name
 from pyspark_log.storage.groups import OffsetAndMetadata
 
 WHOLE = RecordFields(None, None, None)
-UTC = datetime.timezone.utc
+UTC = datetime.UTC
 
 leaves = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1)
 row_values = st.fixed_dictionaries(

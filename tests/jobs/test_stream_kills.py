@@ -6,7 +6,7 @@ Before each run there come records of the next hour, for several micro-batches. 
 import itertools
 import json
 from collections import Counter, defaultdict
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import job_kills
 import pyarrow as pa
@@ -93,7 +93,7 @@ def test_records_are_counted_in_windows_once(kill, store):
         window = json.loads(row["value"])
         start, end = (datetime.strptime(window[edge], "%Y-%m-%dT%H:%M:%SZ") for edge in ("start", "end"))
         assert (end - start).total_seconds() == 60
-        found[row["key"], int(start.replace(tzinfo=timezone.utc).timestamp()) * 1000, window["count"]] += 1
+        found[row["key"], int(start.replace(tzinfo=UTC).timestamp()) * 1000, window["count"]] += 1
     # The windows of the last two hours are open yet.
     assert found == Counter((key, start, count) for hour in by_hour[:-2] for (key, start), count in hour.items())
 

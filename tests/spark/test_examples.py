@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from importlib import metadata
 
 import pytest
@@ -15,7 +15,7 @@ from pyspark_log import Store
 from tests.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
-NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 pytestmark = pytest.mark.timeout(900)
 

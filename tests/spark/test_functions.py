@@ -1,6 +1,6 @@
 """`pyspark_log.spark`: the data source as functions."""
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
@@ -37,9 +37,9 @@ def test_what_to_read(spark, topics):
 @pytest.mark.slow
 def test_where_a_read_begins_and_ends(spark, topics):
     assert values(read(spark, topics.path, "t", start={"t": {0: 1, 1: -2}}, end={"t": {0: 2, 1: -1}})) == [1, 3, 4]
-    later = datetime.now(timezone.utc) + timedelta(hours=1)
+    later = datetime.now(UTC) + timedelta(hours=1)
     assert values(read(spark, topics.path, "t", end=later)) == [*range(5)]
-    assert values(read(spark, topics.path, "t", start=datetime(2020, 1, 1, tzinfo=timezone.utc))) == [*range(5)]
+    assert values(read(spark, topics.path, "t", start=datetime(2020, 1, 1, tzinfo=UTC))) == [*range(5)]
     with fails("No offset matched"):
         values(read(spark, topics.path, "t", start=later))
 

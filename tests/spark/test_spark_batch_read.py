@@ -41,7 +41,7 @@ def test_rows_are_those_of_the_kafka_connector(spark, store):
 
 
 def time(seconds):
-    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
 
 
 def test_a_data_frame_sees_what_is_appended_later(spark, store):

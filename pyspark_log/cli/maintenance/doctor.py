@@ -38,7 +38,7 @@ class _Place(click.Path):
 )
 @json_option
 def doctor(path: str, peer: bool, as_json: bool) -> None:
-    """Check whether the file system of the folder PATH can hold a store, or an object store.
+    """Check whether the file system of the folder PATH, or an object store, can hold a store.
 
     PATH is a store, or an empty folder for one; or a URL: s3://BUCKET/PREFIX, gs://... or az://... The test files are
     created in a subfolder, which is removed afterwards.

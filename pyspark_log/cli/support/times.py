@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import click
 
@@ -16,10 +16,9 @@ def to_ms(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int
     if text.isdecimal():
         return int(text)
     try:
-        # Python 3.10 does not know the Z.
-        point = datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith(("Z", "z")) else text)
+        point = datetime.fromisoformat(text.upper())
     except ValueError:
         raise click.BadParameter(f"{text!r} is neither ms since 1970 nor ISO-8601 (2013-06-01T12:00:00Z)") from None
     if point.tzinfo is None:
-        point = point.replace(tzinfo=timezone.utc)
+        point = point.replace(tzinfo=UTC)
     return arguments.to_ms(point)

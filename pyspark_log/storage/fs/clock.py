@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 #: Returns the time in ms since 1970 (UTC).
 Clock = Callable[[], int]
@@ -35,7 +35,7 @@ def format_time(ms: int) -> str:
     """Formats a time in ms since 1970 for messages: 2013-06-01T12:00:00.000Z; the number, if no calendar has it."""
     try:
         # From ms by whole numbers, since a float loses some.
-        point = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=ms)
+        point = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
     except OverflowError:
         return f"{ms} ms"
     return point.isoformat(timespec="milliseconds").replace("+00:00", "Z")

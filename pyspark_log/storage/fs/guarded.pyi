@@ -1,8 +1,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import ParamSpec, TypeVar
-
-from typing_extensions import Self
+from typing import ParamSpec, Self, TypeVar
 
 from pyspark_log.storage.fs.open_file import OpenFile
 

@@ -47,7 +47,7 @@ def library() -> ModuleType:
 
 
 def _load_again(path: str | None) -> None:
-    """Replaces the loaded modules by a copy. Those who hold objects of the former ones must not use them any more."""
+    """Replaces the loaded modules by a copy. What was made by the former ones must not be used any more."""
     if path is None or not hasattr(os, "memfd_create"):
         raise InvalidConfigError(
             "an object store was used before this process was forked, which works on Linux only: start processes by "

@@ -82,7 +82,7 @@ def test_the_command(server, url, monkeypatch):
 
 
 def test_a_lost_answer_is_tried_again(server, url):
-    """The object is there then, and the next try is refused: only reading it tells whose it is."""
+    """The object is there then, and the next try is refused: only a read shows whose it is."""
     lost = []
 
     def lose(exchange):
@@ -92,8 +92,8 @@ def test_a_lost_answer_is_tried_again(server, url):
             return None
         return answer
 
-    with proxy(server, lose) as behind:
-        objects = Objects(url, behind.options)
+    with proxy(server, lose) as asked:
+        objects = Objects(url, asked.options)
         assert not objects.create("once", b"mine")
         assert bytes(objects.get("once").data) == b"mine"
     assert lost
@@ -106,6 +106,6 @@ def test_a_busy_server_is_asked_again(server, url):
         answers.append(exchange.method)
         return Answer(503, body=b"<Error><Code>SlowDown</Code></Error>") if len(answers) < 4 else pass_on(exchange)
 
-    with proxy(server, be_busy) as behind:
-        Objects(url, behind.options).put("late", b"x")
+    with proxy(server, be_busy) as asked:
+        Objects(url, asked.options).put("late", b"x")
     assert answers == ["PUT"] * 4

@@ -7,7 +7,10 @@ import traceback
 import pytest
 
 from pyspark_log.errors import InvalidConfigError, ObjectStoreError
-from pyspark_log.storage.objects import ObjectAddress, Objects, ObjectStatus, Request, is_address, set_observer
+from pyspark_log.storage.objects import Objects, is_address
+from pyspark_log.storage.objects.address import ObjectAddress
+from pyspark_log.storage.objects.objects import ObjectStatus
+from pyspark_log.storage.objects.observer import Request, set_observer
 
 
 def test_what_is_put_is_read(objects):

@@ -97,10 +97,10 @@ def test_the_metadata_says_for_which_python_it_is(sources):
     folder = run(sources, code, sources.parent)
     told = email.message_from_string((sources.parent / folder / "METADATA").read_text(encoding="utf-8"))
     assert told["Name"] == "pyspark-log"
-    assert told["Requires-Python"] == ">=3.10"
+    assert told["Requires-Python"] == ">=3.11"
     assert told.get_all("Project-URL") is None, "it names no page that does not exist"
     versions = [text.rpartition(" ")[2] for text in told.get_all("Classifier") if " 3." in text]
-    assert versions[0] == "3.10"
+    assert versions[0] == "3.11"
     assert (sources.parent / folder / "entry_points.txt").read_text(encoding="utf-8").splitlines() == [
         "[console_scripts]",
         "pylog = pyspark_log.cli.start:main",

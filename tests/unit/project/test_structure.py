@@ -12,7 +12,8 @@ from tests.paths import ROOT
 STORAGE = ROOT / "pyspark_log" / "storage"
 # From the lowest; `.importlinter` has the same order, and more.
 ROWS = [
-    "fs", "record", "ingest", "segment", "catalog", "log", "log_manager", "broker", "compaction", "publish", "groups",
+    "fs", "objects", "record", "ingest", "segment", "catalog", "log", "log_manager", "broker", "compaction", "publish",
+    "groups",
 ]  # fmt: skip
 KEEPERS = ["verify", "transfer", "repair", "doctor"]
 PACKAGES = [f"pyspark_log.storage.{name}" for name in ROWS] + [

@@ -1,7 +1,7 @@
 """Topics and groups as a Python user holds them: `store.topic`, `store.groups`."""
 
 import threading
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
@@ -10,7 +10,7 @@ from pyspark_log import EARLIEST, LATEST, AppendResult, IsolationLevel, Store, T
 from pyspark_log.errors import InvalidConfigError, OffsetOutOfRangeError, UnknownTopicError
 
 HOUR = timedelta(hours=1)
-NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ class Outcome(NamedTuple):
     """What one process has seen of a race.
 
     Attributes:
-        is_created: whether it was told that its object is there now.
+        is_created: whether the answer was that its object is there now.
         seen: the object that it has read afterwards; "": none, after many tries.
     """
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict, dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Final
 
 #: The advice for damage that only a repaired copy removes.
 REPAIR: Final = "make a repaired copy of the store: pylog repair"
 
 
-class Severity(str, Enum):
+class Severity(StrEnum):
     """How bad a finding is."""
 
     #: Records cannot be read, would be read wrongly, or are in danger at the next write.
