@@ -1,0 +1,297 @@
+"""An entry of the publish log: one decision, which is one object.
+
+    magic (8 bytes), length of the head (4), CRC-32C of the head (4), head (JSON), record batches
+
+The head says what changes: any of topics, publishers, records, committed offsets and log starts, all at once. Record
+batches that are small travel behind the head; others are in objects of their own. Their offsets count from 0 there:
+which offsets they have, the head says.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from pyspark_log.config import INT_MAX, LONG_MAX
+from pyspark_log.errors import CorruptRecordError
+from pyspark_log.storage.catalog.topics import check_id
+from pyspark_log.storage.fs.json_fields import Fields, text, whole
+from pyspark_log.storage.publish.decision import Decision, Origin
+from pyspark_log.storage.record import crc32c
+from pyspark_log.types import TopicDescription, TopicPartition
+
+VERSION = 1
+_MAGIC = b"PYLOGPL\0"
+_START = struct.Struct(">8sII")
+#: As much as is read of an entry at first: most heads are smaller.
+FIRST_BYTES = 64 * 1024
+
+
+class Region(NamedTuple):
+    """Record batches, back to back, in an object.
+
+    Attributes:
+        object: the object's name; "": they are in the entry itself.
+        position, size: where they are in it, in bytes; in the entry: after its head.
+        records: how many offsets they take.
+        max_timestamp: the largest time of their records (ms), or NO_TIMESTAMP.
+    """
+
+    object: str
+    position: int
+    size: int
+    records: int
+    max_timestamp: int
+
+
+class Addition(NamedTuple):
+    """Records that a partition gets.
+
+    Attributes:
+        topic_id, partition: which partition.
+        base_offset: the offset of the first of them, which is where the partition ended before.
+        regions: where they are, in their order.
+    """
+
+    topic_id: str
+    partition: int
+    base_offset: int
+    regions: tuple[Region, ...]
+
+
+class OffsetMove(NamedTuple):
+    """A move of a group's committed offset.
+
+    Attributes:
+        group, at: whose, and of which partition.
+        before: the committed offset from which it starts; None: there is none.
+        offset: the new one; None: it is deleted.
+        metadata: the committer's text.
+    """
+
+    group: str
+    at: TopicPartition
+    before: int | None
+    offset: int | None
+    metadata: str = ""
+
+
+class LogStart(NamedTuple):
+    """The first offset that a partition keeps."""
+
+    topic_id: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One decision.
+
+    Attributes:
+        number: its own number; the first is 0.
+        token: 32 hex digits by which its writer knows it as its own.
+        origin: which process has made it, and when.
+        topics: those that are created or changed, as they are from then on.
+        deleted: the ids of topics that are deleted.
+        publisher: what is known of a publisher from then on; its `offset` is the entry's number. None: of none.
+        additions: the records that it publishes.
+        moves: of committed offsets.
+        log_starts: of partitions whose first records are deleted.
+        head_size: bytes before the record batches in the entry's object; 0 before it is encoded.
+    """
+
+    number: int
+    token: str
+    origin: Origin
+    topics: tuple[TopicDescription, ...] = ()
+    deleted: tuple[str, ...] = ()
+    publisher: Decision | None = None
+    additions: tuple[Addition, ...] = ()
+    moves: tuple[OffsetMove, ...] = ()
+    log_starts: tuple[LogStart, ...] = ()
+    head_size: int = field(default=0, compare=False)
+
+
+def name_of(number: int) -> str:
+    """The name of an entry's object."""
+    return f"log/{number:020}"
+
+
+def encode(entry: Entry, data: Iterable[bytes | memoryview] = ()) -> bytes:
+    """The bytes of an entry's object; `data`: the record batches that are in it."""
+    head = json.dumps(_fields(entry), separators=(",", ":")).encode()
+    return b"".join([_START.pack(_MAGIC, len(head), crc32c(head)), head, *data])
+
+
+def size_of_head(start: bytes | memoryview) -> int:
+    """How many bytes come before the record batches, by the first 16 bytes of an entry. CorruptRecordError."""
+    magic, length, _ = _START.unpack_from(start) if len(start) >= _START.size else (b"", 0, 0)
+    if magic != _MAGIC:
+        raise CorruptRecordError("it does not begin as an entry of a publish log", 0)
+    return _START.size + int(length)
+
+
+def decode(number: int, data: bytes | memoryview) -> Entry:
+    """The entry of a number from at least its head.
+
+    Raises:
+        CorruptRecordError: it is damaged, or is no entry, or that of another number.
+        StoreVersionError: a newer version wrote it.
+    """
+    size = size_of_head(data)
+    head = bytes(data[_START.size : size])
+    if len(head) < size - _START.size or crc32c(head) != _START.unpack_from(data)[2]:
+        raise CorruptRecordError("its head is damaged", 0, number)
+    try:
+        content = Fields.parse(head)
+        content.check_version(VERSION, name_of(number))
+        entry = _entry(content, size)
+    except ValueError as error:
+        raise CorruptRecordError(f"its head makes no sense: {error}", 0, number) from None
+    if entry.number != number:
+        raise CorruptRecordError(f"it is the entry {entry.number}: objects were copied or renamed", 0, number)
+    return entry
+
+
+# ---- the head as JSON
+
+
+def _fields(entry: Entry) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "version": VERSION,
+        "number": entry.number,
+        "token": entry.token,
+        **entry.origin._asdict(),
+    }
+    if entry.topics:
+        fields["topics"] = [
+            {"name": one.name, "topic_id": one.topic_id, "partitions": one.partitions, "configs": dict(one.configs)}
+            for one in entry.topics
+        ]
+    if entry.deleted:
+        fields["deleted"] = entry.deleted
+    if entry.publisher is not None:
+        fields["publisher"] = _publisher_fields(entry.publisher)
+    if entry.additions:
+        fields["additions"] = entry.additions
+    if entry.moves:
+        fields["moves"] = [
+            [one.group, one.at.topic, one.at.partition, one.before, one.offset, one.metadata] for one in entry.moves
+        ]
+    if entry.log_starts:
+        fields["log_starts"] = entry.log_starts
+    return fields
+
+
+def _publisher_fields(publisher: Decision) -> dict[str, Any]:
+    return {
+        "publisher": publisher.publisher,
+        "number": publisher.number,
+        "decision": publisher.offset,
+        "run": publisher.run,
+        "replaced": publisher.replaced,
+        "location": publisher.location,
+        "plan": publisher.plan,
+        "records": publisher.records,
+        "holder": publisher.holder._asdict(),
+        **Origin(publisher.host, publisher.process, publisher.time)._asdict(),
+    }
+
+
+def _entry(content: Fields, size: int) -> Entry:
+    def listed(name: str) -> list[object]:
+        return content.list(name) if content.has(name) else []
+
+    return Entry(
+        number=content.whole("number"),
+        token=content.text("token"),
+        origin=_origin(content),
+        topics=tuple(_topic(Fields(one)) for one in listed("topics")),
+        deleted=tuple(_id(one) for one in listed("deleted")),
+        publisher=_publisher(Fields(content.value("publisher"))) if content.has("publisher") else None,
+        additions=tuple(_addition(_items(one, 4)) for one in listed("additions")),
+        moves=tuple(_move(_items(one, 6)) for one in listed("moves")),
+        log_starts=tuple(_log_start(_items(one, 3)) for one in listed("log_starts")),
+        head_size=size,
+    )
+
+
+def _items(value: object, count: int) -> list[Any]:
+    if not isinstance(value, list) or len(value) != count:
+        raise ValueError(f"{value!r} where a list of {count} should be")
+    return value
+
+
+def _id(value: object) -> str:
+    found = text(value, "topic_id")
+    check_id(found)
+    return found
+
+
+def _origin(content: Fields) -> Origin:
+    return Origin(content.text("host"), content.whole("process"), content.whole("time"))
+
+
+def _topic(content: Fields) -> TopicDescription:
+    return TopicDescription(
+        content.text("name"),
+        _id(content.value("topic_id")),
+        content.whole("partitions", 1, INT_MAX),
+        dict(content.texts("configs")),
+    )
+
+
+def _publisher(content: Fields) -> Decision:
+    host, process, time = _origin(content)
+    return Decision(
+        content.text("publisher"),
+        content.whole("number", low=-LONG_MAX - 1),
+        content.whole("decision"),
+        done=True,
+        run=content.text("run"),
+        replaced=tuple(text(run, "replaced") for run in content.list("replaced")),
+        location=content.text("location"),
+        plan=content.text("plan"),
+        records=content.whole("records"),
+        host=host,
+        process=process,
+        time=time,
+        holder=_origin(Fields(content.value("holder"))),
+    )
+
+
+def _addition(items: list[Any]) -> Addition:
+    topic_id, partition, base_offset, regions = items
+    found = tuple(_region(_items(one, 5)) for one in regions)
+    return Addition(_id(topic_id), whole(partition, "partition", 0, INT_MAX), whole(base_offset, "base_offset"), found)
+
+
+def _region(items: list[Any]) -> Region:
+    name, position, size, count, timestamp = items
+    return Region(
+        text(name, "object"),
+        whole(position, "position"),
+        whole(size, "size", 1),
+        whole(count, "records", 1),
+        whole(timestamp, "max_timestamp", -1),
+    )
+
+
+def _move(items: list[Any]) -> OffsetMove:
+    group, topic, partition, before, offset, metadata = items
+    return OffsetMove(
+        text(group, "group"),
+        TopicPartition(text(topic, "topic"), whole(partition, "partition", 0, INT_MAX)),
+        None if before is None else whole(before, "before"),
+        None if offset is None else whole(offset, "offset"),
+        text(metadata, "metadata"),
+    )
+
+
+def _log_start(items: list[Any]) -> LogStart:
+    topic_id, partition, offset = items
+    return LogStart(_id(topic_id), whole(partition, "partition", 0, INT_MAX), whole(offset, "offset"))

@@ -1,0 +1,146 @@
+"""Follows the publish log of a store, and decides.
+
+A decision is one put-if-absent of the next number. If that succeeds, it is decided, applied and visible at that moment,
+all of it; if another one has the number, nothing has happened. There is no other primitive, no lock and no clock.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from pyspark_log.errors import CorruptRecordError, ObjectStoreError, OutcomeUnknownError, PylogError
+from pyspark_log.storage.objects import Objects
+from pyspark_log.storage.publish.decision import Origin
+from pyspark_log.storage.publish_log.entry import FIRST_BYTES, Entry, decode, encode, name_of, size_of_head
+from pyspark_log.storage.publish_log.proposals import Proposal
+from pyspark_log.storage.publish_log.state import State
+
+# How often a number is tried whose object is not there after a refusal or an error, and the pause in between, in
+# seconds: the library has tried for half a minute each time.
+_TRIES, _PAUSE = 5, 0.2
+
+
+class PublishLog:
+    """The publish log of a store, as far as this process has read it. Thread-safe.
+
+    Attributes:
+        objects: where it is.
+    """
+
+    def __init__(self, objects: Objects, clock: Callable[[], int]) -> None:
+        """Reads nothing yet; `clock` gives the time in ms, which is noted and decides nothing."""
+        self.objects, self._clock = objects, clock
+        self._state = State()
+        self._lock = threading.Lock()
+
+    def follow(self) -> State:
+        """Takes in what was decided since; the state after it. It is this object's own: do not change it.
+
+        Raises:
+            ObjectStoreError: the object store does not answer.
+            CorruptRecordError, LogDamagedError: an entry is damaged, or contradicts those before it.
+        """
+        with self._lock:
+            self._follow()
+            return self._state
+
+    def _follow(self) -> None:
+        while (entry := self._read(self._state.number + 1)) is not None:
+            self._state.apply(entry)
+
+    def _read(self, number: int) -> Entry | None:
+        """The entry of a number; None: it is not decided."""
+        name = name_of(number)
+        found = self.objects.get(name, FIRST_BYTES)
+        if found is None:
+            return None
+        try:
+            if size_of_head(found.data) > len(found.data):
+                found = self.objects.get(name) or found
+            return decode(number, found.data)
+        except CorruptRecordError as error:
+            raise error.located(0, f"{self.objects.address}/{name}", "", -1) from None
+
+    def decide(self, propose: Callable[[State], Proposal | None]) -> Entry | None:
+        """Decides what `propose` makes of the current state.
+
+        It is called again, with a newer state, as often as another process is faster; and once more before a refusal
+        counts, if the state that it was made from was an older one.
+
+        Args:
+            propose: gives what is to be decided; None: nothing is. It raises to refuse, and changes nothing.
+
+        Returns:
+            The entry, which is decided; None: nothing was to be.
+
+        Raises:
+            OutcomeUnknownError: it is decided or not.
+            ObjectStoreError, CorruptRecordError, LogDamagedError: as `follow`; nothing was decided.
+            Exception: what `propose` raises.
+        """
+        token = secrets.token_hex(16)
+        with self._lock:
+            if self._state.number < 0:
+                self._follow()
+            while True:
+                proposal = self._proposed(propose)
+                if proposal is None:
+                    return None
+                entry = self._entry(proposal, token)
+                data = encode(entry, proposal.data)
+                entry = replace(entry, head_size=size_of_head(data))
+                if self._create(entry, data):
+                    self._state.apply(entry)
+                    return entry
+                self._follow()
+
+    def _proposed(self, propose: Callable[[State], Proposal | None]) -> Proposal | None:
+        try:
+            proposal = propose(self._state)
+        except PylogError:
+            before = self._state.number
+            self._follow()
+            if self._state.number == before:
+                raise
+            return propose(self._state)
+        if proposal is None:
+            before = self._state.number
+            self._follow()
+            return propose(self._state) if self._state.number != before else None
+        return proposal
+
+    def _entry(self, proposal: Proposal, token: str) -> Entry:
+        number, origin = self._state.number + 1, Origin.here(self._clock())
+        publisher = None if proposal.publisher is None else replace(proposal.publisher, offset=number, done=True)
+        return Entry(
+            number, token, origin, proposal.topics, proposal.deleted, publisher, proposal.additions, proposal.moves,
+            proposal.log_starts,
+        )  # fmt: skip
+
+    def _create(self, entry: Entry, data: bytes) -> bool:
+        """Makes an entry that of its number; False: another one is. OutcomeUnknownError."""
+        name, error = name_of(entry.number), None
+        for _ in range(_TRIES):
+            try:
+                if self.objects.create(name, data):
+                    return True
+            except ObjectStoreError as failed:
+                if not failed.retriable and error is None:
+                    raise
+                error = failed  # It may land later; but then with these very bytes.
+            # Refused: by another's entry; by this one, whose answer was lost; or by one that was just being written.
+            try:
+                found = self._read(entry.number)
+            except ObjectStoreError as failed:
+                found, error = None, failed
+            if found is not None:
+                return found.token == entry.token
+            time.sleep(_PAUSE)
+        raise OutcomeUnknownError(
+            f"{self.objects.address}/{name}: it is not known whether it is decided; the same call again answers it: "
+            f"{error}"
+        ) from error

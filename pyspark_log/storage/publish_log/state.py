@@ -1,0 +1,148 @@
+"""What a store in an object store is: a fold of the entries of its publish log. Pure: no request, no clock."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pyspark_log.errors import LogDamagedError
+from pyspark_log.storage.publish.decision import Decision
+from pyspark_log.storage.publish_log.entry import Addition, Entry, LogStart, OffsetMove, name_of
+from pyspark_log.types import TopicDescription, TopicPartition
+
+
+class Piece(NamedTuple):
+    """Record batches of a partition, back to back, in an object.
+
+    Attributes:
+        base_offset, next_offset: the offsets that they have.
+        object: the object's name.
+        position, size: where they are in it, in bytes.
+        max_timestamp: the largest time of their records (ms), or NO_TIMESTAMP.
+    """
+
+    base_offset: int
+    next_offset: int
+    object: str
+    position: int
+    size: int
+    max_timestamp: int
+
+
+@dataclass(slots=True)
+class PartitionLog:
+    """A partition.
+
+    Attributes:
+        log_start: the first offset that is kept.
+        pieces: where its records are, in order. The first one may begin before the log start.
+    """
+
+    log_start: int = 0
+    pieces: list[Piece] = field(default_factory=list)
+
+    @property
+    def log_end(self) -> int:
+        """The offset that the next record gets."""
+        return self.pieces[-1].next_offset if self.pieces else self.log_start
+
+    def between(self, start: int, end: int) -> list[Piece]:
+        """The pieces that have offsets of [start, end)."""
+        first = bisect_right(self.pieces, start, key=lambda piece: piece.next_offset)
+        return [piece for piece in self.pieces[first:] if piece.base_offset < end]
+
+
+class Committed(NamedTuple):
+    """A committed offset, with the text of its committer and the time of the commit (ms)."""
+
+    offset: int
+    metadata: str
+    time: int
+
+
+@dataclass(slots=True)
+class State:
+    """A store after some entry of its log.
+
+    Attributes:
+        number: of that entry; -1: there is none yet.
+        topics: by name.
+        partitions: those that have records, by topic id and number.
+        publishers: what is known of each, by its id.
+        groups: the committed offsets of each, by its name.
+    """
+
+    number: int = -1
+    topics: dict[str, TopicDescription] = field(default_factory=dict)
+    partitions: dict[tuple[str, int], PartitionLog] = field(default_factory=dict)
+    publishers: dict[str, Decision] = field(default_factory=dict)
+    groups: dict[str, dict[TopicPartition, Committed]] = field(default_factory=dict)
+
+    def log_end(self, topic_id: str, partition: int) -> int:
+        """The offset that the next record of a partition gets."""
+        found = self.partitions.get((topic_id, partition))
+        return 0 if found is None else found.log_end
+
+    def apply(self, entry: Entry) -> None:
+        """Takes in the next entry.
+
+        Raises:
+            LogDamagedError: it does not follow from this state, so it was not decided on it. Nothing was changed.
+        """
+        self._check(entry)
+        for topic in entry.topics:
+            self.topics[topic.name] = topic
+        for topic_id in entry.deleted:
+            self._delete(topic_id)
+        for addition in entry.additions:
+            self._add(entry, addition)
+        for start in entry.log_starts:
+            self._move_start(start)
+        for move in entry.moves:
+            self._commit(move, entry.origin.time)
+        if entry.publisher is not None:
+            self.publishers[entry.publisher.publisher] = entry.publisher
+        self.number = entry.number
+
+    def _check(self, entry: Entry) -> None:
+        where = name_of(entry.number)
+        if entry.number != self.number + 1:
+            raise LogDamagedError(f"{where} follows the entry {self.number}")
+        ends: dict[tuple[str, int], int] = {}
+        for topic_id, partition, base_offset, regions in entry.additions:
+            end = ends.get((topic_id, partition), self.log_end(topic_id, partition))
+            if base_offset != end:
+                raise LogDamagedError(
+                    f"{where} adds records from offset {base_offset} on to partition {partition} of the topic with id "
+                    f"{topic_id}, which ends at {end}: an entry was lost, or another writer has replaced one"
+                )
+            ends[topic_id, partition] = end + sum(region.records for region in regions)
+
+    def _delete(self, topic_id: str) -> None:
+        self.topics = {name: one for name, one in self.topics.items() if one.topic_id != topic_id}
+        self.partitions = {at: one for at, one in self.partitions.items() if at[0] != topic_id}
+
+    def _add(self, entry: Entry, addition: Addition) -> None:
+        log = self.partitions.setdefault((addition.topic_id, addition.partition), PartitionLog())
+        offset = addition.base_offset
+        for name, position, size, count, timestamp in addition.regions:
+            where = (name, position) if name else (name_of(entry.number), entry.head_size + position)
+            log.pieces.append(Piece(offset, offset + count, *where, size, timestamp))
+            offset += count
+
+    def _move_start(self, start: LogStart) -> None:
+        log = self.partitions.setdefault((start.topic_id, start.partition), PartitionLog())
+        log.log_start = max(log.log_start, start.offset)
+        # What is left has the log end, even if it holds no record any more.
+        while len(log.pieces) > 1 and log.pieces[0].next_offset <= log.log_start:
+            del log.pieces[0]
+
+    def _commit(self, move: OffsetMove, time: int) -> None:
+        offsets = self.groups.setdefault(move.group, {})
+        if move.offset is not None:
+            offsets[move.at] = Committed(move.offset, move.metadata, time)
+            return
+        offsets.pop(move.at, None)
+        if not offsets:
+            del self.groups[move.group]

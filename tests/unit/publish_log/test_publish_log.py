@@ -1,0 +1,365 @@
+"""The publish log: entries, what they fold to, and decisions that several processes want to make at once."""
+
+import multiprocessing
+import os
+import random
+import signal
+import time
+from dataclasses import replace
+
+import pytest
+
+from pyspark_log.errors import (
+    CorruptRecordError,
+    LogDamagedError,
+    ObjectStoreError,
+    OffsetConflictError,
+    OutcomeUnknownError,
+    PublisherFencedError,
+    PublishNumberError,
+    StagedOutputError,
+    TopicExistsError,
+    UnknownTopicError,
+)
+from pyspark_log.storage.objects import Objects
+from pyspark_log.storage.objects import objects as objects_module
+from pyspark_log.storage.publish.decision import Decision, Origin
+from pyspark_log.storage.publish_log import log as log_module
+from pyspark_log.storage.publish_log import proposals
+from pyspark_log.storage.publish_log.entry import Addition, Entry, LogStart, OffsetMove, Region, decode, encode, name_of
+from pyspark_log.storage.publish_log.log import PublishLog
+from pyspark_log.storage.publish_log.proposals import Output
+from pyspark_log.storage.publish_log.state import Committed, Piece, State
+from pyspark_log.types import OffsetStep, TopicDescription, TopicPartition
+from tests.object_proxy import Answer, pass_on, proxy
+
+ID, OTHER_ID = "A" * 22, "B" * 22
+AT = TopicPartition("t", 0)
+TOPIC = TopicDescription("t", ID, 2, {"retention.ms": "-1"})
+ORIGIN = Origin("host", 7, 1000)
+
+
+def _region(records, name="data/x", position=0, size=10):
+    return Region(name, position, size, records, 99)
+
+
+def _output(records, partition=0, topic_id=ID):
+    return Output("t", topic_id, partition, (_region(records),))
+
+
+def _wanted(number, publisher="p", run="", **fields):
+    return Decision(publisher, number, run=run, host=ORIGIN.host, process=ORIGIN.process, time=ORIGIN.time, **fields)
+
+
+@pytest.fixture
+def log(objects):
+    return PublishLog(objects, lambda: 5000)
+
+
+@pytest.fixture
+def written(log):
+    """A log with a topic."""
+    log.decide(lambda state: proposals.create_topic(state, TOPIC))
+    return log
+
+
+def _publish(log, number, *, records=3, publisher="p", run="", steps=(), claimed=False, **fields):
+    wanted = _wanted(number, publisher, run, **fields)
+    return log.decide(lambda state: proposals.publish(state, wanted, [_output(records)], steps, claimed=claimed))
+
+
+# ---- entries
+
+
+ENTRY = Entry(
+    3, "f" * 32, ORIGIN, (TOPIC,), (OTHER_ID,),
+    replace(
+        _wanted(5, run="b", location="l", plan="q"), offset=3, done=True, replaced=("a",), records=4, holder=ORIGIN
+    ),
+    (Addition(ID, 1, 17, (_region(4), _region(1, ""))),),
+    (OffsetMove("g", AT, None, 4, "note"), OffsetMove("g", AT, 4, None)), (LogStart(ID, 0, 2),),
+)  # fmt: skip
+
+
+def test_an_entry_is_read_as_it_was_written():
+    data = encode(ENTRY, [b"batches", memoryview(b"more")])
+    found = decode(3, data)
+    assert found == ENTRY
+    assert data[found.head_size :] == b"batchesmore"
+    assert decode(3, data[: found.head_size]) == ENTRY
+
+
+def test_a_damaged_entry_is_refused():
+    data = encode(ENTRY)
+    for at in range(len(data)):
+        damaged = bytearray(data)
+        damaged[at] ^= 1 << (at % 8)
+        with pytest.raises(CorruptRecordError):
+            decode(3, bytes(damaged))
+    for size in range(len(data)):
+        with pytest.raises(CorruptRecordError):
+            decode(3, data[:size])
+    with pytest.raises(CorruptRecordError, match="objects were copied or renamed"):
+        decode(4, data)
+
+
+# ---- the fold
+
+
+def test_records_follow_each_other():
+    state = State()
+    state.apply(Entry(0, "", ORIGIN, (TOPIC,)))
+    state.apply(Entry(1, "", ORIGIN, additions=(Addition(ID, 0, 0, (_region(3), _region(2, "", 8))),), head_size=100))
+    state.apply(Entry(2, "", ORIGIN, additions=(Addition(ID, 0, 5, (_region(1),)),)))
+    log = state.partitions[ID, 0]
+    assert log.pieces == [
+        Piece(0, 3, "data/x", 0, 10, 99), Piece(3, 5, name_of(1), 108, 10, 99), Piece(5, 6, "data/x", 0, 10, 99)
+    ]  # fmt: skip
+    assert (log.log_end, state.log_end(ID, 1)) == (6, 0)
+    assert [piece.base_offset for piece in log.between(3, 6)] == [3, 5]
+    assert [piece.base_offset for piece in log.between(2, 3)] == [0]
+    assert log.between(6, 6) == []
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        Entry(5, "", ORIGIN),
+        Entry(2, "", ORIGIN, additions=(Addition(ID, 0, 2, (_region(1),)),)),
+        Entry(2, "", ORIGIN, additions=(Addition(ID, 0, 3, (_region(1),)), Addition(ID, 0, 3, (_region(1),)))),
+    ],
+)
+def test_an_entry_that_does_not_follow_is_refused(entry):
+    state = State()
+    state.apply(Entry(0, "", ORIGIN, (TOPIC,)))
+    state.apply(Entry(1, "", ORIGIN, additions=(Addition(ID, 0, 0, (_region(3),)),)))
+    with pytest.raises(LogDamagedError):
+        state.apply(entry)
+    assert (state.number, state.log_end(ID, 0)) == (1, 3)
+
+
+# ---- decisions
+
+
+def test_publishes_are_there_once(written):
+    assert _publish(written, 0).additions == (Addition(ID, 0, 0, (_region(3),)),)
+    assert _publish(written, 0) is None
+    assert _publish(written, 1).additions[0].base_offset == 3
+    state = written.follow()
+    assert state.log_end(ID, 0) == 6
+    last = state.publishers["p"]
+    assert (last.number, last.records, last.offset) == (1, 3, 2)
+    with pytest.raises(PublishNumberError):
+        _publish(written, 3)
+    with pytest.raises(PublishNumberError):
+        _publish(written, 0)
+    assert written.follow().number == 2
+
+
+def test_offsets_move_with_the_output(written):
+    _publish(written, 0, steps=[OffsetStep("g", AT, None, 10)])
+    with pytest.raises(OffsetConflictError) as caught:
+        _publish(written, 1, steps=[OffsetStep("g", AT, 9, 20)])
+    assert (caught.value.expected, caught.value.found) == (9, 10)
+    _publish(written, 1, steps=[OffsetStep("g", AT, 10, 20)])
+    assert written.follow().groups == {"g": {AT: Committed(20, "", 5000)}}
+    written.decide(lambda state: proposals.commit(state, "g", {AT: 7}, "by hand"))
+    assert written.follow().groups["g"][AT] == Committed(7, "by hand", 5000)
+    written.decide(lambda state: proposals.commit(state, "g", {AT: None}))
+    assert written.follow().groups == {}
+
+
+def test_a_later_run_fences_those_before_it(written, objects):
+    zombie = PublishLog(objects, lambda: 5000)
+    for log, run in ((zombie, "first"), (written, "second")):
+        log.decide(lambda state, run=run: proposals.claim(state, _wanted(0, run=run)))
+    # It has not heard of the second one yet.
+    assert zombie._state.publishers["p"].run == "first"
+    with pytest.raises(PublisherFencedError, match="run first was replaced by run second"):
+        _publish(zombie, 0, run="first", claimed=True)
+    _publish(written, 0, run="second", claimed=True)
+    assert written.decide(lambda state: proposals.claim(state, _wanted(0, run="second"))) is None
+    with pytest.raises(PublisherFencedError):
+        zombie.decide(lambda state: proposals.claim(state, _wanted(0, run="first"), 1))
+    elsewhere = _wanted(0, run="third", location="elsewhere")
+    with pytest.raises(PublisherFencedError, match="is no longer known"):
+        _publish(written, 0, publisher="unknown", run="x", claimed=True)
+    _publish(written, 1, run="second", claimed=True, location="here")
+    with pytest.raises(PublisherFencedError, match="belongs to the checkpoint here"):
+        written.decide(lambda state: proposals.claim(state, elsewhere, 2))
+    written.decide(lambda state: proposals.claim(state, elsewhere, take_over=True))
+    _publish(written, 40, run="third", claimed=True, location="elsewhere")
+    with pytest.raises(PublisherFencedError):
+        _publish(written, 2, run="second", claimed=True, location="here")
+
+
+def test_topics(written):
+    with pytest.raises(TopicExistsError):
+        written.decide(lambda state: proposals.create_topic(state, replace(TOPIC, topic_id=OTHER_ID)))
+    written.decide(lambda state: proposals.add_partitions(state, "t", 5))
+    written.decide(lambda state: proposals.alter_configs(state, "t", {"segment.bytes": "1000"}, ["retention.ms"]))
+    assert written.decide(lambda state: proposals.alter_configs(state, "t", {"segment.bytes": "1000"})) is None
+    assert written.follow().topics == {"t": TopicDescription("t", ID, 5, {"segment.bytes": "1000"})}
+    written.decide(lambda state: proposals.append(state, [_output(5)]))
+    written.decide(lambda state: proposals.delete_records(state, "t", 0, 2))
+    assert written.decide(lambda state: proposals.delete_records(state, "t", 0, 1)) is None
+    assert written.follow().partitions[ID, 0].log_start == 2
+    written.decide(lambda state: proposals.delete_topic(state, "t"))
+    assert (written.follow().topics, written.follow().partitions) == ({}, {})
+    with pytest.raises(UnknownTopicError):
+        written.decide(lambda state: proposals.append(state, [_output(1)]))
+    with pytest.raises(StagedOutputError):
+        _publish(written, 0)
+    written.decide(lambda state: proposals.create_topic(state, replace(TOPIC, topic_id=OTHER_ID)))
+    with pytest.raises(StagedOutputError):
+        _publish(written, 0)
+
+
+def test_a_refusal_by_an_old_state_is_looked_at_again(written, objects):
+    other = PublishLog(objects, lambda: 5000)
+    other.follow()
+    _publish(written, 0)
+    # Number 1 is none that may follow in what the other one knows; nor is the topic there.
+    assert _publish(other, 1).additions[0].base_offset == 3
+    written.decide(lambda state: proposals.create_topic(state, TopicDescription("u", OTHER_ID, 1)))
+    assert other.decide(lambda state: proposals.delete_topic(state, "u")) is not None
+
+
+def test_a_large_head(written):
+    topics = tuple(TopicDescription(f"topic-{n:04}", f"{n:022}", 1, {"a": "x" * 100}) for n in range(1000))
+    written.decide(lambda _: proposals.Proposal(topics=topics))
+    other = PublishLog(written.objects, lambda: 0)
+    assert len(other.follow().topics) == 1001
+
+
+# ---- what object stores do
+
+
+def _lost_answers(exchange, lost):
+    answer = pass_on(exchange)
+    if exchange.is_create and exchange.path not in lost:
+        lost.add(exchange.path)
+        return None
+    return answer
+
+
+def test_a_decision_whose_answer_was_lost_is_its_own(server, url, written):
+    lost = set()
+    with proxy(server, lambda exchange: _lost_answers(exchange, lost)) as unsure:
+        log = PublishLog(Objects(url, unsure.options), lambda: 5000)
+        for number in range(5):
+            assert _publish(log, number) is not None
+    assert len(lost) == 5
+    assert written.follow().log_end(ID, 0) == 15
+
+
+def test_a_number_that_collided_is_tried_again(server, url, written, monkeypatch):
+    """S3 answers 409 while another write of that name is going on; then none of them may have succeeded."""
+    monkeypatch.setattr(log_module, "_PAUSE", 0)
+    refused = []
+
+    def collide(exchange):
+        if exchange.is_create and len(refused) < 2:
+            refused.append(exchange.path)
+            return Answer(412, body=b"<Error><Code>PreconditionFailed</Code></Error>")
+        return pass_on(exchange)
+
+    with proxy(server, collide) as unsure:
+        log = PublishLog(Objects(url, unsure.options), lambda: 5000)
+        assert _publish(log, 0).additions[0].base_offset == 0
+    assert len(refused) == 2
+    assert written.follow().log_end(ID, 0) == 3
+
+
+def test_an_outcome_that_stays_unknown_is_said_and_found_later(server, url, written, monkeypatch):
+    monkeypatch.setattr(log_module, "_PAUSE", 0)
+    monkeypatch.setattr(objects_module, "_RETRIES", 0)
+    arrived = []
+
+    def fail(exchange):
+        if exchange.is_create:
+            arrived.append(pass_on(exchange).status)
+        return Answer(500) if arrived else pass_on(exchange)
+
+    with proxy(server, fail) as unsure:
+        log = PublishLog(Objects(url, unsure.options), lambda: 5000)
+        with pytest.raises(OutcomeUnknownError, match="the same call again answers it"):
+            _publish(log, 0)
+    assert arrived[0] == 200
+    # The same call again, with the log as it is: it is a replay.
+    assert _publish(written, 0) is None
+    assert written.follow().log_end(ID, 0) == 3
+
+
+def test_what_is_not_allowed_is_certainly_not_decided(server, url, written):
+    def refuse(exchange):
+        return Answer(403) if exchange.is_create else pass_on(exchange)
+
+    with proxy(server, refuse) as refusing:
+        log = PublishLog(Objects(url, refusing.options), lambda: 5000)
+        with pytest.raises(ObjectStoreError, match="create is not allowed"):
+            _publish(log, 0)
+    assert written.follow().number == 0
+
+
+# ---- several processes
+
+
+def _publisher(url, options, name, until, seed):
+    """Publishes numbers up to `until`, from where it was: what a driver does that is started again."""
+    chance = random.Random(seed)
+    log = PublishLog(Objects(url, options), lambda: 5000)
+    run = f"{name} {os.getpid()}"
+    log.decide(lambda state: proposals.claim(state, _wanted(0, name, run)))
+    number = max(log.follow().publishers[name].number, 0)
+    while number < until:
+        count = 1 + number % 4
+        output = Output("t", ID, number % 2, (_region(count, f"data/{name}-{number}"),))
+        group = TopicPartition("t", number % 2)
+        committed = log.follow().groups.get(name, {}).get(group)
+        step = OffsetStep(name, group, None if committed is None else committed.offset, number + 1)
+        steps = [] if committed is not None and committed.offset == number + 1 else [step]
+        wanted = _wanted(number, name, run)
+        log.decide(lambda state, w=wanted, o=output, s=steps: proposals.publish(state, w, [o], s, claimed=True))
+        number += 1
+        if chance.random() < 0.1:
+            time.sleep(chance.random() / 100)
+
+
+def _check(objects, names, until):
+    state = PublishLog(objects, lambda: 0).follow()
+    for partition in range(2):
+        log = state.partitions[ID, partition]
+        assert [piece.base_offset for piece in log.pieces] == [0, *[piece.next_offset for piece in log.pieces[:-1]]]
+        for name in names:
+            mine = [piece.object for piece in log.pieces if piece.object.startswith(f"data/{name}-")]
+            assert mine == [f"data/{name}-{number}" for number in range(until) if number % 2 == partition]
+    assert {name: state.publishers[name].number for name in names} == dict.fromkeys(names, until - 1)
+
+
+def test_publishers_at_once_with_kills(server, url, objects, written):
+    """Each output is there once and in order, whichever process is killed and whenever."""
+    context, chance, until = multiprocessing.get_context("spawn"), random.Random(30), 60
+    names = ["a", "b", "c"]
+
+    def start(name):
+        process = context.Process(target=_publisher, args=(url, server.options, name, until, chance.random()))
+        process.start()
+        return process
+
+    running = {name: start(name) for name in names}
+    for _ in range(6):
+        before = written.follow().number
+        # Killed while it works, and not before it has begun.
+        while written.follow().number < before + chance.randrange(10, 25) and any(
+            p.is_alive() for p in running.values()
+        ):
+            time.sleep(0.001)
+        victim = chance.choice(names)
+        os.kill(running[victim].pid, signal.SIGKILL)
+        running[victim].join()
+        running[victim] = start(victim)
+    for process in running.values():
+        process.join()
+        assert process.exitcode == 0
+    _check(objects, names, until)
