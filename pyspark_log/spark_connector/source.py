@@ -17,7 +17,7 @@ from pyspark_log.spark_connector.columns import check_names, columns_of, row_sch
 from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown, option_error
 from pyspark_log.spark_connector.options import ReadOptions, lower_names, store_path, unknown_options
 from pyspark_log.spark_connector.worker_process import hide_traceback, is_spark_process, outlive_interrupt
-from pyspark_log.storage.catalog import local_path
+from pyspark_log.storage.store import location
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class PylogDataSource(DataSource):
     def __init__(self, options: Mapping[str, str]) -> None:
         self.options = lower_names(options)
         with conditions_shown():
-            self._path = local_path(store_path(self.options))
+            self._path = location(store_path(self.options))
 
     def schema(self) -> StructType:
         """The schema of a read. Options are checked here, so that errors appear at `load()`."""

@@ -11,7 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from pyspark_log.storage.catalog import local_path
 from pyspark_log.storage.log.read import READ_BYTES, Damage
+from pyspark_log.storage.objects import ObjectAddress, is_address
 from pyspark_log.storage.topic import Topic
 from pyspark_log.types import EARLIEST, READ_UNCOMMITTED, AppendResult, OffsetAndTimestamp, TopicDescription
 
@@ -328,8 +330,17 @@ class Store(ABC):
         """
 
 
+def location(path: str | os.PathLike[str]) -> str:
+    """Where the store of a path is: an absolute folder, or a URL. InvalidConfigError: neither."""
+    return str(ObjectAddress.parse(os.fspath(path))) if is_address(path) else local_path(path)
+
+
 def _kind_of(path: str | os.PathLike[str]) -> type[Store]:
-    """Which kind of store a path names: always a folder, so far."""
-    from pyspark_log.storage.folder_store import FolderStore  # noqa: PLC0415  (it is built on this module)
+    """Which kind of store a path names. They are built on this module."""
+    if is_address(path):
+        from pyspark_log.storage.object_store import ObjectStore  # noqa: PLC0415
+
+        return ObjectStore
+    from pyspark_log.storage.folder_store import FolderStore  # noqa: PLC0415
 
     return FolderStore

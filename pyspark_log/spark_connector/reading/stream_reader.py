@@ -248,7 +248,7 @@ class GroupOffsets:
 
     def __init__(self) -> None:
         self._tried: tuple[str, Offsets] | None = None
-        self._renew_at = 0  # in ms
+        self._renew_at = self._next_at = 0  # in ms
 
     def commit(self, store: Store, group: str, offsets: Offsets, *, expire: bool = False) -> None:
         """Commits that the records before `offsets` are done. Best effort: never raises the store's errors.
@@ -265,8 +265,9 @@ class GroupOffsets:
         committed = store.groups.log
         now = committed.now()
         renew = expire and now >= self._renew_at
-        if (self._tried == (group, offsets) and not renew) or not committed.writable:
+        if (self._tried == (group, offsets) and not renew) or not committed.writable or now < self._next_at:
             return
+        self._next_at = now + committed.interval_ms
         self._tried = (group, offsets)
         if renew:
             self._renew_at = now + committed.retention_ms // 2

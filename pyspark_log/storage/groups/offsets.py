@@ -59,9 +59,11 @@ class OffsetsLog:
     Attributes:
         NEVER: as the expiry of a commit: its offsets stay until they are deleted.
         retention_ms: how long the offsets of an idle group stay, if their commit does not say it.
+        interval_ms: how often a query that only reports its progress should commit; 0: as often as it progresses.
     """
 
     NEVER: ClassVar[int] = records.NEVER
+    interval_ms: ClassVar[int] = 0
 
     def __init__(self, store: HasGroups | CommittedOffsets, clock: Callable[[], float] | None = None) -> None:
         """`clock` gives the time of commits, in seconds since 1970; None: the store's clock."""

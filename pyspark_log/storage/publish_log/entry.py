@@ -61,6 +61,11 @@ class Addition(NamedTuple):
     base_offset: int
     regions: tuple[Region, ...]
 
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last of them."""
+        return self.base_offset + sum(region.records for region in self.regions)
+
 
 class OffsetMove(NamedTuple):
     """A move of a group's committed offset.

@@ -36,19 +36,25 @@ class PublishLog:
         self.objects, self._clock = objects, clock
         self._state = State()
         self._lock = threading.Lock()
+        self._looked = float("-inf")  # when it was last asked for what others have decided
 
-    def follow(self) -> State:
+    def follow(self, age: float = 0.0) -> State:
         """Takes in what was decided since; the state after it. It is this object's own: do not change it.
+
+        Args:
+            age: if this object has looked within so many seconds, it does not look again.
 
         Raises:
             ObjectStoreError: the object store does not answer.
             CorruptRecordError, LogDamagedError: an entry is damaged, or contradicts those before it.
         """
         with self._lock:
-            self._follow()
+            if age <= 0 or time.monotonic() - self._looked > age:
+                self._follow()
             return self._state
 
     def _follow(self) -> None:
+        self._looked = time.monotonic()
         while (entry := self._read(self._state.number + 1)) is not None:
             self._state.apply(entry)
 

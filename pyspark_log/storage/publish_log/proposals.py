@@ -22,7 +22,7 @@ from pyspark_log.near_names import did_you_mean
 from pyspark_log.storage.publish.checks import check_fenced, check_number
 from pyspark_log.storage.publish.decision import NO_NUMBER, Decision, Origin
 from pyspark_log.storage.publish_log.entry import Addition, LogStart, OffsetMove, Region
-from pyspark_log.storage.publish_log.state import State
+from pyspark_log.storage.publish_log.state import PartitionLog, State
 from pyspark_log.types import OffsetStep, TopicDescription, TopicPartition
 
 
@@ -199,6 +199,14 @@ def topic_of(state: State, name: str) -> TopicDescription:
         return state.topics[name]
     except KeyError:
         raise UnknownTopicError(f"there is no topic {name!r}{did_you_mean(name, state.topics)}") from None
+
+
+def log_of(state: State, name: str, partition: int) -> PartitionLog:
+    """The log of a partition. UnknownTopicError: there is no such topic, or partition of it."""
+    topic = topic_of(state, name)
+    if not 0 <= partition < topic.partitions:
+        raise UnknownTopicError(f"topic {name!r} has no partition {partition}, but 0 to {topic.partitions - 1}")
+    return state.partitions.get((topic.topic_id, partition)) or PartitionLog()
 
 
 # ---- committed offsets

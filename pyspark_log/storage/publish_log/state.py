@@ -110,14 +110,15 @@ class State:
         if entry.number != self.number + 1:
             raise LogDamagedError(f"{where} follows the entry {self.number}")
         ends: dict[tuple[str, int], int] = {}
-        for topic_id, partition, base_offset, regions in entry.additions:
+        for addition in entry.additions:
+            topic_id, partition, base_offset, _ = addition
             end = ends.get((topic_id, partition), self.log_end(topic_id, partition))
             if base_offset != end:
                 raise LogDamagedError(
                     f"{where} adds records from offset {base_offset} on to partition {partition} of the topic with id "
                     f"{topic_id}, which ends at {end}: an entry was lost, or another writer has replaced one"
                 )
-            ends[topic_id, partition] = end + sum(region.records for region in regions)
+            ends[topic_id, partition] = addition.next_offset
 
     def _delete(self, topic_id: str) -> None:
         self.topics = {name: one for name, one in self.topics.items() if one.topic_id != topic_id}

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from pyspark_log.errors import InvalidConfigError, PylogError
 from pyspark_log.storage.maintenance.doctor.check import RefutedError, Remark, expect
 from pyspark_log.storage.maintenance.doctor.findings import Finding, Verdict
-from pyspark_log.storage.maintenance.doctor.racers import RACERS, race
 from pyspark_log.storage.objects import Objects
+from pyspark_log.storage.objects.race import RACERS, ROUNDS, faulty_races
 
 # How often what is written is read at once.
 _ROUNDS = 20
@@ -56,15 +56,6 @@ def examine_objects(url: str, options: Mapping[str, str] | None = None) -> Itera
             yield finding
             if finding.verdict is Verdict.FAILED:
                 return
-    finally:
-        _tidy_up(objects, prefix)
-
-
-def check_race(objects: Objects) -> None:
-    """Checks that of several processes that create an object, one succeeds. RefutedError: not so; PylogError."""
-    prefix = f".pylog-doctor-{secrets.token_hex(8)}"
-    try:
-        _one_wins(objects, prefix)
     finally:
         _tidy_up(objects, prefix)
 
@@ -126,15 +117,9 @@ def _is_condition_kept(objects: Objects, prefix: str) -> str:
 
 
 def _one_wins(objects: Objects, prefix: str) -> str:
-    several, rounds = 0, 0
-    for outcomes in race(objects, prefix):
-        rounds += 1
-        seen = {one.seen for one in outcomes}
-        winners = [number for number, one in enumerate(outcomes) if one.is_created]
-        # The winner may not know it, if its answer was lost; but two never think that they are.
-        several += len(seen) != 1 or seen == {""} or any(str(number) not in seen for number in winners)
-    expect(not several, f"{several} of {rounds} races of {RACERS} processes had more than one winner, or none")
-    return f"{rounds} races of {RACERS} processes had one winner each"
+    faulty = faulty_races(objects, prefix)
+    expect(not faulty, f"{faulty} of {ROUNDS} races of {RACERS} processes had more than one winner, or none")
+    return f"{ROUNDS} races of {RACERS} processes had one winner each"
 
 
 def _times(objects: Objects, prefix: str) -> str | Remark:

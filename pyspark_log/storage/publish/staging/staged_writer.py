@@ -25,6 +25,7 @@ from pyspark_log.storage.publish.staging.agreed_topics import AgreedTopic, agree
 from pyspark_log.storage.publish.staging.install import install_size, most_batches
 from pyspark_log.storage.publish.staging.staged_file import Job
 from pyspark_log.storage.record.layout import CRC_AT
+from pyspark_log.types import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,6 +65,7 @@ class StagedPart:
         file: the staged file's name, or "" if `data` holds the bytes.
         position: where in the file, in bytes.
         data: the bytes, if there is no file.
+        max_timestamp: the largest time of a record (ms), in an object of staged output; else it is not known.
     """
 
     topic: str
@@ -75,6 +77,7 @@ class StagedPart:
     file: str = ""
     position: int = 0
     data: bytes = b""
+    max_timestamp: int = NO_TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,323 @@
+"""A store in an object store: `Store.open("s3://bucket/prefix")`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+from pyspark_log.arguments import check_whole
+from pyspark_log.config import TopicConfig, check_store_configs, check_topic_configs, int_config, store_config
+from pyspark_log.errors import (
+    DescriptionError,
+    InvalidConfigError,
+    ObjectStoreError,
+    StoreExistsError,
+    StoreNotFoundError,
+    TopicExistsError,
+    UnknownTopicError,
+)
+from pyspark_log.storage.catalog import check_name, check_not_internal
+from pyspark_log.storage.catalog.topics import check_id, check_partitions, new_id
+from pyspark_log.storage.fs.clock import now_ms
+from pyspark_log.storage.fs.json_fields import Fields
+from pyspark_log.storage.log.read import READ_BYTES, Damage
+from pyspark_log.storage.objects import Objects
+from pyspark_log.storage.objects.race import RACERS, ROUNDS, faulty_races
+from pyspark_log.storage.publish.staging.staged_writer import StagedPart
+from pyspark_log.storage.publish_log import proposals, reading
+from pyspark_log.storage.publish_log.groups import ObjectGroups
+from pyspark_log.storage.publish_log.log import PublishLog
+from pyspark_log.storage.publish_log.partitions import ObjectPartitions
+from pyspark_log.storage.publish_log.proposals import Proposal, log_of, topic_of
+from pyspark_log.storage.publish_log.publishes import ObjectPublishes
+from pyspark_log.storage.publish_log.staging import outputs
+from pyspark_log.storage.publish_log.state import State
+from pyspark_log.storage.record.layout import CRC_AT
+from pyspark_log.storage.store import Store
+from pyspark_log.types import (
+    EARLIEST,
+    LATEST,
+    READ_UNCOMMITTED,
+    AppendResult,
+    OffsetAndTimestamp,
+    TopicDescription,
+    TopicPartition,
+    check_isolation,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyspark_log.storage.groups import Groups
+    from pyspark_log.storage.partitions import Partitions
+    from pyspark_log.storage.publishes import Publishes
+    from pyspark_log.storage.record.rows import Rows
+
+VERSION = 1
+_STORE = "store.json"
+_CHECKED = "race"
+
+
+class ObjectStore(Store):
+    """A store in an object store.
+
+    Attributes:
+        configs: what store.json sets, by Kafka's broker names.
+        log: its publish log, for tools.
+    """
+
+    def __init__(self, objects: Objects, cluster_id: str, configs: Mapping[str, str]) -> None:
+        """For `open` and `create`."""
+        self.path, self.cluster_id, self.configs = str(objects.address), cluster_id, configs
+        self.log = PublishLog(objects, now_ms)
+        # They have the methods of those of a folder.
+        self.publishes = cast("Publishes", ObjectPublishes(self.log, cluster_id, configs, now_ms, self.ensure_topic))
+        self.partitions = cast("Partitions", ObjectPartitions(self.log, cluster_id))
+
+    # ---- opening
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> ObjectStore:
+        objects = Objects(os.fspath(path))
+        found = objects.get(_STORE)
+        if found is None:
+            raise StoreNotFoundError(f"there is no store at {objects.address}")
+        try:
+            content = Fields.parse(bytes(found.data))
+            content.check_version(VERSION, f"{objects.address}: the store")
+            cluster_id, configs = content.text("cluster_id"), dict(content.texts("settings"))
+            check_id(cluster_id)
+            check_store_configs(configs)
+        except (ValueError, InvalidConfigError) as error:
+            raise DescriptionError(f"{objects.address}/{_STORE}: {error}") from None
+        return cls(objects, cluster_id, configs)
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str], settings: Mapping[str, str] | None = None) -> ObjectStore:
+        """Creates a store, after it was checked that the object store lets one of several writers win.
+
+        Raises:
+            StoreExistsError: there are objects below the prefix.
+            ObjectStoreError: the object store does not keep its conditions; or it refuses a request.
+            InvalidConfigError: an unknown config or a bad value.
+        """
+        configs = dict(settings or {})
+        check_store_configs(configs)
+        objects = Objects(os.fspath(path))
+        if next(objects.list(), None) is not None:
+            raise StoreExistsError(f"{objects.address} is not empty")
+        prefix = f".{_CHECKED}-{new_id()}"
+        try:
+            faulty = faulty_races(objects, prefix)
+        finally:
+            objects.delete([one.key for one in objects.list(prefix)])
+        if faulty:
+            raise ObjectStoreError(
+                f"{objects.address}: no store can be kept here: {faulty} of {ROUNDS} races of {RACERS} processes for "
+                "one name had more than one winner, or none; see `pylog doctor`",
+                retriable=False,
+            )
+        content = {"version": VERSION, "cluster_id": new_id(), "settings": configs}
+        if not objects.create(_STORE, json.dumps(content, indent=2).encode()):
+            raise StoreExistsError(f"{objects.address}: another process has just created a store there")
+        return cls.open(path)
+
+    @classmethod
+    def open_or_create(cls, path: str | os.PathLike[str], settings: Mapping[str, str] | None = None) -> ObjectStore:
+        try:
+            return cls.open(path)
+        except StoreNotFoundError:
+            try:
+                return cls.create(path, settings)
+            except StoreExistsError as error:
+                try:
+                    return cls.open(path)
+                except StoreNotFoundError:
+                    raise error from None
+
+    @classmethod
+    def shared(cls, path: str | os.PathLike[str]) -> ObjectStore:
+        url = os.fspath(path)
+        known = _shared.get(url)
+        if known is None:
+            known = _shared[url] = cls.open(url)
+        return known
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    # ---- topics
+
+    def topics(self, *, internal: bool = False) -> list[str]:
+        return sorted(self.log.follow().topics)
+
+    def describe_topic(self, name: str) -> TopicDescription:
+        check_name(name)
+        return topic_of(self.log.follow(), name)
+
+    def create_topic(
+        self, name: str, partitions: int | None = None, configs: Mapping[str, str] | None = None
+    ) -> TopicDescription:
+        check_name(name)
+        check_not_internal(name)
+        check_topic_configs(configs or {})
+        partitions = int_config(self.configs, "num.partitions") if partitions is None else partitions
+        check_partitions(name, partitions)
+        topic = TopicDescription(name, new_id(), partitions, dict(configs or {}))
+        self.log.decide(lambda state: proposals.create_topic(state, topic))
+        return topic
+
+    def ensure_topic(self, name: str) -> bool:
+        check_name(name)
+        try:
+            topic_of(self.log.follow(), name)
+        except UnknownTopicError:
+            if not store_config(self.configs, "auto.create.topics.enable"):
+                raise
+        else:
+            return False
+        try:
+            self.create_topic(name)
+        except TopicExistsError:
+            return False  # Another process was faster.
+        return True
+
+    def add_partitions(self, name: str, total: int) -> TopicDescription:
+        check_partitions(name, total)
+        self.log.decide(lambda state: proposals.add_partitions(state, name, total))
+        return self.log.follow(float("inf")).topics[name]
+
+    def alter_configs(
+        self, name: str, configs: Mapping[str, str] | None = None, delete: Collection[str] = ()
+    ) -> TopicDescription:
+        check_topic_configs(configs or {})
+        self.log.decide(lambda state: proposals.alter_configs(state, name, configs or {}, list(delete)))
+        return self.log.follow(float("inf")).topics[name]
+
+    def delete_topic(self, name: str) -> None:
+        self.log.decide(lambda state: proposals.delete_topic(state, name))
+
+    # ---- groups
+
+    @property
+    def groups(self) -> Groups:
+        return cast("Groups", ObjectGroups(self.log, self.configs, now_ms))
+
+    # ---- records
+
+    def append(
+        self,
+        topic: str,
+        data: Rows,
+        *,
+        partition: int | None = None,
+        sync: bool = False,
+        compression_type: str | None = None,
+    ) -> list[AppendResult]:
+        from pyspark_log.storage.record.rows import to_arrow  # noqa: PLC0415  (Arrow, which a server does not load)
+
+        check_not_internal(topic)
+        parts = self._encoded(topic, to_arrow(data), partition, compression_type)
+        if not parts:
+            return []
+        found, inline = outputs(self.log.objects, parts, now_ms())
+        entry = self.log.decide(lambda state: replace(proposals.append(state, found), data=inline))
+        assert entry is not None
+        return [AppendResult(one.partition, one.base_offset, one.next_offset) for one in entry.additions]
+
+    def _encoded(
+        self, topic: str, data: pa.RecordBatch | pa.Table, partition: int | None, compression_type: str | None
+    ) -> list[StagedPart]:
+        """The record batches of rows, as parts without an object."""
+        import pyarrow as pa  # noqa: PLC0415
+
+        from pyspark_log.storage.ingest.encoder import BatchEncoder  # noqa: PLC0415
+
+        description = self.describe_topic(topic)
+        config = TopicConfig.resolve(description.configs, self.configs, compression_type)
+        if partition is not None:
+            log_of(self.log.follow(float("inf")), topic, partition)
+        now = now_ms()
+        encoder = BatchEncoder(topic, description.partitions, config, now if config.log_append_time else None)
+        rows = data.to_batches() if isinstance(data, pa.Table) else [data]
+        assigned = [encoder.assign(part, now, partition) for part in rows]
+        parts = []
+        for target in sorted({target for part in assigned for target in part.shares}):
+            batches = list(encoder.batches(target, assigned))
+            count = sum(high - low for part in assigned for low, high in [part.shares.get(target, (0, 0))])
+            crcs = b"".join(batch[CRC_AT : CRC_AT + 4] for batch in batches)
+            encoded = b"".join(batches)
+            parts.append(StagedPart(topic, target, description.topic_id, count, len(encoded), crcs, data=encoded))
+        return parts
+
+    def read(
+        self,
+        topic: str,
+        partition: int,
+        start: int = EARLIEST,
+        end: int | None = None,
+        *,
+        max_bytes: int = READ_BYTES,
+        columns: Sequence[str] | None = None,
+        headers: bool = False,
+        check_crcs: bool = True,
+        isolation_level: str = READ_UNCOMMITTED,
+        on_damage: Callable[[Damage], None] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        from pyspark_log.storage.record.rows import RowBuilder, row_schema  # noqa: PLC0415  (Arrow, which a server does not load)
+
+        check_whole("max_bytes", max_bytes, low=1)
+        check_isolation(isolation_level)
+        schema = row_schema(headers, columns)
+        log = log_of(self.log.follow(), topic, partition)
+        start = {EARLIEST: log.log_start, LATEST: log.log_end}.get(start, start)
+        end = log.log_end if end is None or end == LATEST else end
+        chunks = reading.read(
+            self.log.objects, TopicPartition(topic, partition), log, start, end, max_bytes=max_bytes,
+            max_batch_bytes=int_config(self.configs, "batch.max.memory.bytes"), columns=schema.names,
+            check_crcs=check_crcs,
+        )  # fmt: skip
+        rows = RowBuilder(topic, partition, schema)
+        return (rows.rows(chunk.columns, chunk.num_rows) for chunk in chunks)
+
+    def flush(self, topic: str | None = None) -> None:
+        """What was appended is durable."""
+        if topic is not None:
+            self.describe_topic(topic)
+
+    def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
+        check_not_internal(topic)
+
+        def propose(state: State) -> Proposal | None:
+            log, config = (
+                log_of(state, topic, partition),
+                TopicConfig.resolve(topic_of(state, topic).configs, self.configs),
+            )
+            if not config.deletes:
+                raise InvalidConfigError(f"topic {topic!r}: records are deleted only where cleanup.policy has delete")
+            wanted = log.log_end if before_offset == LATEST else before_offset
+            return proposals.delete_records(state, topic, partition, wanted)
+
+        self.log.decide(propose)
+        return log_of(self.log.follow(float("inf")), topic, partition).log_start
+
+    # ---- offsets
+
+    def earliest_offset(self, topic: str, partition: int) -> int:
+        return log_of(self.log.follow(), topic, partition).log_start
+
+    def latest_offset(self, topic: str, partition: int, *, isolation_level: str = READ_UNCOMMITTED) -> int:
+        check_isolation(isolation_level)
+        return log_of(self.log.follow(), topic, partition).log_end
+
+    def offset_for_timestamp(self, topic: str, partition: int, timestamp: int) -> OffsetAndTimestamp | None:
+        check_whole("timestamp", timestamp)
+        log = log_of(self.log.follow(), topic, partition)
+        most = int_config(self.configs, "batch.max.memory.bytes")
+        return reading.find_timestamp(self.log.objects, TopicPartition(topic, partition), log, int(timestamp), most)
+
+
+_shared: dict[str, ObjectStore] = {}

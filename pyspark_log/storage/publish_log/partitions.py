@@ -1,0 +1,75 @@
+"""Questions about the partitions of a store in an object store; as Partitions, whose methods have the contracts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyspark_log.errors import UnknownTopicError
+from pyspark_log.storage.log_manager import PartitionDescription
+from pyspark_log.storage.publish_log.log import PublishLog
+from pyspark_log.storage.publish_log.proposals import log_of, topic_of
+from pyspark_log.types import READ_UNCOMMITTED, TopicPartition, check_isolation
+
+# What was decided by others is asked for no more often by queries that poll, in seconds: each time is a request.
+_POLL_SECONDS = 1.0
+
+
+class ObjectPartitions:
+    """What is known of partitions."""
+
+    are_brokers = False
+
+    def __init__(self, log: PublishLog, cluster_id: str) -> None:
+        """Of one store."""
+        self._log, self._cluster_id = log, cluster_id
+
+    def recorded_ids(self, topics: Iterable[str]) -> tuple[str | None, dict[str, str]]:
+        """The cluster id, and the ids of topics. UnknownTopicError."""
+        state = self._log.follow(_POLL_SECONDS)
+        return self._cluster_id, {name: topic_of(state, name).topic_id for name in topics}
+
+    def written(self, topic: str) -> list[int]:
+        """The partitions of a topic that have records, ascending. UnknownTopicError."""
+        state = self._log.follow()
+        topic_id = topic_of(state, topic).topic_id
+        return sorted(partition for known, partition in state.partitions if known == topic_id)
+
+    def describe(self, topic: str, partition: int) -> PartitionDescription:
+        """Its offsets, pieces and size. UnknownTopicError."""
+        log = log_of(self._log.follow(), topic, partition)
+        end = log.log_end
+        return PartitionDescription(
+            partition, leader_epoch=0, log_start=log.log_start, log_end=end, high_watermark=end,
+            last_stable_offset=end, segments=len(log.pieces), size=sum(piece.size for piece in log.pieces),
+        )  # fmt: skip
+
+    def size(self, topic: str, partition: int) -> int:
+        """The bytes of its records, as they are stored. UnknownTopicError."""
+        return sum(piece.size for piece in log_of(self._log.follow(), topic, partition).pieces)
+
+    def latest_offsets(
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        isolation_level: str = READ_UNCOMMITTED,
+        skip_missing: bool = False,
+    ) -> dict[TopicPartition, int]:
+        """The offsets that the next records will get, as they were a second ago at most. UnknownTopicError."""
+        check_isolation(isolation_level)
+        state, found = self._log.follow(_POLL_SECONDS), dict[TopicPartition, int]()
+        for at in partitions:
+            try:
+                found[at] = log_of(state, at.topic, at.partition).log_end
+            except UnknownTopicError:
+                if not skip_missing:
+                    raise
+        return found
+
+    def end_within(self, at: TopicPartition, start: int, end: int, max_bytes: int) -> tuple[int, int]:
+        """How far from `start` about `max_bytes` of records reach: an offset up to `end`, and the bytes up to it."""
+        taken = 0
+        for piece in log_of(self._log.follow(_POLL_SECONDS), at.topic, at.partition).between(start, end):
+            if taken and taken + piece.size > max_bytes:
+                return piece.base_offset, taken
+            taken += piece.size
+        return end, taken

@@ -1,0 +1,234 @@
+"""Exactly-once publishes of a store in an object store; as Publishes, whose methods have the contracts.
+
+A publish is decided, and visible everywhere, by one request. So nothing is ever pending, and nothing has to be applied.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from pyspark_log.config import TopicConfig, check_compression_type
+from pyspark_log.errors import OutcomeUnknownError, PublishError, PublishFailedError, PylogError, condition_of
+from pyspark_log.storage.catalog import check_not_internal
+from pyspark_log.storage.fs import Process
+from pyspark_log.storage.groups.committed_offsets import check as check_offsets
+from pyspark_log.storage.ingest.timestamps import is_past_retention, warn_past_retention
+from pyspark_log.storage.publish import AgreedTopic, Decision, PublishResult, StagedPart, StagingPlan
+from pyspark_log.storage.publish.checks import check_fenced, check_given
+from pyspark_log.storage.publish.decision import NO_NUMBER, Origin
+from pyspark_log.storage.publish.staging.staged_file import Job
+from pyspark_log.storage.publish.staging.staged_writer import PlannedTopic
+from pyspark_log.storage.publish_log import proposals
+from pyspark_log.storage.publish_log.log import PublishLog
+from pyspark_log.storage.publish_log.proposals import Proposal, topic_of
+from pyspark_log.storage.publish_log.staging import ObjectStagedWriter, outputs
+from pyspark_log.storage.publish_log.state import State
+from pyspark_log.types import OffsetStep
+
+log = logging.getLogger(__name__)
+
+
+class ObjectPublishes:
+    """Stages output, and publishes it with the committed offsets of groups: all of it, once, or nothing."""
+
+    def __init__(
+        self,
+        publish_log: PublishLog,
+        cluster_id: str,
+        configs: Mapping[str, str],
+        clock: Callable[[], int],
+        ensure_topic: Callable[[str], object],
+    ) -> None:
+        """Of one store; `ensure_topic` creates a missing topic, if that is allowed."""
+        self._log, self._objects, self._cluster_id = publish_log, publish_log.objects, cluster_id
+        self._configs, self._clock, self._ensure_topic = configs, clock, ensure_topic
+
+    # ---- staging
+
+    def check_writable(self) -> None:
+        """A store in an object store is never read-only by itself."""
+
+    def plan(
+        self,
+        topics: Iterable[str],
+        compression_type: str | None = None,
+        owner: Process | None = None,
+        *,
+        others: bool = False,
+    ) -> StagingPlan:
+        """Plans a job's output; arguments and errors are those of StagingPlan.make."""
+        check_compression_type(compression_type)
+        state, planned = self._log.follow(), dict[str, PlannedTopic]()
+        for name in topics:
+            check_not_internal(name)
+            planned[name] = self._planned(state, name, compression_type)
+        return StagingPlan(self._cluster_id, planned, Job.new(owner), compression_type=compression_type, others=others)
+
+    def _planned(self, state: State, name: str, compression_type: str | None) -> PlannedTopic:
+        topic = topic_of(state, name)
+        config = TopicConfig.resolve(topic.configs, self._configs, compression_type)
+        return PlannedTopic(topic.topic_id, topic.partitions, config)
+
+    def writer(self, plan: StagingPlan) -> ObjectStagedWriter:
+        """A writer for one task of the plan, which was made for this store."""
+
+        def find(name: str) -> PlannedTopic:
+            check_not_internal(name)
+            self._ensure_topic(name)
+            return self._planned(self._log.follow(), name, plan.compression_type)
+
+        return ObjectStagedWriter(self._objects, plan, find, self._clock)
+
+    def discard(self, parts: Iterable[StagedPart]) -> None:
+        """Deletes staged output that was never given to `publish`, or that it has not published; best effort.
+
+        What is published stays: a call that is repeated hands in the output that the first one has decided.
+        """
+        places: dict[str, set[tuple[str, int]]] = {}
+        for part in parts:
+            if part.file:
+                places.setdefault(part.file, set()).add((part.topic_id, part.partition))
+        if not places:
+            return
+        try:
+            state = self._log.follow()
+            logs = [state.partitions[at] for at in set().union(*places.values()) if at in state.partitions]
+            published = {piece.object for one in logs for piece in one.pieces}
+            self._objects.delete(sorted(places.keys() - published))
+        except (PylogError, OSError) as error:
+            log.warning("%s: staged output remains: %s", self._objects.address, error)
+
+    def discard_job(self, plan: StagingPlan) -> None:
+        """What the tasks of a plan have staged is not known by its plan; `pylog clean` deletes it later."""
+
+    def end_agreements(self, topics: Iterable[AgreedTopic]) -> None:
+        """There are none."""
+
+    # ---- publishing
+
+    def publish(
+        self,
+        publisher: str,
+        number: int,
+        parts: Sequence[StagedPart],
+        *,
+        steps: Sequence[OffsetStep] = (),
+        run: str = "",
+        claimed: bool = False,
+        location: str = "",
+        plan: str = "",
+        one_off: bool = False,
+        sync: bool = True,
+    ) -> PublishResult:
+        """Makes staged output visible, exactly once; as Publishes.publish. It is durable whatever `sync` says.
+
+        Raises:
+            PublishError: this call has published nothing, and what was staged is deleted; but as
+            PublishFailedError: it can be repeated with what was staged.
+            OutcomeUnknownError: it is published or not; repeating the call answers it.
+        """
+        check_given(publisher, number, run, location, plan)
+        for step in steps:
+            check_offsets(step.group, {step.at: step.offset})
+        wanted = self._wanted(publisher, number, run, location, plan)
+        try:
+            found, data = outputs(self._objects, parts, self._clock())
+
+            def propose(state: State) -> Proposal | None:
+                proposal = proposals.publish(state, wanted, found, steps, claimed=claimed)
+                if proposal is None:
+                    return None
+                # Nothing has to be known later of a publisher with one publish: its decision is known by its token.
+                return replace(proposal, data=data, publisher=None if one_off else proposal.publisher)
+
+            entry = self._log.decide(propose)
+        except PublishError:
+            self.discard(parts)
+            raise
+        except OutcomeUnknownError:
+            raise
+        except (PylogError, OSError) as error:
+            raise PublishFailedError(
+                f"number {number} of publisher {publisher!r} was not published: [{condition_of(error)}] {error}",
+                condition_of(error),
+                getattr(error, "retriable", False),
+            ) from error
+        if entry is not None:
+            return PublishResult(entry.number, replayed=False, records=sum(part.count for part in parts))
+        self.discard(parts)
+        last = self._log.follow(float("inf")).publishers[publisher]
+        return PublishResult(last.offset, replayed=True, records=last.records)
+
+    def claim(
+        self, publisher: str, run: str, number: int | None = None, *, location: str = "", take_over: bool = False
+    ) -> int:
+        """Gives a publisher to a run, and fences earlier runs; as Publishes.claim. Returns the last decided number."""
+        check_given(publisher, 0 if number is None else number, run, location)
+        wanted = self._wanted(publisher, NO_NUMBER, run, location)
+        try:
+            self._log.decide(lambda state: proposals.claim(state, wanted, number, take_over=take_over))
+        except (PublishError, OutcomeUnknownError):
+            raise
+        except (PylogError, OSError) as error:
+            raise PublishFailedError(
+                f"publisher {publisher!r} could not be claimed: [{condition_of(error)}] {error}",
+                condition_of(error),
+                getattr(error, "retriable", False),
+            ) from error
+        return self._log.follow(float("inf")).publishers[publisher].number
+
+    def _wanted(self, publisher: str, number: int, run: str, location: str, plan: str = "") -> Decision:
+        host, process, time = Origin.here(self._clock())
+        return Decision(publisher, number, run=run, location=location, plan=plan, host=host, process=process, time=time)
+
+    def check_claim(self, publisher: str, run: str) -> None:
+        """Checks that the run that has claimed a publisher still holds it. PublisherFencedError."""
+        last = self._log.follow().publishers.get(publisher)
+        check_fenced(self._wanted(publisher, NO_NUMBER, run, ""), last, claimed=True)
+
+    def revoke(self, publisher: str, number: int, parts: Sequence[StagedPart], run: str) -> bool:
+        """Removes staged output after a failed `publish`; False if that has decided it after all. As Publishes.revoke.
+
+        A call whose outcome is unknown may still be decided later, until the run publishes again or is fenced. So a
+        claim comes in between, after which it cannot be.
+        """
+        try:
+            self._log.decide(lambda state: self._retaken(state, publisher, run))
+            last = self._log.follow(float("inf")).publishers.get(publisher)
+        except (PylogError, OSError) as error:
+            raise OutcomeUnknownError(
+                f"whether number {number} of publisher {publisher!r} is decided could not be determined now: "
+                f"[{condition_of(error)}] {error}"
+            ) from error
+        if last is not None and last.number >= number:
+            return False
+        self.discard(parts)
+        if last is not None and last.run != run:
+            check_fenced(self._wanted(publisher, number, run, ""), last, claimed=True)
+        return True
+
+    def _retaken(self, state: State, publisher: str, run: str) -> Proposal | None:
+        """What is known of a publisher once more, so that the number in question is taken; None: by another run."""
+        last = state.publishers.get(publisher)
+        return Proposal(publisher=last) if last is not None and last.run == run else None
+
+    def apply_pending(self) -> PylogError | OSError | None:
+        """Nothing is ever pending: what is decided is visible."""
+        return None
+
+    def warn_of_old(self, topic: str, newest: int) -> bool:
+        """Warns if records of the time `newest` (ms) and before are past the topic's retention; whether it did."""
+        config = self._planned(self._log.follow(float("inf")), topic, None).config
+        if not is_past_retention(newest, config, self._clock()):
+            return False
+        warn_past_retention(newest, config, f"{self._objects.address}: topic {topic}")
+        return True
+
+    # ---- publishers
+
+    def publishers(self) -> list[Decision]:
+        """The last decision of each publisher, sorted by id."""
+        found = self._log.follow().publishers
+        return [found[name] for name in sorted(found)]

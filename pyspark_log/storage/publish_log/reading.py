@@ -1,0 +1,122 @@
+"""Reads records of a partition from the objects that hold them.
+
+An object has its batches with offsets from 0; which ones they have, the publish log says. They are put in after the
+bytes were read: no checksum covers them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyspark_log.errors import CorruptRecordError, LogDamagedError, OffsetOutOfRangeError
+from pyspark_log.storage.objects import Objects
+from pyspark_log.storage.publish_log.state import PartitionLog, Piece
+from pyspark_log.storage.record import assign_offsets, scan
+from pyspark_log.storage.record.walk import record_times
+from pyspark_log.types import OffsetAndTimestamp, TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark_log.storage.record.decoder import Chunk
+
+# The log of an object store has one leader, whose epoch never changes.
+_LEADER_EPOCH = 0
+
+
+def read(
+    objects: Objects,
+    at: TopicPartition,
+    log: PartitionLog,
+    start: int,
+    end: int,
+    *,
+    max_bytes: int,
+    max_batch_bytes: int,
+    columns: Sequence[str] = ("key", "value"),
+    check_crcs: bool = True,
+) -> Iterator[Chunk]:
+    """Reads the records of [start, end) in order, in chunks of some `max_bytes` before compression.
+
+    Raises:
+        OffsetOutOfRangeError: `start` or `end` is not within the log.
+        CorruptRecordError: a damaged batch, with its object. The records before it were yielded.
+        LogDamagedError: an object is missing, or ends too early.
+    """
+    for offset in (start, end):
+        if not log.log_start <= offset <= log.log_end:
+            raise OffsetOutOfRangeError(at.topic, at.partition, offset, log.log_start, log.log_end)
+    return _read(
+        objects, at, log.between(start, end), start, end, max_bytes=max_bytes, max_batch_bytes=max_batch_bytes,
+        columns=columns, check_crcs=check_crcs,
+    )  # fmt: skip
+
+
+def _read(
+    objects: Objects, at: TopicPartition, pieces: Sequence[Piece], start: int, end: int, *, max_bytes: int,
+    max_batch_bytes: int, columns: Sequence[str], check_crcs: bool,
+) -> Iterator[Chunk]:  # fmt: skip
+    from pyspark_log.storage.record.decoder import decode  # noqa: PLC0415  (Arrow, which a server does not load)
+
+    decoded = partial(
+        decode, max_bytes=max_bytes, check_crcs=check_crcs, dense=True, max_batch_bytes=max_batch_bytes,
+        keys="key" in columns, values="value" in columns, headers="headers" in columns,
+    )  # fmt: skip
+    for piece in pieces:
+        data = _bytes_of(objects, at, piece)
+        position, offset, until, follows = (
+            0,
+            max(start, piece.base_offset),
+            min(end, piece.next_offset),
+            piece.base_offset,
+        )
+        while position < len(data) and offset < until:
+            try:
+                chunk = decoded(data, position, len(data), from_offset=offset, until_offset=until, follows=follows)
+            except CorruptRecordError as error:
+                raise error.located(
+                    piece.position, f"{objects.address}/{piece.object}", at.topic, at.partition
+                ) from None
+            position, follows, offset = chunk.position, chunk.follows, max(offset, chunk.next_offset)
+            if chunk.num_rows:
+                yield chunk
+        if offset < until:
+            raise LogDamagedError(
+                f"{at}: {objects.address}/{piece.object} ends at offset {offset}, but it must reach {until}"
+            )
+
+
+def _bytes_of(objects: Objects, at: TopicPartition, piece: Piece) -> memoryview:
+    """The batches of a piece, with their offsets."""
+    try:
+        [found] = objects.get_ranges(piece.object, [(piece.position, piece.size)])
+    except FileNotFoundError as error:
+        raise LogDamagedError(f"{at}: an object of it is missing: {error}") from None
+    data = memoryview(bytearray(found))
+    try:
+        end = assign_offsets(data, 0, len(data), piece.base_offset, _LEADER_EPOCH)
+    except CorruptRecordError as error:
+        raise error.located(piece.position, f"{objects.address}/{piece.object}", at.topic, at.partition) from None
+    if end != piece.next_offset:
+        raise LogDamagedError(
+            f"{at}: {objects.address}/{piece.object} has the offsets up to {end}, but it must reach {piece.next_offset}"
+        )
+    return data
+
+
+def find_timestamp(
+    objects: Objects, at: TopicPartition, log: PartitionLog, timestamp: int, max_batch_bytes: int
+) -> OffsetAndTimestamp | None:
+    """The first record, by offset, whose time is `timestamp` (ms) or later; None: there is none. Raises as `read`."""
+    for piece in log.between(log.log_start, log.log_end):
+        if piece.max_timestamp < timestamp:
+            continue
+        data = _bytes_of(objects, at, piece)
+        for header in scan(data, 0, len(data)):
+            if header.next_offset <= log.log_start or header.max_timestamp < timestamp:
+                continue
+            offsets, times = record_times(bytes(data[header.position : header.end]), max_batch_bytes)
+            for offset, time in zip(offsets, times, strict=True):
+                if time >= timestamp and offset >= log.log_start:
+                    return OffsetAndTimestamp(offset, time)
+    return None

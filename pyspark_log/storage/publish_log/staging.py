@@ -1,0 +1,176 @@
+"""Stages the output of tasks in objects: complete record batches with offsets from 0, which no reader sees.
+
+Output that is small stays in memory and travels in the task's commit message, and then in the decision itself. Larger
+output goes to objects of up to 16 MiB, in which all partitions of the task follow each other.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark_log.errors import UnknownTopicError
+from pyspark_log.storage.ingest import FILLING_BYTES
+from pyspark_log.storage.objects import Objects
+from pyspark_log.storage.publish.staging.agreed_topics import AgreedTopic
+from pyspark_log.storage.publish.staging.staged_writer import INLINE_LIMIT, PlannedTopic, StagedPart, StagingPlan
+from pyspark_log.storage.publish_log.entry import Region
+from pyspark_log.storage.publish_log.proposals import Output
+from pyspark_log.storage.record import scan
+from pyspark_log.storage.record.headers import set_log_append_time
+from pyspark_log.storage.record.layout import CRC_AT
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyspark_log.storage.ingest.accumulator import RecordAccumulator
+
+#: The most bytes of records that an entry of the log has in itself.
+MOST_INLINE = 1024 * 1024
+# About how large an object of staged output is: a piece of it is read as a whole.
+_OBJECT_BYTES = 16 * 1024 * 1024
+
+_Place = tuple[str, int]
+
+
+def new_name(now: int) -> str:
+    """A name for an object of staged output; it begins with the time (ms), by which forgotten ones are found."""
+    return f"data/{now:013}-{secrets.token_hex(12)}"
+
+
+@dataclass(slots=True)
+class _Run:
+    """Batches of one partition that follow each other."""
+
+    count: int = 0
+    batches: list[bytes] = field(default_factory=list)
+
+
+class ObjectStagedWriter:
+    """Collects one task's output, in bounded memory. Not thread-safe.
+
+    Attributes:
+        agreed: topics on which a job's tasks had to agree; none, as each topic is created by one decision.
+    """
+
+    def __init__(
+        self, objects: Objects, plan: StagingPlan, find_topic: Callable[[str], PlannedTopic], clock: Callable[[], int]
+    ) -> None:
+        """`find_topic`: a topic that the plan lacks, created if need be; `clock`: the time in ms."""
+        self.agreed: list[AgreedTopic] = []
+        self._objects, self._plan, self._find_topic, self._clock = objects, plan, find_topic, clock
+        self._planned: dict[str, PlannedTopic] = {}
+        self._encoders: dict[str, RecordAccumulator] = {}
+        self._runs: dict[_Place, _Run] = {}
+        self._size = 0
+        self._parts: list[StagedPart] = []
+
+    def append(self, topic: str, data: pa.RecordBatch) -> None:
+        """Adds records, with the columns of Store.append. Raises: as StagedWriter.append; ObjectStoreError."""
+        encoder = self._encoders.get(topic)
+        if encoder is None:
+            from pyspark_log.storage.ingest.accumulator import RecordAccumulator  # noqa: PLC0415  (Arrow, which a server does not load)
+
+            planned = self._planned[topic] = self._plan.topics.get(topic) or self._other(topic)
+            encoder = RecordAccumulator(
+                topic,
+                planned.partitions,
+                planned.config,
+                lambda partition, batch, count: self._take((topic, partition), batch, count),
+            )
+            self._encoders[topic] = encoder
+        encoder.add(data, self._clock())
+        encoders = self._encoders.values()
+        if len(encoders) > 1 and sum(one.held for one in encoders) > FILLING_BYTES:
+            for one in encoders:
+                one.flush()
+
+    def _other(self, topic: str) -> PlannedTopic:
+        if not self._plan.others:
+            raise UnknownTopicError(f"there was no topic {topic!r} when this write was planned; create it first")
+        return self._find_topic(topic)
+
+    def _take(self, place: _Place, batch: bytes, count: int) -> None:
+        if self._planned[place[0]].config.log_append_time:
+            stamped = bytearray(batch)
+            set_log_append_time(stamped, 0, len(stamped), self._clock())
+            batch = bytes(stamped)
+        run = self._runs.setdefault(place, _Run())
+        run.count += count
+        run.batches.append(batch)
+        self._size += len(batch)
+        if self._size >= _OBJECT_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        """Moves what is in memory to an object."""
+        parts = self._inline()
+        self._runs, self._size = {}, 0
+        self._parts += put(self._objects, parts, self._clock())
+
+    def _inline(self) -> list[StagedPart]:
+        return [
+            StagedPart(
+                *place,
+                self._planned[place[0]].topic_id,
+                run.count,
+                sum(map(len, run.batches)),
+                b"".join(batch[CRC_AT : CRC_AT + 4] for batch in run.batches),
+                data=b"".join(run.batches),
+            )
+            for place, run in self._runs.items()
+        ]
+
+    def finish(self, *, sync: bool = True) -> list[StagedPart]:
+        """Ends the task's output; the parts, each partition's in the order of its records. `sync` changes nothing."""
+        for encoder in self._encoders.values():
+            encoder.flush()
+        if self._parts or self._size >= INLINE_LIMIT:
+            if self._runs:
+                self._write()
+            return self._parts
+        return self._inline()
+
+    def discard(self) -> None:
+        """Deletes staged output that will not be published."""
+        self._objects.delete(sorted({part.file for part in self._parts}))
+
+
+def put(objects: Objects, parts: Sequence[StagedPart], now: int) -> list[StagedPart]:
+    """Moves the bytes of parts that have none in an object to a new one. ObjectStoreError."""
+    name, position, found = new_name(now), 0, list[StagedPart]()
+    for part in parts:
+        found.append(
+            StagedPart(
+                part.topic, part.partition, part.topic_id, part.count, part.size, part.crcs, name, position,
+                max_timestamp=_max_timestamp(part.data),
+            )
+        )  # fmt: skip
+        position += part.size
+    objects.put(name, b"".join(part.data for part in parts))
+    return found
+
+
+def outputs(objects: Objects, parts: Iterable[StagedPart], now: int) -> tuple[list[Output], list[bytes]]:
+    """What a job's parts add to partitions, and the bytes that go into the decision itself. ObjectStoreError."""
+    parts = list(parts)
+    inline = [part for part in parts if not part.file]
+    if sum(part.size for part in inline) > MOST_INLINE:
+        moved = iter(put(objects, inline, now))
+        parts = [part if part.file else next(moved) for part in parts]
+    found, data, position = list[Output](), list[bytes](), 0
+    for part in parts:
+        if part.file:
+            region = Region(part.file, part.position, part.size, part.count, part.max_timestamp)
+        else:
+            region = Region("", position, part.size, part.count, _max_timestamp(part.data))
+            data.append(part.data)
+            position += part.size
+        found.append(Output(part.topic, part.topic_id, part.partition, (region,)))
+    return found, data
+
+
+def _max_timestamp(data: bytes) -> int:
+    return max(header.max_timestamp for header in scan(data, 0, len(data)))
