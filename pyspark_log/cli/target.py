@@ -10,6 +10,7 @@ import click
 from pyspark_log.cli import interrupts
 from pyspark_log.cli.support import warn
 from pyspark_log.errors import StoreNotFoundError
+from pyspark_log.storage.objects import is_address
 
 if TYPE_CHECKING:
     from pyspark_log.storage.folder_store import FolderStore
@@ -37,7 +38,7 @@ class Target:
 
     def open_folder(self) -> FolderStore:
         """The same for tools, which work on the files of a store."""
-        path = self.store_path()
+        path = self.folder_path()
         with interrupts.fatal():
             from pyspark_log.storage.folder_store import FolderStore  # noqa: PLC0415
         return _with_all_visible(FolderStore.open(path))
@@ -56,11 +57,19 @@ class Target:
 
     def open_folder_or_create(self) -> FolderStore:
         """The same for tools."""
+        self.folder_path()
         self.open_or_create()
         return self.open_folder()
 
+    def folder_path(self) -> str:
+        """The folder of the store, unopened. click.UsageError: the user has not said it, or it is in no folder."""
+        path = self.store_path()
+        if is_address(path):
+            raise click.UsageError(f"This works on the files of a store in a folder; {path} is in an object store.")
+        return path
+
     def store_path(self) -> str:
-        """The store's folder, unopened. click.UsageError if the user has not said it."""
+        """The path or URL of the store, unopened. click.UsageError if the user has not said it."""
         if not self.path:
             raise click.UsageError("Which store? Give --store PATH, or set PYLOG_STORE.")
         return self.path

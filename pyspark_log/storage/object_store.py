@@ -26,7 +26,7 @@ from pyspark_log.storage.fs.json_fields import Fields
 from pyspark_log.storage.log.read import READ_BYTES, Damage
 from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.objects.race import RACERS, ROUNDS, faulty_races
-from pyspark_log.storage.publish.staging.staged_writer import StagedPart
+from pyspark_log.storage.publish import StagedPart
 from pyspark_log.storage.publish_log import proposals, reading
 from pyspark_log.storage.publish_log.groups import ObjectGroups
 from pyspark_log.storage.publish_log.log import PublishLog

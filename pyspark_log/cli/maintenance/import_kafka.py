@@ -40,7 +40,7 @@ def import_kafka(
     """
     source = _open(folder)
     chosen = [source.describe_topic(name).name for name in dict.fromkeys(names)] or source.topics()
-    store = FolderStore.open(target.open_or_create().path)
+    store = target.open_folder_or_create()
     done = list[ImportedPartition]()
     try:
         for name in chosen:

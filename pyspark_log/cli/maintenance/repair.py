@@ -23,7 +23,7 @@ def repair(target: Target, into: str, as_json: bool) -> None:
     bytes are left out, reported, and kept in FOLDER/cut. The exit code is 1 if the copy lacks anything.
     """
     with ProgressBar("repair") as progress:
-        report = repair_store(target.store_path(), into, progress=progress)
+        report = repair_store(target.folder_path(), into, progress=progress)
     if as_json:
         print_json(_document(report))
     else:

@@ -41,7 +41,7 @@ def verify(target: Target, topic: str | None, jobs: int | None, as_json: bool) -
     damage. Wrong indexes and notes are reported too, but are not damage.
     """
     with ProgressBar("verify") as progress:
-        report = verify_store(target.store_path(), topic, jobs=jobs, progress=progress)
+        report = verify_store(target.folder_path(), topic, jobs=jobs, progress=progress)
     show_report(report, as_json=as_json)
     if report.damaged:
         raise click.exceptions.Exit(1)

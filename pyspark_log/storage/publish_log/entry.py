@@ -3,7 +3,7 @@
     magic (8 bytes), length of the head (4), CRC-32C of the head (4), head (JSON), record batches
 
 The head says what changes: any of topics, publishers, records, committed offsets and log starts, all at once. Record
-batches that are small travel behind the head; others are in objects of their own. Their offsets count from 0 there:
+batches that are small follow the head; others are in objects of their own. Their offsets count from 0 there:
 which offsets they have, the head says.
 """
 
@@ -19,7 +19,8 @@ from pyspark_log.config import INT_MAX, LONG_MAX
 from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.catalog.topics import check_id
 from pyspark_log.storage.fs.json_fields import Fields, text, whole
-from pyspark_log.storage.publish.decision import Decision, Origin
+from pyspark_log.storage.publish import Decision
+from pyspark_log.storage.publish.decision import Origin
 from pyspark_log.storage.record import crc32c
 from pyspark_log.types import TopicDescription, TopicPartition
 
@@ -173,14 +174,11 @@ def _fields(entry: Entry) -> dict[str, Any]:
         **entry.origin._asdict(),
     }
     if entry.topics:
-        fields["topics"] = [
-            {"name": one.name, "topic_id": one.topic_id, "partitions": one.partitions, "configs": dict(one.configs)}
-            for one in entry.topics
-        ]
+        fields["topics"] = [topic_fields(one) for one in entry.topics]
     if entry.deleted:
         fields["deleted"] = entry.deleted
     if entry.publisher is not None:
-        fields["publisher"] = _publisher_fields(entry.publisher)
+        fields["publisher"] = publisher_fields(entry.publisher)
     if entry.additions:
         fields["additions"] = entry.additions
     if entry.moves:
@@ -192,7 +190,15 @@ def _fields(entry: Entry) -> dict[str, Any]:
     return fields
 
 
-def _publisher_fields(publisher: Decision) -> dict[str, Any]:
+def topic_fields(topic: TopicDescription) -> dict[str, Any]:
+    """A topic as JSON."""
+    return {
+        "name": topic.name, "topic_id": topic.topic_id, "partitions": topic.partitions, "configs": dict(topic.configs)
+    }  # fmt: skip
+
+
+def publisher_fields(publisher: Decision) -> dict[str, Any]:
+    """What is known of a publisher, as JSON."""
     return {
         "publisher": publisher.publisher,
         "number": publisher.number,
@@ -215,9 +221,9 @@ def _entry(content: Fields, size: int) -> Entry:
         number=content.whole("number"),
         token=content.text("token"),
         origin=_origin(content),
-        topics=tuple(_topic(Fields(one)) for one in listed("topics")),
+        topics=tuple(topic_of(Fields(one)) for one in listed("topics")),
         deleted=tuple(_id(one) for one in listed("deleted")),
-        publisher=_publisher(Fields(content.value("publisher"))) if content.has("publisher") else None,
+        publisher=publisher_of(Fields(content.value("publisher"))) if content.has("publisher") else None,
         additions=tuple(_addition(_items(one, 4)) for one in listed("additions")),
         moves=tuple(_move(_items(one, 6)) for one in listed("moves")),
         log_starts=tuple(_log_start(_items(one, 3)) for one in listed("log_starts")),
@@ -241,7 +247,8 @@ def _origin(content: Fields) -> Origin:
     return Origin(content.text("host"), content.whole("process"), content.whole("time"))
 
 
-def _topic(content: Fields) -> TopicDescription:
+def topic_of(content: Fields) -> TopicDescription:
+    """The inverse of topic_fields. ValueError."""
     return TopicDescription(
         content.text("name"),
         _id(content.value("topic_id")),
@@ -250,7 +257,8 @@ def _topic(content: Fields) -> TopicDescription:
     )
 
 
-def _publisher(content: Fields) -> Decision:
+def publisher_of(content: Fields) -> Decision:
+    """The inverse of publisher_fields. ValueError."""
     host, process, time = _origin(content)
     return Decision(
         content.text("publisher"),

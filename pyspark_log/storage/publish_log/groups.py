@@ -131,6 +131,9 @@ class ObjectOffsetsLog:
         self._log, self.now = log, clock
         self.retention_ms = int_config(configs, "offsets.retention.minutes") * 60_000
 
+    def check_writable(self) -> None:
+        """It may always be tried."""
+
     def commit(
         self,
         group: str,

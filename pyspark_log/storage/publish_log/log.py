@@ -15,6 +15,7 @@ from dataclasses import replace
 from pyspark_log.errors import CorruptRecordError, ObjectStoreError, OutcomeUnknownError, PylogError
 from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.publish.decision import Origin
+from pyspark_log.storage.publish_log import checkpoint
 from pyspark_log.storage.publish_log.entry import FIRST_BYTES, Entry, decode, encode, name_of, size_of_head
 from pyspark_log.storage.publish_log.proposals import Proposal
 from pyspark_log.storage.publish_log.state import State
@@ -36,6 +37,7 @@ class PublishLog:
         self.objects, self._clock = objects, clock
         self._state = State()
         self._lock = threading.Lock()
+        self._has_begun = False
         self._looked = float("-inf")  # when it was last asked for what others have decided
 
     def follow(self, age: float = 0.0) -> State:
@@ -55,6 +57,9 @@ class PublishLog:
 
     def _follow(self) -> None:
         self._looked = time.monotonic()
+        if not self._has_begun:
+            self._state = checkpoint.read_last(self.objects)
+            self._has_begun = True
         while (entry := self._read(self._state.number + 1)) is not None:
             self._state.apply(entry)
 
@@ -90,7 +95,7 @@ class PublishLog:
         """
         token = secrets.token_hex(16)
         with self._lock:
-            if self._state.number < 0:
+            if not self._has_begun:
                 self._follow()
             while True:
                 proposal = self._proposed(propose)
@@ -101,6 +106,8 @@ class PublishLog:
                 entry = replace(entry, head_size=size_of_head(data))
                 if self._create(entry, data):
                     self._state.apply(entry)
+                    if entry.number % checkpoint.EVERY == checkpoint.EVERY - 1:
+                        checkpoint.write(self.objects, self._state)
                     return entry
                 self._follow()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
 from pyspark_log.errors import UnknownTopicError
@@ -65,6 +66,10 @@ class ObjectPartitions:
                     raise
         return found
 
+    def watch(self) -> ObjectWatch:
+        """Waits for new records."""
+        return ObjectWatch(self._log)
+
     def end_within(self, at: TopicPartition, start: int, end: int, max_bytes: int) -> tuple[int, int]:
         """How far from `start` about `max_bytes` of records reach: an offset up to `end`, and the bytes up to it."""
         taken = 0
@@ -73,3 +78,21 @@ class ObjectPartitions:
                 return piece.base_offset, taken
             taken += piece.size
         return end, taken
+
+
+class ObjectWatch:
+    """Waits until something is decided; as PartitionWatch, whose methods have the contracts."""
+
+    def __init__(self, log: PublishLog) -> None:
+        """For ObjectPartitions."""
+        self._log, self._number = log, -1
+
+    def note(self, topic: str, partitions: Iterable[int]) -> None:
+        """Notes what is decided; call it before partitions are read."""
+        self._number = self._log.follow(_POLL_SECONDS).number
+
+    def wait(self, seconds: float) -> None:
+        """Returns when something was decided since, or after `seconds`; it looks once a second."""
+        end = time.monotonic() + seconds
+        while self._log.follow(_POLL_SECONDS).number == self._number and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, _POLL_SECONDS))

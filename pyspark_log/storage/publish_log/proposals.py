@@ -19,8 +19,9 @@ from pyspark_log.errors import (
     UnknownTopicError,
 )
 from pyspark_log.near_names import did_you_mean
+from pyspark_log.storage.publish import Decision
 from pyspark_log.storage.publish.checks import check_fenced, check_number
-from pyspark_log.storage.publish.decision import NO_NUMBER, Decision, Origin
+from pyspark_log.storage.publish.decision import NO_NUMBER, Origin
 from pyspark_log.storage.publish_log.entry import Addition, LogStart, OffsetMove, Region
 from pyspark_log.storage.publish_log.state import PartitionLog, State
 from pyspark_log.types import OffsetStep, TopicDescription, TopicPartition

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from pyspark_log.errors import UnknownTopicError
 from pyspark_log.storage.ingest import FILLING_BYTES
 from pyspark_log.storage.objects import Objects
-from pyspark_log.storage.publish.staging.agreed_topics import AgreedTopic
-from pyspark_log.storage.publish.staging.staged_writer import INLINE_LIMIT, PlannedTopic, StagedPart, StagingPlan
+from pyspark_log.storage.publish import AgreedTopic, PlannedTopic, StagedPart, StagingPlan
+from pyspark_log.storage.publish.staging.staged_writer import INLINE_LIMIT
 from pyspark_log.storage.publish_log.entry import Region
 from pyspark_log.storage.publish_log.proposals import Output
 from pyspark_log.storage.record import scan

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pyspark_log.errors import LogDamagedError
-from pyspark_log.storage.publish.decision import Decision
+from pyspark_log.storage.publish import Decision
 from pyspark_log.storage.publish_log.entry import Addition, Entry, LogStart, OffsetMove, name_of
 from pyspark_log.types import TopicDescription, TopicPartition
 

@@ -26,6 +26,7 @@ _CIMPORT = re.compile(r"^(?:from (pyspark_log\.\S+) c?import|c?import (pyspark_l
 # MODULE` is the same.
 PARTS = {
     "fs": ["clock", "file_events", "files", "json_fields", "links", "mounts", "timeouts"],
+    "objects": ["race"],
     "record": [
         "builder",
         "compression",
@@ -59,6 +60,7 @@ PARTS = {
     "ingest": ["accumulator", "encoder", "partitioner", "timestamps"],
     "publish": [
         "applier",
+        "checks",
         "claims",
         "decision",
         "partition_applier",
@@ -68,6 +70,7 @@ PARTS = {
         "recovery",
         "staging.manifest",
         "staging.staged_file",
+        "staging.staged_writer",
     ],
     "groups": ["changes", "committed_offsets", "metadata", "records"],
     "maintenance.verify": ["decisions", "store"],

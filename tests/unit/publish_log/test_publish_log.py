@@ -23,9 +23,10 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.objects import objects as objects_module
+from pyspark_log.storage.objects.observer import set_observer
 from pyspark_log.storage.publish.decision import Decision, Origin
+from pyspark_log.storage.publish_log import checkpoint, proposals
 from pyspark_log.storage.publish_log import log as log_module
-from pyspark_log.storage.publish_log import proposals
 from pyspark_log.storage.publish_log.entry import Addition, Entry, LogStart, OffsetMove, Region, decode, encode, name_of
 from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.proposals import Output
@@ -230,6 +231,50 @@ def test_a_large_head(written):
     written.decide(lambda _: proposals.Proposal(topics=topics))
     other = PublishLog(written.objects, lambda: 0)
     assert len(other.follow().topics) == 1001
+
+
+def _state_of_everything():
+    state = State()
+    state.apply(Entry(0, "", ORIGIN, (TOPIC, TopicDescription("u", OTHER_ID, 1))))
+    state.apply(replace(ENTRY, number=1, additions=(Addition(ID, 1, 0, (_region(4), _region(1, ""))),), deleted=()))
+    state.apply(Entry(2, "", ORIGIN, moves=(OffsetMove("g", AT, None, 4, "x"), OffsetMove("h", AT, None, 9))))
+    return state
+
+
+def test_a_checkpoint_is_the_state():
+    state = _state_of_everything()
+    assert checkpoint.decode(2, checkpoint.encode(state)) == state
+    data = checkpoint.encode(state)
+    for at in range(len(data)):
+        damaged = bytearray(data)
+        damaged[at] ^= 1
+        with pytest.raises(CorruptRecordError):
+            checkpoint.decode(2, bytes(damaged))
+    with pytest.raises(CorruptRecordError):
+        checkpoint.decode(3, data)
+
+
+def test_a_new_process_reads_the_checkpoint_and_what_came_after_it(written, monkeypatch):
+    monkeypatch.setattr(checkpoint, "EVERY", 8)
+    for number in range(19):
+        _publish(written, number)
+    seen = []
+    set_observer(lambda request: None if request.is_done else seen.append((request.kind, request.key)))
+    try:
+        late = PublishLog(written.objects, lambda: 0).follow()
+    finally:
+        set_observer(None)
+    assert late == written.follow()
+    assert seen == [
+        ("get", "checkpoint/last"), ("get", checkpoint.name_of(15)), *[("get", name_of(n)) for n in range(16, 21)]
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("hint", [b"", b"x", b"15", b"99999999999999999999"])
+def test_a_hint_that_is_wrong_costs_time_alone(written, hint):
+    _publish(written, 0)
+    written.objects.put("checkpoint/last", hint)
+    assert PublishLog(written.objects, lambda: 0).follow() == written.follow()
 
 
 # ---- what object stores do

@@ -1,0 +1,119 @@
+"""Checkpoints: the state after an entry, so that a process need not read all entries before it.
+
+    magic (8 bytes), CRC-32C of the rest (4), zstd: JSON
+
+A checkpoint is a fold of the entries up to its number, so any process that writes it writes the same. `checkpoint/last`
+names one that is there; it is a hint alone, and may be an older one.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import struct
+from typing import Any
+
+import zstandard
+
+from pyspark_log.errors import CorruptRecordError, PylogError
+from pyspark_log.storage.fs.json_fields import Fields
+from pyspark_log.storage.objects import Objects
+from pyspark_log.storage.publish_log.entry import publisher_fields, publisher_of, topic_fields, topic_of
+from pyspark_log.storage.publish_log.state import Committed, PartitionLog, Piece, State
+from pyspark_log.storage.record import crc32c
+from pyspark_log.types import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+#: After how many entries the next checkpoint is written.
+EVERY = 256
+VERSION = 1
+_MAGIC = b"PYLOGCP\0"
+_START = struct.Struct(">8sI")
+_LAST = "checkpoint/last"
+# Far more than the state of a hundred thousand partitions takes.
+_MOST_BYTES = 4 << 30
+
+
+def name_of(number: int) -> str:
+    """The name of the checkpoint after an entry."""
+    return f"checkpoint/{number:020}"
+
+
+def write(objects: Objects, state: State) -> None:
+    """Writes a checkpoint of a state; best effort, as all that it has can be read from the entries."""
+    try:
+        objects.put(name_of(state.number), encode(state))
+        objects.put(_LAST, b"%d" % state.number)
+    except (PylogError, OSError) as error:
+        _log.warning("%s: a checkpoint could not be written: %s", objects.address, error)
+
+
+def read_last(objects: Objects) -> State:
+    """The state of a late checkpoint; that of no entry, if there is none. CorruptRecordError: it is damaged."""
+    found = objects.get(_LAST)
+    if found is None or not re.fullmatch(rb"\d{1,19}", bytes(found.data)):
+        return State()
+    number = int(bytes(found.data))
+    found = objects.get(name_of(number))
+    if found is None:
+        return State()
+    try:
+        return decode(number, found.data)
+    except CorruptRecordError as error:
+        raise error.located(0, f"{objects.address}/{name_of(number)}", "", -1) from None
+
+
+def encode(state: State) -> bytes:
+    """A state as a checkpoint."""
+    content = {
+        "version": VERSION,
+        "number": state.number,
+        "topics": [topic_fields(one) for one in state.topics.values()],
+        "partitions": [[*at, one.log_start, one.pieces] for at, one in state.partitions.items()],
+        "publishers": [publisher_fields(one) for one in state.publishers.values()],
+        "groups": {
+            group: [[at.topic, at.partition, *one] for at, one in offsets.items()]
+            for group, offsets in state.groups.items()
+        },
+    }
+    data = zstandard.ZstdCompressor().compress(json.dumps(content, separators=(",", ":")).encode())
+    return _START.pack(_MAGIC, crc32c(data)) + data
+
+
+def decode(number: int, data: bytes | memoryview) -> State:
+    """The state of a checkpoint. CorruptRecordError, StoreVersionError."""
+    magic, crc = _START.unpack_from(data) if len(data) >= _START.size else (b"", 0)
+    packed = bytes(data[_START.size :])
+    if magic != _MAGIC or crc32c(packed) != crc:
+        raise CorruptRecordError("it is no checkpoint, or a damaged one", 0, number)
+    try:
+        content = Fields.parse(zstandard.ZstdDecompressor().decompress(packed, _MOST_BYTES))
+        content.check_version(VERSION, name_of(number))
+        return _state(number, content)
+    except (ValueError, TypeError, zstandard.ZstdError) as error:
+        raise CorruptRecordError(f"its content makes no sense: {error}", 0, number) from None
+
+
+def _state(number: int, content: Fields) -> State:
+    if content.whole("number") != number:
+        raise ValueError(f"it is that of the entry {content.whole('number')}")
+    topics = [topic_of(Fields(one)) for one in content.list("topics")]
+    publishers = [publisher_of(Fields(one)) for one in content.list("publishers")]
+    # The checksum has covered the rest: what is in these lists is what was written.
+    partitions: list[Any] = content.list("partitions")
+    groups: Any = content.value("groups")
+    return State(
+        number,
+        {one.name: one for one in topics},
+        {
+            (topic_id, partition): PartitionLog(start, [Piece(*piece) for piece in pieces])
+            for topic_id, partition, start, pieces in partitions
+        },
+        {one.publisher: one for one in publishers},
+        {
+            group: {TopicPartition(topic, partition): Committed(*rest) for topic, partition, *rest in offsets}
+            for group, offsets in groups.items()
+        },
+    )
