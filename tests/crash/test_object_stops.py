@@ -1,0 +1,129 @@
+"""A store in an object store after a stop before and after each of its requests: nothing is lost or there twice.
+
+A program publishes numbered output with its positions, small and in objects of its own, claims, commits, and changes
+topics. It is stopped at a request, another process goes on from what the store says, and the end must be that of an
+undisturbed run. All requests are tried: there are few.
+"""
+
+import itertools
+
+import pyarrow as pa
+import pytest
+
+from pyspark_log.storage.object_store import ObjectStore
+from pyspark_log.storage.objects.observer import set_observer
+from pyspark_log.storage.publish_log import checkpoint, staging
+from pyspark_log.types import OffsetStep, TopicPartition
+from tests.object_server import moto
+
+AT = TopicPartition("in", 0)
+PUBLISHES = 5
+
+
+class StoppedError(BaseException):
+    """The process ends here."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with moto(tmp_path_factory.mktemp("objects")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module", autouse=True)
+def little_sizes():
+    """Some hundred bytes go to an object of their own, and checkpoints come often."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(staging, "INLINE_LIMIT", 300)
+        patched.setattr(staging, "MOST_INLINE", 500)
+        patched.setattr(checkpoint, "EVERY", 4)
+        yield
+
+
+@pytest.fixture
+def url(server, monkeypatch):
+    """Makes a URL of a new store, without the race that its creation begins with."""
+    for name in ("endpoint", "access_key_id", "secret_access_key", "region"):
+        monkeypatch.setenv(f"AWS_{name.upper()}", server.options[name])
+    monkeypatch.setattr("pyspark_log.storage.object_store.faulty_races", lambda *_: 0)
+    numbers = itertools.count()
+
+    def make():
+        found = f"s3://{server.bucket}/stops{next(numbers)}"
+        store = ObjectStore.create(found)
+        store.create_topic("in", 1)
+        store.create_topic("out", 2)
+        return found
+
+    return make
+
+
+def run(url):
+    """Does what is left to do, by what the store says; a process that is started again does the same."""
+    store = ObjectStore.open(url)
+    store.publishes.claim("query", "run")
+    publisher = store.publishes.publishers()[0]
+    # The last one once more: whether its end was seen is not known.
+    for number in range(max(publisher.number, 0), PUBLISHES):
+        writer = store.publishes.writer(store.publishes.plan(["out"]))
+        # Every second one is too large for the decision.
+        for part in range(3 if number % 2 else 1):
+            rows = {"value": [b"%d %d " % (number, part) * 10] * 6, "partition": pa.array([0, 1] * 3, pa.int32())}
+            writer.append("out", pa.record_batch(rows))
+        committed = store.groups["g"].committed()
+        before = committed[AT].offset if AT in committed else None
+        steps = [OffsetStep("g", AT, before, number + 1)] if before != number + 1 else []
+        store.publishes.publish("query", number, writer.finish(), steps=steps, run="run", claimed=True)
+    store.groups["h"].commit({AT: 7})
+    store.alter_configs("in", {"retention.ms": "5"})
+    if store.describe_topic("in").partitions == 1:
+        store.add_partitions("in", 3)
+    store.delete_records("out", 0, 4)
+
+
+def contents(url):
+    """What the store has for its users."""
+    store = ObjectStore.open(url)
+    topics = {
+        name: (store.describe_topic(name).partitions, store.describe_topic(name).configs) for name in store.topics()
+    }
+    rows = {
+        partition: [
+            (row["offset"], row["value"]) for rows in store.read("out", partition) for row in rows.to_pylist()
+        ]
+        for partition in range(2)
+    }  # fmt: skip
+    groups = {name: {at: one.offset for at, one in store.groups[name].committed().items()} for name in store.groups}
+    publishers = [(one.publisher, one.number, one.records) for one in store.publishes.publishers()]
+    return topics, rows, groups, publishers
+
+
+def stop_at(number):
+    """Stops the process at its request of that number, counting each twice: before it is made, and after its answer."""
+    seen = itertools.count()
+
+    def observe(_request):
+        if next(seen) == number:
+            raise StoppedError
+
+    set_observer(observe)
+
+
+def test_every_stop(url):
+    undisturbed = url()
+    requests = []
+    set_observer(requests.append)
+    try:
+        run(undisturbed)
+    finally:
+        set_observer(None)
+    expected = contents(undisturbed)
+    assert {one.kind for one in requests} == {"get", "put", "create"}
+    for number in range(len(requests)):
+        stopped = url()
+        stop_at(number)
+        with pytest.raises(StoppedError):
+            run(stopped)
+        set_observer(None)
+        run(stopped)
+        assert contents(stopped) == expected, f"stopped at {requests[number]}"
