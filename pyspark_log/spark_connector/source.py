@@ -17,7 +17,7 @@ from pyspark_log.spark_connector.columns import check_names, columns_of, row_sch
 from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown, option_error
 from pyspark_log.spark_connector.options import ReadOptions, lower_names, store_path, unknown_options
 from pyspark_log.spark_connector.worker_process import hide_traceback, is_spark_process, outlive_interrupt
-from pyspark_log.storage.store import location
+from pyspark_log.storage.catalog import location
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from pyspark_log.storage.catalog import local_path
 from pyspark_log.storage.log.read import READ_BYTES, Damage
-from pyspark_log.storage.objects import ObjectAddress, is_address
+from pyspark_log.storage.objects import is_address
 from pyspark_log.storage.topic import Topic
 from pyspark_log.types import EARLIEST, READ_UNCOMMITTED, AppendResult, OffsetAndTimestamp, TopicDescription
 
@@ -328,11 +327,6 @@ class Store(ABC):
             UnknownTopicError: no such topic or partition.
             InvalidConfigError: a negative time, as with Kafka's consumers, or one beyond 64 bits.
         """
-
-
-def location(path: str | os.PathLike[str]) -> str:
-    """Where the store of a path is: an absolute folder, or a URL. InvalidConfigError: neither."""
-    return str(ObjectAddress.parse(os.fspath(path))) if is_address(path) else local_path(path)
 
 
 def _kind_of(path: str | os.PathLike[str]) -> type[Store]:

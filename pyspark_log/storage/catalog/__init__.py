@@ -3,7 +3,7 @@
 from pyspark_log.storage.catalog.log_dir import LogDir
 from pyspark_log.storage.catalog.log_dirs import LogDirs
 from pyspark_log.storage.catalog.partition_path import PartitionPath
-from pyspark_log.storage.catalog.store_json import local_path
+from pyspark_log.storage.catalog.store_json import local_path, location
 from pyspark_log.storage.catalog.topics import (
     INTERNAL_TOPICS,
     OFFSETS_TOPIC,
@@ -24,4 +24,5 @@ __all__ = [
     "check_name",
     "check_not_internal",
     "local_path",
+    "location",
 ]

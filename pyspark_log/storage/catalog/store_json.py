@@ -18,6 +18,7 @@ from pyspark_log.storage.catalog.log_dir_list import MOST_FOLDERS, ListedLogDir
 from pyspark_log.storage.catalog.topics import MAX_DESCRIPTION_BYTES, check_id, new_id
 from pyspark_log.storage.fs import files, lock_for
 from pyspark_log.storage.fs.json_fields import Fields
+from pyspark_log.storage.objects import ObjectAddress, is_address
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +68,11 @@ class StoreDescription(NamedTuple):
             "settings": dict(self.configs),
         }
         return json.dumps(content, indent=2).encode() + b"\n"
+
+
+def location(path: str | os.PathLike[str]) -> str:
+    """Where the store of a path is: an absolute folder, or a URL. InvalidConfigError: neither."""
+    return str(ObjectAddress.parse(os.fspath(path))) if is_address(path) else local_path(path)
 
 
 def local_path(path: str | os.PathLike[str]) -> str:

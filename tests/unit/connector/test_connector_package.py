@@ -10,7 +10,7 @@ from pyspark_log.errors import UnknownTopicError
 from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown
 
 # What Spark's processes need of the engine that find the data source and make it: names and checks.
-LIGHT = ("pyspark_log.storage.catalog", "pyspark_log.storage.fs")
+LIGHT = ("pyspark_log.storage.catalog", "pyspark_log.storage.fs", "pyspark_log.storage.objects")
 
 
 def loaded_by(code, before=""):
