@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyspark_log.errors import StoreNotFoundError
-from pyspark_log.spark_connector.errors import ConnectorError
+from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown
 from pyspark_log.storage.store import Store
 
 log = logging.getLogger(__name__)
@@ -52,6 +54,19 @@ class StoreRef:
                 f"driver sees there ({self.cluster_id}): mount the same folder on both",
             )
         return store
+
+
+@contextmanager
+def looking_at(path: str, age: float = 0.0) -> Iterator[Store]:
+    """The store in a folder, to plan what is read of it: `age` as for Partitions.looking.
+
+    Raises:
+        ConnectorError: for each error of the engine, also of the block.
+    """
+    with conditions_shown():
+        store = Store.shared(path)
+        with store.partitions.looking(age):
+            yield store
 
 
 def open_for_write(path: str) -> Store:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING, cast
 
 from pyspark_log.arguments import check_whole
@@ -21,10 +23,11 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.catalog import check_name, check_not_internal
 from pyspark_log.storage.catalog.topics import check_id, check_partitions, new_id
+from pyspark_log.storage.fs import Mutex
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.fs.json_fields import Fields
 from pyspark_log.storage.log.read import READ_BYTES, Damage
-from pyspark_log.storage.objects import Objects
+from pyspark_log.storage.objects import ObjectAddress, Objects
 from pyspark_log.storage.objects.race import RACERS, ROUNDS, faulty_races
 from pyspark_log.storage.publish import StagedPart
 from pyspark_log.storage.publish_log import proposals, reading
@@ -59,6 +62,8 @@ if TYPE_CHECKING:
 VERSION = 1
 _STORE = "store.json"
 _CHECKED = "race"
+# `shared` looks no more often whether it is still the same store, in seconds: each time is a request.
+_CHECK_SECONDS = 10.0
 
 
 class ObjectStore(Store):
@@ -123,6 +128,8 @@ class ObjectStore(Store):
         content = {"version": VERSION, "cluster_id": new_id(), "settings": configs}
         if not objects.create(_STORE, json.dumps(content, indent=2).encode()):
             raise StoreExistsError(f"{objects.address}: another process has just created a store there")
+        with _shared_mutex.lock:
+            _shared.pop(str(objects.address), None)  # There was another store before.
         return cls.open(path)
 
     @classmethod
@@ -140,11 +147,16 @@ class ObjectStore(Store):
 
     @classmethod
     def shared(cls, path: str | os.PathLike[str]) -> ObjectStore:
-        url = os.fspath(path)
-        known = _shared.get(url)
-        if known is None:
-            known = _shared[url] = cls.open(url)
-        return known
+        url = str(ObjectAddress.parse(os.fspath(path)))
+        with _shared_mutex.lock:
+            known, checked = _shared.get(url, (None, -inf))
+            if known is None or time.monotonic() - checked > _CHECK_SECONDS:
+                _shared.pop(url, None)
+                found = cls.open(url)
+                if known is None or (found.cluster_id, found.configs) != (known.cluster_id, known.configs):
+                    known = found
+                _shared[url] = known, time.monotonic()
+            return known
 
     def close(self) -> None:
         """Nothing is open."""
@@ -188,14 +200,14 @@ class ObjectStore(Store):
     def add_partitions(self, name: str, total: int) -> TopicDescription:
         check_partitions(name, total)
         self.log.decide(lambda state: proposals.add_partitions(state, name, total))
-        return self.log.follow(float("inf")).topics[name]
+        return topic_of(self.log.follow(inf), name)
 
     def alter_configs(
         self, name: str, configs: Mapping[str, str] | None = None, delete: Collection[str] = ()
     ) -> TopicDescription:
         check_topic_configs(configs or {})
         self.log.decide(lambda state: proposals.alter_configs(state, name, configs or {}, list(delete)))
-        return self.log.follow(float("inf")).topics[name]
+        return topic_of(self.log.follow(inf), name)
 
     def delete_topic(self, name: str) -> None:
         self.log.decide(lambda state: proposals.delete_topic(state, name))
@@ -239,7 +251,7 @@ class ObjectStore(Store):
         description = self.describe_topic(topic)
         config = TopicConfig.resolve(description.configs, self.configs, compression_type)
         if partition is not None:
-            log_of(self.log.follow(float("inf")), topic, partition)
+            log_of(self.log.follow(inf), topic, partition)
         now = now_ms()
         encoder = BatchEncoder(topic, description.partitions, config, now if config.log_append_time else None)
         rows = data.to_batches() if isinstance(data, pa.Table) else [data]
@@ -302,7 +314,7 @@ class ObjectStore(Store):
             return proposals.delete_records(state, topic, partition, wanted)
 
         self.log.decide(propose)
-        return log_of(self.log.follow(float("inf")), topic, partition).log_start
+        return log_of(self.log.follow(inf), topic, partition).log_start
 
     # ---- offsets
 
@@ -320,4 +332,5 @@ class ObjectStore(Store):
         return reading.find_timestamp(self.log.objects, TopicPartition(topic, partition), log, int(timestamp), most)
 
 
-_shared: dict[str, ObjectStore] = {}
+_shared: dict[str, tuple[ObjectStore, float]] = {}
+_shared_mutex = Mutex()

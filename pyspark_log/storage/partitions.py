@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 
 from pyspark_log.errors import UnknownTopicError
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
@@ -28,6 +29,18 @@ class Partitions:
     def are_brokers(self) -> bool:
         """Whether they are a Kafka broker's: they cannot be written, and the configs of their topics are unknown."""
         return self._logs.is_brokers
+
+    def looking(self, age: float = 0.0) -> AbstractContextManager[None]:
+        """A block in which this thread asks many questions. Each is answered by how the store is then.
+
+        Where that takes requests, as in an object store, only the begin of the block looks how the store is, and what
+        other processes change in the block is not seen in it.
+
+        Args:
+            age: seconds: if nothing was new so lately, the block does not look either; infinite: not at all, if this
+                process has looked before.
+        """
+        return nullcontext()
 
     def recorded_ids(self, topics: Iterable[str]) -> tuple[str | None, dict[str, str]]:
         """The ids by which a reader knows later that the store and its topics are the same ones.

@@ -30,6 +30,8 @@ Bound: TypeAlias = "int | datetime | Mapping[int, int]"
 
 # How long `follow` waits at most, in seconds: partitions may be added, and there may be no state to watch.
 _PAUSE = 0.1
+# It looks no more often where each look is a request, in seconds.
+_LOOK_SECONDS = 1.0
 
 
 class Topic:
@@ -118,9 +120,12 @@ class Topic:
         positions = self._offsets(start, chosen or list(self.partitions), EARLIEST, isolation_level)
         idle_since, watch = time.monotonic(), self.store.partitions.watch()
         while timeout is None or time.monotonic() - idle_since < timeout:
-            found, numbers = False, chosen or self.partitions
-            watch.note(self.name, numbers)
-            for number, end in self._ends(numbers, isolation_level).items():
+            found = False
+            with self.store.partitions.looking(_LOOK_SECONDS):
+                numbers = chosen or self.partitions
+                watch.note(self.name, numbers)
+                ends = self._ends(numbers, isolation_level)
+            for number, end in ends.items():
                 position = positions.setdefault(number, 0)
                 if end <= position:
                     continue

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_log.spark_connector.errors import conditions_shown
 from pyspark_log.spark_connector.options import ReadOptions
 from pyspark_log.spark_connector.planning.ranges import OffsetRange, identity_of, offsets_at, resolved
 from pyspark_log.spark_connector.reading.task_reader import RangePartition, ReadPlan, in_tasks, read_partition
 from pyspark_log.spark_connector.reading.transform import Transform
+from pyspark_log.spark_connector.store_access import looking_at
 from pyspark_log.spark_connector.worker_process import SentToTasks
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
@@ -31,8 +31,7 @@ class PylogBatchReader(SentToTasks, DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """The ranges to read; "earliest" and "latest" stay open until the tasks run (see `read_partition`)."""
-        with conditions_shown():
-            store = Store.shared(self._path)
+        with looking_at(self._path) as store:
             store.publishes.apply_pending()
             level = self._options.isolation_level
             # The ids first: the tasks then refuse a topic that is recreated in between.

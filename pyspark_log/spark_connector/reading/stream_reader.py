@@ -27,7 +27,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from pyspark_log.errors import PylogError, UnknownTopicError
-from pyspark_log.spark_connector.errors import LossPolicy, conditions_shown
+from pyspark_log.spark_connector.errors import LossPolicy
 from pyspark_log.spark_connector.options import ReadOptions
 from pyspark_log.spark_connector.planning.offsets import Identity, Offsets, SourceOffset, to_nested
 from pyspark_log.spark_connector.planning.ranges import (
@@ -46,12 +46,16 @@ from pyspark_log.spark_connector.planning.ranges import (
 )
 from pyspark_log.spark_connector.reading.task_reader import RangePartition, ReadPlan, in_tasks, read_partition
 from pyspark_log.spark_connector.reading.transform import Transform
+from pyspark_log.spark_connector.store_access import looking_at
 from pyspark_log.spark_connector.worker_process import SentToTasks, end_with_query
 from pyspark_log.storage.groups import NEVER
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
 log = logging.getLogger(__name__)
+
+# An idle query looks no more often where each look is a request, in seconds; Spark asks a hundred times a second.
+_POLL_SECONDS = 1.0
 
 
 class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -75,8 +79,8 @@ class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """The start of a new query; resolved once, as Spark asks twice and "latest" moves."""
-        with conditions_shown():
-            store, level = Store.shared(self._path), self._options.isolation_level
+        with looking_at(self._path) as store:
+            level = self._options.isolation_level
             assigned: list[TopicPartition] = []
             while self._initial is None:
                 before, assigned = assigned, self._options.subscription.partitions(store)
@@ -103,8 +107,7 @@ class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Fixes the offsets at which the query ends."""
-        with conditions_shown():
-            store = Store.shared(self._path)
+        with looking_at(self._path) as store:
             store.publishes.apply_pending()
             try:
                 self._target = self._log_ends(store, self._partitions(store))
@@ -114,9 +117,8 @@ class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of the next micro-batch; `start` itself if there are no new records."""
-        with conditions_shown():
+        with looking_at(self._path, _POLL_SECONDS) as store:
             begin = SourceOffset.from_json(start)
-            store = Store.shared(self._path)
             # Before the log ends: if a topic is recreated in between, the tasks refuse it by its id.
             partitions, identity = self._current_partitions(store, begin)
             # Spark asks with this start only when all earlier batches are done, also after the last batch of
@@ -144,13 +146,13 @@ class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The ranges of one micro-batch."""
-        with conditions_shown():
+        # What `latestOffset` has seen.
+        with looking_at(self._path, math.inf) as store:
             begin, until = SourceOffset.from_json(start), SourceOffset.from_json(end)
             starts = begin.offsets
             if begin.is_initial and until.start is not None:
                 # Batch 0 again, after a restart: `initialOffset` may now differ from where it began.
                 starts = until.start
-            store = Store.shared(self._path)
             # Where the topic is another one by now, and that is no error, the tasks read nothing.
             topic_ids = {**self._current_partitions(store, until)[1].topic_ids, **until.identity.topic_ids}
             known = of_same_topics(starts, begin.identity, until.identity)
@@ -168,8 +170,8 @@ class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
 
     def commit(self, end: dict[str, Any]) -> None:
         """Commits the group's offsets: Spark has recorded the micro-batch that ends here as done."""
-        with conditions_shown():
-            store, done = Store.shared(self._path), SourceOffset.from_json(end)
+        with looking_at(self._path, math.inf) as store:
+            done = SourceOffset.from_json(end)
             self._commit_group(store, done, self._current_partitions(store, done)[1])
 
     def stop(self) -> None:

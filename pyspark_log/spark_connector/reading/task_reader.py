@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -117,19 +118,27 @@ def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """Reads all rows of a task's ranges. Raises: as `_read_range`."""
     spare_modules()
     if isinstance(partition, TaskPartition):
-        for one in partition.ranges:
-            yield from read_partition(one)
+        for number, one in enumerate(partition.ranges):
+            yield from _rows_of(one, math.inf if number else 0.0)
     elif isinstance(partition, RangePartition):
-        rows = _read_range(partition)
-        yield from rows if partition.plan.transform is None else partition.plan.transform.apply(rows)
+        yield from _rows_of(partition, 0.0)
     # Else it is Spark's placeholder for "no partitions at all".
 
 
-def _read_range(partition: RangePartition) -> Iterator[pa.RecordBatch]:
+def _rows_of(partition: RangePartition, age: float) -> Iterator[pa.RecordBatch]:
+    rows = _read_range(partition, age)
+    yield from rows if partition.plan.transform is None else partition.plan.transform.apply(rows)
+
+
+def _read_range(partition: RangePartition, age: float) -> Iterator[pa.RecordBatch]:
     """Reads all rows of a range, or raises.
 
     Sentinels are resolved here, when the task runs: Spark plans a batch read once for a DataFrame, and an
     action on it must see what has been appended since.
+
+    Args:
+        partition: the range.
+        age: as for Partitions.looking: a task looks for its first range.
 
     Raises:
         ConnectorError: PYLOG_DATA_LOSS if the log does not hold the range any more; any other engine error with
@@ -141,25 +150,26 @@ def _read_range(partition: RangePartition) -> Iterator[pa.RecordBatch]:
         start, end = partition.range.start, partition.range.end
         while True:
             try:
-                if not is_same_topic(store, at, partition.topic_id, loss):
-                    return
-                end = resolved(store, at, end, level)
-                start = resolved(store, at, start, level)
-                if start > end:
-                    raise ConnectorError(
-                        "PYLOG_RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET",
-                        f"The resolved start offset {start} is greater than the resolved end offset {end} for topic "
-                        f"{at.topic} partition {at.partition}.",
-                    )
-                # By the offset it is known how far the rows have come.
-                wanted = list(dict.fromkeys((*plan.columns, "offset")))
-                rows = store.read(
-                    at.topic, at.partition, start, end, max_bytes=_BATCH_BYTES, columns=wanted,
-                    headers="headers" in wanted, isolation_level=level, on_damage=plan.on_corruption.handler(at),
-                )  # fmt: skip
-                # Check again: from here on the rows are those of one topic, even if it is recreated.
-                if not is_same_topic(store, at, partition.topic_id, loss):
-                    return
+                with store.partitions.looking(age):
+                    if not is_same_topic(store, at, partition.topic_id, loss):
+                        return
+                    end = resolved(store, at, end, level)
+                    start = resolved(store, at, start, level)
+                    if start > end:
+                        raise ConnectorError(
+                            "PYLOG_RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET",
+                            f"The resolved start offset {start} is greater than the resolved end offset {end} for "
+                            f"topic {at.topic} partition {at.partition}.",
+                        )
+                    # By the offset it is known how far the rows have come.
+                    wanted = list(dict.fromkeys((*plan.columns, "offset")))
+                    rows = store.read(
+                        at.topic, at.partition, start, end, max_bytes=_BATCH_BYTES, columns=wanted,
+                        headers="headers" in wanted, isolation_level=level, on_damage=plan.on_corruption.handler(at),
+                    )  # fmt: skip
+                    # Check again: from here on the rows are those of one topic, even if it is recreated.
+                    if not is_same_topic(store, at, partition.topic_id, loss):
+                        return
                 for batch in rows:
                     yield batch.select(plan.columns)
                     start = batch["offset"][-1].as_py() + 1

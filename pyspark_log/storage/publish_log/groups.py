@@ -40,6 +40,9 @@ class ObjectGroups:
     def __contains__(self, name: object) -> bool:
         return name in self._log.follow().groups
 
+    def __repr__(self) -> str:
+        return f"Groups({list(self)!r})"
+
 
 class ObjectGroup:
     """One consumer group; as Group, whose methods have the contracts.
@@ -51,6 +54,9 @@ class ObjectGroup:
     def __init__(self, log: PublishLog, name: str) -> None:
         """For ObjectGroups."""
         self._log, self.name = log, name
+
+    def __repr__(self) -> str:
+        return f"Group({self.name!r}, {len(self.committed())} committed offsets)"
 
     def commit(
         self,

@@ -6,13 +6,16 @@ all of it; if another one has the number, nothing has happened. There is no othe
 
 from __future__ import annotations
 
+import contextlib
+import math
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from pyspark_log.errors import CorruptRecordError, ObjectStoreError, OutcomeUnknownError, PylogError
+from pyspark_log.storage.fs import Mutex
 from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.publish.decision import Origin
 from pyspark_log.storage.publish_log import checkpoint
@@ -36,32 +39,60 @@ class PublishLog:
         """Reads nothing yet; `clock` gives the time in ms, which is noted and decides nothing."""
         self.objects, self._clock = objects, clock
         self._state = State()
-        self._lock = threading.Lock()
+        self._is_given = False  # whether a caller of `follow` has the state
+        self._mutex = Mutex()
         self._has_begun = False
-        self._looked = float("-inf")  # when it was last asked for what others have decided
+        self._in_vain = -math.inf  # when it was last asked for what others have decided, and there was nothing
+        self._looks = threading.local()
 
     def follow(self, age: float = 0.0) -> State:
-        """Takes in what was decided since; the state after it. It is this object's own: do not change it.
+        """Takes in what was decided since; the state after it, which never changes any more.
 
         Args:
-            age: if this object has looked within so many seconds, it does not look again.
+            age: if this object has looked in vain within so many seconds, it does not look again; nor in a block of
+                `looking`, but for its begin.
 
         Raises:
             ObjectStoreError: the object store does not answer.
             CorruptRecordError, LogDamagedError: an entry is damaged, or contradicts those before it.
         """
-        with self._lock:
-            if age <= 0 or time.monotonic() - self._looked > age:
+        with self._mutex.lock:
+            if not self._has_begun or not (getattr(self._looks, "are_done", False) or self._is_young(age)):
                 self._follow()
+            self._is_given = True
             return self._state
 
+    def _is_young(self, age: float) -> bool:
+        return age > 0 and (age == math.inf or time.monotonic() - self._in_vain <= age)
+
+    @contextlib.contextmanager
+    def looking(self, age: float = 0.0) -> Iterator[None]:
+        """Follows, and then not again in the block, in this thread: all questions in it cost the requests of one.
+
+        What this object decides in the block is seen in it. `age`, and errors: as `follow`.
+        """
+        self.follow(age)
+        before = getattr(self._looks, "are_done", False)
+        self._looks.are_done = True
+        try:
+            yield
+        finally:
+            self._looks.are_done = before
+
     def _follow(self) -> None:
-        self._looked = time.monotonic()
+        looked, before = time.monotonic(), self._state.number
         if not self._has_begun:
             self._state = checkpoint.read_last(self.objects)
             self._has_begun = True
         while (entry := self._read(self._state.number + 1)) is not None:
-            self._state.apply(entry)
+            self._apply(entry)
+        if self._state.number == before:
+            self._in_vain = looked
+
+    def _apply(self, entry: Entry) -> None:
+        if self._is_given:
+            self._state, self._is_given = self._state.next(), False
+        self._state.apply(entry)
 
     def _read(self, number: int) -> Entry | None:
         """The entry of a number; None: it is not decided."""
@@ -94,7 +125,7 @@ class PublishLog:
             Exception: what `propose` raises.
         """
         token = secrets.token_hex(16)
-        with self._lock:
+        with self._mutex.lock:
             if not self._has_begun:
                 self._follow()
             while True:
@@ -105,7 +136,7 @@ class PublishLog:
                 data = encode(entry, proposal.data)
                 entry = replace(entry, head_size=size_of_head(data))
                 if self._create(entry, data):
-                    self._state.apply(entry)
+                    self._apply(entry)
                     if entry.number % checkpoint.EVERY == checkpoint.EVERY - 1:
                         checkpoint.write(self.objects, self._state)
                     return entry

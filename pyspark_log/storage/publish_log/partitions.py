@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 
 from pyspark_log.errors import UnknownTopicError
 from pyspark_log.storage.log_manager import PartitionDescription
@@ -11,7 +12,7 @@ from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.proposals import log_of, topic_of
 from pyspark_log.types import READ_UNCOMMITTED, TopicPartition, check_isolation
 
-# What was decided by others is asked for no more often by queries that poll, in seconds: each time is a request.
+# A watch asks no more often for what others have decided, in seconds: each time is a request.
 _POLL_SECONDS = 1.0
 
 
@@ -24,9 +25,13 @@ class ObjectPartitions:
         """Of one store."""
         self._log, self._cluster_id = log, cluster_id
 
+    def looking(self, age: float = 0.0) -> AbstractContextManager[None]:
+        """A block whose questions are answered by one request, or by none; as Partitions.looking."""
+        return self._log.looking(age)
+
     def recorded_ids(self, topics: Iterable[str]) -> tuple[str | None, dict[str, str]]:
         """The cluster id, and the ids of topics. UnknownTopicError."""
-        state = self._log.follow(_POLL_SECONDS)
+        state = self._log.follow()
         return self._cluster_id, {name: topic_of(state, name).topic_id for name in topics}
 
     def written(self, topic: str) -> list[int]:
@@ -55,9 +60,9 @@ class ObjectPartitions:
         isolation_level: str = READ_UNCOMMITTED,
         skip_missing: bool = False,
     ) -> dict[TopicPartition, int]:
-        """The offsets that the next records will get, as they were a second ago at most. UnknownTopicError."""
+        """The offsets that the next records will get. UnknownTopicError."""
         check_isolation(isolation_level)
-        state, found = self._log.follow(_POLL_SECONDS), dict[TopicPartition, int]()
+        state, found = self._log.follow(), dict[TopicPartition, int]()
         for at in partitions:
             try:
                 found[at] = log_of(state, at.topic, at.partition).log_end
@@ -73,7 +78,7 @@ class ObjectPartitions:
     def end_within(self, at: TopicPartition, start: int, end: int, max_bytes: int) -> tuple[int, int]:
         """How far from `start` about `max_bytes` of records reach: an offset up to `end`, and the bytes up to it."""
         taken = 0
-        for piece in log_of(self._log.follow(_POLL_SECONDS), at.topic, at.partition).between(start, end):
+        for piece in log_of(self._log.follow(), at.topic, at.partition).between(start, end):
             if taken and taken + piece.size > max_bytes:
                 return piece.base_offset, taken
             taken += piece.size

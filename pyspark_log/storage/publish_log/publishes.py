@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 
 from pyspark_log.config import TopicConfig, check_compression_type
 from pyspark_log.errors import OutcomeUnknownError, PublishError, PublishFailedError, PylogError, condition_of
@@ -157,7 +158,7 @@ class ObjectPublishes:
         if entry is not None:
             return PublishResult(entry.number, replayed=False, records=sum(part.count for part in parts))
         self.discard(parts)
-        last = self._log.follow(float("inf")).publishers[publisher]
+        last = self._log.follow(inf).publishers[publisher]
         return PublishResult(last.offset, replayed=True, records=last.records)
 
     def claim(
@@ -176,7 +177,7 @@ class ObjectPublishes:
                 condition_of(error),
                 getattr(error, "retriable", False),
             ) from error
-        return self._log.follow(float("inf")).publishers[publisher].number
+        return self._log.follow(inf).publishers[publisher].number
 
     def _wanted(self, publisher: str, number: int, run: str, location: str, plan: str = "") -> Decision:
         host, process, time = Origin.here(self._clock())
@@ -195,7 +196,7 @@ class ObjectPublishes:
         """
         try:
             self._log.decide(lambda state: self._retaken(state, publisher, run))
-            last = self._log.follow(float("inf")).publishers.get(publisher)
+            last = self._log.follow(inf).publishers.get(publisher)
         except (PylogError, OSError) as error:
             raise OutcomeUnknownError(
                 f"whether number {number} of publisher {publisher!r} is decided could not be determined now: "
@@ -219,7 +220,7 @@ class ObjectPublishes:
 
     def warn_of_old(self, topic: str, newest: int) -> bool:
         """Warns if records of the time `newest` (ms) and before are past the topic's retention; whether it did."""
-        config = self._planned(self._log.follow(float("inf")), topic, None).config
+        config = self._planned(self._log.follow(inf), topic, None).config
         if not is_past_retention(newest, config, self._clock()):
             return False
         warn_past_retention(newest, config, f"{self._objects.address}: topic {topic}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -50,7 +50,7 @@ class PartitionLog:
     def between(self, start: int, end: int) -> list[Piece]:
         """The pieces that have offsets of [start, end)."""
         first = bisect_right(self.pieces, start, key=lambda piece: piece.next_offset)
-        return [piece for piece in self.pieces[first:] if piece.base_offset < end]
+        return self.pieces[first : bisect_left(self.pieces, end, first, key=lambda piece: piece.base_offset)]
 
 
 class Committed(NamedTuple):
@@ -78,6 +78,13 @@ class State:
     partitions: dict[tuple[str, int], PartitionLog] = field(default_factory=dict)
     publishers: dict[str, Decision] = field(default_factory=dict)
     groups: dict[str, dict[TopicPartition, Committed]] = field(default_factory=dict)
+    # The partitions and groups that no other state has: these are changed in place, others replaced by a copy.
+    _own_partitions: set[tuple[str, int]] = field(default_factory=set, init=False, repr=False, compare=False)
+    _own_groups: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
+
+    def next(self) -> State:
+        """One that begins as this one does. It can be changed, and this one must not be any more."""
+        return State(self.number, dict(self.topics), dict(self.partitions), dict(self.publishers), dict(self.groups))
 
     def log_end(self, topic_id: str, partition: int) -> int:
         """The offset that the next record of a partition gets."""
@@ -123,9 +130,19 @@ class State:
     def _delete(self, topic_id: str) -> None:
         self.topics = {name: one for name, one in self.topics.items() if one.topic_id != topic_id}
         self.partitions = {at: one for at, one in self.partitions.items() if at[0] != topic_id}
+        self._own_partitions &= self.partitions.keys()
+
+    def _own_log(self, topic_id: str, partition: int) -> PartitionLog:
+        """The log of a partition, to change it."""
+        at = topic_id, partition
+        if at not in self._own_partitions:
+            before = self.partitions.get(at) or PartitionLog()
+            self.partitions[at] = PartitionLog(before.log_start, list(before.pieces))
+            self._own_partitions.add(at)
+        return self.partitions[at]
 
     def _add(self, entry: Entry, addition: Addition) -> None:
-        log = self.partitions.setdefault((addition.topic_id, addition.partition), PartitionLog())
+        log = self._own_log(addition.topic_id, addition.partition)
         offset = addition.base_offset
         for name, position, size, count, timestamp in addition.regions:
             where = (name, position) if name else (name_of(entry.number), entry.head_size + position)
@@ -133,17 +150,21 @@ class State:
             offset += count
 
     def _move_start(self, start: LogStart) -> None:
-        log = self.partitions.setdefault((start.topic_id, start.partition), PartitionLog())
+        log = self._own_log(start.topic_id, start.partition)
         log.log_start = max(log.log_start, start.offset)
         # What is left has the log end, even if it holds no record any more.
         while len(log.pieces) > 1 and log.pieces[0].next_offset <= log.log_start:
             del log.pieces[0]
 
     def _commit(self, move: OffsetMove, time: int) -> None:
-        offsets = self.groups.setdefault(move.group, {})
+        if move.group not in self._own_groups:
+            self.groups[move.group] = dict(self.groups.get(move.group, {}))
+            self._own_groups.add(move.group)
+        offsets = self.groups[move.group]
         if move.offset is not None:
             offsets[move.at] = Committed(move.offset, move.metadata, time)
             return
         offsets.pop(move.at, None)
         if not offsets:
             del self.groups[move.group]
+            self._own_groups.remove(move.group)

@@ -1,5 +1,7 @@
 """The publish log: entries, what they fold to, and decisions that several processes want to make at once."""
 
+import copy
+import math
 import multiprocessing
 import os
 import random
@@ -275,6 +277,57 @@ def test_a_hint_that_is_wrong_costs_time_alone(written, hint):
     _publish(written, 0)
     written.objects.put("checkpoint/last", hint)
     assert PublishLog(written.objects, lambda: 0).follow() == written.follow()
+
+
+# ---- states that were given out
+
+
+def test_a_state_that_was_given_out_never_changes(written, objects):
+    _publish(written, 0, steps=[OffsetStep("g", AT, None, 10)])
+    state = written.follow()
+    kept = copy.deepcopy(state)
+    log = state.partitions[ID, 0]
+    for number in range(1, 4):
+        _publish(PublishLog(objects, lambda: 5000), number, steps=[OffsetStep("g", AT, 9 + number, 10 + number)])
+    written.decide(lambda now: proposals.delete_records(now, "t", 0, 4))
+    written.decide(lambda now: proposals.commit(now, "h", {AT: 1}))
+    assert (state, state.partitions[ID, 0]) == (kept, log)
+    after = written.follow()
+    assert (after.log_end(ID, 0), after.partitions[ID, 0].log_start, after.groups["g"][AT].offset) == (12, 4, 13)
+    for group in ("g", "h"):
+        written.decide(lambda now, group=group: proposals.commit(now, group, {AT: None}))
+    written.decide(lambda now: proposals.delete_topic(now, "t"))
+    assert (after.topics, after.groups.keys()) == ({"t": TOPIC}, {"g", "h"})
+    assert (written.follow().topics, written.follow().groups, written.follow().partitions) == ({}, {}, {})
+    assert state == kept
+
+
+def test_a_block_looks_once(written, objects):
+    seen = []
+    other = PublishLog(objects, lambda: 5000)
+    set_observer(lambda request: None if request.is_done else seen.append(request.kind))
+    try:
+        with other.looking():
+            before = len(seen)
+            _publish(written, 0)
+            seen.clear()
+            assert other.follow().log_end(ID, 0) == 0
+            # What it decides itself it sees; and with it all that was decided before.
+            other.decide(lambda now: proposals.append(now, [_output(2)]))
+            assert other.follow().log_end(ID, 0) == 5
+        assert before > 0
+        assert seen.count("get") <= 3
+        _publish(written, 1)
+        assert other.follow(math.inf).log_end(ID, 0) == 5
+        assert other.follow(1000).log_end(ID, 0) == 8  # The last time that it looked it has found something.
+        seen.clear()
+        _publish(written, 2)
+        assert [other.follow(1000).log_end(ID, 0) for _ in range(5)] == [11] * 5
+        # It looks once more, as it has found something.
+        assert seen == ["create", "get", "get", "get"]
+        assert other.follow(math.inf) is other.follow(1000)
+    finally:
+        set_observer(None)
 
 
 # ---- what object stores do
