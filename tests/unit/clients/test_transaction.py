@@ -22,20 +22,20 @@ from pyspark_log.errors import (
     UnknownTopicError,
 )
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.log_manager.manager import LogManager
 from pyspark_log.storage.publish import applier
 from pyspark_log.storage.publish.pending import help_apply
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
+# Between a decision and its application there is nothing in an object store.
+IN_A_FOLDER = pytest.mark.parametrize("place", ["folder"], indirect=True)
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 
 
 @pytest.fixture
-def store(tmp_path):
-    store = Store.create(tmp_path / "store", {"offsets.topic.num.partitions": "2"})
+def store(place):
+    store = Store.create(place, {"offsets.topic.num.partitions": "2"})
     store.create_topic("a", 2)
     store.create_topic("b", 1)
     return store
@@ -75,7 +75,7 @@ def transact(transactions, *values, **offsets):
 
 
 def committed(store, group="g"):
-    return {at: kept.offset for at, kept in OffsetsLog(store).fetch(group).items()}
+    return {at: kept.offset for at, kept in store.groups[group].committed().items()}
 
 
 def staged_files(store):
@@ -127,7 +127,7 @@ def test_a_transaction_of_offsets_alone_and_an_empty_one(store):
         pass
     assert (committed(store), committed(store, "h")) == ({A0: 3, A1: 0}, {A0: 1})
     assert transactions.last_number == 1
-    assert OffsetsLog(store).groups() == ["g", "h"]
+    assert store.groups.log.groups() == ["g", "h"]
 
 
 def test_committed_offsets_advance_from_call_to_call(store):
@@ -147,7 +147,7 @@ def test_committed_offsets_advance_from_call_to_call(store):
 @pytest.mark.parametrize("found", [None, 5, 9])
 def test_a_position_that_was_moved_meanwhile_is_a_conflict_and_nothing_is_changed(store, found):
     if found is not None:
-        OffsetsLog(store).commit("g", {A0: found})
+        store.groups.log.commit("g", {A0: found})
     transactions = Transactions(store, "t")
     transaction = transactions.begin()
     transaction.append("a", rows(b"x"))
@@ -192,9 +192,10 @@ def test_other_ids_do_not_mind(store):
         first.append("a", rows(b"1"))
         second.append("a", rows(b"2"))
     assert content(store, "a") == [b"1", b"2"]
-    publish(store.decisions, "one", 5, [])
+    store.publishes.publish("one", 5, [])
 
 
+@IN_A_FOLDER
 def test_a_new_instance_finishes_what_the_one_before_it_has_committed(store, cannot_apply):
     with pytest.raises(PublishPendingError, match="No space"):
         transact(Transactions(store, "t"), b"x", g={A0: (None, 3)})
@@ -206,6 +207,7 @@ def test_a_new_instance_finishes_what_the_one_before_it_has_committed(store, can
     assert (content(store, "a"), committed(store)) == ([b"x"], {A0: 3})
 
 
+@IN_A_FOLDER
 def test_a_commit_that_failed_can_be_asked_for_again(store, cannot_apply):
     transactions = Transactions(store, "t")
     transaction = transactions.begin()
@@ -226,6 +228,7 @@ def test_a_commit_that_failed_can_be_asked_for_again(store, cannot_apply):
     assert content(store, "a") == [b"x", b"y"]
 
 
+@IN_A_FOLDER
 def test_a_commit_that_failed_before_the_decision_can_be_aborted(store):
     transactions = Transactions(store, "t")
     transaction = transactions.begin()
@@ -287,8 +290,9 @@ def test_a_transactional_id_and_a_forked_child(store):
 # ---- committed offsets that are moved by hand
 
 
+@IN_A_FOLDER
 def test_a_decided_position_counts_before_it_is_applied(store, cannot_apply):
-    OffsetsLog(store).commit("g", {A0: 1, A1: 1})
+    store.groups.log.commit("g", {A0: 1, A1: 1})
     with pytest.raises(PublishPendingError, match="No space"):
         transact(Transactions(store, "t"), b"x", g={A0: (1, 3)})
     other = Store.open(store.path)
@@ -298,16 +302,17 @@ def test_a_decided_position_counts_before_it_is_applied(store, cannot_apply):
     with pytest.raises(OffsetConflictError, match="offset 3 is committed"):
         late.commit()
     with pytest.raises(OSError, match="No space"):
-        OffsetsLog(other).commit("g", {A0: 4})
+        other.groups.log.commit("g", {A0: 4})
     assert committed(other) == {A0: 3, A1: 1}
     cannot_apply.undo()
-    OffsetsLog(other).commit("g", {A0: 4})
+    other.groups.log.commit("g", {A0: 4})
     assert committed(store) == {A0: 4, A1: 1}
     help_apply(store.decisions)
     assert committed(Store.open(store.path)) == {A0: 4, A1: 1}
     assert content(store, "a") == [b"x"]
 
 
+@IN_A_FOLDER
 def test_a_commit_by_hand_comes_after_what_was_decided_before_it(store, cannot_apply):
     """Also the commit of another group that lies in the same partition."""
     names = [f"g{number}" for number in range(20)]
@@ -315,11 +320,12 @@ def test_a_commit_by_hand_comes_after_what_was_decided_before_it(store, cannot_a
         transact(Transactions(store, "t"), g0={A0: (None, 100)})
     cannot_apply.undo()
     for name in names:
-        OffsetsLog(store).commit(name, {A0: 150})
+        store.groups.log.commit(name, {A0: 150})
     help_apply(Store.open(store.path).decisions)
     assert {name: committed(Store.open(store.path), name) for name in names} == {name: {A0: 150} for name in names}
 
 
+@IN_A_FOLDER
 def test_a_reader_that_may_not_write_sees_what_is_decided(store, cannot_apply, monkeypatch):
     with pytest.raises(PublishPendingError, match="No space"):
         transact(Transactions(store, "t"), g={A0: (None, 3)})
@@ -336,7 +342,7 @@ def test_one_of_many_gets_each_range_and_positions_never_go_back(store):
 
     def member(name):
         mine = Store.open(store.path)
-        transactions, offsets = Transactions(mine, name), OffsetsLog(mine)
+        transactions, offsets = Transactions(mine, name), mine.groups.log
         while True:
             start = offsets.fetch("g").get(A0)
             begin = 0 if start is None else start.offset
@@ -361,11 +367,12 @@ def test_one_of_many_gets_each_range_and_positions_never_go_back(store):
     assert committed(store) == {A0: target}
 
 
+@IN_A_FOLDER
 def test_no_commit_comes_between_reading_the_committed_offset_and_the_decision(store):
-    OffsetsLog(store).commit("g", {A0: 100})
+    store.groups.log.commit("g", {A0: 100})
     transaction = Transactions(store, "t").begin()
     transaction.send_offsets("g", {A0: (100, 120)})
-    by_hand = threading.Thread(target=lambda: OffsetsLog(Store.open(store.path)).commit("g", {A0: 150}))
+    by_hand = threading.Thread(target=lambda: Store.open(store.path).groups.log.commit("g", {A0: 150}))
 
     def meanwhile(change):
         if change.kind == "write" and "/data/__pylog_publish" in change.path and not by_hand.ident:

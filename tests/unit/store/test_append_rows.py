@@ -12,8 +12,8 @@ HEADERS = [[{"key": "source", "value": b"shop"}], None]
 
 
 @pytest.fixture
-def store(tmp_path):
-    store = Store.create(tmp_path / "store")
+def store(place):
+    store = Store.create(place)
     store.create_topic("orders", 1)
     return store
 

@@ -14,8 +14,8 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-def store(tmp_path):
-    store = Store.create(tmp_path / "store", {"offsets.topic.num.partitions": "2"})
+def store(place):
+    store = Store.create(place, {"offsets.topic.num.partitions": "2"})
     store.create_topic("orders", 3, {"retention.ms": "-1"})
     return store
 
@@ -127,6 +127,7 @@ def test_following_ends_when_nothing_comes(topic):
     assert values(topic.follow(EARLIEST, timeout=0.2, partitions=[0])) == ["v0", "v3", "v6"]
 
 
+@pytest.mark.parametrize("place", ["folder"], indirect=True)
 def test_an_append_that_fails_says_which_partitions_have_their_records(store, monkeypatch):
     topic, real = store.topic("orders"), store.logs.writer_of
 

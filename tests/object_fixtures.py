@@ -1,0 +1,31 @@
+"""Fixtures of places for stores: a folder, or a prefix in an object store."""
+
+import itertools
+
+import pytest
+
+from tests.object_server import moto
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def object_server(tmp_path_factory):
+    """A server of objects that runs, for all tests of the process."""
+    with moto(tmp_path_factory.mktemp("objects")) as running:
+        yield running
+
+
+@pytest.fixture
+def object_url(object_server, monkeypatch):
+    """Where a store may be created, without the race that this begins with; the environment has the credentials."""
+    for name in ("endpoint", "access_key_id", "secret_access_key", "region"):
+        monkeypatch.setenv(f"AWS_{name.upper()}", object_server.options[name])
+    monkeypatch.setattr("pyspark_log.storage.object_store.faulty_races", lambda *_: 0)
+    return f"s3://{object_server.bucket}/store{next(_numbers)}"
+
+
+@pytest.fixture(params=["folder", "objects"])
+def place(request, tmp_path):
+    """Where a store of either kind may be created."""
+    return str(tmp_path / "store") if request.param == "folder" else request.getfixturevalue("object_url")
