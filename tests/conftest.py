@@ -13,8 +13,11 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from tests import foreign_threads, moved_time
+from tests.object_fixtures import object_server, object_url, place
 from tests.scratch import IN_MEMORY
 from tests.spark_home import spark_home
+
+__all__ = ["object_server", "object_url", "place"]
 
 # A busy machine is no failure, neither of a test nor of how its examples are made.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])

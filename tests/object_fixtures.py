@@ -19,8 +19,8 @@ def object_server(tmp_path_factory):
 @pytest.fixture
 def object_url(object_server, monkeypatch):
     """Where a store may be created, without the race that this begins with; the environment has the credentials."""
-    for name in ("endpoint", "access_key_id", "secret_access_key", "region"):
-        monkeypatch.setenv(f"AWS_{name.upper()}", object_server.options[name])
+    for name, value in object_server.environment.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setattr("pyspark_log.storage.object_store.faulty_races", lambda *_: 0)
     return f"s3://{object_server.bucket}/store{next(_numbers)}"
 

@@ -19,6 +19,7 @@ class ObjectServer:
         endpoint: its address.
         bucket: the bucket's name.
         options: what a client needs to use it.
+        environment: the same as variables, where a client finds them by itself.
     """
 
     def __init__(self, endpoint, bucket):
@@ -27,6 +28,7 @@ class ObjectServer:
             "endpoint": endpoint, "region": "us-east-1", "access_key_id": "tests",
             "secret_access_key": "not a secret",
         }  # fmt: skip
+        self.environment = {f"AWS_{name.upper()}": one for name, one in self.options.items()}
 
 
 @contextlib.contextmanager

@@ -12,9 +12,6 @@ from transaction_tools import Log
 from pyspark_log.storage.catalog import log_dir
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.store import Store
-from tests.object_fixtures import object_server, object_url, place
-
-__all__ = ["object_server", "object_url", "place"]
 
 
 @pytest.fixture(scope="session", autouse=True)

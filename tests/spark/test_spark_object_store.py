@@ -1,0 +1,257 @@
+"""Spark reads and writes a store in an object store, whose credentials its processes find in their environment."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from java import java_version
+from spark_tools import all_values_in, fails, fill, read, read_stream, values_in, values_of, write, write_stream
+
+from pyspark_log import Publish, Store
+from tests.campaign import processes
+
+SLOW = pytest.mark.slow
+COPY = Path(__file__).parent / "object_store_copy.py"
+
+
+@pytest.fixture
+def store(object_url):
+    """An empty store in the object store."""
+    return Store.create(object_url)
+
+
+def numbers(spark, *numbers):
+    return spark.createDataFrame([(str(number),) for number in numbers], "value string")
+
+
+def committed(store, group):
+    return {at.partition: one.offset for at, one in store.groups[group].committed().items()}
+
+
+def test_what_is_written_is_read_at_once(spark, store):
+    store.create_topic("t", 3)
+    for number in range(3):
+        write(numbers(spark, *range(number * 10, number * 10 + 10)), store, topic="t")
+        found = values_of(read(spark, store, "t"))
+        assert found == sorted(str(value) for value in range(number * 10 + 10))
+    # More than travels in a commit message: each task has objects of its own.
+    large = spark.range(0, 40_000, numPartitions=3).selectExpr("string(id) || repeat('.', 60) value", "string(id) key")
+    write(large, store, topic="large")
+    assert read(spark, store, "large").selectExpr("count(distinct value)").first()[0] == 40_000
+    # A read that was planned before sees what has come since.
+    df = read(spark, store, "t")
+    assert df.count() == 30
+    fill(store, "t", ["more"])
+    assert df.count() == 31
+
+
+@SLOW
+def test_bounds_of_a_batch(spark, store):
+    store.create_topic("t", 2, {"retention.ms": "-1"})
+    for partition in range(2):
+        data = pa.record_batch(
+            {"value": [f"{partition}{n}" for n in range(6)], "timestamp": [n * 1000 for n in range(6)]}
+        )
+        store.append("t", data, partition=partition)
+    offsets = {"startingOffsets": '{"t":{"0":2,"1":-2}}', "endingOffsets": '{"t":{"0":-1,"1":3}}'}
+    assert values_of(read(spark, store, "t", **offsets)) == ["02", "03", "04", "05", "10", "11", "12"]
+    times = {"startingTimestamp": "2500", "endingOffsetsByTimestamp": '{"t":{"0":4000,"1":5000}}'}
+    assert values_of(read(spark, store, "t", **times)) == ["03", "13", "14"]
+    split = read(spark, store, "t", minPartitions="6")
+    assert split.rdd.getNumPartitions() >= 6
+    assert values_of(split) == sorted(f"{partition}{n}" for partition in range(2) for n in range(6))
+    with fails("PYLOG_DATA_LOSS|OFFSET"):
+        values_of(read(spark, store, "t", startingOffsets='{"t":{"0":7,"1":0}}'))
+    with fails("no topic 'missing'"):
+        read(spark, store, "missing").collect()
+
+
+def test_a_store_that_is_not_there(spark, object_url):
+    with fails("PYLOG_STORE_NOT_FOUND", f"there is no store at {object_url}"):
+        spark.read.format("pylog").option("subscribe", "t").load(object_url).collect()
+
+
+@SLOW
+def test_a_query_continues_where_it_was(spark, store, tmp_path):
+    fill(store, "t", range(5), range(5, 8))
+    store.create_topic("out", 2)
+    seen = 8
+    for number in range(4):
+        rows = read_stream(spark, store, "t", ("value", "partition"), maxOffsetsPerTrigger="3")
+        query = write_stream(rows, store, tmp_path / "checkpoint", topic="out")
+        assert query.exception() is None
+        assert values_in(store, "out") == values_in(store, "t")
+        fill(store, "t", [seen + number * 2], [seen + number * 2 + 1])
+    (publisher,) = store.publishes.publishers()
+    assert publisher.records == 2
+
+
+@SLOW
+def test_a_query_that_runs_on_sees_what_comes(spark, store, tmp_path):
+    fill(store, "t", [0], [1])
+    store.create_topic("out", 2)
+    rows = read_stream(spark, store, "t", ("value", "partition"))
+    writer = rows.writeStream.format("pylog").options(topic="out", checkpointLocation=str(tmp_path / "checkpoint"))
+    query = writer.start(store.path)
+    try:
+        for number in range(2, 6):
+            _until(lambda: values_in(store, "out") == values_in(store, "t"), query)
+            fill(store, "t", *([number], []) if number % 2 else ([], [number]))
+        _until(lambda: values_in(store, "out") == values_in(store, "t"), query)
+    finally:
+        query.stop()
+
+
+def _until(condition, query, patience=120):
+    end = time.monotonic() + patience
+    while not condition():
+        assert query.exception() is None
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@SLOW
+def test_starts_by_offsets_and_times(spark, store, tmp_path):
+    store.create_topic("t", 2, {"retention.ms": "-1"})
+    for partition in range(2):
+        store.append(
+            "t", pa.record_batch({"value": ["0", "1", "2"], "timestamp": [1000, 2000, 3000]}), partition=partition
+        )
+    starts = {
+        "offsets": ({"startingOffsets": '{"t":{"0":1,"1":-1}}'}, [["1", "2"], []]),
+        "times": ({"startingOffsetsByTimestamp": '{"t":{"0":3000,"1":2000}}'}, [["2"], ["1", "2"]]),
+        "time": ({"startingTimestamp": "2500"}, [["2"], ["2"]]),
+        "latest": ({"startingOffsets": "latest"}, [[], []]),
+    }
+    for name, (start, expected) in starts.items():
+        store.create_topic(name, 2)
+        rows = read_stream(spark, store, "t", ("value", "partition"), minPartitions="4", **start)
+        write_stream(rows, store, tmp_path / name, topic=name)
+        assert values_in(store, name) == expected, name
+
+
+@SLOW
+def test_a_named_publisher_and_its_positions(spark, store, tmp_path):
+    store.create_topic("out", 2)
+    fill(store, "t", range(3), range(3, 5))
+    group = {"startingOffsets": "group", "kafka.group.id": "copies"}
+
+    def copy(checkpoint, **options):
+        rows = read_stream(spark, store, "t", **group)
+        write_stream(rows, store, tmp_path / checkpoint, topic="out", publishOffsets="true", **options)
+
+    copy("one", publishId="copy")
+    assert committed(store, "copies") == {0: 3, 1: 2}
+    with fails("PYLOG_PUBLISHER_FENCED.*belongs to the checkpoint of query"):
+        fill(store, "t", [5])
+        copy("two", publishId="copy")
+    # Another one of the same group has moved on: what the first one has planned is refused.
+    copy("three", publishId="other")
+    assert committed(store, "copies") == {0: 4, 1: 2}
+    assert [int(value) for value in all_values_in(store, "out")] == [*range(6)]
+    with fails("PYLOG_OFFSET_CONFLICT"):
+        copy("one", publishId="copy")
+    assert [int(value) for value in all_values_in(store, "out")] == [*range(6)]
+
+
+@SLOW
+def test_several_writes_of_a_micro_batch_are_one_publish(spark, store, tmp_path):
+    for topic in ("even", "odd"):
+        store.create_topic(topic, 2)
+    fill(store, "t", range(10), range(10, 20))
+    failures = [0, 1]
+
+    def split(batch, batch_id):
+        with Publish(store.path, "split", batch_id) as out:
+            out.write(batch.where("int(string(value)) % 2 = 0"), topic="even")
+            if failures and failures[0] == batch_id:
+                failures.pop(0)
+                raise ValueError("stopped in between")
+            out.write(batch.where("int(string(value)) % 2 = 1"), topic="odd")
+
+    def run():
+        rows = read_stream(spark, store, "t", ("value",), maxOffsetsPerTrigger="8")
+        query = rows.writeStream.foreachBatch(split).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query.trigger(availableNow=True).start().awaitTermination()
+
+    for _ in range(2):
+        with fails("stopped in between"):
+            run()
+    run()
+    found = [sorted(int(value) for value in all_values_in(store, topic)) for topic in ("even", "odd")]
+    assert found == [[*range(0, 20, 2)], [*range(1, 20, 2)]]
+
+
+@SLOW
+def test_a_topic_that_is_deleted_while_its_output_is_staged(spark, store, tmp_path):
+    """Its first rows are staged when the topic goes; nothing appears in its namesake."""
+    store.create_topic("out", 1)
+    path = store.path
+
+    def delete_first(rows):
+        yield from rows
+        other = Store.open(path)
+        other.delete_topic("out")
+        other.create_topic("out", 1)
+
+    large = spark.range(0, 30_000, numPartitions=1).selectExpr("string(id) || repeat('.', 60) value")
+    with fails("PYLOG_STAGED_OUTPUT|deleted or recreated"):
+        write(large.mapInArrow(delete_first, "value string"), store, topic="out")
+    assert values_in(store, "out") == [[]]
+
+
+@SLOW
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="finds the processes to kill in /proc, which Linux has")
+@pytest.mark.skipif(java_version() < 17, reason="Spark needs Java 17 or later")
+def test_a_driver_that_is_killed_at_any_moment(store, tmp_path):
+    """Its output is there once, in order, with its positions: SIGKILL for the driver and all of its processes."""
+    chance, count = random.Random(30), 2000
+    store.create_topic("events", 2)
+    store.create_topic("copy", 2)
+    for partition in range(2):
+        store.append(
+            "events", pa.record_batch({"value": [f"{partition}-{n}" for n in range(count)]}), partition=partition
+        )
+    expected, kills, done = values_in(store, "events"), 0, False
+    with (tmp_path / "log").open("w") as log:
+        while not done:
+            before = store.latest_offset("copy", 0)
+            done = _run_and_kill(store, tmp_path / "checkpoint", log, before, chance if kills < 5 else None)
+            kills += not done
+            assert done or kills < 10, (tmp_path / "log").read_text()[-3000:]
+            for found, wanted in zip(values_in(store, "copy"), expected, strict=True):
+                assert found == wanted[: len(found)]
+    assert kills == 5
+    assert values_in(store, "copy") == expected
+    (group,) = store.groups
+    assert committed(store, group) == {0: count, 1: count}
+
+
+def _run_and_kill(store, checkpoint, log, before, chance):
+    """Runs the query, and kills it some time after it has published something; whether it has finished before that."""
+    driver = subprocess.Popen(
+        [sys.executable, str(COPY), store.path, str(checkpoint)],
+        stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+    )  # fmt: skip
+    try:
+        if chance is None:
+            return driver.wait(300) == 0
+        while store.latest_offset("copy", 0) == before and driver.poll() is None:
+            time.sleep(0.02)
+        # Which moment this is within a later micro-batch is left to chance.
+        time.sleep(chance.random() / 2)
+        return driver.poll() == 0
+    finally:
+        while left := processes.session(driver.pid):
+            processes.send(left, signal.SIGKILL)
+            driver.poll()
+            time.sleep(0.01)
+        driver.wait()
