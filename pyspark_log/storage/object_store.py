@@ -11,7 +11,14 @@ from math import inf
 from typing import TYPE_CHECKING, cast
 
 from pyspark_log.arguments import check_whole
-from pyspark_log.config import TopicConfig, check_store_configs, check_topic_configs, int_config, store_config
+from pyspark_log.config import (
+    TOPIC_CONFIGS,
+    TopicConfig,
+    check_store_configs,
+    check_topic_configs,
+    int_config,
+    store_config,
+)
 from pyspark_log.errors import (
     DescriptionError,
     InvalidConfigError,
@@ -173,8 +180,7 @@ class ObjectStore(Store):
     def create_topic(
         self, name: str, partitions: int | None = None, configs: Mapping[str, str] | None = None
     ) -> TopicDescription:
-        check_name(name)
-        check_not_internal(name)
+        _check_can_change(name)
         check_topic_configs(configs or {})
         partitions = int_config(self.configs, "num.partitions") if partitions is None else partitions
         check_partitions(name, partitions)
@@ -198,18 +204,20 @@ class ObjectStore(Store):
         return True
 
     def add_partitions(self, name: str, total: int) -> TopicDescription:
-        check_partitions(name, total)
+        _check_can_change(name)
         self.log.decide(lambda state: proposals.add_partitions(state, name, total))
         return topic_of(self.log.follow(inf), name)
 
     def alter_configs(
         self, name: str, configs: Mapping[str, str] | None = None, delete: Collection[str] = ()
     ) -> TopicDescription:
-        check_topic_configs(configs or {})
+        _check_can_change(name)
+        check_topic_configs({**{key: "" for key in delete if key not in TOPIC_CONFIGS}, **(configs or {})})
         self.log.decide(lambda state: proposals.alter_configs(state, name, configs or {}, list(delete)))
         return topic_of(self.log.follow(inf), name)
 
     def delete_topic(self, name: str) -> None:
+        _check_can_change(name)
         self.log.decide(lambda state: proposals.delete_topic(state, name))
 
     # ---- groups
@@ -330,6 +338,12 @@ class ObjectStore(Store):
         log = log_of(self.log.follow(), topic, partition)
         most = int_config(self.configs, "batch.max.memory.bytes")
         return reading.find_timestamp(self.log.objects, TopicPartition(topic, partition), log, int(timestamp), most)
+
+
+def _check_can_change(name: str) -> None:
+    """Refuses names that no topic can have, and those of the engine's own topics. InvalidTopicError."""
+    check_name(name)
+    check_not_internal(name)
 
 
 _shared: dict[str, tuple[ObjectStore, float]] = {}

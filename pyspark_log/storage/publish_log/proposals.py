@@ -20,6 +20,7 @@ from pyspark_log.errors import (
 )
 from pyspark_log.near_names import did_you_mean
 from pyspark_log.storage.publish import Decision
+from pyspark_log.storage.catalog.topics import check_partitions
 from pyspark_log.storage.publish.checks import check_fenced, check_number
 from pyspark_log.storage.publish.decision import NO_NUMBER, Origin
 from pyspark_log.storage.publish_log.entry import Addition, LogStart, OffsetMove, Region
@@ -165,17 +166,18 @@ def create_topic(state: State, topic: TopicDescription) -> Proposal:
 
 
 def add_partitions(state: State, name: str, total: int) -> Proposal:
-    """Adds partitions to a topic. UnknownTopicError; InvalidConfigError: it has as many or more."""
+    """Adds partitions to a topic. UnknownTopicError; InvalidConfigError: it has as many or more, or cannot have so many."""
     topic = topic_of(state, name)
     if total <= topic.partitions:
-        raise InvalidConfigError(f"topic {name!r} has {topic.partitions} partitions already; {total} are not more")
+        raise InvalidConfigError(f"topic {name!r} has {topic.partitions} partitions; it can get more, not {total}")
+    check_partitions(name, total)
     return Proposal(topics=(replace(topic, partitions=total),))
 
 
 def alter_configs(state: State, name: str, configs: Mapping[str, str], delete: Sequence[str] = ()) -> Proposal | None:
     """Changes configs of a topic, which were checked; None: they are so already. UnknownTopicError."""
     topic = topic_of(state, name)
-    changed = {key: one for key, one in {**topic.configs, **configs}.items() if key not in delete}
+    changed = {**{key: one for key, one in topic.configs.items() if key not in delete}, **configs}
     return None if changed == topic.configs else Proposal(topics=(replace(topic, configs=changed),))
 
 
@@ -206,7 +208,7 @@ def log_of(state: State, name: str, partition: int) -> PartitionLog:
     """The log of a partition. UnknownTopicError: there is no such topic, or partition of it."""
     topic = topic_of(state, name)
     if not 0 <= partition < topic.partitions:
-        raise UnknownTopicError(f"topic {name!r} has no partition {partition}, but 0 to {topic.partitions - 1}")
+        raise UnknownTopicError(f"topic {name!r} has no partition {partition}; it has {topic.partitions}")
     return state.partitions.get((topic.topic_id, partition)) or PartitionLog()
 
 
