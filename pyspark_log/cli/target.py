@@ -10,7 +10,6 @@ import click
 from pyspark_log.cli import interrupts
 from pyspark_log.cli.support import warn
 from pyspark_log.errors import StoreNotFoundError
-from pyspark_log.storage.objects import is_address
 
 if TYPE_CHECKING:
     from pyspark_log.storage.folder_store import FolderStore
@@ -64,6 +63,8 @@ class Target:
     def folder_path(self) -> str:
         """The folder of the store, unopened. click.UsageError: the user has not said it, or it is in no folder."""
         path = self.store_path()
+        with interrupts.fatal():
+            from pyspark_log.storage.objects import is_address  # noqa: PLC0415
         if is_address(path):
             raise click.UsageError(f"This works on the files of a store in a folder; {path} is in an object store.")
         return path

@@ -1,7 +1,7 @@
 """A store in an object store after a stop before and after each of its requests: nothing is lost or there twice.
 
 A program publishes numbered output with its positions, small and in objects of its own, claims, commits, and changes
-topics. It is stopped at a request, another process goes on from what the store says, and the end must be that of an
+topics. It is stopped at a request, another process continues from what the store says, and the end must be that of an
 undisturbed run. All requests are tried: there are few.
 """
 
