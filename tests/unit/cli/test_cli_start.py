@@ -65,7 +65,7 @@ def test_help_loads_nothing_that_takes_long(words):
     assert done.returncode == (2 if words in (["none"], []) else 0)
     assert not HEAVY & {name.partition(".")[0] for name in modules}
     ours = {name.removeprefix("pyspark_log.") for name in modules if name.startswith("pyspark_log.")}
-    assert {name for name in ours if not name.startswith(("storage.catalog", "storage.fs"))} <= LIGHT
+    assert {name for name in ours if not name.startswith(("storage.catalog", "storage.fs", "storage.objects"))} <= LIGHT
     assert len(modules) < MOST_MODULES
 
 
