@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pyspark_log.storage.objects import Objects, is_address
 from pyspark_log.types import TopicPartition
 
 if TYPE_CHECKING:  # Options are parsed in processes that do not load the engine.
@@ -49,12 +51,26 @@ class OnCorruption:
         """Writes the bytes and a report to the folder; returns the report's path. A task that runs again repeats it."""
         os.makedirs(self.folder, exist_ok=True)
         path = f"{self.folder}/{at}-{damage.first_offset}-{damage.next_offset}"
-        with open(damage.file, "rb") if damage.end > damage.position else open(os.devnull, "rb") as source:
-            source.seek(damage.position)
-            with open(f"{path}.bytes", "wb") as target:
-                for position in range(damage.position, damage.end, _PIECE):
-                    target.write(source.read(min(_PIECE, damage.end - position)))
+        with open(f"{path}.bytes", "wb") as target:
+            for part in _pieces_of(damage):
+                target.write(part)
         report = {"topic": at.topic, "partition": at.partition, **damage._asdict()}
         with open(f"{path}.json", "w", encoding="utf-8") as target:
             json.dump(report, target, indent=1)
         return f"{path}.json"
+
+
+def _pieces_of(damage: Damage) -> Iterator[bytes | memoryview]:
+    """The damaged bytes, as far as they are there."""
+    ranges = [(at, min(_PIECE, damage.end - at)) for at in range(damage.position, damage.end, _PIECE)]
+    if not ranges:
+        return
+    if is_address(damage.file):
+        folder, _, name = damage.file.rpartition("/")
+        with contextlib.suppress(FileNotFoundError, EOFError):
+            yield from Objects(folder).get_ranges(name, ranges)
+        return
+    with open(damage.file, "rb") as source:
+        source.seek(damage.position)
+        for _, size in ranges:
+            yield source.read(size)

@@ -43,9 +43,8 @@ from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.partitions import ObjectPartitions
 from pyspark_log.storage.publish_log.proposals import Proposal, log_of, topic_of
 from pyspark_log.storage.publish_log.publishes import ObjectPublishes
-from pyspark_log.storage.publish_log.staging import outputs
+from pyspark_log.storage.publish_log.staging import in_parts, outputs
 from pyspark_log.storage.publish_log.state import State
-from pyspark_log.storage.record.layout import CRC_AT
 from pyspark_log.storage.store import Store
 from pyspark_log.types import (
     EARLIEST,
@@ -264,13 +263,9 @@ class ObjectStore(Store):
         encoder = BatchEncoder(topic, description.partitions, config, now if config.log_append_time else None)
         rows = data.to_batches() if isinstance(data, pa.Table) else [data]
         assigned = [encoder.assign(part, now, partition) for part in rows]
-        parts = []
+        parts = list[StagedPart]()
         for target in sorted({target for part in assigned for target in part.shares}):
-            batches = list(encoder.batches(target, assigned))
-            count = sum(high - low for part in assigned for low, high in [part.shares.get(target, (0, 0))])
-            crcs = b"".join(batch[CRC_AT : CRC_AT + 4] for batch in batches)
-            encoded = b"".join(batches)
-            parts.append(StagedPart(topic, target, description.topic_id, count, len(encoded), crcs, data=encoded))
+            parts += in_parts(description, target, encoder.batches(target, assigned))
         return parts
 
     def read(
@@ -298,7 +293,7 @@ class ObjectStore(Store):
         chunks = reading.read(
             self.log.objects, TopicPartition(topic, partition), log, start, end, max_bytes=max_bytes,
             max_batch_bytes=int_config(self.configs, "batch.max.memory.bytes"), columns=schema.names,
-            check_crcs=check_crcs,
+            check_crcs=check_crcs, on_damage=on_damage,
         )  # fmt: skip
         rows = RowBuilder(topic, partition, schema)
         return (rows.rows(chunk.columns, chunk.num_rows) for chunk in chunks)

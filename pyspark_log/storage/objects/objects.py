@@ -138,7 +138,7 @@ class Objects:
 
         Raises:
             FileNotFoundError: there is no such object.
-            ObjectStoreError: also if it is shorter.
+            EOFError: it ends within a range.
         """
         lib, client = self._client()
         notify("get_ranges", key)
@@ -148,10 +148,7 @@ class Objects:
         notify("get_ranges", key, is_done=True)
         for (position, size), data in zip(ranges, found, strict=True):
             if len(data) != size:
-                raise ObjectStoreError(
-                    f"{self.address}/{key}: it has {len(data)} of the {size} bytes from byte {position} on",
-                    retriable=False,
-                )
+                raise EOFError(f"{self.address}/{key}: it has {len(data)} of the {size} bytes from byte {position} on")
         return found
 
     def list(self, prefix: str = "") -> Iterator[ObjectStatus]:

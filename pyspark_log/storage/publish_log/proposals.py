@@ -191,7 +191,7 @@ def delete_records(state: State, name: str, partition: int, before_offset: int) 
     topic_id = topic_of(state, name).topic_id
     log = state.partitions.get((topic_id, partition))
     start, end = (0, 0) if log is None else (log.log_start, log.log_end)
-    if before_offset > end:
+    if not 0 <= before_offset <= end:
         raise OffsetOutOfRangeError(name, partition, before_offset, start, end)
     return Proposal(log_starts=(LogStart(topic_id, partition, before_offset),)) if before_offset > start else None
 

@@ -22,7 +22,7 @@ from pyspark_log.storage.publish.decision import NO_NUMBER, Origin
 from pyspark_log.storage.publish.staging.staged_file import Job
 from pyspark_log.storage.publish_log import proposals
 from pyspark_log.storage.publish_log.log import PublishLog
-from pyspark_log.storage.publish_log.proposals import Proposal, topic_of
+from pyspark_log.storage.publish_log.proposals import Output, Proposal, topic_of
 from pyspark_log.storage.publish_log.staging import ObjectStagedWriter, outputs
 from pyspark_log.storage.publish_log.state import State
 from pyspark_log.types import OffsetStep
@@ -86,10 +86,18 @@ class ObjectPublishes:
 
         What is published stays: a call that is repeated hands in the output that the first one has decided.
         """
+        self._discard((part.file, part.topic_id, part.partition) for part in parts)
+
+    def _discard_outputs(self, found: Iterable[Output]) -> None:
+        """The same, by what was to be published."""
+        self._discard((region.object, one.topic_id, one.partition) for one in found for region in one.regions)
+
+    def _discard(self, found: Iterable[tuple[str, str, int]]) -> None:
+        """The same, by object, topic id and partition."""
         places: dict[str, set[tuple[str, int]]] = {}
-        for part in parts:
-            if part.file:
-                places.setdefault(part.file, set()).add((part.topic_id, part.partition))
+        for name, topic_id, partition in found:
+            if name:
+                places.setdefault(name, set()).add((topic_id, partition))
         if not places:
             return
         try:
@@ -132,7 +140,7 @@ class ObjectPublishes:
         check_given(publisher, number, run, location, plan)
         for step in steps:
             check_offsets(step.group, {step.at: step.offset})
-        wanted = self._wanted(publisher, number, run, location, plan)
+        wanted, found = self._wanted(publisher, number, run, location, plan), list[Output]()
         try:
             found, data = outputs(self._objects, parts, self._clock())
 
@@ -145,7 +153,7 @@ class ObjectPublishes:
 
             entry = self._log.decide(propose)
         except PublishError:
-            self.discard(parts)
+            self._discard_outputs(found)
             raise
         except OutcomeUnknownError:
             raise
@@ -157,7 +165,7 @@ class ObjectPublishes:
             ) from error
         if entry is not None:
             return PublishResult(entry.number, replayed=False, records=sum(part.count for part in parts))
-        self.discard(parts)
+        self._discard_outputs(found)
         last = self._log.follow(inf).publishers[publisher]
         return PublishResult(last.offset, replayed=True, records=last.records)
 

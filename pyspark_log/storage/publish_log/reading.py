@@ -6,11 +6,12 @@ bytes were read: no checksum covers them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark_log.errors import CorruptRecordError, LogDamagedError, OffsetOutOfRangeError
+from pyspark_log.errors import BatchTooLargeError, CorruptRecordError, LogDamagedError, OffsetOutOfRangeError
+from pyspark_log.storage.log.read import Damage
 from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.publish_log.state import PartitionLog, Piece
 from pyspark_log.storage.record import assign_offsets, scan
@@ -35,8 +36,11 @@ def read(
     max_batch_bytes: int,
     columns: Sequence[str] = ("key", "value"),
     check_crcs: bool = True,
+    on_damage: Callable[[Damage], None] | None = None,
 ) -> Iterator[Chunk]:
     """Reads the records of [start, end) in order, in chunks of some `max_bytes` before compression.
+
+    With `on_damage`, damaged records are left out: it is called with each damage before the records after it are read.
 
     Raises:
         OffsetOutOfRangeError: `start` or `end` is not within the log.
@@ -46,61 +50,78 @@ def read(
     for offset in (start, end):
         if not log.log_start <= offset <= log.log_end:
             raise OffsetOutOfRangeError(at.topic, at.partition, offset, log.log_start, log.log_end)
-    return _read(
-        objects, at, log.between(start, end), start, end, max_bytes=max_bytes, max_batch_bytes=max_batch_bytes,
-        columns=columns, check_crcs=check_crcs,
-    )  # fmt: skip
+    reading = _Reading(objects, at, on_damage, max_bytes, max_batch_bytes, columns, check_crcs)
+    return reading.chunks(log.between(start, end), start, end)
 
 
-def _read(
-    objects: Objects, at: TopicPartition, pieces: Sequence[Piece], start: int, end: int, *, max_bytes: int,
-    max_batch_bytes: int, columns: Sequence[str], check_crcs: bool,
-) -> Iterator[Chunk]:  # fmt: skip
-    from pyspark_log.storage.record.decoder import decode  # noqa: PLC0415  (Arrow, which a server does not load)
+class _Reading:
+    """One call of `read`."""
 
-    decoded = partial(
-        decode, max_bytes=max_bytes, check_crcs=check_crcs, dense=True, max_batch_bytes=max_batch_bytes,
-        keys="key" in columns, values="value" in columns, headers="headers" in columns,
-    )  # fmt: skip
-    for piece in pieces:
-        data = _bytes_of(objects, at, piece)
-        position, offset, until, follows = (
-            0,
-            max(start, piece.base_offset),
-            min(end, piece.next_offset),
-            piece.base_offset,
-        )
+    def __init__(
+        self, objects: Objects, at: TopicPartition, on_damage: Callable[[Damage], None] | None, max_bytes: int,
+        max_batch_bytes: int, columns: Sequence[str], check_crcs: bool,
+    ) -> None:  # fmt: skip
+        from pyspark_log.storage.record.decoder import decode  # noqa: PLC0415  (Arrow, which a server does not load)
+
+        self._objects, self._at, self._on_damage = objects, at, on_damage
+        self._decode = partial(
+            decode, max_bytes=max_bytes, check_crcs=check_crcs, dense=True, max_batch_bytes=max_batch_bytes,
+            keys="key" in columns, values="value" in columns, headers="headers" in columns,
+        )  # fmt: skip
+
+    def chunks(self, pieces: Sequence[Piece], start: int, end: int) -> Iterator[Chunk]:
+        for piece in pieces:
+            try:
+                data = _bytes_of(self._objects, self._at, piece)
+            except (CorruptRecordError, LogDamagedError) as error:
+                self._pass_over(error, piece, 0, piece.size, (piece.base_offset, piece.next_offset))
+            else:
+                yield from self._piece(piece, data, max(start, piece.base_offset), min(end, piece.next_offset))
+
+    def _piece(self, piece: Piece, data: memoryview, offset: int, until: int) -> Iterator[Chunk]:
+        position, follows = 0, piece.base_offset
         while position < len(data) and offset < until:
             try:
-                chunk = decoded(data, position, len(data), from_offset=offset, until_offset=until, follows=follows)
+                chunk = self._decode(data, position, len(data), from_offset=offset, until_offset=until, follows=follows)
             except CorruptRecordError as error:
-                raise error.located(
-                    piece.position, f"{objects.address}/{piece.object}", at.topic, at.partition
-                ) from None
+                # That the batches follow each other was checked before: what is wrong is within one of them.
+                bad = next(one for one in scan(data, position, len(data)) if one.position == error.position)
+                position, follows = bad.end, bad.next_offset
+                offset = max(offset, follows)
+                where = f"{self._objects.address}/{piece.object}"
+                located = error.located(piece.position, where, self._at.topic, self._at.partition)
+                self._pass_over(located, piece, bad.position, bad.end, (bad.base_offset, bad.next_offset))
+                continue
             position, follows, offset = chunk.position, chunk.follows, max(offset, chunk.next_offset)
             if chunk.num_rows:
                 yield chunk
-        if offset < until:
-            raise LogDamagedError(
-                f"{at}: {objects.address}/{piece.object} ends at offset {offset}, but it must reach {until}"
-            )
+
+    def _pass_over(
+        self, error: CorruptRecordError | LogDamagedError, piece: Piece, start: int, end: int, offsets: tuple[int, int]
+    ) -> None:
+        """Reports bytes of a piece, and the offsets that they should have; or raises the error."""
+        if self._on_damage is None or isinstance(error, BatchTooLargeError):
+            raise error from None
+        where, reason = f"{self._objects.address}/{piece.object}", getattr(error, "reason", str(error))
+        self._on_damage(Damage(where, piece.position + start, piece.position + end, *offsets, reason))
 
 
 def _bytes_of(objects: Objects, at: TopicPartition, piece: Piece) -> memoryview:
-    """The batches of a piece, with their offsets."""
+    """The batches of a piece, with their offsets, which are those that the publish log has given them."""
+    where = f"{objects.address}/{piece.object}"
     try:
         [found] = objects.get_ranges(piece.object, [(piece.position, piece.size)])
     except FileNotFoundError as error:
         raise LogDamagedError(f"{at}: an object of it is missing: {error}") from None
+    except EOFError as error:
+        raise LogDamagedError(f"{at}: an object of it was cut: {error}") from None
     data = memoryview(bytearray(found))
     try:
         end = assign_offsets(data, 0, len(data), piece.base_offset, _LEADER_EPOCH)
     except CorruptRecordError as error:
-        raise error.located(piece.position, f"{objects.address}/{piece.object}", at.topic, at.partition) from None
+        raise error.located(piece.position, where, at.topic, at.partition) from None
     if end != piece.next_offset:
-        raise LogDamagedError(
-            f"{at}: {objects.address}/{piece.object} has the offsets up to {end}, but it must reach {piece.next_offset}"
-        )
+        raise LogDamagedError(f"{at}: {where} has the offsets up to {end}, but it must reach {piece.next_offset}")
     return data
 
 

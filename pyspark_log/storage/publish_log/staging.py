@@ -7,7 +7,7 @@ output goes to objects of up to 16 MiB, in which all partitions of the task foll
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from pyspark_log.storage.publish_log.proposals import Output
 from pyspark_log.storage.record import scan
 from pyspark_log.storage.record.headers import set_log_append_time
 from pyspark_log.storage.record.layout import CRC_AT
+from pyspark_log.types import TopicDescription
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +46,17 @@ class _Run:
     """Batches of one partition that follow each other."""
 
     count: int = 0
+    size: int = 0
     batches: list[bytes] = field(default_factory=list)
+
+    def add(self, batch: bytes, count: int) -> None:
+        self.count += count
+        self.size += len(batch)
+        self.batches.append(batch)
+
+    def part(self, place: _Place, topic_id: str) -> StagedPart:
+        crcs = b"".join(batch[CRC_AT : CRC_AT + 4] for batch in self.batches)
+        return StagedPart(*place, topic_id, self.count, self.size, crcs, data=b"".join(self.batches))
 
 
 class ObjectStagedWriter:
@@ -97,9 +108,7 @@ class ObjectStagedWriter:
             stamped = bytearray(batch)
             set_log_append_time(stamped, 0, len(stamped), self._clock())
             batch = bytes(stamped)
-        run = self._runs.setdefault(place, _Run())
-        run.count += count
-        run.batches.append(batch)
+        self._runs.setdefault(place, _Run()).add(batch, count)
         self._size += len(batch)
         if self._size >= _OBJECT_BYTES:
             self._write()
@@ -111,17 +120,7 @@ class ObjectStagedWriter:
         self._parts += put(self._objects, parts, self._clock())
 
     def _inline(self) -> list[StagedPart]:
-        return [
-            StagedPart(
-                *place,
-                self._planned[place[0]].topic_id,
-                run.count,
-                sum(map(len, run.batches)),
-                b"".join(batch[CRC_AT : CRC_AT + 4] for batch in run.batches),
-                data=b"".join(run.batches),
-            )
-            for place, run in self._runs.items()
-        ]
+        return [run.part(place, self._planned[place[0]].topic_id) for place, run in self._runs.items()]
 
     def finish(self, *, sync: bool = True) -> list[StagedPart]:
         """Ends the task's output; the parts, each partition's in the order of its records. `sync` changes nothing."""
@@ -138,18 +137,35 @@ class ObjectStagedWriter:
         self._objects.delete(sorted({part.file for part in self._parts}))
 
 
-def put(objects: Objects, parts: Sequence[StagedPart], now: int) -> list[StagedPart]:
-    """Moves the bytes of parts that have none in an object to a new one. ObjectStoreError."""
-    name, position, found = new_name(now), 0, list[StagedPart]()
+def in_parts(topic: TopicDescription, partition: int, batches: Iterable[bytes]) -> Iterator[StagedPart]:
+    """Record batches of a partition as parts in memory, each of a size that can be read as a whole."""
+    run = _Run()
+    for batch in batches:
+        [header] = scan(batch, 0, len(batch))
+        run.add(batch, header.count)
+        if run.size >= _OBJECT_BYTES:
+            yield run.part((topic.name, partition), topic.topic_id)
+            run = _Run()
+    if run.batches:
+        yield run.part((topic.name, partition), topic.topic_id)
+
+
+def put(objects: Objects, parts: Iterable[StagedPart], now: int) -> list[StagedPart]:
+    """Moves the bytes of parts that have none in an object to new ones. ObjectStoreError."""
+    found, data, position, name = list[StagedPart](), list[bytes](), 0, new_name(now)
     for part in parts:
+        if position >= _OBJECT_BYTES:
+            objects.put(name, b"".join(data))
+            data, position, name = [], 0, new_name(now)
         found.append(
             StagedPart(
                 part.topic, part.partition, part.topic_id, part.count, part.size, part.crcs, name, position,
                 max_timestamp=_max_timestamp(part.data),
             )
         )  # fmt: skip
+        data.append(part.data)
         position += part.size
-    objects.put(name, b"".join(part.data for part in parts))
+    objects.put(name, b"".join(data))
     return found
 
 

@@ -6,7 +6,7 @@ import traceback
 
 import pytest
 
-from pyspark_log.errors import InvalidConfigError, ObjectStoreError
+from pyspark_log.errors import InvalidConfigError
 from pyspark_log.storage.objects import Objects, is_address
 from pyspark_log.storage.objects.address import ObjectAddress
 from pyspark_log.storage.objects.objects import ObjectStatus
@@ -46,7 +46,7 @@ def test_ranges_of_an_object(objects):
     assert [bytes(one) for one in found] == [bytes(range(150, 160)), bytes(range(3)), bytes([199])]
     with pytest.raises(FileNotFoundError, match=r"s3://bucket/test.*/missing"):
         objects.get_ranges("missing", [(0, 1)])
-    with pytest.raises(ObjectStoreError, match="has 5 of the 10 bytes from byte 195 on"):
+    with pytest.raises(EOFError, match="has 5 of the 10 bytes from byte 195 on"):
         objects.get_ranges("data", [(195, 10)])
 
 
