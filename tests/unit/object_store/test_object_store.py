@@ -1,0 +1,393 @@
+"""What only a store in an object store has: objects, their damage and loss, requests that fail, and forks."""
+
+import contextlib
+import json
+import multiprocessing
+import os
+import threading
+
+import pyarrow as pa
+import pytest
+
+from pyspark_log import DefaultSource, Store
+from pyspark_log.errors import (
+    CorruptRecordError,
+    DescriptionError,
+    InvalidConfigError,
+    LogDamagedError,
+    ObjectStoreError,
+    OutcomeUnknownError,
+    PublisherFencedError,
+    PublishFailedError,
+    StoreExistsError,
+    StoreNotFoundError,
+)
+from pyspark_log.spark_connector.reading.task_reader import read_partition
+from pyspark_log.storage import object_store
+from pyspark_log.storage.objects import Objects
+from pyspark_log.storage.objects import objects as objects_module
+from pyspark_log.storage.objects.observer import set_observer
+from pyspark_log.storage.publish_log import log as log_module
+from pyspark_log.types import TopicPartition
+from tests.object_proxy import Answer, ignore_the_condition, pass_on, proxy
+from tests.store_tools import rows, values
+
+PATIENCE = 120
+
+
+@pytest.fixture
+def store(object_url):
+    store = Store.create(object_url)
+    store.create_topic("t", 2, {"retention.ms": "-1", "max.message.bytes": "60000000"})
+    return store
+
+
+def data_objects(store):
+    return [one.key for one in Objects(store.path).list("data")]
+
+
+def stage(store, *wanted):
+    writer = store.publishes.writer(store.publishes.plan(["t"]))
+    writer.append("t", pa.record_batch({"value": list(wanted), "partition": pa.array([0] * len(wanted), pa.int32())}))
+    return writer.finish()
+
+
+def large(number):
+    return b"%d" % number * 400_000
+
+
+# ---- opening
+
+
+def test_no_store_is_made_where_two_may_win(object_server, monkeypatch, object_url):
+    monkeypatch.undo()
+    with proxy(object_server, ignore_the_condition) as careless:
+        for name, value in careless.environment.items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(ObjectStoreError, match=rf"{object_url}: no store can be kept here: \d+ of 50 races"):
+            Store.create(object_url)
+        assert list(Objects(object_url).list()) == []
+
+
+def test_a_store_is_made_where_one_wins_and_the_race_leaves_nothing(object_server, monkeypatch, object_url):
+    monkeypatch.undo()
+    for name, value in object_server.environment.items():
+        monkeypatch.setenv(name, value)
+    store = Store.create(object_url)
+    assert [one.key for one in Objects(object_url).list()] == ["store.json"]
+    assert Store.open(object_url).cluster_id == store.cluster_id
+
+
+def test_of_two_that_make_a_store_one_does(object_url, monkeypatch):
+    others = []
+
+    def meanwhile(*_):
+        monkeypatch.setattr(object_store, "faulty_races", lambda *_: 0)
+        others.append(Store.create(object_url))
+        return 0
+
+    monkeypatch.setattr(object_store, "faulty_races", meanwhile)
+    with pytest.raises(StoreExistsError, match="another process has just created a store there"):
+        Store.create(object_url)
+    monkeypatch.setattr(object_store, "faulty_races", meanwhile)
+    assert Store.open_or_create(object_url).cluster_id == others[0].cluster_id
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b'{"version": 1}', b'{"version": 1, "cluster_id": "x", "settings": {}}']
+)
+def test_a_damaged_description(object_url, content):
+    Objects(object_url).put("store.json", content)
+    with pytest.raises(DescriptionError, match=f"{object_url}/store.json"):
+        Store.open(object_url)
+
+
+def test_a_bucket_that_is_not_there_and_bad_credentials(object_url, monkeypatch):
+    monkeypatch.setattr(objects_module, "_RETRIES", 0)
+    with pytest.raises((ObjectStoreError, StoreNotFoundError), match="s3://no-such-bucket/x"):
+        Store.open("s3://no-such-bucket/x")
+    for url in ("s3://", "s3:///x", "s3://b/a//b", "s3://b/../x"):
+        with pytest.raises(InvalidConfigError, match=url.replace(".", r"\.")):
+            Store.open(url)
+    monkeypatch.setenv("AWS_ENDPOINT", "http://127.0.0.1:1")
+    with pytest.raises(ObjectStoreError, match=f"{object_url}/store.json: get has failed"):
+        Store.open(object_url)
+
+
+def test_a_shared_store_that_was_recreated(store, monkeypatch):
+    shared = Store.shared(store.path)
+    assert Store.shared(store.path + "/") is Store.shared(store.path.replace("s3:", "s3a:")) is shared
+    shared.append("t", rows(b"a"))
+    objects = Objects(store.path)
+
+    def remove():
+        objects.delete([one.key for one in objects.list()])
+
+    remove()
+    # Another process makes it: it is noticed when it is time to look.
+    objects.put("store.json", json.dumps({"version": 1, "cluster_id": "A" * 22, "settings": {}}).encode())
+    assert Store.shared(store.path) is shared
+    monkeypatch.setattr(object_store, "_CHECK_SECONDS", -1)
+    again = Store.shared(store.path)
+    assert (again.cluster_id, again.topics()) == ("A" * 22, [])
+    assert Store.shared(store.path) is again
+    remove()
+    with pytest.raises(StoreNotFoundError):
+        Store.shared(store.path)
+    # This process makes it: it is noticed at once.
+    objects.put("store.json", json.dumps({"version": 1, "cluster_id": "A" * 22, "settings": {}}).encode())
+    Store.shared(store.path)
+    monkeypatch.undo()
+    remove()
+
+
+def test_a_process_notices_at_once_that_it_has_recreated_the_store(store):
+    before, objects = Store.shared(store.path), Objects(store.path)
+    objects.delete([one.key for one in objects.list()])
+    after = Store.create(store.path)
+    assert Store.shared(store.path).cluster_id == after.cluster_id != before.cluster_id
+
+
+# ---- sizes
+
+
+def test_records_that_are_larger_than_an_object_should_be(store):
+    """Sizes of objects are about what is read at once; a single record is in one piece."""
+    record = b"r" * 20_000_000
+    store.append("t", rows(b"a", record, b"b"), partition=0)
+    store.publishes.publish("p", 0, stage(store, b"c", record, b"d"))
+    assert values(store) == [b"a", record, b"b", b"c", record, b"d"]
+
+
+def test_a_large_append_is_one_decision_with_objects_of_moderate_size(store):
+    wanted = [b"%04d" % number + b"x" * 20_000 for number in range(2000)]
+    (result,) = store.append("t", rows(*wanted), partition=0)
+    assert (result.base_offset, result.next_offset) == (0, 2000)
+    assert values(store) == wanted
+    sizes = [one.size for one in Objects(store.path).list("data")]
+    assert (len(sizes), max(sizes) < 18 << 20) == (3, True)
+    assert len(list(Objects(store.path).list("log"))) == 2  # the topic, and this one
+
+
+def test_a_task_that_stages_much_holds_little(store):
+    writer, sizes = store.publishes.writer(store.publishes.plan(["t"])), []
+    set_observer(lambda request: None if request.is_done else sizes.append(request.size))
+    try:
+        for number in range(100):
+            writer.append("t", rows(*[large(number)] * 2))
+        parts = writer.finish()
+    finally:
+        set_observer(None)
+    assert (len(sizes) > 3, max(sizes) < 18 << 20) == (True, True)
+    store.publishes.publish("p", 0, parts)
+    assert sum(map(len, [*values(store), *values(store, 1)])) == sum(len(large(number)) * 2 for number in range(100))
+
+
+# ---- what is not published leaves nothing
+
+
+def test_output_that_is_refused_is_deleted(store):
+    store.publishes.claim("p", "new")
+    parts = [part for number in range(10) for part in stage(store, b"%d" % number * 150_000)]
+    assert {part.file for part in parts} == {""}  # Together they are more than a decision takes.
+    staged = stage(store, large(1))
+    assert len(data_objects(store)) == 1
+    with pytest.raises(PublisherFencedError):
+        store.publishes.publish("p", 0, [*parts, *staged], run="old", claimed=True)
+    assert data_objects(store) == []
+    assert not store.publishes.publish("p", 0, parts, run="new").replayed
+    assert store.publishes.publish("p", 0, parts, run="new").replayed
+    assert len(data_objects(store)) == 1
+    assert len(values(store)) == 10
+
+
+def test_output_that_is_published_is_not_deleted_by_a_replay(store):
+    parts = stage(store, large(1))
+    store.publishes.publish("p", 0, parts)
+    assert store.publishes.publish("p", 0, parts).replayed
+    store.publishes.discard(parts)
+    assert values(store) == [large(1)]
+    abandoned = stage(store, large(2))
+    store.publishes.discard(abandoned)
+    assert len(data_objects(store)) == 1
+
+
+# ---- damage
+
+
+def damaged(store, key, at):
+    objects = Objects(store.path)
+    data = bytearray(objects.get(key).data)
+    data[at] ^= 1
+    objects.put(key, bytes(data))
+
+
+@pytest.fixture
+def three_pieces(store):
+    """Three pieces of partition 0, each with two batches of one record; the one in the middle is an object."""
+    for number in range(3):
+        wanted = [b"%d" % number * 600_000] * 2 if number == 1 else [b"%d" % number] * 2
+        store.publishes.publish("p", number, stage(store, *wanted))
+    return store
+
+
+def read_with(store, **options):
+    source = DefaultSource({"path": store.path, "subscribe": "t", **options})
+    tasks = source.reader(source.schema()).partitions()
+    return [value[:1] for task in tasks for part in read_partition(task) for value in part["value"].to_pylist()]
+
+
+def test_a_damaged_batch(three_pieces, tmp_path):
+    (key,) = data_objects(three_pieces)
+    damaged(three_pieces, key, 1000)
+    seen, damages = [], []
+    with pytest.raises(CorruptRecordError, match=rf"t-0: {three_pieces.path}/{key} at byte 0 .*CRC"):
+        seen.extend(value for part in three_pieces.read("t", 0) for value in part["value"].to_pylist())
+    found = [value[:1] for value in values(three_pieces, on_damage=damages.append)]
+    assert found == [b"0", b"0", b"1", b"2", b"2"]
+    ((file, position, end, first, after, _),) = damages
+    assert (file, position, first, after) == (f"{three_pieces.path}/{key}", 0, 2, 3)
+    # In Spark, too, which keeps the bytes.
+    kept = tmp_path / "kept"
+    assert read_with(three_pieces, oncorruption="quarantine", quarantinepath=str(kept)) == found
+    (stored,) = kept.glob("*.bytes")
+    assert stored.read_bytes() == bytes(Objects(three_pieces.path).get(key).data[:end])
+
+
+@pytest.mark.parametrize("how", ["missing", "short", "header"])
+def test_an_object_that_is_lost_or_cut(three_pieces, how):
+    objects, (key,) = Objects(three_pieces.path), data_objects(three_pieces)
+    if how == "missing":
+        objects.delete([key])
+    elif how == "header":
+        damaged(three_pieces, key, 11)  # the length of a batch
+    else:
+        objects.put(key, bytes(objects.get(key).data[:-5]))
+    with pytest.raises((LogDamagedError, CorruptRecordError, ObjectStoreError), match=f"{three_pieces.path}/{key}"):
+        values(three_pieces)
+    assert values(three_pieces, end=2) == [b"0", b"0"]
+    damages = []
+    assert values(three_pieces, on_damage=damages.append) == [b"0", b"0", b"2", b"2"]
+    assert [(one.first_offset, one.next_offset) for one in damages] == [(2, 4)]
+
+
+def test_a_damaged_decision_is_said_and_nothing_is_decided_after_it(store):
+    store.append("t", rows(b"a"))
+    damaged(store, "log/00000000000000000001", 40)
+    other = Store.open(store.path)
+    for call in (other.topics, lambda: other.append("t", rows(b"b")), lambda: list(other.read("t", 0))):
+        with pytest.raises(CorruptRecordError, match=rf"{store.path}/log/0+1 .*its head is damaged"):
+            call()
+    assert len(list(Objects(store.path).list("log"))) == 2
+
+
+# ---- requests that fail
+
+
+@contextlib.contextmanager
+def reached_by_proxy(store, object_server, monkeypatch, behaviour):
+    """The store, reached by a proxy that misbehaves."""
+    monkeypatch.setattr(objects_module, "_RETRIES", 0)
+    monkeypatch.setattr(log_module, "_PAUSE", 0)
+    with proxy(object_server, behaviour) as unsure, monkeypatch.context() as patched:
+        for name, value in unsure.environment.items():
+            patched.setenv(name, value)
+        yield Store.open(store.path)
+
+
+def test_a_publish_whose_outcome_is_unknown_is_answered_by_the_same_call(store, object_server, monkeypatch):
+    is_down = []
+
+    def behaviour(exchange):
+        if exchange.is_create:
+            is_down.append(pass_on(exchange).status)
+        return Answer(500) if is_down else pass_on(exchange)
+
+    with reached_by_proxy(store, object_server, monkeypatch, behaviour) as other:
+        parts = stage(other, b"a")
+        with pytest.raises(OutcomeUnknownError, match=f"{store.path}/log/"):
+            other.publishes.publish("p", 0, parts)
+        assert is_down[0] == 200
+    assert store.publishes.publish("p", 0, parts).replayed
+    assert values(store) == [b"a"]
+
+
+@pytest.mark.parametrize("status", [403, 503])
+def test_output_that_cannot_be_stored_is_certainly_not_published(store, object_server, monkeypatch, status):
+    def behaviour(exchange):
+        return Answer(status) if exchange.method == "PUT" and not exchange.is_create else pass_on(exchange)
+
+    with reached_by_proxy(store, object_server, monkeypatch, behaviour) as other:
+        with pytest.raises(ObjectStoreError, match=f"{store.path}/data/.* put (is not allowed|has failed)") as caught:
+            stage(other, large(1))
+        assert caught.value.retriable == (status == 503)
+        parts = [part for number in range(10) for part in stage(other, b"%d" % number * 150_000)]
+        with pytest.raises(PublishFailedError, match="number 0 of publisher 'p' was not published") as failed:
+            other.publishes.publish("p", 0, parts)
+        assert failed.value.retriable == (status == 503)
+    assert store.publishes.publishers() == []
+    assert not store.publishes.publish("p", 0, parts).replayed
+
+
+# ---- processes
+
+
+def _in_child(store, results):
+    results.put(([value for part in store.read("t", 0) for value in part["value"].to_pylist()], store.topics()))
+    store.append("t", rows(b"child"), partition=0)
+    results.put(Store.open(store.path).latest_offset("t", 0))
+
+
+def test_a_store_that_was_used_before_a_fork_works_in_the_child(store):
+    """Also while another thread waits for an answer: the child has its own locks and connections."""
+    store.append("t", rows(b"a"), partition=0)
+    context = multiprocessing.get_context("fork")
+    results, waits, may_end = context.Queue(), threading.Event(), threading.Event()
+    parent = os.getpid()
+
+    def wait(request):
+        if os.getpid() == parent and request.kind == "get" and not request.is_done:
+            waits.set()
+            assert may_end.wait(PATIENCE)
+
+    set_observer(wait)
+    try:
+        busy = threading.Thread(target=store.topics)
+        busy.start()
+        assert waits.wait(PATIENCE)
+        child = context.Process(target=_in_child, args=(store, results))
+        child.start()
+        assert results.get(timeout=PATIENCE) == ([b"a"], ["t"])
+        assert results.get(timeout=PATIENCE) == 2
+        child.join()
+    finally:
+        set_observer(None)
+        may_end.set()
+    busy.join()
+    assert child.exitcode == 0
+    assert values(store) == [b"a", b"child"]
+
+
+def test_a_state_of_ten_thousand_partitions_is_that_of_one_moment(store):
+    """Ten thousand partitions: what is read of a state while others decide is that of one moment."""
+    store.create_topic("many", 10_000)
+    everywhere = pa.record_batch({"value": [b"v"] * 10_000, "partition": pa.array(range(10_000), pa.int32())})
+    store.append("many", everywhere)
+    places = [TopicPartition("many", number) for number in range(10_000)]
+    reader, failed, done = Store.open(store.path), [], threading.Event()
+
+    def read():
+        while not done.is_set():
+            if len(found := set(reader.partitions.latest_offsets(places).values())) != 1:
+                failed.append(found)
+
+    threads = [threading.Thread(target=read) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(3):
+        store.append("many", everywhere)
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert set(reader.partitions.latest_offsets(places).values()) == {4}
