@@ -187,16 +187,16 @@ def produce_steadily(bootstrap: str, load: Load, throughput: int) -> Produced:
         return acknowledged
 
     for number in range(load.count):
+        on_delivery = None
         if number % 100 == 0:
             now = time.perf_counter()
             ahead = number / throughput - (now - started)
             if ahead > 0.001:
                 time.sleep(ahead)
                 now = time.perf_counter()
-            producer.produce(load.topic, value, partition=0, on_delivery=note(now, number))
-        else:
-            while not _is_taken(producer, load.topic, value, 0):
-                producer.poll(0.01)
+            on_delivery = note(now, number)
+        while not _is_taken(producer, load.topic, value, 0, on_delivery):
+            producer.poll(0.01)
         producer.poll(0)
     assert producer.flush(_PATIENCE) == 0
     speed = load.count / (time.perf_counter() - started)
@@ -249,10 +249,16 @@ def _receive(address: tuple[str, int]) -> None:
             pass
 
 
-def _is_taken(producer: Producer, topic: str, value: bytes, partition: int) -> bool:
+def _is_taken(
+    producer: Producer,
+    topic: str,
+    value: bytes,
+    partition: int,
+    on_delivery: Callable[[object, object], None] | None = None,
+) -> bool:
     """Whether a producer has taken a record; else its queue is full."""
     try:
-        producer.produce(topic, value, partition=partition)
+        producer.produce(topic, value, partition=partition, on_delivery=on_delivery)
     except BufferError:
         return False
     return True
