@@ -28,6 +28,8 @@ NO_OFFSET = -1
 _HEADER_WINDOW = 16 * 1024
 # After this many entries that the log does not confirm, an index is considered damaged and is not used further.
 _MAX_DOUBTS = 8
+# After how many more bytes the disk begins to write what was appended.
+_WRITE_BACK = 8 * 1024 * 1024
 # The most index entries that are written at once.
 _MOST_DUE = 1024
 
@@ -272,6 +274,7 @@ class SegmentWriter:
         self._due: list[tuple[TimeEntry, OffsetEntry]] = []
         self._asked = -1, -1  # the last position for `offset_at`, and its answer
         self.limits = _NO_LIMITS
+        self._given = position  # what is before it the disk was asked to write, or others have appended
         self._resume(position)
 
     def resume(self, position: int) -> None:
@@ -403,6 +406,10 @@ class SegmentWriter:
         finally:
             if self._due:
                 self._write_due()
+        if self.position - self._given >= _WRITE_BACK:
+            # So that the sync with which the segment ends has little left: appends wait for it.
+            self.log.begin_sync(self._given, self.position - self._given)
+            self._given = self.position
 
     def finish(self) -> None:
         """Adds the closing time entry, the segment's largest time, and makes the indexes durable.
