@@ -40,6 +40,7 @@ from pyspark_log.storage.publish import StagedPart
 from pyspark_log.storage.publish_log import proposals, reading
 from pyspark_log.storage.publish_log.groups import ObjectGroups
 from pyspark_log.storage.publish_log.log import PublishLog
+from pyspark_log.storage.publish_log.maintenance import merge_recent
 from pyspark_log.storage.publish_log.partitions import ObjectPartitions
 from pyspark_log.storage.publish_log.proposals import Proposal, log_of, topic_of
 from pyspark_log.storage.publish_log.publishes import ObjectPublishes
@@ -83,7 +84,7 @@ class ObjectStore(Store):
     def __init__(self, objects: Objects, cluster_id: str, configs: Mapping[str, str]) -> None:
         """For `open` and `create`."""
         self.path, self.cluster_id, self.configs = str(objects.address), cluster_id, configs
-        self.log = PublishLog(objects, now_ms)
+        self.log = PublishLog(objects, now_ms, lambda log: merge_recent(log, configs, now_ms))
         # They have the methods of those of a folder.
         self.publishes = cast("Publishes", ObjectPublishes(self.log, cluster_id, configs, now_ms, self.ensure_topic))
         self.partitions = cast("Partitions", ObjectPartitions(self.log, cluster_id))

@@ -2,6 +2,7 @@
 
 from pyspark_log.storage.compaction.cleaner import (
     BACKOFF,
+    Due,
     LogCleaner,
     Outcome,
     compact,
@@ -10,5 +11,9 @@ from pyspark_log.storage.compaction.cleaner import (
     due,
     uncleanable,
 )
+from pyspark_log.storage.compaction.partition_cleaner import Cleaned
 
-__all__ = ["BACKOFF", "LogCleaner", "Outcome", "compact", "compact_if_due", "compact_partition", "due", "uncleanable"]
+__all__ = [
+    "BACKOFF", "Cleaned", "Due", "LogCleaner", "Outcome", "compact", "compact_if_due", "compact_partition", "due",
+    "uncleanable",
+]  # fmt: skip

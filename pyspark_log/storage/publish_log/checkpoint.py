@@ -16,7 +16,7 @@ from typing import Any
 
 import zstandard
 
-from pyspark_log.errors import CorruptRecordError, PylogError
+from pyspark_log.errors import CorruptRecordError, LogDamagedError, PylogError
 from pyspark_log.storage.fs.json_fields import Fields
 from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.publish_log.entry import publisher_fields, publisher_of, topic_fields, topic_of
@@ -55,10 +55,21 @@ def read_last(objects: Objects) -> State:
     found = objects.get(_LAST)
     if found is None or not re.fullmatch(rb"\d{1,19}", bytes(found.data)):
         return State()
-    number = int(bytes(found.data))
+    return _read(objects, int(bytes(found.data))) or State()
+
+
+def read(objects: Objects, number: int) -> State:
+    """The state of a checkpoint. LogDamagedError: there is none. CorruptRecordError: it is damaged."""
+    found = _read(objects, number)
+    if found is None:
+        raise LogDamagedError(f"{objects.address}/{name_of(number)} is missing, and entries before it were deleted")
+    return found
+
+
+def _read(objects: Objects, number: int) -> State | None:
     found = objects.get(name_of(number))
     if found is None:
-        return State()
+        return None
     try:
         return decode(number, found.data)
     except CorruptRecordError as error:
@@ -71,12 +82,18 @@ def encode(state: State) -> bytes:
         "version": VERSION,
         "number": state.number,
         "topics": [topic_fields(one) for one in state.topics.values()],
-        "partitions": [[*at, one.log_start, one.pieces] for at, one in state.partitions.items()],
+        "partitions": [
+            [*at, one.log_start, one.log_end, one.cleaned_to, one.pieces] for at, one in state.partitions.items()
+        ],
         "publishers": [publisher_fields(one) for one in state.publishers.values()],
         "groups": {
             group: [[at.topic, at.partition, *one] for at, one in offsets.items()]
             for group, offsets in state.groups.items()
         },
+        "time": state.time,
+        "horizon": state.horizon,
+        "floor": state.floor,
+        "floors": state.floors,
     }
     data = zstandard.ZstdCompressor().compress(json.dumps(content, separators=(",", ":")).encode())
     return _START.pack(_MAGIC, crc32c(data)) + data
@@ -108,12 +125,16 @@ def _state(number: int, content: Fields) -> State:
         number,
         {one.name: one for one in topics},
         {
-            (topic_id, partition): PartitionLog(start, [Piece(*piece) for piece in pieces])
-            for topic_id, partition, start, pieces in partitions
+            (topic_id, partition): PartitionLog(start, end, cleaned_to, [Piece(*piece) for piece in pieces])
+            for topic_id, partition, start, end, cleaned_to, pieces in partitions
         },
         {one.publisher: one for one in publishers},
         {
             group: {TopicPartition(topic, partition): Committed(*rest) for topic, partition, *rest in offsets}
             for group, offsets in groups.items()
         },
+        content.whole("time"),
+        content.whole("horizon"),
+        content.whole("floor", -1),
+        content.whole("floors"),
     )

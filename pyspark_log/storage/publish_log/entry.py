@@ -2,9 +2,9 @@
 
     magic (8 bytes), length of the head (4), CRC-32C of the head (4), head (JSON), record batches
 
-The head says what changes: any of topics, publishers, records, committed offsets and log starts, all at once. Record
-batches that are small follow the head; others are in objects of their own. Their offsets count from 0 there:
-which offsets they have, the head says.
+The head says what changes: any of topics, publishers, records, committed offsets, log starts, merged records, horizon
+and floor, all at once. Record batches that are small follow the head; others are in objects of their own. Which offsets
+they have, the head says: those of staged output count from 0.
 """
 
 from __future__ import annotations
@@ -93,6 +93,24 @@ class LogStart(NamedTuple):
     offset: int
 
 
+class Merge(NamedTuple):
+    """Records that move to another object; those that are compacted away are not in it.
+
+    Attributes:
+        topic_id, partition: which partition.
+        base_offset, next_offset: the offsets that they have: [base, next).
+        regions: where they are from then on, in their order; together they take these offsets.
+        cleaned_to: up to which offset the partition is compacted from then on; -1: as before.
+    """
+
+    topic_id: str
+    partition: int
+    base_offset: int
+    next_offset: int
+    regions: tuple[Region, ...]
+    cleaned_to: int = -1
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One decision.
@@ -107,6 +125,9 @@ class Entry:
         additions: the records that it publishes.
         moves: of committed offsets.
         log_starts: of partitions whose first records are deleted.
+        merges: records that are elsewhere from then on.
+        horizon: a time (ms): no later entry adds staged output that is older; None: it stays.
+        floor: up to which number entries may be deleted; None: it stays.
         head_size: bytes before the record batches in the entry's object; 0 before it is encoded.
     """
 
@@ -119,6 +140,9 @@ class Entry:
     additions: tuple[Addition, ...] = ()
     moves: tuple[OffsetMove, ...] = ()
     log_starts: tuple[LogStart, ...] = ()
+    merges: tuple[Merge, ...] = ()
+    horizon: int | None = None
+    floor: int | None = None
     head_size: int = field(default=0, compare=False)
 
 
@@ -187,6 +211,12 @@ def _fields(entry: Entry) -> dict[str, Any]:
         ]
     if entry.log_starts:
         fields["log_starts"] = entry.log_starts
+    if entry.merges:
+        fields["merges"] = entry.merges
+    if entry.horizon is not None:
+        fields["horizon"] = entry.horizon
+    if entry.floor is not None:
+        fields["floor"] = entry.floor
     return fields
 
 
@@ -227,6 +257,9 @@ def _entry(content: Fields, size: int) -> Entry:
         additions=tuple(_addition(_items(one, 4)) for one in listed("additions")),
         moves=tuple(_move(_items(one, 6)) for one in listed("moves")),
         log_starts=tuple(_log_start(_items(one, 3)) for one in listed("log_starts")),
+        merges=tuple(_merge(_items(one, 6)) for one in listed("merges")),
+        horizon=content.whole("horizon") if content.has("horizon") else None,
+        floor=content.whole("floor") if content.has("floor") else None,
         head_size=size,
     )
 
@@ -281,6 +314,18 @@ def _addition(items: list[Any]) -> Addition:
     topic_id, partition, base_offset, regions = items
     found = tuple(_region(_items(one, 5)) for one in regions)
     return Addition(_id(topic_id), whole(partition, "partition", 0, INT_MAX), whole(base_offset, "base_offset"), found)
+
+
+def _merge(items: list[Any]) -> Merge:
+    topic_id, partition, base_offset, next_offset, regions, cleaned_to = items
+    return Merge(
+        _id(topic_id),
+        whole(partition, "partition", 0, INT_MAX),
+        whole(base_offset, "base_offset"),
+        whole(next_offset, "next_offset", base_offset + 1),
+        tuple(_region(_items(one, 5)) for one in regions),
+        whole(cleaned_to, "cleaned_to", -1),
+    )
 
 
 def _region(items: list[Any]) -> Region:

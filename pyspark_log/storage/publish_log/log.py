@@ -11,14 +11,14 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from pyspark_log.errors import CorruptRecordError, ObjectStoreError, OutcomeUnknownError, PylogError
+from pyspark_log.errors import CorruptRecordError, LogDamagedError, ObjectStoreError, OutcomeUnknownError, PylogError
 from pyspark_log.storage.fs import Mutex
 from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.publish.decision import Origin
-from pyspark_log.storage.publish_log import checkpoint
+from pyspark_log.storage.publish_log import checkpoint, floors, sums
 from pyspark_log.storage.publish_log.entry import FIRST_BYTES, Entry, decode, encode, name_of, size_of_head
 from pyspark_log.storage.publish_log.proposals import Proposal
 from pyspark_log.storage.publish_log.state import State
@@ -26,6 +26,8 @@ from pyspark_log.storage.publish_log.state import State
 # How often a number is tried whose object is not there after a refusal or an error, and the pause in between, in
 # seconds: the library has tried for half a minute each time.
 _TRIES, _PAUSE = 5, 0.2
+# After how many entries that were read one by one sums are tried, and how many entries are then read at the same time.
+_PATIENCE, _AT_ONCE = 9, 4
 
 
 class PublishLog:
@@ -35,13 +37,23 @@ class PublishLog:
         objects: where it is.
     """
 
-    def __init__(self, objects: Objects, clock: Callable[[], int]) -> None:
-        """Reads nothing yet; `clock` gives the time in ms, which is noted and decides nothing."""
-        self.objects, self._clock = objects, clock
+    def __init__(
+        self, objects: Objects, clock: Callable[[], int], upkeep: Callable[[PublishLog], None] | None = None
+    ) -> None:
+        """Reads nothing yet.
+
+        Args:
+            objects: where it is.
+            clock: gives the time in ms, which is noted, and decides nothing.
+            upkeep: called after every 256th decision by the process that has made it. It raises nothing.
+        """
+        self.objects, self._clock, self._upkeep = objects, clock, upkeep
         self._state = State()
         self._is_given = False  # whether a caller of `follow` has the state
+        self._heads = list[bytes]()  # of the entries of the last block, as far as they follow each other
         self._mutex = Mutex()
         self._has_begun = False
+        self._newest: floors.Moment | None = None  # when a request was made that has shown the state to be the newest
         self._in_vain = -math.inf  # when it was last asked for what others have decided, and there was nothing
         self._looks = threading.local()
 
@@ -83,29 +95,90 @@ class PublishLog:
         looked, before = time.monotonic(), self._state.number
         if not self._has_begun:
             self._state = checkpoint.read_last(self.objects)
-            self._has_begun = True
-        while (entry := self._read(self._state.number + 1)) is not None:
-            self._apply(entry)
+        patience, self._has_begun = _PATIENCE if self._has_begun else 1, True
+        moment = floors.Moment.now(self._clock)
+        self._take_in(patience)
+        while not self._is_newest():
+            moment = floors.Moment.now(self._clock)
+            self._take_in(1)
+        self._newest = moment
         if self._state.number == before:
             self._in_vain = looked
 
-    def _apply(self, entry: Entry) -> None:
+    def _is_newest(self) -> bool:
+        """Whether the state is the newest, once there was no next entry; else it is replaced by a late checkpoint.
+
+        Entries that this process has not seen may have been deleted, if it has slept for long.
+        """
+        if self._newest is not None and not self._newest.is_long_ago(floors.Moment.now(self._clock)):
+            return True
+        floor = floors.last_after(self.objects, self._state.floors)
+        if floor is None:
+            return True
+        state = checkpoint.read_last(self.objects)
+        if state.number < floor:
+            state = checkpoint.read(self.objects, floor)
+        self._state, self._is_given, self._heads, self._newest = state, False, [], None
+        return False
+
+    def _take_in(self, patience: int) -> None:
+        """Takes in entries until there is no next one; `patience`: after so many, sums are tried."""
+        read, without = 0, -1  # without: the block that has no sum
+        while True:
+            number, found = self._state.number + 1, list[tuple[Entry, bytes]]()
+            asked, block = 0, number // sums.BLOCK
+            if read >= patience and block != without:
+                found, without = sums.read_from(self.objects, number), block
+            if not found:
+                asked = 1 if read < patience else min(_AT_ONCE, sums.BLOCK - number % sums.BLOCK)
+                found, read = self._read_all(range(number, number + asked)), read + asked
+            for entry, head in found:
+                self._apply(entry, head)
+            if len(found) < asked:
+                return
+
+    def _apply(self, entry: Entry, head: bytes) -> None:
         if self._is_given:
             self._state, self._is_given = self._state.next(), False
         self._state.apply(entry)
+        if entry.number % sums.BLOCK == 0:
+            self._heads = []
+        self._heads.append(head)
 
-    def _read(self, number: int) -> Entry | None:
-        """The entry of a number; None: it is not decided."""
+    def _read_all(self, numbers: Sequence[int]) -> list[tuple[Entry, bytes]]:
+        """Entries that follow each other, with their heads, at the same time; up to the first that is not decided."""
+        if len(numbers) == 1:
+            found = [self._read(numbers[0])]
+        else:
+            from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  (few processes need it)
+
+            with ThreadPoolExecutor(len(numbers)) as pool:
+                found = list(pool.map(self._read, numbers))
+        there = list[tuple[Entry, bytes]]()
+        for one in found:
+            if one is None:
+                break
+            there.append(one)
+        return there
+
+    def _read(self, number: int) -> tuple[Entry, bytes] | None:
+        """The entry of a number, with its head; None: it is not decided."""
         name = name_of(number)
         found = self.objects.get(name, FIRST_BYTES)
         if found is None:
             return None
         try:
-            if size_of_head(found.data) > len(found.data):
+            size = size_of_head(found.data)
+            if size > len(found.data):
                 found = self.objects.get(name) or found
-            return decode(number, found.data)
+            return decode(number, found.data), bytes(found.data[:size])
         except CorruptRecordError as error:
             raise error.located(0, f"{self.objects.address}/{name}", "", -1) from None
+
+    def entry(self, number: int) -> Entry | None:
+        """An entry as it is stored; None: there is none, or none any more. ObjectStoreError, CorruptRecordError."""
+        found = self._read(number)
+        return None if found is None else found[0]
 
     def decide(self, propose: Callable[[State], Proposal | None]) -> Entry | None:
         """Decides what `propose` makes of the current state.
@@ -124,6 +197,12 @@ class PublishLog:
             ObjectStoreError, CorruptRecordError, LogDamagedError: as `follow`; nothing was decided.
             Exception: what `propose` raises.
         """
+        entry = self._decide(propose)
+        if entry is not None and self._upkeep is not None and (entry.number + 1) % checkpoint.EVERY == 0:
+            self._upkeep(self)
+        return entry
+
+    def _decide(self, propose: Callable[[State], Proposal | None]) -> Entry | None:
         token = secrets.token_hex(16)
         with self._mutex.lock:
             if not self._has_begun:
@@ -135,12 +214,28 @@ class PublishLog:
                 entry = self._entry(proposal, token)
                 data = encode(entry, proposal.data)
                 entry = replace(entry, head_size=size_of_head(data))
-                if self._create(entry, data):
-                    self._apply(entry)
-                    if entry.number % checkpoint.EVERY == checkpoint.EVERY - 1:
-                        checkpoint.write(self.objects, self._state)
+                moment = floors.Moment.now(self._clock)
+                if self._create(entry, data) and self._counts(entry):
+                    self._newest = moment
+                    self._apply(entry, data[: entry.head_size])
+                    self._shorten()
                     return entry
                 self._follow()
+
+    def _counts(self, entry: Entry) -> bool:
+        """Whether an entry that this process has made is one: not if its number was given and deleted before."""
+        try:
+            return self._is_newest()
+        except (ObjectStoreError, CorruptRecordError, LogDamagedError) as error:
+            raise OutcomeUnknownError(f"whether {name_of(entry.number)} counts could not be read: {error}") from error
+
+    def _shorten(self) -> None:
+        """Writes what spares other processes to read all entries: a sum after 16 of them, a checkpoint after 256."""
+        number = self._state.number + 1
+        if number % sums.BLOCK == 0 and len(self._heads) == sums.BLOCK:
+            sums.write(self.objects, number - 1, self._heads)
+        if number % checkpoint.EVERY == 0:
+            checkpoint.write(self.objects, self._state)
 
     def _proposed(self, propose: Callable[[State], Proposal | None]) -> Proposal | None:
         try:
@@ -162,7 +257,7 @@ class PublishLog:
         publisher = None if proposal.publisher is None else replace(proposal.publisher, offset=number, done=True)
         return Entry(
             number, token, origin, proposal.topics, proposal.deleted, publisher, proposal.additions, proposal.moves,
-            proposal.log_starts,
+            proposal.log_starts, proposal.merges, proposal.horizon, proposal.floor,
         )  # fmt: skip
 
     def _create(self, entry: Entry, data: bytes) -> bool:
@@ -182,7 +277,7 @@ class PublishLog:
             except ObjectStoreError as failed:
                 found, error = None, failed
             if found is not None:
-                return found.token == entry.token
+                return found[0].token == entry.token
             time.sleep(_PAUSE)
         raise OutcomeUnknownError(
             f"{self.objects.address}/{name}: it is not known whether it is decided; the same call again answers it: "

@@ -23,8 +23,9 @@ from pyspark_log.storage.catalog.topics import check_partitions
 from pyspark_log.storage.publish import Decision
 from pyspark_log.storage.publish.checks import check_fenced, check_number
 from pyspark_log.storage.publish.decision import NO_NUMBER, Origin
-from pyspark_log.storage.publish_log.entry import Addition, LogStart, OffsetMove, Region
-from pyspark_log.storage.publish_log.state import PartitionLog, State
+from pyspark_log.storage.publish_log import naming
+from pyspark_log.storage.publish_log.entry import Addition, LogStart, Merge, OffsetMove, Region
+from pyspark_log.storage.publish_log.state import PartitionLog, Piece, State
 from pyspark_log.types import OffsetStep, TopicDescription, TopicPartition
 
 
@@ -38,6 +39,9 @@ class Proposal:
     additions: tuple[Addition, ...] = ()
     moves: tuple[OffsetMove, ...] = ()
     log_starts: tuple[LogStart, ...] = ()
+    merges: tuple[Merge, ...] = ()
+    horizon: int | None = None
+    floor: int | None = None
     data: Sequence[bytes | memoryview] = field(default=(), repr=False)
 
 
@@ -48,6 +52,18 @@ class Output(NamedTuple):
     topic_id: str
     partition: int
     regions: tuple[Region, ...]
+
+
+class Replacement(NamedTuple):
+    """Records of a partition that were merged.
+
+    Attributes:
+        pieces: where they were, one after the other.
+        merge: where they are to be.
+    """
+
+    pieces: Sequence[Piece]
+    merge: Merge
 
 
 # ---- records
@@ -135,8 +151,62 @@ def _additions(state: State, outputs: Sequence[Output]) -> tuple[Addition, ...]:
         now = state.topics.get(topic)
         if now is None or now.topic_id != topic_id:
             raise StagedOutputError(f"topic {topic!r} was deleted or recreated while output for it was being staged")
+        _check_horizon(state, regions)
         found.setdefault((topic_id, partition), []).extend(regions)
     return tuple(Addition(*at, state.log_end(*at), tuple(regions)) for at, regions in found.items())
+
+
+def _check_horizon(state: State, regions: Sequence[Region]) -> None:
+    for region in regions:
+        staged = naming.staged_time(region.object)
+        if staged is not None and staged < state.horizon:
+            raise StagedOutputError(
+                f"{region.object} was staged {(state.horizon - staged) / 1000:.0f} s before the time from which on "
+                "staged output counts, and may be deleted: publish sooner, set staged.output.expiration.ms higher, or "
+                "set the clock of the machine that has staged it"
+            )
+
+
+def merge(state: State, wanted: Sequence[Replacement], *, together: bool = False) -> Proposal | None:
+    """Moves records to other objects, for partitions that still have them where they were; None: no one has.
+
+    Args:
+        state: the store.
+        wanted: the records.
+        together: all of them, or none.
+
+    Raises:
+        StagedOutputError: a new object is older than the horizon.
+    """
+    merges = []
+    for pieces, one in wanted:
+        log = state.partitions.get((one.topic_id, one.partition), PartitionLog())
+        if log.between(one.base_offset, one.next_offset) == list(pieces):
+            _check_horizon(state, one.regions)
+            merges.append(one)
+    if not merges or (together and len(merges) < len(wanted)):
+        return None
+    return Proposal(merges=tuple(merges))
+
+
+def expire(state: State, starts: Sequence[LogStart]) -> Proposal | None:
+    """Deletes the first records of partitions, by a retention; None: all are deleted already."""
+    found = []
+    for one in starts:
+        log = state.partitions.get((one.topic_id, one.partition))
+        if log is not None and log.log_start < one.offset <= log.log_end:
+            found.append(one)
+    return Proposal(log_starts=tuple(found)) if found else None
+
+
+def set_horizon(state: State, time: int) -> Proposal | None:
+    """Makes staged output from before a time (ms) void; None: it is."""
+    return Proposal(horizon=time) if time > state.horizon else None
+
+
+def set_floor(state: State, floor: int, number: int) -> Proposal | None:
+    """Makes `number` the floor after `floor`; None: there is another one by now."""
+    return Proposal(floor=number) if state.floor == floor < number else None
 
 
 def _held(wanted: Decision, last: Decision | None) -> Decision:

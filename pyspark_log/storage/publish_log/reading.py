@@ -107,14 +107,30 @@ class _Reading:
 
 
 def _bytes_of(objects: Objects, at: TopicPartition, piece: Piece) -> memoryview:
-    """The batches of a piece, with their offsets, which are those that the publish log has given them."""
-    where = f"{objects.address}/{piece.object}"
+    """The batches of a piece, with their offsets."""
+    return bytes_of(objects, piece.object, [(at, piece)])[0]
+
+
+def bytes_of(objects: Objects, name: str, pieces: Sequence[tuple[TopicPartition, Piece]]) -> list[memoryview]:
+    """The batches of pieces in one object, with their offsets, which are those that the publish log has given them.
+
+    Raises:
+        ObjectStoreError: the object store does not answer.
+        CorruptRecordError: what is there are no whole batches.
+        LogDamagedError: the object is missing, or ends too early, or its batches take other offsets.
+    """
+    at = pieces[0][0]
     try:
-        [found] = objects.get_ranges(piece.object, [(piece.position, piece.size)])
+        found = objects.get_ranges(name, [(piece.position, piece.size) for _, piece in pieces])
     except FileNotFoundError as error:
         raise LogDamagedError(f"{at}: an object of it is missing: {error}") from None
     except EOFError as error:
         raise LogDamagedError(f"{at}: an object of it was cut: {error}") from None
+    return [_with_offsets(objects, *one, data) for one, data in zip(pieces, found, strict=True)]
+
+
+def _with_offsets(objects: Objects, at: TopicPartition, piece: Piece, found: memoryview) -> memoryview:
+    where = f"{objects.address}/{piece.object}"
     data = memoryview(bytearray(found))
     try:
         end = assign_offsets(data, 0, len(data), piece.base_offset, _LEADER_EPOCH)

@@ -6,7 +6,6 @@ output goes to objects of up to 16 MiB, in which all partitions of the task foll
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from pyspark_log.storage.ingest import FILLING_BYTES
 from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.publish import AgreedTopic, PlannedTopic, StagedPart, StagingPlan
 from pyspark_log.storage.publish.staging.staged_writer import INLINE_LIMIT
+from pyspark_log.storage.publish_log import naming
 from pyspark_log.storage.publish_log.entry import Region
 from pyspark_log.storage.publish_log.proposals import Output
 from pyspark_log.storage.record import scan
@@ -30,15 +30,10 @@ if TYPE_CHECKING:
 
 #: The most bytes of records that an entry of the log has in itself.
 MOST_INLINE = 1024 * 1024
-# About how large an object of staged output is: a piece of it is read as a whole.
-_OBJECT_BYTES = 16 * 1024 * 1024
+#: About how large an object of records is: a piece of it is read as a whole.
+OBJECT_BYTES = 16 * 1024 * 1024
 
 _Place = tuple[str, int]
-
-
-def new_name(now: int) -> str:
-    """A name for an object of staged output; it begins with the time (ms), by which forgotten ones are found."""
-    return f"data/{now:013}-{secrets.token_hex(12)}"
 
 
 @dataclass(slots=True)
@@ -110,7 +105,7 @@ class ObjectStagedWriter:
             batch = bytes(stamped)
         self._runs.setdefault(place, _Run()).add(batch, count)
         self._size += len(batch)
-        if self._size >= _OBJECT_BYTES:
+        if self._size >= OBJECT_BYTES:
             self._write()
 
     def _write(self) -> None:
@@ -143,7 +138,7 @@ def in_parts(topic: TopicDescription, partition: int, batches: Iterable[bytes]) 
     for batch in batches:
         [header] = scan(batch, 0, len(batch))
         run.add(batch, header.count)
-        if run.size >= _OBJECT_BYTES:
+        if run.size >= OBJECT_BYTES:
             yield run.part((topic.name, partition), topic.topic_id)
             run = _Run()
     if run.batches:
@@ -152,11 +147,11 @@ def in_parts(topic: TopicDescription, partition: int, batches: Iterable[bytes]) 
 
 def put(objects: Objects, parts: Iterable[StagedPart], now: int) -> list[StagedPart]:
     """Moves the bytes of parts that have none in an object to new ones. ObjectStoreError."""
-    found, data, position, name = list[StagedPart](), list[bytes](), 0, new_name(now)
+    found, data, position, name = list[StagedPart](), list[bytes](), 0, naming.new(naming.STAGED, now)
     for part in parts:
-        if position >= _OBJECT_BYTES:
+        if position >= OBJECT_BYTES:
             objects.put(name, b"".join(data))
-            data, position, name = [], 0, new_name(now)
+            data, position, name = [], 0, naming.new(naming.STAGED, now)
         found.append(
             StagedPart(
                 part.topic, part.partition, part.topic_id, part.count, part.size, part.crcs, name, position,

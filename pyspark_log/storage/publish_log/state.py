@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pyspark_log.errors import LogDamagedError
 from pyspark_log.storage.publish import Decision
-from pyspark_log.storage.publish_log.entry import Addition, Entry, LogStart, OffsetMove, name_of
+from pyspark_log.storage.publish_log.entry import Addition, Entry, LogStart, Merge, OffsetMove, name_of
 from pyspark_log.types import TopicDescription, TopicPartition
 
 
@@ -36,21 +36,24 @@ class PartitionLog:
 
     Attributes:
         log_start: the first offset that is kept.
+        log_end: the offset that the next record gets.
+        cleaned_to: up to which offset it is compacted.
         pieces: where its records are, in order. The first one may begin before the log start.
     """
 
     log_start: int = 0
+    log_end: int = 0
+    cleaned_to: int = 0
     pieces: list[Piece] = field(default_factory=list)
-
-    @property
-    def log_end(self) -> int:
-        """The offset that the next record gets."""
-        return self.pieces[-1].next_offset if self.pieces else self.log_start
 
     def between(self, start: int, end: int) -> list[Piece]:
         """The pieces that have offsets of [start, end)."""
         first = bisect_right(self.pieces, start, key=lambda piece: piece.next_offset)
         return self.pieces[first : bisect_left(self.pieces, end, first, key=lambda piece: piece.base_offset)]
+
+    def copy(self) -> PartitionLog:
+        """One that can be changed without this one."""
+        return PartitionLog(self.log_start, self.log_end, self.cleaned_to, list(self.pieces))
 
 
 class Committed(NamedTuple):
@@ -71,6 +74,10 @@ class State:
         partitions: those that have records, by topic id and number.
         publishers: what is known of each, by its id.
         groups: the committed offsets of each, by its name.
+        time: that of the entry (ms), by its writer's clock.
+        horizon: staged output of an earlier time (ms) is void, unless it is published already.
+        floor: up to which number entries may be deleted; -1: none.
+        floors: how many floors there were.
     """
 
     number: int = -1
@@ -78,13 +85,20 @@ class State:
     partitions: dict[tuple[str, int], PartitionLog] = field(default_factory=dict)
     publishers: dict[str, Decision] = field(default_factory=dict)
     groups: dict[str, dict[TopicPartition, Committed]] = field(default_factory=dict)
+    time: int = 0
+    horizon: int = 0
+    floor: int = -1
+    floors: int = 0
     # The partitions and groups that no other state has: these are changed in place, others replaced by a copy.
     _own_partitions: set[tuple[str, int]] = field(default_factory=set, init=False, repr=False, compare=False)
     _own_groups: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def next(self) -> State:
         """One that begins as this one does. It can be changed, and this one must not be any more."""
-        return State(self.number, dict(self.topics), dict(self.partitions), dict(self.publishers), dict(self.groups))
+        return State(
+            self.number, dict(self.topics), dict(self.partitions), dict(self.publishers), dict(self.groups), self.time,
+            self.horizon, self.floor, self.floors,
+        )  # fmt: skip
 
     def log_end(self, topic_id: str, partition: int) -> int:
         """The offset that the next record of a partition gets."""
@@ -106,11 +120,17 @@ class State:
             self._add(entry, addition)
         for start in entry.log_starts:
             self._move_start(start)
+        for merge in entry.merges:
+            self._merge(merge)
         for move in entry.moves:
             self._commit(move, entry.origin.time)
         if entry.publisher is not None:
             self.publishers[entry.publisher.publisher] = entry.publisher
-        self.number = entry.number
+        if entry.horizon is not None:
+            self.horizon = entry.horizon
+        if entry.floor is not None:
+            self.floor, self.floors = entry.floor, self.floors + 1
+        self.number, self.time = entry.number, entry.origin.time
 
     def _check(self, entry: Entry) -> None:
         where = name_of(entry.number)
@@ -126,6 +146,13 @@ class State:
                     f"{topic_id}, which ends at {end}: an entry was lost, or another writer has replaced one"
                 )
             ends[topic_id, partition] = addition.next_offset
+        for merge in entry.merges:
+            log = self.partitions.get((merge.topic_id, merge.partition), PartitionLog())
+            if not _is_whole(log, merge):
+                raise LogDamagedError(
+                    f"{where} replaces the records [{merge.base_offset}, {merge.next_offset}) of partition "
+                    f"{merge.partition} of the topic with id {merge.topic_id}, which are not there as it expects"
+                )
 
     def _delete(self, topic_id: str) -> None:
         self.topics = {name: one for name, one in self.topics.items() if one.topic_id != topic_id}
@@ -136,8 +163,7 @@ class State:
         """The log of a partition, to change it."""
         at = topic_id, partition
         if at not in self._own_partitions:
-            before = self.partitions.get(at) or PartitionLog()
-            self.partitions[at] = PartitionLog(before.log_start, list(before.pieces))
+            self.partitions[at] = self.partitions.get(at, PartitionLog()).copy()
             self._own_partitions.add(at)
         return self.partitions[at]
 
@@ -148,13 +174,22 @@ class State:
             where = (name, position) if name else (name_of(entry.number), entry.head_size + position)
             log.pieces.append(Piece(offset, offset + count, *where, size, timestamp))
             offset += count
+        log.log_end = offset
 
     def _move_start(self, start: LogStart) -> None:
         log = self._own_log(start.topic_id, start.partition)
         log.log_start = max(log.log_start, start.offset)
-        # What is left has the log end, even if it holds no record any more.
-        while len(log.pieces) > 1 and log.pieces[0].next_offset <= log.log_start:
-            del log.pieces[0]
+        del log.pieces[: bisect_right(log.pieces, log.log_start, key=lambda piece: piece.next_offset)]
+
+    def _merge(self, merge: Merge) -> None:
+        log = self._own_log(merge.topic_id, merge.partition)
+        offset, pieces = merge.base_offset, list[Piece]()
+        for name, position, size, count, timestamp in merge.regions:
+            pieces.append(Piece(offset, offset + count, name, position, size, timestamp))
+            offset += count
+        first = bisect_left(log.pieces, merge.base_offset, key=lambda piece: piece.base_offset)
+        log.pieces[first : bisect_right(log.pieces, merge.next_offset, key=lambda piece: piece.next_offset)] = pieces
+        log.cleaned_to = max(log.cleaned_to, merge.cleaned_to)
 
     def _commit(self, move: OffsetMove, time: int) -> None:
         if move.group not in self._own_groups:
@@ -168,3 +203,13 @@ class State:
         if not offsets:
             del self.groups[move.group]
             self._own_groups.remove(move.group)
+
+
+def _is_whole(log: PartitionLog, merge: Merge) -> bool:
+    """Whether a merge replaces whole pieces of a log by as many offsets."""
+    pieces = log.between(merge.base_offset, merge.next_offset)
+    return (
+        bool(pieces)
+        and (pieces[0].base_offset, pieces[-1].next_offset) == (merge.base_offset, merge.next_offset)
+        and merge.base_offset + sum(region.records for region in merge.regions) == merge.next_offset
+    )

@@ -57,6 +57,7 @@ PARTS = {
         "state.state_file",
     ],
     "log_manager": ["append", "cleaning", "deletion", "folder_copy", "partition_move", "remove_log_dir"],
+    "compaction": ["filter", "offset_map", "transactions"],
     "ingest": ["accumulator", "encoder", "partitioner", "timestamps"],
     "publish": [
         "applier",

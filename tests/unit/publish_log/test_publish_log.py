@@ -1,5 +1,6 @@
 """The publish log: entries, what they fold to, and decisions that several processes want to make at once."""
 
+import contextlib
 import copy
 import math
 import multiprocessing
@@ -26,9 +27,19 @@ from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.objects import objects as objects_module
 from pyspark_log.storage.objects.observer import set_observer
 from pyspark_log.storage.publish.decision import Decision, Origin
-from pyspark_log.storage.publish_log import checkpoint, proposals
+from pyspark_log.storage.publish_log import checkpoint, floors, proposals, sums
 from pyspark_log.storage.publish_log import log as log_module
-from pyspark_log.storage.publish_log.entry import Addition, Entry, LogStart, OffsetMove, Region, decode, encode, name_of
+from pyspark_log.storage.publish_log.entry import (
+    Addition,
+    Entry,
+    LogStart,
+    Merge,
+    OffsetMove,
+    Region,
+    decode,
+    encode,
+    name_of,
+)
 from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.proposals import Output
 from pyspark_log.storage.publish_log.state import Committed, Piece, State
@@ -80,6 +91,7 @@ ENTRY = Entry(
     ),
     (Addition(ID, 1, 17, (_region(4), _region(1, ""))),),
     (OffsetMove("g", AT, None, 4, "note"), OffsetMove("g", AT, 4, None)), (LogStart(ID, 0, 2),),
+    (Merge(ID, 1, 4, 9, (_region(5),), 3), Merge(ID, 0, 0, 1, (_region(1),))), 77, 2,
 )  # fmt: skip
 
 
@@ -237,7 +249,9 @@ def test_a_large_head(written):
 def _state_of_everything():
     state = State()
     state.apply(Entry(0, "", ORIGIN, (TOPIC, TopicDescription("u", OTHER_ID, 1))))
-    state.apply(replace(ENTRY, number=1, additions=(Addition(ID, 1, 0, (_region(4), _region(1, ""))),), deleted=()))
+    state.apply(
+        replace(ENTRY, number=1, additions=(Addition(ID, 1, 0, (_region(4), _region(1, ""))),), deleted=(), merges=())
+    )
     state.apply(Entry(2, "", ORIGIN, moves=(OffsetMove("g", AT, None, 4, "x"), OffsetMove("h", AT, None, 9))))
     return state
 
@@ -256,19 +270,52 @@ def test_a_checkpoint_is_the_state():
 
 
 def test_a_new_process_reads_the_checkpoint_and_what_came_after_it(written, monkeypatch):
-    monkeypatch.setattr(checkpoint, "EVERY", 8)
-    for number in range(19):
+    monkeypatch.setattr(checkpoint, "EVERY", 64)
+    for number in range(99):
         _publish(written, number)
+    with requests() as seen:
+        late = PublishLog(written.objects, lambda: 0).follow()
+    assert late == written.follow()
+    # The first entry, the rest of its block and the next one by their sums; the last ones, some at the same time.
+    assert [key for _, key in seen[:5]] == [
+        "checkpoint/last", checkpoint.name_of(63), name_of(64), sums.name_of(65), sums.name_of(80)
+    ]  # fmt: skip
+    assert sorted(seen[5:]) == [
+        ("get", floors.name_of(1)), *[("get", name_of(n)) for n in range(96, 104)], ("get", sums.name_of(96))
+    ]  # fmt: skip
+
+
+@contextlib.contextmanager
+def requests():
+    """The requests that are made in the block: their kinds and names."""
     seen = []
     set_observer(lambda request: None if request.is_done else seen.append((request.kind, request.key)))
     try:
-        late = PublishLog(written.objects, lambda: 0).follow()
+        yield seen
     finally:
         set_observer(None)
-    assert late == written.follow()
-    assert seen == [
-        ("get", "checkpoint/last"), ("get", checkpoint.name_of(15)), *[("get", name_of(n)) for n in range(16, 21)]
-    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("decisions", "most"), [(1, 2), (8, 9), (12, 18), (20, 24), (50, 30), (200, 40)])
+def test_how_many_requests_it_takes_to_follow(written, decisions, most):
+    late = PublishLog(written.objects, lambda: 0)
+    late.follow()
+    for number in range(decisions):
+        _publish(written, number)
+    with requests() as seen:
+        state = late.follow()
+    assert state == written.follow()
+    assert len(seen) <= most
+    assert {kind for kind, _ in seen} == {"get"}
+
+
+def test_a_sum_that_is_damaged_or_missing_is_not_needed(written, caplog):
+    for number in range(60):
+        _publish(written, number)
+    written.objects.put(sums.name_of(16), b"something else")
+    written.objects.delete([sums.name_of(32)])
+    assert PublishLog(written.objects, lambda: 0).follow() == written.follow()
+    assert f"{sums.name_of(16)}: at byte 0 (base offset -1): it does not begin" in caplog.text
 
 
 @pytest.mark.parametrize("hint", [b"", b"x", b"15", b"99999999999999999999"])

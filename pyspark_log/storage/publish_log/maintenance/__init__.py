@@ -1,0 +1,10 @@
+"""Upkeep of a store in an object store: merging, compaction, retention, and deleting what nothing needs.
+
+Each is a decision like any other, on the newest state; so any number of processes may do it at the same time.
+"""
+
+from pyspark_log.storage.publish_log.maintenance.cleaning import clean
+from pyspark_log.storage.publish_log.maintenance.compacting import compact
+from pyspark_log.storage.publish_log.maintenance.merging import merge, merge_recent
+
+__all__ = ["clean", "compact", "merge", "merge_recent"]

@@ -1,0 +1,142 @@
+"""Reads pieces of partitions, and puts what becomes of them into new objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pyspark_log.errors import CorruptRecordError, LogDamagedError
+from pyspark_log.storage.objects import Objects
+from pyspark_log.storage.publish_log import naming
+from pyspark_log.storage.publish_log.entry import Merge, Region
+from pyspark_log.storage.publish_log.log import PublishLog
+from pyspark_log.storage.publish_log.proposals import Replacement
+from pyspark_log.storage.publish_log.reading import bytes_of
+from pyspark_log.storage.publish_log.staging import OBJECT_BYTES
+from pyspark_log.storage.publish_log.state import Piece
+from pyspark_log.storage.record import scan
+from pyspark_log.types import TopicPartition
+
+#: A piece of this size or more is not merged any more, and is in an object of its own.
+SETTLED_BYTES = OBJECT_BYTES // 2
+#: About how many bytes are rewritten by one decision, which is also what a process holds in memory.
+DECISION_BYTES = 4 * OBJECT_BYTES
+# How many objects are read at the same time.
+_AT_ONCE = 8
+
+#: The bytes of pieces, or what is wrong with them.
+Fetched = Mapping[Piece, memoryview | CorruptRecordError | LogDamagedError]
+
+
+class Group(NamedTuple):
+    """Pieces of a partition that follow each other, and are to become one.
+
+    Attributes:
+        at, topic_id: the partition.
+        pieces: in their order.
+    """
+
+    at: TopicPartition
+    topic_id: str
+    pieces: Sequence[Piece]
+
+    @property
+    def size(self) -> int:
+        """Their bytes."""
+        return sum(piece.size for piece in self.pieces)
+
+
+def fetch(objects: Objects, groups: Iterable[Group]) -> Fetched:
+    """The bytes of all pieces of groups, with their offsets; each object is read once.
+
+    Raises: ObjectStoreError.
+    """
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  (few processes need it)
+
+    wanted: dict[str, list[tuple[TopicPartition, Piece]]] = {}
+    for group in groups:
+        for piece in group.pieces:
+            wanted.setdefault(piece.object, []).append((group.at, piece))
+
+    def read(name: str) -> Fetched:
+        try:
+            found = bytes_of(objects, name, wanted[name])
+        except (CorruptRecordError, LogDamagedError):
+            return {piece: _fetch_one(objects, at, piece) for at, piece in wanted[name]}
+        return {
+            piece: _checked(data, objects, at, piece) for data, (at, piece) in zip(found, wanted[name], strict=True)
+        }
+
+    with ThreadPoolExecutor(min(_AT_ONCE, max(len(wanted), 1))) as pool:
+        return {piece: data for found in pool.map(read, wanted) for piece, data in found.items()}
+
+
+def _fetch_one(objects: Objects, at: TopicPartition, piece: Piece) -> memoryview | CorruptRecordError | LogDamagedError:
+    try:
+        return _checked(bytes_of(objects, piece.object, [(at, piece)])[0], objects, at, piece)
+    except (CorruptRecordError, LogDamagedError) as error:
+        return error
+
+
+def _checked(data: memoryview, objects: Objects, at: TopicPartition, piece: Piece) -> memoryview | CorruptRecordError:
+    """The bytes, if the checksums of all batches are right: damage is not copied, but stays where it is."""
+    try:
+        scan(data, 0, len(data), check_crcs=True)
+    except CorruptRecordError as error:
+        return error.located(piece.position, f"{objects.address}/{piece.object}", at.topic, at.partition)
+    return data
+
+
+@dataclass(slots=True)
+class Rewrites:
+    """Collects what groups have become, writes it to objects, and decides that it takes their place.
+
+    Attributes:
+        log: the publish log.
+        now: the time, for names (ms).
+        size: bytes that are collected.
+    """
+
+    log: PublishLog
+    now: int
+    size: int = 0
+    _groups: list[tuple[Group, Sequence[bytes | memoryview], int]] = field(default_factory=list)
+
+    def add(self, group: Group, data: Sequence[bytes | memoryview], cleaned_to: int = -1) -> None:
+        """Collects what a group has become; `cleaned_to` as in Merge."""
+        self._groups.append((group, data, cleaned_to))
+        self.size += sum(map(len, data))
+
+    def write(self) -> list[Replacement]:
+        """Writes what is collected to new objects; none of it counts yet. ObjectStoreError."""
+        found, shared, size, name = list[Replacement](), list[bytes | memoryview](), 0, ""
+        objects = self.log.objects
+        for group, data, cleaned_to in self._groups:
+            length = sum(map(len, data))
+            if length >= SETTLED_BYTES:
+                own = naming.segment(group.at, group.pieces[0].base_offset, self.now)
+                objects.put(own, b"".join(data))
+                found.append(_replacement(group, own, 0, data, cleaned_to))
+                continue
+            if size + length > OBJECT_BYTES:
+                objects.put(name, b"".join(shared))
+                shared, size = [], 0
+            if not shared:
+                name = naming.new(naming.MERGED, self.now)
+            found.append(_replacement(group, name, size, data, cleaned_to))
+            shared += data
+            size += length
+        if shared:
+            objects.put(name, b"".join(shared))
+        self._groups, self.size = [], 0
+        return found
+
+
+def _replacement(
+    group: Group, name: str, position: int, data: Sequence[bytes | memoryview], cleaned_to: int
+) -> Replacement:
+    first, last = group.pieces[0].base_offset, group.pieces[-1].next_offset
+    newest = max(header.max_timestamp for part in data for header in scan(part, 0, len(part)))
+    region = Region(name, position, sum(map(len, data)), last - first, newest)
+    return Replacement(group.pieces, Merge(group.topic_id, group.at.partition, first, last, (region,), cleaned_to))

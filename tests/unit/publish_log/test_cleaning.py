@@ -1,0 +1,355 @@
+"""What is deleted of a store in an object store, and when; and processes that have slept through it."""
+
+import contextlib
+
+import pytest
+
+from pyspark_log import Store
+from pyspark_log.errors import LogDamagedError, OutcomeUnknownError, PublisherFencedError, StagedOutputError
+from pyspark_log.storage.objects import Objects
+from pyspark_log.storage.objects.observer import set_observer
+from pyspark_log.storage.publish_log import checkpoint, floors, naming, proposals, staging, sums
+from pyspark_log.storage.publish_log.entry import name_of
+from pyspark_log.storage.publish_log.log import PublishLog
+from pyspark_log.storage.publish_log.maintenance import merge, merging
+from pyspark_log.storage.publish_log.maintenance.cleaning import clean
+from tests.store_tools import rows, values
+
+DAY = 24 * 60 * 60 * 1000
+BEGIN = 1_800_000_000_000
+EVERY = 32
+
+
+class Clock:
+    """The time of all processes here."""
+
+    def __init__(self):
+        self.now = BEGIN
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The time, which the test moves; a checkpoint comes after each 32 decisions."""
+    found = Clock()
+    monkeypatch.setattr("pyspark_log.storage.object_store.now_ms", found)
+    monkeypatch.setattr(checkpoint, "EVERY", EVERY)
+    # Only the test merges.
+    monkeypatch.setattr(merging, "_RECENT_PIECES", 1_000_000)
+    return found
+
+
+@pytest.fixture
+def store(object_url, clock):
+    store = Store.create(object_url)
+    store.create_topic("t", 1, {"retention.ms": "-1"})
+    return store
+
+
+def fill(store, count=EVERY):
+    """Appends values, each by a decision."""
+    for _ in range(count):
+        store.append("t", rows(b"%d" % store.latest_offset("t", 0)))
+
+
+def cleaned(store, clock):
+    return clean(store.log, store.configs, clock)
+
+
+def names(store, prefix=""):
+    return {one.key for one in store.log.objects.list(prefix)}
+
+
+def all_of(store):
+    return values(Store.open(store.path))
+
+
+def numbers(end):
+    return [b"%d" % number for number in range(end)]
+
+
+# ---- staged output
+
+
+def staged(store, value, size=400_000):
+    writer = store.publishes.writer(store.publishes.plan(["t"]))
+    writer.append("t", rows(value * size))
+    return writer.finish()
+
+
+def test_staged_output_that_is_not_published(store, clock):
+    old, forgotten = staged(store, b"a"), staged(store, b"a")
+    clock.now += 6 * DAY
+    young = staged(store, b"b")
+    assert cleaned(store, clock) == (0, 0, 0)
+    clock.now += DAY + 1
+    # It is void from now on, and stays for a day.
+    assert cleaned(store, clock) == (0, 0, 2)
+    with pytest.raises(StagedOutputError, match=r"staged\.output\.expiration\.ms"):
+        store.publishes.publish("p", 0, old)
+    store.publishes.publish("p", 0, young)
+    # What is refused is deleted at once.
+    assert names(store, "data") == {forgotten[0].file, young[0].file}
+    clock.now += DAY - 1
+    assert cleaned(store, clock) == (0, 0, 2)
+    clock.now += 1
+    assert cleaned(store, clock) == (0, 2, 0)
+    assert names(store, "data") == {young[0].file}
+    # What is published is never deleted.
+    clock.now += 30 * DAY
+    cleaned(store, clock)
+    clock.now += 30 * DAY
+    cleaned(store, clock)
+    assert all_of(store) == [b"b" * 400_000]
+
+
+def test_what_was_merged_or_deleted_is_deleted(store, clock):
+    store.create_topic("u", 1)
+    fill(store, 5)
+    before = staged(store, b"a")
+    store.publishes.publish("p", 0, before)
+    for _ in range(5):
+        store.append("u", rows(b"x" * 1000))
+    merge(store.log, store.configs, clock)
+    store.delete_topic("u")
+    [merged] = names(store, "segments")
+    clock.now += 8 * DAY
+    # The merged object has records of both topics.
+    assert cleaned(store, clock).unused == 1
+    clock.now += DAY
+    assert cleaned(store, clock).deleted == 1
+    assert names(store, "data") == set()
+    assert names(store, "segments") == {merged}
+    assert all_of(store)[:5] == numbers(5)
+    store.delete_topic("t")
+    cleaned(store, clock)
+    clock.now += DAY
+    cleaned(store, clock)
+    assert names(store, "segments") == set()
+
+
+def test_only_what_is_its_own_is_deleted(store, clock):
+    objects = store.log.objects
+    strangers = {"data/mine", "log/readme", "checkpoint/x", "unused/list", "segments/t-0/notes"}
+    for name in strangers:
+        objects.put(name, b"")
+    objects.put(naming.new(naming.UNUSED, BEGIN - 2 * DAY), b"no list")
+    with pytest.raises(LogDamagedError, match="no list of objects"):
+        cleaned(store, clock)
+    objects.delete([name for name in names(store, "unused") if name not in strangers])
+    fill(store, 3 * EVERY)
+    for _ in range(3):
+        clock.now += 9 * DAY
+        cleaned(store, clock)
+    assert strangers <= names(store)
+
+
+# ---- old entries
+
+
+def test_old_entries_are_deleted_and_nothing_is_lost(store, clock):
+    fill(store, 3 * EVERY)
+    clock.now += 8 * DAY
+    fill(store, EVERY)
+    assert store.log.follow().floor == -1
+    first = cleaned(store, clock)
+    state = store.log.follow()
+    assert (state.floor, state.floors) == (3 * EVERY - 1, 1)
+    assert names(store, "floor") == {floors.name_of(1)}
+    # All of them but the first have records.
+    assert first.unused == 3 * EVERY // sums.BLOCK + 2 + 1
+    merge(store.log, store.configs, clock)
+    cleaned(store, clock)
+    clock.now += DAY
+    assert cleaned(store, clock).deleted == 3 * EVERY + 3 * EVERY // sums.BLOCK + 2
+    assert min(names(store, "log")) == name_of(3 * EVERY)
+    assert min(names(store, "checkpoint") - {"checkpoint/last"}) == checkpoint.name_of(3 * EVERY - 1)
+    assert all_of(store) == numbers(4 * EVERY)
+    # The next floor, by another process.
+    clock.now += 8 * DAY
+    other = Store.open(store.path)
+    fill(other, 2 * EVERY)
+    clock.now += 8 * DAY
+    fill(other, 1)
+    cleaned(other, clock)
+    assert other.log.follow().floors == 2
+    assert names(store, "floor") == {floors.name_of(1), floors.name_of(2)}
+    assert all_of(store) == numbers(6 * EVERY + 1)
+
+
+def sleep_through(store, clock):
+    """Deletes all entries that a process knows which has followed just before; what the store has then."""
+    other = Store.open(store.path)
+    fill(other, 3 * EVERY)
+    merge(other.log, other.configs, clock)
+    for _ in range(3):
+        clock.now += 8 * DAY
+        fill(other, EVERY)
+        merge(other.log, other.configs, clock)
+        cleaned(other, clock)
+    assert name_of(store.log.follow(float("inf")).number + 1) not in names(other, "log")
+    return all_of(other)
+
+
+def test_a_reader_that_has_slept_sees_what_is_there(store, clock):
+    fill(store, 3)
+    expected = sleep_through(store, clock)
+    assert len(expected) == 3 + 6 * EVERY
+    assert values(store) == expected
+
+
+def test_a_writer_that_has_slept_publishes_once(store, clock):
+    fill(store, 3)
+    parts = staged(store, b"x", 10)
+    number = store.log.follow().number
+    expected = sleep_through(store, clock)
+    # It creates an entry whose number was given before, and notices.
+    store.publishes.publish("p", 0, parts)
+    assert name_of(number + 1) in names(store, "log")
+    expected.append(b"x" * 10)
+    assert all_of(store) == values(store) == expected
+    store.publishes.publish("p", 0, parts)
+    assert all_of(store) == expected
+    # A reader that has slept, too, finds the stray entry first.
+    fill(store, 1)
+    clock.now += 2 * DAY
+    cleaned(store, clock)
+    clock.now += DAY
+    cleaned(store, clock)
+    assert name_of(number + 1) not in names(store, "log")
+    assert len(all_of(store)) == len(expected) + 1
+
+
+def test_a_reader_that_has_slept_and_finds_a_stray_entry(store, clock):
+    fill(store, 3)
+    reader = Store.open(store.path)
+    assert values(reader) == numbers(3)
+    expected = sleep_through(store, clock)
+    store.append("t", rows(b"x"))
+    assert values(reader) == [*expected, b"x"]
+
+
+def test_a_fenced_writer_that_has_slept_publishes_nothing(store, clock):
+    store.publishes.claim("p", "old")
+    parts = staged(store, b"x", 10)
+    Store.open(store.path).publishes.claim("p", "new")
+    # The last thing that it knows is its own claim.
+    late = store.publishes
+    expected = sleep_through(store, clock)
+    with pytest.raises(PublisherFencedError):
+        late.publish("p", 0, parts, run="old", claimed=True)
+    assert all_of(store) == expected
+
+
+def test_when_it_cannot_be_known_whether_an_entry_counts(store, clock):
+    fill(store, 3)
+    parts = staged(store, b"x", 10)
+    sleep_through(store, clock)
+
+    def observe(request):
+        if request.key.startswith("floor/"):
+            raise LogDamagedError("not now")
+
+    set_observer(observe)
+    try:
+        with pytest.raises(OutcomeUnknownError, match="counts"):
+            store.publishes.publish("p", 0, parts)
+    finally:
+        set_observer(None)
+    # It does not. The same call again finds out, and publishes.
+    assert b"x" * 10 not in values(store)
+    store.publishes.publish("p", 0, parts)
+    assert values(store).count(b"x" * 10) == 1
+
+
+@pytest.mark.parametrize("moved", ["clock", "boot"])
+def test_either_clock_shows_that_a_process_has_slept(store, clock, moved, monkeypatch):
+    fill(store, 1)
+
+    def looks():
+        seen = []
+        set_observer(lambda request: seen.append(request.key) if request.key.startswith("floor/") else None)
+        with contextlib.ExitStack() as stack:
+            stack.callback(set_observer, None)
+            store.topics()
+            store.append("t", rows(b"x"))
+        return len(seen)
+
+    assert looks() == 0
+    if moved == "clock":
+        clock.now -= 11 * 60 * 1000
+    else:
+        boot = floors.time.clock_gettime_ns
+        monkeypatch.setattr(floors.time, "clock_gettime_ns", lambda kind: boot(kind) + 11 * 60 * 10**9)
+    assert looks() == 2  # before its request and after
+    assert looks() == 0
+
+
+def test_a_hint_that_went_back_to_a_deleted_checkpoint(store, clock):
+    expected = sleep_through(store, clock)
+    objects = store.log.objects
+    for hint in (b"31", b"nonsense", b"7"):
+        objects.put("checkpoint/last", hint)
+        assert all_of(store) == expected
+    objects.delete(["checkpoint/last"])
+    assert all_of(store) == expected
+    late = checkpoint.name_of(store.log.follow().floor)
+    data = objects.get(late).data
+    objects.delete([late])
+    with pytest.raises(LogDamagedError, match=f"{late} is missing"):
+        all_of(store)
+    objects.put(late, data)
+    # A slow process has written an old checkpoint once more: it is true, and old.
+    objects.put(checkpoint.name_of(31), checkpoint.encode(store.log.follow()))
+    assert all_of(store) == expected
+
+
+def test_a_cleaner_that_is_killed_between_the_decision_and_its_floor(store, clock):
+    fill(store, 3 * EVERY)
+    clock.now += 8 * DAY
+    fill(store, 1)
+
+    class StoppedError(BaseException):
+        pass
+
+    def observe(request):
+        if request.key.startswith("floor/"):
+            raise StoppedError
+
+    set_observer(observe)
+    try:
+        with pytest.raises(StoppedError):
+            cleaned(store, clock)
+    finally:
+        set_observer(None)
+    other = Store.open(store.path)
+    assert (other.log.follow().floors, names(store, "floor"), names(store, "unused")) == (1, set(), set())
+    assert cleaned(other, clock).unused
+    assert bytes(store.log.objects.get(floors.name_of(1)).data) == b"%d" % (3 * EVERY - 1)
+
+
+def test_two_cleaners_set_one_floor(store, clock):
+    fill(store, 3 * EVERY)
+    clock.now += 8 * DAY
+    fill(store, 1)
+    other = PublishLog(Objects(store.path), clock)
+    other.follow()
+    log = store.log
+    assert log.decide(lambda state: proposals.set_floor(state, -1, 31)) is not None
+    assert other.decide(lambda state: proposals.set_floor(state, -1, 63)) is None
+    assert other.follow().floor == 31
+    assert log.decide(lambda state: proposals.set_horizon(state, BEGIN)) is not None
+    assert other.decide(lambda state: proposals.set_horizon(state, BEGIN - 1)) is None
+
+
+def test_staged_output_stays_inline_however_old_it_is(store, clock):
+    """Only objects can have been deleted."""
+    parts = staged(store, b"x", 10)
+    assert not parts[0].file
+    clock.now += 30 * DAY
+    cleaned(store, clock)
+    store.publishes.publish("p", 0, parts)
+    assert all_of(store) == [b"x" * 10]
+    assert staging.INLINE_LIMIT > 10
