@@ -38,6 +38,7 @@ COMMANDS = {
     "import-kafka": "Copy topics from FOLDER, the log dir of a Kafka broker, into the store.",
     "jobs": "List the jobs for spark-submit, and print their paths.",
     "log-dirs": "List, describe, add and remove log dirs, and move partitions between them.",
+    "merge": "Merge small pieces of TOPIC into larger objects, or those of all topics.",
     "offsets": "Print the earliest and latest offset and the size of each partition of TOPIC.",
     "perf": "Measure how fast this store can be written and read.",
     "produce": "Append each line of standard input to TOPIC as a record.",
@@ -57,8 +58,8 @@ _PACKAGES = {
     "records": ("Records", ("consume", "dump", "perf", "produce", "tail")),
     "groups": ("Groups", ("groups",)),
     "maintenance": ("Maintenance", (
-        "backup", "clean", "compact", "doctor", "export-kafka", "import-kafka", "jobs", "log-dirs", "publishers",
-        "recover", "repair", "verify",
+        "backup", "clean", "compact", "doctor", "export-kafka", "import-kafka", "jobs", "log-dirs", "merge",
+        "publishers", "recover", "repair", "verify",
     )),
 }  # fmt: skip
 

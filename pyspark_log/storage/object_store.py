@@ -37,10 +37,9 @@ from pyspark_log.storage.log.read import READ_BYTES, Damage
 from pyspark_log.storage.objects import ObjectAddress, Objects
 from pyspark_log.storage.objects.race import RACERS, ROUNDS, faulty_races
 from pyspark_log.storage.publish import StagedPart
-from pyspark_log.storage.publish_log import proposals, reading
+from pyspark_log.storage.publish_log import maintenance, proposals, reading
 from pyspark_log.storage.publish_log.groups import ObjectGroups
 from pyspark_log.storage.publish_log.log import PublishLog
-from pyspark_log.storage.publish_log.maintenance import merge_recent
 from pyspark_log.storage.publish_log.partitions import ObjectPartitions
 from pyspark_log.storage.publish_log.proposals import Proposal, log_of, topic_of
 from pyspark_log.storage.publish_log.publishes import ObjectPublishes
@@ -61,8 +60,10 @@ from pyspark_log.types import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from pyspark_log.storage.compaction import Outcome
     from pyspark_log.storage.groups import Groups
     from pyspark_log.storage.partitions import Partitions
+    from pyspark_log.storage.publish_log.maintenance import Cleaned, Merged
     from pyspark_log.storage.publishes import Publishes
     from pyspark_log.storage.record.rows import Rows
 
@@ -84,7 +85,7 @@ class ObjectStore(Store):
     def __init__(self, objects: Objects, cluster_id: str, configs: Mapping[str, str]) -> None:
         """For `open` and `create`."""
         self.path, self.cluster_id, self.configs = str(objects.address), cluster_id, configs
-        self.log = PublishLog(objects, now_ms, lambda log: merge_recent(log, configs, now_ms))
+        self.log = PublishLog(objects, now_ms, lambda log: maintenance.merge_recent(log, configs, now_ms))
         # They have the methods of those of a folder.
         self.publishes = cast("Publishes", ObjectPublishes(self.log, cluster_id, configs, now_ms, self.ensure_topic))
         self.partitions = cast("Partitions", ObjectPartitions(self.log, cluster_id))
@@ -319,6 +320,22 @@ class ObjectStore(Store):
 
         self.log.decide(propose)
         return log_of(self.log.follow(inf), topic, partition).log_start
+
+    # ---- upkeep
+
+    def merge(self, topic: str | None = None, progress: Callable[[int, int], None] | None = None) -> Merged:
+        """Merges small pieces of a topic, or of all; as maintenance.merge."""
+        return maintenance.merge(self.log, self.configs, now_ms, topic, progress)
+
+    def compact(
+        self, topic: str | None = None, progress: Callable[[int, int], None] | None = None
+    ) -> Iterator[Outcome]:
+        """Compacts a topic, or what is due; as maintenance.compact."""
+        return maintenance.compact(self.log, self.configs, now_ms, topic, progress)
+
+    def clean(self, topic: str | None = None) -> Cleaned:
+        """Applies retention, and deletes objects that nothing needs; as maintenance.clean."""
+        return maintenance.clean(self.log, self.configs, now_ms, topic)
 
     # ---- offsets
 

@@ -2,7 +2,7 @@
 
 A program publishes numbered output with its positions, small and in objects of its own, claims, commits, and changes
 topics. It is stopped at a request, another process continues from what the store says, and the end must be that of an
-undisturbed run. All requests are tried: there are few.
+undisturbed run. The same with merging, compaction and cleaning. All requests are tried: there are few.
 """
 
 import itertools
@@ -127,3 +127,95 @@ def test_every_stop(url):
         set_observer(None)
         run(stopped)
         assert contents(stopped) == expected, f"stopped at {requests[number]}"
+
+
+# ---- upkeep
+
+
+class Days:
+    """The time of the store's processes: each step of upkeep is a day later."""
+
+    now = 1_800_000_000_000
+
+    def __call__(self):
+        return self.now
+
+
+def upkeep(url, clock):
+    """Merges, compacts and cleans, day after day, until nothing is left to do; stray output is among what goes."""
+    for day in range(5):
+        clock.now = Days.now + day * 8 * 24 * 60 * 60 * 1000
+        store = ObjectStore.open(url)
+        store.append("log", [{"value": b"day %d" % day}]) if f"day {day}" not in days(store) else None
+        store.merge()
+        assert not any(outcome.problem for outcome in store.compact("keys"))
+        store.clean()
+
+
+def days(store):
+    return [value.decode() for part in store.read("log", 0) for value in part["value"].to_pylist()]
+
+
+def rows_of(url):
+    store = ObjectStore.open(url)
+    found = {
+        topic: [(row["offset"], row["key"], row["value"]) for part in store.read(topic, 0) for row in part.to_pylist()]
+        for topic in ("log", "keys", "old")
+    }
+    return found, [store.earliest_offset(topic, 0) for topic in found], [store.latest_offset(t, 0) for t in found]
+
+
+def objects_of(url):
+    """How many objects of each kind are left."""
+    objects = ObjectStore.open(url).log.objects
+    return {kind: len(list(objects.list(kind))) for kind in ("data", "segments", "floor")}
+
+
+@pytest.fixture
+def used(url, monkeypatch):
+    """Makes a URL of a store with something to do for each kind of upkeep, and the time."""
+    clock = Days()
+    monkeypatch.setattr("pyspark_log.storage.object_store.now_ms", clock)
+
+    def make():
+        found, clock.now = url(), Days.now
+        store = ObjectStore.open(found)
+        store.create_topic("log", 1, {"retention.ms": "-1"})
+        store.create_topic("keys", 1, {"cleanup.policy": "compact"})
+        store.create_topic("old", 1, {"retention.ms": "3600000"})
+        for number in range(9):
+            value = b"%d" % number * (400 if number % 3 == 0 else 10)
+            store.append("log", [{"value": value}])
+            store.append("keys", [{"key": b"%d" % (number % 2), "value": value}])
+            store.append("old", [{"value": value}])
+        writer = store.publishes.writer(store.publishes.plan(["log"]))
+        writer.append("log", pa.record_batch({"value": [b"forgotten" * 100]}))
+        assert writer.finish()[0].file
+        return found
+
+    return make, clock
+
+
+@pytest.mark.slow
+def test_every_stop_of_upkeep(used):
+    make, clock = used
+    undisturbed = make()
+    requests = []
+    set_observer(requests.append)
+    try:
+        upkeep(undisturbed, clock)
+    finally:
+        set_observer(None)
+    expected = rows_of(undisturbed)
+    assert {one.kind for one in requests} == {"get", "get_ranges", "put", "create", "list", "delete"}
+    assert objects_of(undisturbed)["data"] == 0
+    for number in range(len(requests)):
+        stopped = make()
+        stop_at(number)
+        with pytest.raises(StoppedError):
+            upkeep(stopped, clock)
+        set_observer(None)
+        assert rows_of(stopped)[0]["keys"][-1] == expected[0]["keys"][-1]
+        upkeep(stopped, clock)
+        assert rows_of(stopped) == expected, f"stopped at {requests[number]}"
+        assert objects_of(stopped)["data"] == 0

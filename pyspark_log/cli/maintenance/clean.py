@@ -6,7 +6,9 @@ import click
 
 from pyspark_log.cli.support import complete_topics, plural
 from pyspark_log.cli.target import Target
+from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.maintenance import janitor
+from pyspark_log.storage.object_store import ObjectStore
 
 
 @click.command()
@@ -18,7 +20,16 @@ def clean(target: Target, topic: str | None) -> None:
     Writers do this whenever they roll a segment of a partition. This command is for partitions that no process writes
     to any more. Without TOPIC it also removes the files of deleted topics, expired committed offsets, and staged
     output that was never published.
+
+    Of a store in an object store it deletes objects that nothing needs any more; run it once a day. An object is
+    deleted by the second run that finds it so, a day after the first.
     """
-    store = target.open_folder()
-    count = janitor.clean(store) if topic is None else store.clean(topic)
-    click.echo(f"{plural(count, 'segment')} removed")
+    store = target.open()
+    if isinstance(store, FolderStore):
+        count = janitor.clean(store) if topic is None else store.clean(topic)
+        click.echo(f"{plural(count, 'segment')} removed")
+    elif isinstance(store, ObjectStore):
+        done = store.clean(topic)
+        click.echo(f"{plural(done.pieces, 'piece')} removed, {plural(done.deleted, 'object')} deleted")
+        if done.unused:
+            click.echo(f"{plural(done.unused, 'object')} to delete after a day")

@@ -17,6 +17,8 @@ from pyspark_log.cli.support import (
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.compaction import Outcome, uncleanable
 from pyspark_log.storage.compaction import compact as compact_store
+from pyspark_log.storage.folder_store import FolderStore
+from pyspark_log.storage.object_store import ObjectStore
 
 
 @click.command()
@@ -31,10 +33,14 @@ def compact(target: Target, topic: str | None, as_json: bool) -> None:
     Other processes may read and write meanwhile. The exit code is 1 if a partition cannot be compacted; from then on it
     is skipped, with a warning, until its topic is named.
     """
-    store = target.open_folder()
+    store = target.open()
     with ProgressBar("compact") as progress:
-        outcomes = list(compact_store(store.logs, topic, progress))
-    if topic is None:
+        if isinstance(store, ObjectStore):
+            outcomes = list(store.compact(topic, progress))
+        else:
+            assert isinstance(store, FolderStore)
+            outcomes = list(compact_store(store.logs, topic, progress))
+    if topic is None and isinstance(store, FolderStore):
         for at, reason in uncleanable(store.logs).items():
             if at not in {outcome.at for outcome in outcomes}:
                 again = f"`pylog compact {at.topic}` tries again"

@@ -1,11 +1,14 @@
 """`pylog` with a store in an object store."""
 
+import json
 import subprocess
 import sys
+from datetime import UTC, datetime
 
 import pytest
 from click.testing import CliRunner
 
+from pyspark_log import Store
 from pyspark_log.cli.main import main
 from tests.object_server import moto
 
@@ -50,9 +53,30 @@ def test_a_store_from_its_first_topic_on(pylog):
     assert "orders" not in pylog("topics", "list")
 
 
-@pytest.mark.parametrize(
-    "command", [["verify"], ["compact"], ["clean"], ["recover"], ["serve"], ["log-dirs", "list"]], ids=" ".join
-)
+def test_upkeep(pylog, server):
+    url = f"s3://{server.bucket}/upkeep"
+    store = Store.create(url)
+    store.create_topic("t", 1, {"cleanup.policy": "compact"})
+    store.create_topic("old", 1, {"retention.ms": "1000"})
+    for number in range(5):
+        store.append("t", [{"key": b"a", "value": b"%d" % number}])
+        store.append("old", [{"value": b"x", "timestamp": datetime(2020, 1, 1, tzinfo=UTC)}])
+    assert pylog("--store", url, "merge") == "10 pieces (695 B) merged into 2\n"
+    assert pylog("--store", url, "merge", "t") == "0 pieces (0 B) merged into 0\n"
+    [document] = json.loads(pylog("--store", url, "compact", "t", "--json"))
+    assert (document["records_before"], document["records_after"], document["cleaned_to"]) == (5, 1, 5)
+    assert pylog("--store", url, "compact") == "nothing to compact\n"
+    assert pylog("--store", url, "clean", "t") == "0 pieces removed, 0 objects deleted\n"
+    assert pylog("--store", url, "clean") == "1 piece removed, 0 objects deleted\n"
+    assert [row["value"] for rows in store.read("t", 0) for row in rows.to_pylist()] == [b"4"]
+
+
+def test_merge_is_for_object_stores(pylog, tmp_path):
+    Store.create(tmp_path / "store")
+    assert "is in a folder" in pylog("--store", str(tmp_path / "store"), "merge", code=2)
+
+
+@pytest.mark.parametrize("command", [["verify"], ["recover"], ["serve"], ["log-dirs", "list"]], ids=" ".join)
 def test_what_works_on_files_is_refused(pylog, command):
     assert "s3://bucket/store is in an object store" in pylog(*command, code=2)
 

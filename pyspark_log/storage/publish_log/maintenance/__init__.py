@@ -3,8 +3,8 @@
 Each is a decision like any other, on the newest state; so any number of processes may do it at the same time.
 """
 
-from pyspark_log.storage.publish_log.maintenance.cleaning import clean
+from pyspark_log.storage.publish_log.maintenance.cleaning import Cleaned, clean
 from pyspark_log.storage.publish_log.maintenance.compacting import compact
-from pyspark_log.storage.publish_log.maintenance.merging import merge, merge_recent
+from pyspark_log.storage.publish_log.maintenance.merging import Merged, merge, merge_recent
 
-__all__ = ["clean", "compact", "merge", "merge_recent"]
+__all__ = ["Cleaned", "Merged", "clean", "compact", "merge", "merge_recent"]

@@ -1,0 +1,27 @@
+"""`pylog merge`: makes few large objects of many small ones."""
+
+from __future__ import annotations
+
+import click
+
+from pyspark_log.cli.support import ProgressBar, complete_topics, human_size, plural
+from pyspark_log.cli.target import Target
+from pyspark_log.storage.object_store import ObjectStore
+
+
+@click.command()
+@click.argument("topic", required=False, shell_complete=complete_topics)
+@click.pass_obj
+def merge(target: Target, topic: str | None) -> None:
+    """Merge small pieces of TOPIC into larger objects, or those of all topics.
+
+    Of a store in an object store: each publish adds a piece to a partition. Merged, they take fewer requests to read,
+    and can be opened as segments of Kafka once they are large. Other processes may read and write meanwhile. Run it
+    once an hour.
+    """
+    store = target.open()
+    if not isinstance(store, ObjectStore):
+        raise click.UsageError(f"{store.path} is in a folder, where the pieces of a partition are in one file already.")
+    with ProgressBar("merge") as progress:
+        done = store.merge(topic, progress)
+    click.echo(f"{plural(done.before, 'piece')} ({human_size(done.size)}) merged into {done.after}")
