@@ -61,6 +61,7 @@ test-long:  ## What takes many hours: test-all with its files on a disk, model, 
 	$(MAKE) programs
 	$(MAKE) campaign
 	$(MAKE) server-campaign
+	$(MAKE) object-campaign
 	$(MAKE) crash
 
 .PHONY: model
@@ -74,6 +75,10 @@ campaign: java $(VENV)/.stamp-native  ## Streaming queries whose processes are k
 .PHONY: server-campaign
 server-campaign: java kafka-jars $(VENV)/.stamp-native  ## A server, its clients, a publisher and Spark, killed 200 times: a quarter of an hour
 	"$(BIN)/python" -m tests.server_campaign.run --kills 200
+
+.PHONY: object-campaign
+object-campaign: object-servers $(VENV)/.stamp-native  ## A store in an object store: its processes and its server, killed 40 times: three minutes
+	"$(BIN)/python" -m tests.object_campaign.run --kills 40 --stops 10
 
 .PHONY: recordings
 recordings: $(VENV)/.stamp-native .kafka/.stamp client-programs  ## Records the sessions of clients at Kafka that tests/recordings repeats: three minutes
@@ -219,8 +224,24 @@ $(CLIENTS)/.stamp-rust: $(call CLIENT_SOURCES,rust)
 		echo "There is no Cargo here: the clients of Rust are left out (Debian, Ubuntu: apt install cargo)." >&2; \
 	fi
 
+# versitygw keeps objects in files, so it can be killed. 1.7.0 does not keep the condition of put-if-absent in races: no
+# store may be created there.
+VERSITYGW := 1.8.0 1.7.0
+
+.PHONY: object-servers
+object-servers: $(patsubst %,$(CLIENTS)/object-servers/.stamp-%,$(VERSITYGW))  ## Servers with S3's protocol for tests: four minutes
+
+$(CLIENTS)/object-servers/.stamp-%:
+	@if command -v go >/dev/null; then \
+		echo "Building versitygw $* (once; takes minutes)."; \
+		mkdir -p "$(CLIENTS)/object-servers/$*" && \
+		GOBIN="$(CURDIR)/$(CLIENTS)/object-servers/$*" go install github.com/versity/versitygw/cmd/versitygw@v$* && touch "$@"; \
+	else \
+		echo "There is no Go here: the tests with versitygw are skipped (Debian, Ubuntu: apt install golang)." >&2; \
+	fi
+
 .PHONY: clients-note
 clients-note:
-	@$(MAKE) -s -k -j2 --no-print-directory client-programs || echo "The tests with clients that are missing are skipped." >&2
+	@$(MAKE) -s -k -j2 --no-print-directory client-programs object-servers || echo "The tests with clients that are missing are skipped." >&2
 
 test-slow test-all: kafka-note clients-note

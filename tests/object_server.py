@@ -1,11 +1,13 @@
-"""A server with S3's protocol as a process, on loopback: moto, which keeps objects in memory."""
+"""Servers with S3's protocol as processes, on loopback: moto, with objects in memory, and versitygw, in files."""
 
 import contextlib
 import http.client
+import socket
 import subprocess
 import sys
 import time
 
+from tests.paths import ROOT
 from tests.ports import HOST, free_ports
 
 #: How long it may take to start, in seconds, on a busy machine.
@@ -64,3 +66,45 @@ def _create_bucket(process, port, name):
             return
         finally:
             connection.close()
+
+
+class Versitygw(ObjectServer):
+    """versitygw, built by `make object-servers`. It can be killed and started again, with its objects."""
+
+    def __init__(self, folder, version="1.8.0"):
+        """Starts nothing yet; objects and what it says are in the folder."""
+        self.program = ROOT / f".clients/object-servers/{version}/versitygw"
+        [self.port] = free_ports(1)
+        super().__init__(f"http://{HOST}:{self.port}", "bucket")
+        self.folder, self.process = folder, None
+        # Its extended attributes are in files of their own, as not every file system has some.
+        for name in ("objects/bucket", "attributes"):
+            (folder / name).mkdir(parents=True)
+
+    def start(self):
+        """Returns when it serves."""
+        with (self.folder / "versitygw").open("ab") as output:
+            self.process = subprocess.Popen(
+                [
+                    self.program, "--port", f"{HOST}:{self.port}", "--access", self.options["access_key_id"],
+                    "--secret", self.options["secret_access_key"], "posix", "--sidecar", self.folder / "attributes",
+                    self.folder / "objects",
+                ],
+                stdout=output, stderr=output,
+            )  # fmt: skip
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                socket.create_connection((HOST, self.port), PATIENCE).close()
+            except ConnectionError:
+                assert self.process.poll() is None, "the server has ended"
+                assert time.monotonic() < end, "the server does not start"
+                time.sleep(0.02)
+            else:
+                return
+
+    def kill(self):
+        """Ends it at once, if it runs."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
