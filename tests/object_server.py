@@ -2,10 +2,13 @@
 
 import contextlib
 import http.client
+import os
 import socket
 import subprocess
 import sys
 import time
+
+import pytest
 
 from tests.paths import ROOT
 from tests.ports import HOST, free_ports
@@ -72,8 +75,14 @@ class Versitygw(ObjectServer):
     """versitygw, built by `make object-servers`. It can be killed and started again, with its objects."""
 
     def __init__(self, folder, version="1.8.0"):
-        """Starts nothing yet; objects and what it says are in the folder."""
+        """Starts nothing yet; objects and what it says are in the folder.
+
+        Where it is not built, the test is skipped, or fails if PYLOG_REQUIRE names objects.
+        """
         self.program = ROOT / f".clients/object-servers/{version}/versitygw"
+        if not self.program.exists():
+            required = "objects" in os.environ.get("PYLOG_REQUIRE", "").split(",")
+            (pytest.fail if required else pytest.skip)(f"versitygw {version} is missing: make object-servers")
         [self.port] = free_ports(1)
         super().__init__(f"http://{HOST}:{self.port}", "bucket")
         self.folder, self.process = folder, None

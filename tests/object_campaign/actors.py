@@ -49,7 +49,7 @@ def publisher(name: str, url: str, chance: random.Random, until: int) -> None:
     """Publishes numbers up to `until`, each with the position of its group, from where the store says it is."""
     store, run, at = Store.open(url), f"{name}-{os.getpid()}-{time.time_ns()}", TopicPartition("input", 0)
     number = store.publishes.claim(name, run) + 1
-    print(f"{name} begins at {number}", flush=True)
+    print(f"{name} begins at {number} as {os.getpid()}", flush=True)
     while number < until:
         writer = store.publishes.writer(store.publishes.plan([TOPIC, KEYED]))
         count = chance.randrange(1, 4)

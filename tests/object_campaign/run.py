@@ -95,12 +95,21 @@ class Campaign:
 
     def stop(self) -> None:
         """Stops a publisher, and starts a successor; it wakes later."""
-        name = self.random.choice(self.working())
+        # One that has begun, and is not at its end: else it need not be replaced.
+        done = {one.publisher: one.number for one in Store.shared(self.url).publishes.publishers()}
+        names = [name for name in self.working() if self.has_begun(name) and done[name] < self.publishes - 10]
+        if not names:
+            return
+        name = self.random.choice(names)
         process = self.running[name]
         process.send_signal(signal.SIGSTOP)
         self.zombies.append((name, process))
         self.start("publisher", name)
         self.counts["stops"] += 1
+
+    def has_begun(self, name: str) -> bool:
+        """Whether a publisher has claimed its name."""
+        return f" as {self.running[name].pid}\n" in (self.folder / f"{name}.log").read_text(errors="replace")
 
     def wake(self) -> None:
         """Lets the stopped ones continue, and sees how they end."""

@@ -170,8 +170,10 @@ class Objects:
         with _explained(lib, self.address, "delete", keys[0]):
             try:
                 lib.delete(client, list(keys))
-            except FileNotFoundError:
-                # Some object stores say so. Then the others may still be there.
+            except (FileNotFoundError, lib.exceptions.BaseError) as error:
+                # Some object stores say so of one that was there just before. Then the others may still be there.
+                if not isinstance(error, FileNotFoundError) and "NoSuchKey" not in str(error):
+                    raise
                 for key in keys if len(keys) > 1 else ():
                     self.delete([key])
         notify("delete", keys[0], is_done=True)

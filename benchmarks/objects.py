@@ -1,0 +1,294 @@
+"""A store in an object store beside a Delta table there, and many publishers at once.
+
+    python benchmarks/objects.py [--rounds 3] [--only small] [--quick] [--document]
+
+The object store is versitygw (`make object-servers`), on loopback; and the same through a proxy in which a put takes 40
+ms more and a get 15 ms, as in S3. Delta is delta-rs, since there is no Delta for this Spark. Rows have keys of 8 bytes
+and values of 100, half text and half noise; the log is uncompressed, Parquet has its default, snappy. Both take turns;
+figures are medians of the rounds, and a ratio is taken within a round. `--quick` only shows that all of it works.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import multiprocessing
+import os
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import tables
+from deltalake import DeltaTable, write_deltalake
+
+from pyspark_log import Store
+from pyspark_log.storage.objects.observer import set_observer
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.object_proxy import Exchange, proxy
+from tests.object_server import ObjectServer, Versitygw
+
+#: What the proxy adds to requests, in seconds.
+DELAYS = {"PUT": 0.040, "GET": 0.015, "HEAD": 0.015}
+PARTITIONS, FEW = 100, 8
+PIECE = 200_000
+#: How many publishers publish at once, how often each, in seconds, and how many times.
+PUBLISHERS, EACH, TIMES = 50, 10.0, 6
+_numbers = itertools.count()
+
+
+def rows(count: int) -> pa.Table:
+    """Rows of a table."""
+    text, noise = b"all happy families are alike; each unhappy family."[:50], os.urandom(50 * count)
+    return pa.table({
+        "key": pa.array([b"%08d" % (number % 99_999_999) for number in range(count)], pa.binary()),
+        "value": pa.array([text + noise[50 * at : 50 * at + 50] for at in range(count)], pa.binary()),
+        "timestamp": pa.array([int(time.time() * 1000)] * count, pa.timestamp("ms")),
+    })  # fmt: skip
+
+
+class Ours:
+    """A store."""
+
+    def __init__(self, url: str) -> None:
+        self.store = Store.create(url)
+        self._number = 0
+
+    def topic(self, name: str, partitions: int) -> None:
+        """A new topic."""
+        self.store.create_topic(name, partitions, {"retention.ms": "-1"})
+
+    def publish(self, topic: str, data: pa.Table, tasks: int = 1, times: int = 1) -> None:
+        """Publishes rows several times over, as a job does: each task stages its share."""
+
+        def stage(count: int) -> list[object]:
+            writer = self.store.publishes.writer(plan)
+            for _ in range(count):
+                for batch in data.to_batches():
+                    writer.append(topic, batch)
+            return writer.finish()
+
+        plan = self.store.publishes.plan([topic])
+        with ThreadPoolExecutor(tasks) as pool:
+            parts = [part for found in pool.map(stage, [times // tasks] * tasks) for part in found]
+        self.store.publishes.publish("benchmark", self._number, parts)
+        self._number += 1
+
+    def read(self, topic: str) -> int:
+        """Reads all; how many rows."""
+
+        def count(partition: int) -> int:
+            return sum(part.num_rows for part in self.store.read(topic, partition))
+
+        with ThreadPoolExecutor(2) as pool:
+            return sum(pool.map(count, range(self.store.describe_topic(topic).partitions)))
+
+
+class Delta:
+    """Delta tables."""
+
+    def __init__(self, server: ObjectServer, url: str) -> None:
+        self._url = url
+        self._options = {f"aws_{name}": value for name, value in server.options.items()}
+        self._options |= {"aws_allow_http": "true", "aws_conditional_put": "etag"}
+        self._tables: dict[str, DeltaTable] = {}
+
+    def write(self, name: str, data: pa.Table | pa.RecordBatchReader) -> None:
+        """Appends rows to a table."""
+        known = self._tables.get(name)
+        if known is None:
+            write_deltalake(f"{self._url}/{name}", data, mode="append", storage_options=self._options)
+            self._tables[name] = DeltaTable(f"{self._url}/{name}", storage_options=self._options)
+        else:
+            write_deltalake(known, data, mode="append")
+
+    def read(self, name: str) -> int:
+        """Reads all; how many rows."""
+        found = DeltaTable(f"{self._url}/{name}", storage_options=self._options)
+        return sum(batch.num_rows for batch in found.to_pyarrow_dataset().to_batches())
+
+
+class Comparison:
+    """Both, on one server."""
+
+    def __init__(self, server: ObjectServer, name: str, rounds: int, records: int, batches: int) -> None:
+        self._name, self._rounds, self._records, self._batches = name, rounds, records, batches
+        os.environ.update(server.environment)
+        where = f"s3://{server.bucket}/{next(_numbers)}"
+        self._ours, self._delta = Ours(f"{where}/store"), Delta(server, f"{where}/tables")
+        self.lines: list[list[object]] = []
+
+    def _compare(self, what: str, ours: Callable[[int], object], delta: Callable[[int], object], amount: int) -> None:
+        took: dict[bool, list[float]] = {True: [], False: []}
+        for turn in range(-1, self._rounds):  # The first one is to warm up.
+            for is_ours in (True, False) if turn % 2 else (False, True):
+                begun = time.perf_counter()
+                (ours if is_ours else delta)(turn)
+                if turn >= 0:
+                    took[is_ours].append(time.perf_counter() - begun)
+        ratios = [other / one for one, other in zip(took[True], took[False], strict=True)]
+        medians = [statistics.median(took[is_ours]) for is_ours in (True, False)]
+        shown = (
+            [f"{amount / seconds / 1e6:.2f} M rows/s" for seconds in medians]
+            if amount >= 1_000_000
+            else [f"{seconds * 1000 / self._batches:.1f} ms" for seconds in medians]
+        )
+        self.lines.append([
+            f"{what}, {self._name}", *shown, f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+        ])  # fmt: skip
+        print(*self.lines[-1], flush=True)
+
+    def small(self) -> None:
+        """Micro-batches."""
+        for count in (1000, 190_000):
+            data, name = rows(count), f"small{count}"
+            self._ours.topic(name, PARTITIONS)
+            self._compare(
+                f"a micro-batch of {count:,} rows",
+                lambda _, data=data, name=name: [self._ours.publish(name, data) for _ in range(self._batches)],
+                lambda _, data=data, name=name: [self._delta.write(name, data) for _ in range(self._batches)],
+                0,
+            )
+
+    def large(self) -> None:
+        """A batch write and a batch read."""
+        data, times = rows(min(PIECE, self._records // 2)), self._records // min(PIECE, self._records // 2)
+
+        def write(turn: int) -> None:
+            self._ours.topic(f"large{turn}", FEW)
+            self._ours.publish(f"large{turn}", data, 2, times)
+
+        def write_delta(turn: int) -> None:
+            reader = pa.RecordBatchReader.from_batches(
+                data.schema, (b for _ in range(times) for b in data.to_batches())
+            )
+            self._delta.write(f"large{turn}", reader)
+
+        amount = max(self._records, 1_000_000)
+        self._compare("a batch write", write, write_delta, amount)
+        last = f"large{self._rounds - 1}"
+        assert self._ours.read(last) == self._delta.read(last) == data.num_rows * times
+        self._compare("a batch read", lambda _: self._ours.read(last), lambda _: self._delta.read(last), amount)
+
+
+# ---- many publishers
+
+
+def _publish(url: str, number: int, times: int, each: float, out: multiprocessing.Queue[tuple[float, int]]) -> None:
+    """Some publishers of one process: each publishes a small batch now and then."""
+    seen: Counter[str] = Counter()
+    set_observer(lambda request: None if request.is_done else seen.update([request.kind]))
+
+    def one(name: int) -> list[float]:
+        store, took = Store.open(url), list[float]()
+        begun = time.monotonic() + each * name / PUBLISHERS
+        data = rows(10)
+        for turn in range(times):
+            time.sleep(max(begun + turn * each - time.monotonic(), 0))
+            start = time.perf_counter()
+            writer = store.publishes.writer(store.publishes.plan(["t"]))
+            for batch in data.to_batches():
+                writer.append("t", batch)
+            store.publishes.publish(f"p{name}", turn, writer.finish())
+            took.append(time.perf_counter() - start)
+        return took[1:]  # The first one begins with all that the others have decided.
+
+    with ThreadPoolExecutor(PUBLISHERS // 5) as pool:
+        for took in pool.map(one, range(number, PUBLISHERS, 5)):
+            for seconds in took:
+                out.put((seconds, 0))
+    out.put((0.0, sum(seen.values())))
+
+
+def many(server: ObjectServer, times: int, each: float) -> list[list[object]]:
+    """How long a publish takes among fifty publishers."""
+    os.environ.update(server.environment)
+    url = f"s3://{server.bucket}/many"
+    Store.create(url).create_topic("t", PARTITIONS, {"retention.ms": "-1"})
+    context = multiprocessing.get_context("spawn")
+    out: multiprocessing.Queue[tuple[float, int]] = context.Queue()
+    processes = [context.Process(target=_publish, args=(url, number, times, each, out)) for number in range(5)]
+    for process in processes:
+        process.start()
+    found = [out.get() for _ in range(PUBLISHERS * (times - 1) + len(processes))]
+    for process in processes:
+        process.join()
+    took = sorted(seconds * 1000 for seconds, _ in found if seconds)
+    requests = sum(count for _, count in found) / (PUBLISHERS * times)
+    return [[
+        f"{PUBLISHERS} publishers, one publish each {each:.0f} s", f"{statistics.median(took):.0f}",
+        f"{took[int(len(took) * 0.99)]:.0f}", f"{took[-1]:.0f}", f"{requests:.1f}",
+    ]]  # fmt: skip
+
+
+# ---- servers
+
+
+def _serve(target: ObjectServer, ready: multiprocessing.Queue[ObjectServer]) -> None:
+    def late(exchange: Exchange) -> object:
+        time.sleep(DELAYS.get(exchange.method, 0))
+        return exchange.ask()
+
+    with proxy(target, late) as found:
+        ready.put(found)
+        threading.Event().wait()
+
+
+@contextlib.contextmanager
+def delayed(server: ObjectServer) -> Iterator[ObjectServer]:
+    """The proxy, in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    ready: multiprocessing.Queue[ObjectServer] = context.Queue()
+    plain = ObjectServer(server.endpoint, server.bucket)
+    process = context.Process(target=_serve, args=(plain, ready))
+    process.start()
+    try:
+        yield ready.get()
+    finally:
+        process.kill()
+        process.join()
+
+
+def main() -> None:
+    parser = tables.parser(__doc__)
+    parser.add_argument("--only", choices=("small", "large", "many"), default="")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--records", type=int, default=10_000_000)
+    parser.set_defaults(rounds=3)
+    given = parser.parse_args()
+    rounds, records, batches = (1, 2000, 2) if given.quick else (given.rounds, given.records, 20)
+    lines: list[list[object]] = []
+    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+        server = Versitygw(Path(folder))
+        server.start()
+        try:
+            with delayed(server) as slow:
+                for name, one in (("directly", server), ("as in S3", slow)):
+                    for part in ("small", "large"):
+                        if given.only in ("", part):
+                            compared = Comparison(one, name, rounds, records, batches)
+                            getattr(compared, part)()
+                            lines += compared.lines
+                if given.only in ("", "many"):
+                    times, each = (2, 1.0) if given.quick else (TIMES, EACH)
+                    shown = many(slow, times, each)
+                    tables.show(
+                        "objects: publishers", ["ms", "half", "99 in 100", "the longest", "requests a publish"], shown,
+                        document=given.document, page="object-stores.md",
+                    )  # fmt: skip
+        finally:
+            server.kill()
+    if lines:
+        header = ["", "ours", "delta-rs", "delta-rs's time by ours"]
+        tables.show("objects: beside Delta", header, lines, document=given.document, page="object-stores.md")
+
+
+if __name__ == "__main__":
+    main()
