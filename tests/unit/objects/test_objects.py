@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import traceback
 
 import pytest
@@ -11,6 +12,7 @@ from pyspark_log.storage.objects import Objects, is_address
 from pyspark_log.storage.objects.address import ObjectAddress
 from pyspark_log.storage.objects.objects import ObjectStatus
 from pyspark_log.storage.objects.observer import Request, set_observer
+from tests.object_proxy import Answer, proxy
 
 
 def test_what_is_put_is_read(objects):
@@ -72,6 +74,27 @@ def test_deletes(objects):
     objects.delete(["a"])
     objects.delete([])
     assert [one.key for one in objects.list()] == ["b"]
+
+
+def test_deletes_that_others_make_at_the_same_time(server, url):
+    """Some servers say then that an object is missing, and may leave the others."""
+    refused = []
+
+    def miss_one(exchange):
+        if exchange.method == "POST" and len(re.findall(b"<Key>", exchange.body)) > 1:
+            refused.append(exchange)
+            key = re.search(b"<Key>.*?</Key>", exchange.body)[0]
+            error = b"<Error>%s<Code>NoSuchKey</Code><Message>not there</Message></Error>" % key
+            return Answer(200, body=b"<DeleteResult>%s</DeleteResult>" % error)
+        return exchange.ask()
+
+    with proxy(server, miss_one) as late:
+        objects = Objects(url, {**server.options, "endpoint": late.endpoint})
+        for key in ("a", "b", "c"):
+            objects.put(key, b"x")
+        objects.delete(["a", "b"])
+        assert [one.key for one in objects.list()] == ["c"]
+        assert refused
 
 
 def test_a_test_sees_each_request_before_and_after(objects):
