@@ -125,7 +125,7 @@ def _state(number: int, content: Fields) -> State:
         number,
         {one.name: one for one in topics},
         {
-            (topic_id, partition): PartitionLog(start, end, cleaned_to, [Piece(*piece) for piece in pieces])
+            (topic_id, partition): PartitionLog.of(start, end, cleaned_to, [Piece(*piece) for piece in pieces])
             for topic_id, partition, start, end, cleaned_to, pieces in partitions
         },
         {one.publisher: one for one in publishers},

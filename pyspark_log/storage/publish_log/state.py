@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -30,30 +31,69 @@ class Piece(NamedTuple):
     max_timestamp: int
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class PartitionLog:
-    """A partition.
+    """A partition. It never changes; what is added to it makes another one, which shares its pieces.
 
     Attributes:
         log_start: the first offset that is kept.
         log_end: the offset that the next record gets.
         cleaned_to: up to which offset it is compacted.
-        pieces: where its records are, in order. The first one may begin before the log start.
     """
 
     log_start: int = 0
     log_end: int = 0
     cleaned_to: int = 0
-    pieces: list[Piece] = field(default_factory=list)
+    # The first `_count` are its own; what comes after them was added later.
+    _pieces: list[Piece] = field(default_factory=list)
+    _count: int = 0
+
+    @classmethod
+    def of(cls, log_start: int, log_end: int, cleaned_to: int, pieces: list[Piece]) -> PartitionLog:
+        """One with these pieces, whose list must not be changed any more."""
+        return cls(log_start, log_end, cleaned_to, pieces, len(pieces))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PartitionLog) and self._compared() == other._compared()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _compared(self) -> tuple[int, int, int, list[Piece]]:
+        return self.log_start, self.log_end, self.cleaned_to, self.pieces
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """Where its records are, in order. The first one may begin before the log start."""
+        return self._pieces[: self._count]
 
     def between(self, start: int, end: int) -> list[Piece]:
         """The pieces that have offsets of [start, end)."""
-        first = bisect_right(self.pieces, start, key=lambda piece: piece.next_offset)
-        return self.pieces[first : bisect_left(self.pieces, end, first, key=lambda piece: piece.base_offset)]
+        first = self._first_after(start)
+        return self._pieces[
+            first : bisect_left(self._pieces, end, first, self._count, key=lambda piece: piece.base_offset)
+        ]
 
-    def copy(self) -> PartitionLog:
-        """One that can be changed without this one."""
-        return PartitionLog(self.log_start, self.log_end, self.cleaned_to, list(self.pieces))
+    def _first_after(self, offset: int) -> int:
+        """The index of the first piece that has an offset from `offset` on."""
+        return bisect_right(self._pieces, offset, 0, self._count, key=lambda piece: piece.next_offset)
+
+    def added(self, pieces: Sequence[Piece]) -> PartitionLog:
+        """With more pieces at its end."""
+        shared = self._pieces if len(self._pieces) == self._count else self.pieces
+        shared.extend(pieces)
+        return PartitionLog.of(self.log_start, pieces[-1].next_offset, self.cleaned_to, shared)
+
+    def started_at(self, offset: int) -> PartitionLog:
+        """Without the records before an offset."""
+        start = max(self.log_start, offset)
+        return PartitionLog.of(start, self.log_end, self.cleaned_to, self.pieces[self._first_after(start) :])
+
+    def merged(self, base_offset: int, next_offset: int, pieces: Sequence[Piece], cleaned_to: int) -> PartitionLog:
+        """With these pieces instead of those of [base_offset, next_offset), which are whole ones."""
+        first, replaced = self._first_after(base_offset), self.between(base_offset, next_offset)
+        changed = self.pieces
+        changed[first : first + len(replaced)] = pieces
+        return PartitionLog.of(self.log_start, self.log_end, max(self.cleaned_to, cleaned_to), changed)
 
 
 class Committed(NamedTuple):
@@ -89,8 +129,7 @@ class State:
     horizon: int = 0
     floor: int = -1
     floors: int = 0
-    # The partitions and groups that no other state has: these are changed in place, others replaced by a copy.
-    _own_partitions: set[tuple[str, int]] = field(default_factory=set, init=False, repr=False, compare=False)
+    # The groups that no other state has: these are changed in place, others replaced by a copy.
     _own_groups: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def next(self) -> State:
@@ -157,39 +196,25 @@ class State:
     def _delete(self, topic_id: str) -> None:
         self.topics = {name: one for name, one in self.topics.items() if one.topic_id != topic_id}
         self.partitions = {at: one for at, one in self.partitions.items() if at[0] != topic_id}
-        self._own_partitions &= self.partitions.keys()
-
-    def _own_log(self, topic_id: str, partition: int) -> PartitionLog:
-        """The log of a partition, to change it."""
-        at = topic_id, partition
-        if at not in self._own_partitions:
-            self.partitions[at] = self.partitions.get(at, PartitionLog()).copy()
-            self._own_partitions.add(at)
-        return self.partitions[at]
 
     def _add(self, entry: Entry, addition: Addition) -> None:
-        log = self._own_log(addition.topic_id, addition.partition)
-        offset = addition.base_offset
+        at, pieces = (addition.topic_id, addition.partition), list[Piece]()
         for name, position, size, count, timestamp in addition.regions:
+            offset = pieces[-1].next_offset if pieces else addition.base_offset
             where = (name, position) if name else (name_of(entry.number), entry.head_size + position)
-            log.pieces.append(Piece(offset, offset + count, *where, size, timestamp))
-            offset += count
-        log.log_end = offset
+            pieces.append(Piece(offset, offset + count, *where, size, timestamp))
+        self.partitions[at] = self.partitions.get(at, PartitionLog()).added(pieces)
 
     def _move_start(self, start: LogStart) -> None:
-        log = self._own_log(start.topic_id, start.partition)
-        log.log_start = max(log.log_start, start.offset)
-        del log.pieces[: bisect_right(log.pieces, log.log_start, key=lambda piece: piece.next_offset)]
+        at = start.topic_id, start.partition
+        self.partitions[at] = self.partitions.get(at, PartitionLog()).started_at(start.offset)
 
     def _merge(self, merge: Merge) -> None:
-        log = self._own_log(merge.topic_id, merge.partition)
-        offset, pieces = merge.base_offset, list[Piece]()
+        at, offset, pieces = (merge.topic_id, merge.partition), merge.base_offset, list[Piece]()
         for name, position, size, count, timestamp in merge.regions:
             pieces.append(Piece(offset, offset + count, name, position, size, timestamp))
             offset += count
-        first = bisect_left(log.pieces, merge.base_offset, key=lambda piece: piece.base_offset)
-        log.pieces[first : bisect_right(log.pieces, merge.next_offset, key=lambda piece: piece.next_offset)] = pieces
-        log.cleaned_to = max(log.cleaned_to, merge.cleaned_to)
+        self.partitions[at] = self.partitions[at].merged(merge.base_offset, merge.next_offset, pieces, merge.cleaned_to)
 
     def _commit(self, move: OffsetMove, time: int) -> None:
         if move.group not in self._own_groups:
