@@ -14,6 +14,7 @@ from typing import Any
 from .checker.explorer import Explorer, Result
 from .checker.machine import Model
 from .protocol.setup import Setup
+from .publish_log import situations as publish_log
 from .situations import (
     committed_offsets,
     compacted_decisions,
@@ -72,6 +73,8 @@ def run(case: Case, settings: Settings, limit: int = LIMIT) -> Result:
 
 APPENDS = ("append", "append two", "append synced")
 ALL = (*APPENDS, "publish")
+# Cleaners of an object store: what nothing needs is listed, and deleted on another day.
+HORIZON = (("horizon", "list"), ("delete",))
 
 CASES = (
     Case(
@@ -287,6 +290,42 @@ CASES = (
             "quick": [given(turns=True)],
             "middle": [given(turns=True, processes=4)],
             "full": [given(turns=True, processes=5)],
+        },
+    ),
+    Case(
+        "publish log: publishers, runs, lost answers", publish_log.publishers, "P1 P2 P3 P4 P7 P8",
+        {
+            "quick": [
+                given(pubs="a", runs=2, failing=1), given(pubs="", appends=2, failing=2),
+                given(pubs="ab", runs=1, moves=True, failing=1, staged=True),
+            ],
+            "middle": [
+                given(pubs="a", runs=2, appends=1, failing=1), given(pubs="ab", runs=1, appends=1, moves=True, kills=1),
+            ],
+            "full": [
+                given(pubs="ab", runs=2, moves=True), given(pubs="a", runs=2, numbers=(0, 1), failing=2, kills=1),
+            ],
+        },
+    ),
+    Case(
+        "publish log: merges, deleted records, the horizon", publish_log.kept, "P1 P2 P5 P6 P7 P8",
+        {
+            "quick": [
+                given(begun=("staged", "inline"), mergers=1, delete=1, cleaners=(HORIZON,)),
+                given(begun=(), appends=1, staged=True, asleep=False, cleaners=(HORIZON,)),
+            ],
+            "middle": [],
+            "full": [],
+        },
+    ),
+    Case(
+        "publish log: the floor, and processes that sleep", publish_log.kept, "P1 P2 P5 P6 P7 P8",
+        {
+            "quick": [
+                given(readers=1), given(appends=1, failing=1), given(begun=("inline", "deleted"), tasks=1, appends=1),
+            ],
+            "middle": [given(readers=1, appends=1)],
+            "full": [],
         },
     ),
 )  # fmt: skip

@@ -23,6 +23,8 @@ QUICK = (
     "a topic is deleted",
     "swap, with readers",
     "turns",
+    "publish log: publishers, runs, lost answers",
+    "publish log: the floor, and processes that sleep",
 )
 QUICK_RULES = (
     "an intent after a hole is dropped",
@@ -30,6 +32,9 @@ QUICK_RULES = (
     "readers hear of the swap before the old segments go",
     "what has expired is checked again under the lock",
     "no process waits for the decision log under a partition's lock",
+    "publish log: after a refusal, a process reads whose decision it is",
+    "publish log: no decision names an object from before the horizon",
+    "publish log: without a next decision, a process that has slept looks for a floor",
 )
 
 
