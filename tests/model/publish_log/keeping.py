@@ -56,7 +56,7 @@ def cleaner(process: Process, passes: Sequence[Sequence[str]]) -> Steps:
 
 
 def _clean(process: Process, parts: Sequence[str]) -> Steps:
-    keeps = process.setup.keeps
+    setup = process.setup
     began = yield "clock", "get"
     yield from process.follow()
     if "horizon" in parts:
@@ -64,13 +64,13 @@ def _clean(process: Process, parts: Sequence[str]) -> Steps:
         yield from process.decide(Want(horizon=began + 1))
     if "floor" in parts:
         yield from _raise_floor(process)
-    if keeps("publish log: the floor is written before a decision is deleted"):
+    if setup.keeps("publish log: the floor is written before a decision is deleted"):
         yield from _write_floor(process)
     if "delete" in parts:
         yield from _delete_listed(process, began)
     if "list" in parts:
         yield from _list(process, began)
-    if not keeps("publish log: the floor is written before a decision is deleted"):
+    if not setup.keeps("publish log: the floor is written before a decision is deleted"):
         yield from _write_floor(process)
 
 
@@ -114,21 +114,21 @@ def _delete_listed(process: Process, today: int) -> Steps:
 
 def _unused(process: Process) -> Steps:
     """The names of the objects that nothing needs, and never will."""
-    state, keeps = process.state, process.setup.keeps
+    state, setup = process.state, process.setup
     used = frozenset(piece.object for piece in state.pieces)
-    if not keeps("publish log: what a piece names stays"):
+    if not setup.keeps("publish log: what a piece names stays"):
         used = frozenset()
     horizon = state.horizon
-    if not keeps("publish log: staged objects stay until the horizon"):
+    if not setup.keeps("publish log: staged objects stay until the horizon"):
         horizon = 1_000
     floor = state.floor
-    if not keeps("publish log: decisions after the floor stay"):
+    if not setup.keeps("publish log: decisions after the floor stay"):
         floor = state.number
     data = yield "data", "list"
     found = [("data", key) for key in data if key[0] < horizon]
     log = yield "log", "list"
     found += [("log", key) for key in log if key <= floor]
     checkpoints = yield "checkpoint", "list"
-    last = state.floor if keeps("publish log: the floor's checkpoint stays") else state.number
+    last = state.floor if setup.keeps("publish log: the floor's checkpoint stays") else state.number
     found += [("checkpoint", key) for key in checkpoints if LAST < key < last]
     return tuple(name for name in found if name not in used)

@@ -91,14 +91,14 @@ class Process:
             RefusedError: it is not decided.
             UnknownError: it is decided or not.
         """
-        keeps = self.setup.keeps
+        setup = self.setup
         self.calls += 1
         token = (self.name, self.calls)
         if not self.has_begun:
             yield from self.follow()
         entry = None
         while True:
-            if entry is None or keeps("publish log: what was checked on a state is the decision after it"):
+            if entry is None or setup.keeps("publish log: what was checked on a state is the decision after it"):
                 entry = yield from self._proposed(want, token)
             else:
                 entry = entry._replace(number=self.state.number + 1)
@@ -107,7 +107,7 @@ class Process:
             today = yield "clock", "get"
             known = self.state
             is_own, is_sure = yield from self._create(entry)
-            if is_own and not keeps("publish log: a process that has slept looks for a floor after it creates"):
+            if is_own and not setup.keeps("publish log: a process that has slept looks for a floor after it creates"):
                 self.state = applied(self.state, entry)
                 return entry
             if is_own or not is_sure:
@@ -115,7 +115,7 @@ class Process:
                     if is_own:
                         self.newest, self.state = today, applied(self.state, entry)
                         return entry
-                elif keeps("publish log: what a process has tried to create before a floor is unknown"):
+                elif setup.keeps("publish log: what a process has tried to create before a floor is unknown"):
                     raise UnknownError
             yield from self.follow()
 
