@@ -348,8 +348,17 @@ RULES = (
         ("publish log: what a process has tried to create before a floor is unknown", "P1"),
     ),
     *_of(
-        publish_log.kept, given(appends=1, readers=1),
+        publish_log.kept, given(begun=("empty",), appends=1, readers=1),
         ("publish log: floors are counted in the state before the sleep", "P5"),
+    ),
+    *_of(
+        publish_log.kept, given(begun=("empty", "inline"), appends=1, readers=1),
+        ("publish log: what contradicts is no damage if there is a floor", "P8"),
+    ),
+    *_of(
+        publish_log.kept,
+        given(readers=1, asleep=False, cleaners=((("floor",), ("floor", "list"), ("delete",)),)),
+        ("publish log: a missing checkpoint was deleted for a later floor", "P8"),
     ),
     *_of(
         publish_log.kept, given(begun=("inline", "deleted"), tasks=1, appends=1),
@@ -360,7 +369,7 @@ RULES = (
         ("publish log: the floor is written before a decision is deleted", "P5"),
     ),
     *_of(
-        publish_log.kept, given(readers=1, cleaners=((("floor",),), (("floor", "list"), ("delete",)))),
+        publish_log.kept, given(begun=("staged", "floor"), readers=1),
         ("publish log: the last floor is written before the next is decided", "P5"),
     ),
     *_of(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..checker.machine import Steps
-from .entries import DamagedError, Piece
+from .entries import Piece
 from .process import LAST, Process, UnknownError
 from .proposals import RefusedError, Want
 
-ERRORS = (RefusedError, UnknownError, DamagedError)
+ERRORS = (RefusedError, UnknownError)
 
 
 def deleter(process: Process, start: int) -> Steps:

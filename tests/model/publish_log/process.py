@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..checker.machine import Steps
+from ..checker.machine import InvariantError, Steps
 from ..protocol.setup import Setup
 from .entries import EMPTY, DamagedError, Entry, State, applied
 from .objects import CREATED, LOST
@@ -40,22 +40,38 @@ class Process:
     # ---- following
 
     def follow(self) -> Steps:
-        """Takes in what was decided. DamagedError."""
+        """Takes in what was decided."""
         if not self.has_begun:
             self.state = yield from self._checkpoint()
             self.has_begun = True
+        missing = None
         while True:
             today = yield "clock", "get"
             known = self.state
-            while (entry := (yield "log", "get", self.state.number + 1)) is not None:
-                self.state = applied(self.state, entry)
+            is_whole = yield from self._take_in()
             if not self.setup.keeps("publish log: without a next decision, a process that has slept looks for a floor"):
                 break
             floor = yield from self.floor_after(known)
             if floor is None:
                 break
-            yield from self._begin_again(floor)
+            if floor == missing:
+                raise InvariantError("P8", f"there is no checkpoint at or after the floor {floor}")
+            is_there = yield from self._begin_again(floor)
+            missing = None if is_there else floor
+        if not is_whole:
+            raise InvariantError("P8", f"the decision after {self.state} contradicts it")
         self.newest = today
+
+    def _take_in(self) -> Steps:
+        """Takes in decisions until there is no next one; False: the next one contradicts those before."""
+        while (entry := (yield "log", "get", self.state.number + 1)) is not None:
+            try:
+                self.state = applied(self.state, entry)
+            except DamagedError:
+                if not self.setup.keeps("publish log: what contradicts is no damage if there is a floor"):
+                    raise InvariantError("P8", f"{entry} contradicts {self.state}") from None
+                return False
+        return True
 
     def _checkpoint(self) -> Steps:
         """The state of a late checkpoint."""
@@ -76,11 +92,15 @@ class Process:
         return None if floor <= known.number else floor
 
     def _begin_again(self, floor: int) -> Steps:
+        """Begins with a checkpoint at or after a floor; False: it was deleted, for a later floor."""
         self.state, self.newest = (yield from self._checkpoint()), None
-        if self.state.number < floor:
-            self.state = yield "checkpoint", "get", floor
-            if self.state is None:
-                raise DamagedError
+        if self.state.number >= floor:
+            return True
+        found = yield "checkpoint", "get", floor
+        if found is None and not self.setup.keeps("publish log: a missing checkpoint was deleted for a later floor"):
+            raise InvariantError("P8", f"there is no checkpoint {floor}")
+        self.state = EMPTY if found is None else found
+        return found is not None
 
     # ---- deciding
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..checker.machine import Steps
-from .entries import DamagedError
 from .process import Process, UnknownError
 from .proposals import RefusedError, Want
 
@@ -24,7 +23,7 @@ def publisher(
             want = yield from with_records(process, want, f"{pub}{number}/{run}", staged)
             yield from _call(process, want)
             yield "truth", "published", pub, number
-    except (RefusedError, UnknownError, DamagedError):
+    except (RefusedError, UnknownError):
         return
 
 
@@ -37,7 +36,7 @@ def appender(process: Process, label: str, staged: bool = False) -> Steps:
     except RefusedError:
         yield "truth", "refused", (label,)
         yield from _discard(process, want)
-    except (UnknownError, DamagedError):
+    except UnknownError:
         return
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..checker.machine import InvariantError, Steps
-from .entries import DamagedError
 from .process import Process
 from .truth import state_after
 
@@ -15,10 +14,7 @@ def reader(process: Process, follows: bool = True) -> Steps:
     """Follows, and reads all records; or reads by what it knows, as a task of a job that was planned long ago."""
     if follows:
         count = yield "truth", "count"
-        try:
-            yield from process.follow()
-        except DamagedError:
-            return
+        yield from process.follow()
         yield "truth", "followed", process.state, count
     yield from read(process)
 
@@ -46,10 +42,7 @@ def read(process: Process) -> Steps:
 
 def last(process: Process) -> Steps:
     """A new process that is alone, and must find all that counts."""
-    try:
-        yield from process.follow()
-    except DamagedError:
-        raise InvariantError("P8", "a new process cannot follow the log") from None
+    yield from process.follow()
     yield "end", "put", 0, process.state
     is_whole = yield from read(process)
     if not is_whole:

@@ -10,7 +10,7 @@ from ..protocol.setup import PLAIN, Setup
 from . import keeping, publishing, reading
 from .entries import Entry
 from .objects import Clock, Held, Objects, arrivals
-from .process import Process
+from .process import LAST, Process
 from .truth import Facts, Truth, state_after, watch
 
 
@@ -65,20 +65,22 @@ CLEANER = (("floor", "list"), ("delete",))
 
 def kept(
     begun: Sequence[str] = ("staged",), appends: int = 0, staged: bool = False, readers: int = 0, tasks: int = 0,
-    mergers: int = 0, delete: int = 0, cleaners: Sequence[Sequence[Sequence[str]]] = (CLEANER,), asleep: bool = True,
-    days: int = 1, failing: int = 0, kills: int = 0, setup: Setup = PLAIN,
+    runs: int = 0, mergers: int = 0, delete: int = 0, cleaners: Sequence[Sequence[Sequence[str]]] = (CLEANER,),
+    asleep: bool = True, days: int = 1, failing: int = 0, kills: int = 0, setup: Setup = PLAIN,
 ) -> Model:  # fmt: skip
     """Processes at work beside those that keep the store small.
 
     Args:
-        begun: what was decided before: publishes of one record each, "staged" or "inline"; "deleted": all before it.
+        begun: what was decided before: publishes of one record each, "staged" or "inline"; that all records were
+            "deleted"; a "floor", whose cleaner was killed right after; something else, "empty".
         appends: processes that append a record; `staged`: in an object.
         readers: processes that follow and read.
         tasks: processes that read the first record, which they know.
+        runs: of a publisher, which publish its first number.
         mergers: processes that merge two pieces.
         delete: up to which offset a process deletes records; 0: there is none.
         cleaners: their passes, see keeping.
-        asleep: those that append and read know the empty store of the first day, and nothing newer.
+        asleep: those that publish and read know the empty store of the first day, and nothing newer.
         days: how many may pass.
         failing, kills, setup: as in Model.
     """
@@ -96,6 +98,8 @@ def kept(
     first = state_after(things["truth"][1].entries[:1])
     for number in range(tasks):
         add(f"task {number}", reading.reader, False, state=first, newest=0)
+    for run in range(runs):
+        add(f"run {run}", publishing.publisher, "a", run, (0,), staged, **know)
     for number in range(mergers):
         add(f"merger {number}", keeping.merger)
     if delete:
@@ -106,20 +110,28 @@ def kept(
 
 
 def _begun(kinds: Sequence[str], failing: int) -> dict[str, tuple[type[Thing], Any]]:
-    entries, data, records = [], [], []
+    """The things of a store in which this was decided."""
+    entries: list[Entry] = []
+    records: list[str] = []
+    data, checkpoints = Held(), Held()
     for number in range(len(kinds)):
-        if kinds[number] == "deleted":
-            entries.append(Entry(number, number, start=len(records)))
-            continue
-        record = f"s{number}"
-        if kinds[number] == "staged":
-            data.append(((0, record), (record,)))
-            entries.append(Entry(number, number, adds=(("data", (0, record)), 1), base=len(records)))
-        else:
-            entries.append(Entry(number, number, adds=(("log", number), 1), base=len(records), records=(record,)))
-        records.append(record)
+        kind, record, entry = kinds[number], f"s{number}", Entry(number, number)
+        if kind == "staged":
+            data = data.having((0, record), (record,))
+            entry = entry._replace(adds=(("data", (0, record)), 1), base=len(records))
+            records.append(record)
+        elif kind == "inline":
+            entry = entry._replace(adds=(("log", number), 1), base=len(records), records=(record,))
+            records.append(record)
+        elif kind == "deleted":
+            entry = entry._replace(start=len(records))
+        elif kind == "floor":
+            entry = entry._replace(floor=number - 1)
+            checkpoints = checkpoints.having(number - 1, state_after(tuple(entries))).having(LAST, number - 1)
+        entries.append(entry)
     return {
         "log": (Objects, Held(tuple((entry.number, entry) for entry in entries), failing=failing)),
-        "data": (Objects, Held(tuple(data))),
+        "data": (Objects, data),
+        "checkpoint": (Objects, checkpoints),
         "truth": (Truth, Facts(tuple(entries), tuple(records))),
     }
