@@ -75,6 +75,9 @@ APPENDS = ("append", "append two", "append synced")
 ALL = (*APPENDS, "publish")
 # Cleaners of an object store: what nothing needs is listed, and deleted on another day.
 HORIZON = (("horizon", "list"), ("delete",))
+FLOOR = (("floor", "list"), ("delete",))
+BOTH = (("horizon", "floor", "list"), ("delete",))
+THRICE = (("floor", "list"), ("floor", "delete", "list"), ("delete",))
 
 CASES = (
     Case(
@@ -293,17 +296,21 @@ CASES = (
         },
     ),
     Case(
-        "publish log: publishers, runs, lost answers", publish_log.publishers, "P1 P2 P3 P4 P7 P8",
+        "publish log: publishers, runs, lost answers", publish_log.publishers, "P1 P2 P3 P4 P6 P7 P8",
         {
             "quick": [
-                given(pubs="a", runs=2, failing=1), given(pubs="", appends=2, failing=2),
-                given(pubs="ab", runs=1, moves=True, failing=1, staged=True),
+                given(runs="aa", failing=1), given(runs="", appends=2, failing=2),
+                given(runs="ab", moves=True, failing=1, staged=True),
+                given(runs="a", failing=2, revokes=True, staged=True),
             ],
             "middle": [
-                given(pubs="a", runs=2, appends=1, failing=1), given(pubs="ab", runs=1, appends=1, moves=True, kills=1),
+                given(runs="aa", failing=2, revokes=True, staged=True),
+                given(runs="ab", appends=1, moves=True, kills=1),
+                given(runs="aa", numbers=(0, 1), failing=1, kills=1),
             ],
             "full": [
-                given(pubs="ab", runs=2, moves=True), given(pubs="a", runs=2, numbers=(0, 1), failing=2, kills=1),
+                given(runs="aab", moves=True, kills=1), given(runs="aab", moves=True, failing=1),
+                given(runs="aa", numbers=(0, 1), failing=2, revokes=True, staged=True), given(runs="aabb"),
             ],
         },
     ),
@@ -311,21 +318,39 @@ CASES = (
         "publish log: merges, deleted records, the horizon", publish_log.kept, "P1 P2 P5 P6 P7 P8",
         {
             "quick": [
-                given(begun=("staged", "inline"), mergers=1, delete=1, cleaners=(HORIZON,)),
+                given(begun=("inline", "staged"), mergers=1, delete=1, cleaners=()),
+                given(begun=("inline", "staged"), mergers=1, cleaners=(HORIZON,)),
                 given(begun=(), appends=1, staged=True, asleep=False, cleaners=(HORIZON,)),
             ],
-            "middle": [],
-            "full": [],
+            "middle": [
+                given(begun=(), appends=1, staged=True, asleep=False, failing=1, cleaners=(BOTH,)),
+                given(begun=("inline", "staged"), mergers=2, readers=1, cleaners=()),
+            ],
+            "full": [
+                given(begun=("inline", "staged"), mergers=1, delete=1, cleaners=(HORIZON,)),
+                given(begun=("inline", "staged"), mergers=1, readers=1, cleaners=(BOTH,)),
+                given(begun=(), appends=1, staged=True, asleep=False, cleaners=(BOTH, BOTH)),
+            ],
         },
     ),
     Case(
-        "publish log: the floor, and processes that sleep", publish_log.kept, "P1 P2 P5 P6 P7 P8",
+        "publish log: the floor, and processes that sleep", publish_log.kept, "P1 P2 P5 P7 P8",
         {
             "quick": [
-                given(readers=1), given(appends=1, failing=1), given(begun=("inline", "deleted"), tasks=1, appends=1),
+                given(readers=1), given(begun=("staged", "floor"), readers=1),
+                given(begun=("empty",), appends=1), given(begun=("inline", "deleted"), tasks=1, appends=1),
             ],
-            "middle": [given(readers=1, appends=1)],
-            "full": [],
+            "middle": [
+                given(begun=("empty", "inline"), appends=1, readers=1),
+                given(begun=("empty", "inline"), runs=1, failing=1),
+                given(begun=("empty",), appends=1, cleaners=(THRICE,), days=2), given(appends=1, failing=1, kills=1),
+                given(readers=1, asleep=False, cleaners=((("floor",), ("floor", "list"), ("delete",)),)),
+            ],
+            "full": [
+                given(appends=1, readers=1, failing=1), given(begun=("empty",), appends=2),
+                given(begun=("empty",), runs=2), given(appends=1, readers=1, kills=1),
+                given(readers=1, cleaners=(FLOOR, FLOOR)),
+            ],
         },
     ),
 )  # fmt: skip

@@ -302,21 +302,25 @@ RULES = (
     *_of(lock_order.model, given(turns=True), ("every waiter takes its turn", "I15")),
     # The publish log of an object store.
     *_of(
-        publish_log.publishers, given(pubs="", appends=1, failing=1),
+        publish_log.publishers, given(runs="", appends=1, failing=1),
         ("publish log: after a refusal, a process reads whose decision it is", "P1"),
     ),
     *_of(
-        publish_log.publishers, given(pubs="", appends=2),
+        publish_log.publishers, given(runs="", appends=2),
         ("publish log: a decision with another token is another's", "P1"),
         ("publish log: what was checked on a state is the decision after it", "P2"),
     ),
     *_of(
-        publish_log.publishers, given(pubs="a", runs=2),
+        publish_log.publishers, given(runs="aa"),
         ("publish log: a publish checks that its run holds the publisher", "P4"),
         ("publish log: a publish checks its number", "P1"),
     ),
     *_of(
-        publish_log.publishers, given(pubs="ab", runs=1, moves=True),
+        publish_log.publishers, given(runs="a", failing=2, revokes=True),
+        ("publish log: what is unknown is taken back by a decision", "P7"),
+    ),
+    *_of(
+        publish_log.publishers, given(runs="ab", moves=True),
         ("publish log: a publish checks each offset that it moves", "P3"),
     ),
     *_of(

@@ -1,4 +1,7 @@
-"""A process that follows the publish log and decides; as `pyspark_log/storage/publish_log`: `log.py`, `floors.py`."""
+"""A process that follows the publish log and decides.
+
+Models PublishLog of pyspark_log/storage/publish_log/log.py, and read_last of checkpoint.py; docs/publish-log.md.
+"""
 
 from __future__ import annotations
 

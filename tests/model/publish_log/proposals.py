@@ -1,4 +1,7 @@
-"""What may be decided in a state; as `pyspark_log/storage/publish_log`: `proposals.py`."""
+"""What may be decided in a state.
+
+Models publish of pyspark_log/storage/publish_log/proposals.py, and claim of proposals.py.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ class Want(NamedTuple):
 
     Attributes:
         pub, run, number: of a publisher; number None: the run claims it; pub "": of none.
+        again: the run that holds the publisher decides so once more, so that a number is taken.
         adds, records: as in Entry; the key of a staged object begins with its day.
         move, start: as in Entry.
         pieces, merged: what a merge replaces, and by what.
@@ -27,6 +31,7 @@ class Want(NamedTuple):
     pub: str = ""
     run: int = 0
     number: int | None = None
+    again: bool = False
     adds: tuple[tuple[str, Any], int] | None = None
     records: tuple[str, ...] = ()
     move: tuple[int, int] | None = None
@@ -77,6 +82,8 @@ def _kept(setup: Setup, state: State, want: Want, entry: Entry) -> Entry | None:
 
 def _claimed(state: State, want: Want) -> Known | None:
     known = state.known(want.pub)
+    if want.again:
+        return known if known is not None and known.run == want.run else None
     if known is None:
         return Known(want.pub, want.run)
     if known.run == want.run:

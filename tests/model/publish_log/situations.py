@@ -42,18 +42,17 @@ def model(
 
 
 def publishers(
-    pubs: str = "ab", runs: int = 2, numbers: Sequence[int] = (0,), appends: int = 0, staged: bool = False,
-    moves: bool = False, failing: int = 0, kills: int = 0, setup: Setup = PLAIN,
+    runs: str = "aab", numbers: Sequence[int] = (0,), appends: int = 0, staged: bool = False, moves: bool = False,
+    revokes: bool = False, failing: int = 0, kills: int = 0, setup: Setup = PLAIN,
 ) -> Model:  # fmt: skip
-    """Runs of publishers at the same time, and processes that append; see publishing."""
+    """Runs of publishers (a letter for each), and processes that append, all at the same time; see publishing."""
     lives: dict[str, Program] = {}
 
     def add(name: str, program: Any, *args: Any) -> None:
         lives[name] = lambda: program(Process(name, setup), *args)
 
-    for pub in pubs:
-        for run in range(runs):
-            add(f"{pub} run {run}", publishing.publisher, pub, run, numbers, staged, moves)
+    for run in range(len(runs)):
+        add(f"{runs[run]} run {run}", publishing.publisher, runs[run], run, numbers, staged, moves, revokes)
     for number in range(appends):
         add(f"append {number}", publishing.appender, f"x{number}", staged)
     return model(lives, setup, failing=failing, kills=kills)
