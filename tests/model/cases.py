@@ -76,6 +76,7 @@ ALL = (*APPENDS, "publish")
 # Cleaners of an object store: what nothing needs is listed, and deleted on another day.
 HORIZON = (("horizon", "list"), ("delete",))
 FLOOR = (("floor", "list"), ("delete",))
+LIST = (("list",), ("delete",))
 BOTH = (("horizon", "floor", "list"), ("delete",))
 THRICE = (("floor", "list"), ("floor", "delete", "list"), ("delete",))
 
@@ -310,7 +311,8 @@ CASES = (
             ],
             "full": [
                 given(runs="aab", moves=True, kills=1), given(runs="aab", moves=True, failing=1),
-                given(runs="aa", numbers=(0, 1), failing=2, revokes=True, staged=True), given(runs="aabb"),
+                given(runs="aa", numbers=(0, 1), failing=2, revokes=True, staged=True),
+                given(runs="aab", numbers=(0, 1)),
             ],
         },
     ),
@@ -329,7 +331,7 @@ CASES = (
             "full": [
                 given(begun=("inline", "staged"), mergers=1, delete=1, cleaners=(HORIZON,)),
                 given(begun=("inline", "staged"), mergers=1, readers=1, cleaners=(BOTH,)),
-                given(begun=(), appends=1, staged=True, asleep=False, cleaners=(BOTH, BOTH)),
+                given(begun=(), appends=1, staged=True, asleep=False, cleaners=(HORIZON, HORIZON)),
             ],
         },
     ),
@@ -348,8 +350,9 @@ CASES = (
             ],
             "full": [
                 given(appends=1, readers=1, failing=1), given(begun=("empty",), appends=2),
-                given(begun=("empty",), runs=2), given(appends=1, readers=1, kills=1),
-                given(readers=1, cleaners=(FLOOR, FLOOR)),
+                given(appends=1, readers=1, kills=1),
+                given(begun=("empty", "floor"), runs=2, cleaners=(LIST,)),
+                given(readers=1, cleaners=(FLOOR, (("floor",),))),
             ],
         },
     ),

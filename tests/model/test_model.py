@@ -10,6 +10,7 @@ from . import check
 from .cases import CASES, given, make
 from .checker.explorer import Explorer
 from .checker.machine import InvariantError, Model, Thing, Watch
+from .publish_log import situations as publish_log
 from .rules import RULES, run_without
 from .situations import janitor, one_partition, publishers
 from .world.locks import Locks
@@ -234,6 +235,8 @@ COMPARED = [
     (one_partition.model, given(tasks=1, kinds=("append", "append synced"), failing=(1, 1))),
     (publishers.model, given(numbers=(0,), one_offs=0, helpers=1, kills=0)),
     (janitor.model, given(numbers=(0,))),
+    (publish_log.publishers, given(runs="aa", failing=1, kills=1)),
+    (publish_log.kept, given(begun=("empty",), appends=1, kills=1)),
 ]
 
 
