@@ -1,4 +1,7 @@
-"""Processes that keep the store small: they delete records, merge, and delete what nothing needs."""
+"""Processes that keep the store small: they delete records, merge, and delete what nothing needs.
+
+Models clean of pyspark_log/storage/publish_log/maintenance/cleaning.py, and merging.py.
+"""
 
 from __future__ import annotations
 
