@@ -14,6 +14,7 @@ from typing import Any
 from .checker.explorer import Explorer, Result
 from .checker.machine import Model
 from .protocol.setup import Setup
+from .publish_log import situations as publish_log
 from .situations import (
     committed_offsets,
     compacted_decisions,
@@ -72,6 +73,12 @@ def run(case: Case, settings: Settings, limit: int = LIMIT) -> Result:
 
 APPENDS = ("append", "append two", "append synced")
 ALL = (*APPENDS, "publish")
+# Cleaners of an object store: what nothing needs is listed, and deleted on another day.
+HORIZON = (("horizon", "list"), ("delete",))
+FLOOR = (("floor", "list"), ("delete",))
+LIST = (("list",), ("delete",))
+BOTH = (("horizon", "floor", "list"), ("delete",))
+THRICE = (("floor", "list"), ("floor", "delete", "list"), ("delete",))
 
 CASES = (
     Case(
@@ -287,6 +294,66 @@ CASES = (
             "quick": [given(turns=True)],
             "middle": [given(turns=True, processes=4)],
             "full": [given(turns=True, processes=5)],
+        },
+    ),
+    Case(
+        "publish log: publishers, runs, lost answers", publish_log.publishers, "P1 P2 P3 P4 P6 P7 P8",
+        {
+            "quick": [
+                given(runs="aa", failing=1), given(runs="", appends=2, failing=2),
+                given(runs="ab", moves=True, failing=1, staged=True),
+                given(runs="a", failing=2, revokes=True, staged=True),
+            ],
+            "middle": [
+                given(runs="aa", failing=2, revokes=True, staged=True),
+                given(runs="ab", appends=1, moves=True, kills=1),
+                given(runs="aa", numbers=(0, 1), failing=1, kills=1),
+            ],
+            "full": [
+                given(runs="aab", moves=True, kills=1), given(runs="aab", moves=True, failing=1),
+                given(runs="aa", numbers=(0, 1), failing=2, revokes=True, staged=True),
+                given(runs="aab", numbers=(0, 1)),
+            ],
+        },
+    ),
+    Case(
+        "publish log: merges, deleted records, the horizon", publish_log.kept, "P1 P2 P5 P6 P7 P8",
+        {
+            "quick": [
+                given(begun=("inline", "staged"), mergers=1, delete=1, cleaners=()),
+                given(begun=("inline", "staged"), mergers=1, cleaners=(HORIZON,)),
+                given(begun=(), appends=1, staged=True, asleep=False, cleaners=(HORIZON,)),
+            ],
+            "middle": [
+                given(begun=(), appends=1, staged=True, asleep=False, failing=1, cleaners=(BOTH,)),
+                given(begun=("inline", "staged"), mergers=2, readers=1, cleaners=()),
+            ],
+            "full": [
+                given(begun=("inline", "staged"), mergers=1, delete=1, cleaners=(HORIZON,)),
+                given(begun=("inline", "staged"), mergers=1, readers=1, cleaners=(BOTH,)),
+                given(begun=(), appends=1, staged=True, asleep=False, cleaners=(HORIZON, HORIZON)),
+            ],
+        },
+    ),
+    Case(
+        "publish log: the floor, and processes that sleep", publish_log.kept, "P1 P2 P5 P7 P8",
+        {
+            "quick": [
+                given(readers=1), given(begun=("staged", "floor"), readers=1),
+                given(begun=("empty",), appends=1), given(begun=("inline", "deleted"), tasks=1, appends=1),
+            ],
+            "middle": [
+                given(begun=("empty", "inline"), appends=1, readers=1),
+                given(begun=("empty", "inline"), runs=1, failing=1),
+                given(begun=("empty",), appends=1, cleaners=(THRICE,), days=2), given(appends=1, failing=1, kills=1),
+                given(readers=1, asleep=False, cleaners=((("floor",), ("floor", "list"), ("delete",)),)),
+            ],
+            "full": [
+                given(appends=1, readers=1, failing=1), given(begun=("empty",), appends=2),
+                given(appends=1, readers=1, kills=1),
+                given(begun=("empty", "floor"), runs=2, cleaners=(LIST,)),
+                given(readers=1, cleaners=(FLOOR, (("floor",),))),
+            ],
         },
     ),
 )  # fmt: skip

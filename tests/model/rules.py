@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .cases import Settings, given, make
+from .cases import HORIZON, Settings, given, make
 from .checker.explorer import Explorer, Result
 from .checker.machine import Model
+from .publish_log import situations as publish_log
 from .situations import (
     committed_offsets,
     compacted_decisions,
@@ -299,4 +300,89 @@ RULES = (
     # Locks.
     *_of(lock_order.model, given(), ("no process waits for the decision log under a partition's lock", "I15")),
     *_of(lock_order.model, given(turns=True), ("every waiter takes its turn", "I15")),
+    # The publish log of an object store.
+    *_of(
+        publish_log.publishers, given(runs="", appends=1, failing=1),
+        ("publish log: after a refusal, a process reads whose decision it is", "P1"),
+    ),
+    *_of(
+        publish_log.publishers, given(runs="", appends=2),
+        ("publish log: a decision with another token is another's", "P1"),
+        ("publish log: what was checked on a state is the decision after it", "P2"),
+    ),
+    *_of(
+        publish_log.publishers, given(runs="aa"),
+        ("publish log: a publish checks that its run holds the publisher", "P4"),
+        ("publish log: a publish checks its number", "P1"),
+    ),
+    *_of(
+        publish_log.publishers, given(runs="a", failing=2, revokes=True),
+        ("publish log: what is unknown is taken back by a decision", "P7"),
+    ),
+    *_of(
+        publish_log.publishers, given(runs="ab", moves=True),
+        ("publish log: a publish checks each offset that it moves", "P3"),
+    ),
+    *_of(
+        publish_log.kept, given(begun=("staged", "staged"), mergers=1, delete=1, cleaners=()),
+        ("publish log: a merge checks that what it replaces is still there", "P2"),
+    ),
+    *_of(
+        publish_log.kept, given(begun=(), appends=1, staged=True, asleep=False, cleaners=(HORIZON,)),
+        ("publish log: no decision names an object from before the horizon", "P6"),
+        ("publish log: staged objects stay until the horizon", "P6"),
+    ),
+    *_of(
+        publish_log.kept, given(cleaners=(HORIZON,)),
+        ("publish log: what a piece names stays", "P6"),
+    ),
+    *_of(
+        publish_log.kept, given(),
+        ("publish log: there is a checkpoint at the floor", "P8"),
+        ("publish log: the floor's checkpoint stays", "P8"),
+        ("publish log: decisions after the floor stay", "P8"),
+    ),
+    *_of(
+        publish_log.kept, given(readers=1),
+        ("publish log: without a next decision, a process that has slept looks for a floor", "P5"),
+    ),
+    *_of(
+        publish_log.kept, given(appends=1),
+        ("publish log: a process that has slept looks for a floor after it creates", "P1"),
+        ("publish log: what a process has tried to create before a floor is unknown", "P1"),
+    ),
+    *_of(
+        publish_log.kept, given(begun=("empty",), appends=1, readers=1),
+        ("publish log: floors are counted in the state before the sleep", "P5"),
+    ),
+    *_of(
+        publish_log.kept, given(begun=("empty", "inline"), appends=1, readers=1),
+        ("publish log: what contradicts is no damage if there is a floor", "P8"),
+    ),
+    *_of(
+        publish_log.kept,
+        given(readers=1, asleep=False, cleaners=((("floor",), ("floor", "list"), ("delete",)),)),
+        ("publish log: a missing checkpoint was deleted for a later floor", "P8"),
+    ),
+    *_of(
+        publish_log.kept, given(begun=("inline", "deleted"), tasks=1, appends=1),
+        ("publish log: a reader that has slept looks for a floor after a decision's records", "P5"),
+    ),
+    *_of(
+        publish_log.kept, given(readers=1, cleaners=((("floor", "list"),), (("delete",),))),
+        ("publish log: the floor is written before a decision is deleted", "P5"),
+    ),
+    *_of(
+        publish_log.kept, given(begun=("staged", "floor"), readers=1),
+        ("publish log: the last floor is written before the next is decided", "P5"),
+    ),
+    *_of(
+        publish_log.kept, given(begun=(), appends=1, cleaners=((("horizon", "floor", "list"), ("delete",)),)),
+        ("publish log: what is listed is deleted a day later", "P1"),
+    ),
+    *_of(
+        publish_log.kept,
+        given(begun=(), appends=1, asleep=False, cleaners=((("horizon", "floor", "list"),), (("delete",),))),
+        ("publish log: the time of a list is read after the state", "P1"),
+    ),
 )  # fmt: skip

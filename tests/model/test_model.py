@@ -10,6 +10,7 @@ from . import check
 from .cases import CASES, given, make
 from .checker.explorer import Explorer
 from .checker.machine import InvariantError, Model, Thing, Watch
+from .publish_log import situations as publish_log
 from .rules import RULES, run_without
 from .situations import janitor, one_partition, publishers
 from .world.locks import Locks
@@ -23,6 +24,8 @@ QUICK = (
     "a topic is deleted",
     "swap, with readers",
     "turns",
+    "publish log: publishers, runs, lost answers",
+    "publish log: the floor, and processes that sleep",
 )
 QUICK_RULES = (
     "an intent after a hole is dropped",
@@ -30,6 +33,9 @@ QUICK_RULES = (
     "readers hear of the swap before the old segments go",
     "what has expired is checked again under the lock",
     "no process waits for the decision log under a partition's lock",
+    "publish log: after a refusal, a process reads whose decision it is",
+    "publish log: no decision names an object from before the horizon",
+    "publish log: without a next decision, a process that has slept looks for a floor",
 )
 
 
@@ -229,6 +235,8 @@ COMPARED = [
     (one_partition.model, given(tasks=1, kinds=("append", "append synced"), failing=(1, 1))),
     (publishers.model, given(numbers=(0,), one_offs=0, helpers=1, kills=0)),
     (janitor.model, given(numbers=(0,))),
+    (publish_log.publishers, given(runs="aa", failing=1, kills=1)),
+    (publish_log.kept, given(begun=("empty",), appends=1, kills=1)),
 ]
 
 
