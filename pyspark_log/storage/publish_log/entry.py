@@ -39,6 +39,7 @@ class Region(NamedTuple):
         position, size: where they are in it, in bytes; in the entry: after its head.
         records: how many offsets they take.
         max_timestamp: the largest time of their records (ms), or NO_TIMESTAMP.
+        crc: CRC-32C of the checksums of the batches, one after the other. It identifies them.
     """
 
     object: str
@@ -46,6 +47,7 @@ class Region(NamedTuple):
     size: int
     records: int
     max_timestamp: int
+    crc: int
 
 
 class Addition(NamedTuple):
@@ -312,7 +314,7 @@ def publisher_of(content: Fields) -> Decision:
 
 def _addition(items: list[Any]) -> Addition:
     topic_id, partition, base_offset, regions = items
-    found = tuple(_region(_items(one, 5)) for one in regions)
+    found = tuple(_region(_items(one, 6)) for one in regions)
     return Addition(_id(topic_id), whole(partition, "partition", 0, INT_MAX), whole(base_offset, "base_offset"), found)
 
 
@@ -323,19 +325,20 @@ def _merge(items: list[Any]) -> Merge:
         whole(partition, "partition", 0, INT_MAX),
         whole(base_offset, "base_offset"),
         whole(next_offset, "next_offset", base_offset + 1),
-        tuple(_region(_items(one, 5)) for one in regions),
+        tuple(_region(_items(one, 6)) for one in regions),
         whole(cleaned_to, "cleaned_to", -1),
     )
 
 
 def _region(items: list[Any]) -> Region:
-    name, position, size, count, timestamp = items
+    name, position, size, count, timestamp, crc = items
     return Region(
         text(name, "object"),
         whole(position, "position"),
         whole(size, "size", 1),
         whole(count, "records", 1),
         whole(timestamp, "max_timestamp", -1),
+        whole(crc, "crc"),
     )
 
 

@@ -46,12 +46,20 @@ def write(objects: Objects, count: int, number: int) -> None:
     objects.put(name_of(count), b"%d" % number)
 
 
-def last_after(objects: Objects, count: int) -> int | None:
+class Floor(NamedTuple):
+    """A floor: which one it is, from 1 on, and up to which number entries may be deleted."""
+
+    place: int
+    number: int
+
+
+def last_after(objects: Objects, count: int) -> Floor | None:
     """The last floor after the first `count`; None: there is none. ObjectStoreError, LogDamagedError."""
-    number = None
+    floor = None
     while (found := objects.get(name_of(count + 1))) is not None:
         text = bytes(found.data)
         if not re.fullmatch(rb"\d{1,19}", text):
             raise LogDamagedError(f"{objects.address}/{name_of(count + 1)} is no number: {text[:40]!r}")
-        number, count = int(text), count + 1
-    return number
+        count += 1
+        floor = Floor(count, int(text))
+    return floor

@@ -96,30 +96,51 @@ class PublishLog:
         if not self._has_begun:
             self._state = checkpoint.read_last(self.objects)
         patience, self._has_begun = _PATIENCE if self._has_begun else 1, True
-        moment = floors.Moment.now(self._clock)
-        self._take_in(patience)
-        while not self._is_newest():
-            moment = floors.Moment.now(self._clock)
-            self._take_in(1)
+        while True:
+            # As they are before anything is read: what is read after a sleep may be wrong.
+            number, count, moment, damage = self._state.number, self._state.floors, self._now(), None
+            try:
+                self._take_in(patience)
+            except LogDamagedError as error:
+                damage = error
+            floor = self._floor_after(number, count)
+            if floor is None:
+                break
+            self._begin_again(floor)
+            patience = 1
+        if damage is not None:
+            raise damage
         self._newest = moment
         if self._state.number == before:
             self._in_vain = looked
 
-    def _is_newest(self) -> bool:
-        """Whether the state is the newest, once there was no next entry; else it is replaced by a late checkpoint.
+    def _now(self) -> floors.Moment:
+        return floors.Moment.now(self._clock)
 
-        Entries that this process has not seen may have been deleted, if it has slept for long.
+    def _has_slept(self) -> bool:
+        """Whether it is so long ago that the state was the newest that entries after it may be deleted."""
+        return self._newest is None or self._newest.is_long_ago(self._now())
+
+    def _floor_after(self, number: int, count: int) -> floors.Floor | None:
+        """The last floor, if it is one at which entries after `number` may be deleted; None: they are all there.
+
+        `count`: how many floors the state after that entry counts.
         """
-        if self._newest is not None and not self._newest.is_long_ago(floors.Moment.now(self._clock)):
-            return True
-        floor = floors.last_after(self.objects, self._state.floors)
-        if floor is None:
-            return True
+        floor = floors.last_after(self.objects, count) if self._has_slept() else None
+        return floor if floor is not None and floor.number > number else None
+
+    def _begin_again(self, floor: floors.Floor) -> None:
+        """Goes to a checkpoint at a floor, or a later one. LogDamagedError: there is none."""
         state = checkpoint.read_last(self.objects)
-        if state.number < floor:
-            state = checkpoint.read(self.objects, floor)
-        self._state, self._is_given, self._heads, self._newest = state, False, [], None
-        return False
+        found = state if state.number >= floor.number else checkpoint.read(self.objects, floor.number)
+        if found is None:
+            later = floors.last_after(self.objects, floor.place)
+            if later is None:
+                name = f"{self.objects.address}/{checkpoint.name_of(floor.number)}"
+                raise LogDamagedError(f"{name} is missing, and entries before it were deleted")
+            self._begin_again(later)
+        else:
+            self._state, self._is_given, self._heads, self._newest = found, False, [], None
 
     def _take_in(self, patience: int) -> None:
         """Takes in entries until there is no next one; `patience`: after so many, sums are tried."""
@@ -205,7 +226,7 @@ class PublishLog:
     def _decide(self, propose: Callable[[State], Proposal | None]) -> Entry | None:
         token = secrets.token_hex(16)
         with self._mutex.lock:
-            if not self._has_begun:
+            if not self._has_begun or self._has_slept():
                 self._follow()
             while True:
                 proposal = self._proposed(propose)
@@ -213,21 +234,29 @@ class PublishLog:
                     return None
                 entry = self._entry(proposal, token)
                 data = encode(entry, proposal.data)
-                entry = replace(entry, head_size=size_of_head(data))
-                moment = floors.Moment.now(self._clock)
-                if self._create(entry, data) and self._counts(entry):
+                entry, moment = replace(entry, head_size=size_of_head(data)), self._now()
+                is_decided, is_certain = self._create(entry, data)
+                if is_decided or not is_certain:
+                    self._check_floor(entry)
+                if is_decided:
                     self._newest = moment
                     self._apply(entry, data[: entry.head_size])
                     self._shorten()
                     return entry
                 self._follow()
 
-    def _counts(self, entry: Entry) -> bool:
-        """Whether an entry that this process has made is one: not if its number was given and deleted before."""
+    def _check_floor(self, entry: Entry) -> None:
+        """Checks that the number of an entry that was, or may have been, created was not deleted before or since."""
         try:
-            return self._is_newest()
-        except (ObjectStoreError, CorruptRecordError, LogDamagedError) as error:
+            floor = self._floor_after(entry.number - 1, self._state.floors)
+        except (ObjectStoreError, LogDamagedError) as error:
             raise OutcomeUnknownError(f"whether {name_of(entry.number)} counts could not be read: {error}") from error
+        if floor is not None:
+            self._has_begun, self._state, self._newest = False, State(), None
+            raise OutcomeUnknownError(
+                f"{self.objects.address}/{name_of(entry.number)} was created, but this process was stopped for so long "
+                "meanwhile that the entry may have been deleted before, or since; the same call again answers it"
+            )
 
     def _shorten(self) -> None:
         """Writes what spares other processes to read all entries: a sum after 16 of them, a checkpoint after 256."""
@@ -260,13 +289,17 @@ class PublishLog:
             proposal.log_starts, proposal.merges, proposal.horizon, proposal.floor,
         )  # fmt: skip
 
-    def _create(self, entry: Entry, data: bytes) -> bool:
-        """Makes an entry that of its number; False: another one is. OutcomeUnknownError."""
+    def _create(self, entry: Entry, data: bytes) -> tuple[bool, bool]:
+        """Tries to make an entry that of its number. OutcomeUnknownError.
+
+        Returns:
+            Whether it is; and whether all answers came: if not, it may have been for a while.
+        """
         name, error = name_of(entry.number), None
         for _ in range(_TRIES):
             try:
                 if self.objects.create(name, data):
-                    return True
+                    return True, True
             except ObjectStoreError as failed:
                 if not failed.retriable and error is None:
                     raise
@@ -277,7 +310,7 @@ class PublishLog:
             except ObjectStoreError as failed:
                 found, error = None, failed
             if found is not None:
-                return found[0].token == entry.token
+                return found[0].token == entry.token, error is None
             time.sleep(_PAUSE)
         raise OutcomeUnknownError(
             f"{self.objects.address}/{name}: it is not known whether it is decided; the same call again answers it: "

@@ -14,7 +14,8 @@ from pyspark_log.errors import BatchTooLargeError, CorruptRecordError, LogDamage
 from pyspark_log.storage.log.read import Damage
 from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.publish_log.state import PartitionLog, Piece
-from pyspark_log.storage.record import assign_offsets, scan
+from pyspark_log.storage.record import assign_offsets, crc32c, scan
+from pyspark_log.storage.record.layout import crcs_of
 from pyspark_log.storage.record.walk import record_times
 from pyspark_log.types import OffsetAndTimestamp, TopicPartition
 
@@ -117,7 +118,7 @@ def bytes_of(objects: Objects, name: str, pieces: Sequence[tuple[TopicPartition,
     Raises:
         ObjectStoreError: the object store does not answer.
         CorruptRecordError: what is there are no whole batches.
-        LogDamagedError: the object is missing, or ends too early, or its batches take other offsets.
+        LogDamagedError: the object is missing, or ends too early, or has other batches than it should.
     """
     at = pieces[0][0]
     try:
@@ -138,6 +139,9 @@ def _with_offsets(objects: Objects, at: TopicPartition, piece: Piece, found: mem
         raise error.located(piece.position, where, at.topic, at.partition) from None
     if end != piece.next_offset:
         raise LogDamagedError(f"{at}: {where} has the offsets up to {end}, but it must reach {piece.next_offset}")
+    if crc32c(crcs_of(scan(data, 0, len(data)))) != piece.crc:
+        # A process that had slept may have created it again, after it was deleted.
+        raise LogDamagedError(f"{at}: {where} has other records at byte {piece.position} than it should")
     return data
 
 

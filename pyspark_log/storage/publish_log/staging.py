@@ -18,7 +18,7 @@ from pyspark_log.storage.publish.staging.staged_writer import INLINE_LIMIT
 from pyspark_log.storage.publish_log import naming
 from pyspark_log.storage.publish_log.entry import Region
 from pyspark_log.storage.publish_log.proposals import Output
-from pyspark_log.storage.record import scan
+from pyspark_log.storage.record import crc32c, scan
 from pyspark_log.storage.record.headers import set_log_append_time
 from pyspark_log.storage.record.layout import CRC_AT
 from pyspark_log.types import TopicDescription
@@ -174,9 +174,9 @@ def outputs(objects: Objects, parts: Iterable[StagedPart], now: int) -> tuple[li
     found, data, position = list[Output](), list[bytes](), 0
     for part in parts:
         if part.file:
-            region = Region(part.file, part.position, part.size, part.count, part.max_timestamp)
+            region = Region(part.file, part.position, part.size, part.count, part.max_timestamp, crc32c(part.crcs))
         else:
-            region = Region("", position, part.size, part.count, _max_timestamp(part.data))
+            region = Region("", position, part.size, part.count, _max_timestamp(part.data), crc32c(part.crcs))
             data.append(part.data)
             position += part.size
         found.append(Output(part.topic, part.topic_id, part.partition, (region,)))

@@ -21,6 +21,7 @@ class Piece(NamedTuple):
         object: the object's name.
         position, size: where they are in it, in bytes.
         max_timestamp: the largest time of their records (ms), or NO_TIMESTAMP.
+        crc: identifies the batches, as Region's.
     """
 
     base_offset: int
@@ -29,6 +30,7 @@ class Piece(NamedTuple):
     position: int
     size: int
     max_timestamp: int
+    crc: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,10 +201,10 @@ class State:
 
     def _add(self, entry: Entry, addition: Addition) -> None:
         at, pieces = (addition.topic_id, addition.partition), list[Piece]()
-        for name, position, size, count, timestamp in addition.regions:
+        for name, position, size, count, timestamp, crc in addition.regions:
             offset = pieces[-1].next_offset if pieces else addition.base_offset
             where = (name, position) if name else (name_of(entry.number), entry.head_size + position)
-            pieces.append(Piece(offset, offset + count, *where, size, timestamp))
+            pieces.append(Piece(offset, offset + count, *where, size, timestamp, crc))
         self.partitions[at] = self.partitions.get(at, PartitionLog()).added(pieces)
 
     def _move_start(self, start: LogStart) -> None:
@@ -211,8 +213,8 @@ class State:
 
     def _merge(self, merge: Merge) -> None:
         at, offset, pieces = (merge.topic_id, merge.partition), merge.base_offset, list[Piece]()
-        for name, position, size, count, timestamp in merge.regions:
-            pieces.append(Piece(offset, offset + count, name, position, size, timestamp))
+        for name, position, size, count, timestamp, crc in merge.regions:
+            pieces.append(Piece(offset, offset + count, name, position, size, timestamp, crc))
             offset += count
         self.partitions[at] = self.partitions[at].merged(merge.base_offset, merge.next_offset, pieces, merge.cleaned_to)
 

@@ -5,14 +5,21 @@ import contextlib
 import pytest
 
 from pyspark_log import Store
-from pyspark_log.errors import LogDamagedError, OutcomeUnknownError, PublisherFencedError, StagedOutputError
+from pyspark_log.errors import (
+    LogDamagedError,
+    ObjectStoreError,
+    OutcomeUnknownError,
+    PublisherFencedError,
+    StagedOutputError,
+)
 from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.objects.observer import set_observer
 from pyspark_log.storage.publish_log import checkpoint, floors, naming, proposals, staging, sums
-from pyspark_log.storage.publish_log.entry import name_of
+from pyspark_log.storage.publish_log.entry import Addition, Region, encode, name_of
 from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.maintenance import merge, merging
 from pyspark_log.storage.publish_log.maintenance.cleaning import clean
+from pyspark_log.types import TopicPartition
 from tests.store_tools import rows, values
 
 DAY = 24 * 60 * 60 * 1000
@@ -182,6 +189,7 @@ def test_old_entries_are_deleted_and_nothing_is_lost(store, clock):
 def sleep_through(store, clock):
     """Deletes all entries that a process knows which has followed just before; what the store has then."""
     other = Store.open(store.path)
+    known = other.log.follow().number
     fill(other, 3 * EVERY)
     merge(other.log, other.configs, clock)
     for _ in range(3):
@@ -189,7 +197,7 @@ def sleep_through(store, clock):
         fill(other, EVERY)
         merge(other.log, other.configs, clock)
         cleaned(other, clock)
-    assert name_of(store.log.follow(float("inf")).number + 1) not in names(other, "log")
+    assert name_of(known + 1) not in names(other, "log")
     return all_of(other)
 
 
@@ -200,35 +208,166 @@ def test_a_reader_that_has_slept_sees_what_is_there(store, clock):
     assert values(store) == expected
 
 
+AT = TopicPartition("t", 0)
+
+
+def at_next(store, kind, action, *, after=False):
+    """Does something before or after the next request of a kind, as if the process slept meanwhile."""
+    objects = store.log.objects
+    real = getattr(objects, kind)
+
+    def late(*args):
+        setattr(objects, kind, real)
+        if not after:
+            action()
+        found = real(*args)
+        if after:
+            action()
+        return found
+
+    setattr(objects, kind, late)
+
+
 def test_a_writer_that_has_slept_publishes_once(store, clock):
     fill(store, 3)
     parts = staged(store, b"x", 10)
-    number = store.log.follow().number
-    expected = sleep_through(store, clock)
-    # It creates an entry whose number was given before, and notices.
-    store.publishes.publish("p", 0, parts)
-    assert name_of(number + 1) in names(store, "log")
-    expected.append(b"x" * 10)
-    assert all_of(store) == values(store) == expected
-    store.publishes.publish("p", 0, parts)
-    assert all_of(store) == expected
-    # A reader that has slept, too, finds the stray entry first.
-    fill(store, 1)
-    clock.now += 2 * DAY
-    cleaned(store, clock)
-    clock.now += DAY
-    cleaned(store, clock)
-    assert name_of(number + 1) not in names(store, "log")
-    assert len(all_of(store)) == len(expected) + 1
+    expected = [*sleep_through(store, clock), b"x" * 10]
+    for _ in range(2):
+        store.publishes.publish("p", 0, parts)
+        assert all_of(store) == values(store) == expected
 
 
-def test_a_reader_that_has_slept_and_finds_a_stray_entry(store, clock):
+def test_a_writer_that_sleeps_before_it_creates(store, clock):
+    """It makes an entry whose number was given and deleted, which counts for no process; the same call again does."""
     fill(store, 3)
-    reader = Store.open(store.path)
-    assert values(reader) == numbers(3)
-    expected = sleep_through(store, clock)
+    parts, number = staged(store, b"x", 10), store.log.follow().number
+    at_next(store, "create", lambda: sleep_through(store, clock))
+    with pytest.raises(OutcomeUnknownError, match="stopped for so long"):
+        store.publishes.publish("p", 0, parts)
+    assert name_of(number + 1) in names(store, "log")
+    expected = all_of(store)
+    assert len(expected) == 3 + 6 * EVERY
+    for _ in range(2):
+        store.publishes.publish("p", 0, parts)
+        assert all_of(store) == values(store) == [*expected, b"x" * 10]
+    # The stray entry is deleted like others.
+    for _ in range(2):
+        clock.now += DAY
+        cleaned(store, clock)
+    assert name_of(number + 1) not in names(store, "log")
+    assert all_of(store) == [*expected, b"x" * 10]
+
+
+def test_a_writer_that_sleeps_after_it_has_created(store, clock):
+    """Its entry counts. That was deleted since, so it cannot know; the same call again finds it."""
+    fill(store, 3)
+    parts = staged(store, b"x", 10)
+    at_next(store, "create", lambda: sleep_through(store, clock), after=True)
+    with pytest.raises(OutcomeUnknownError, match="stopped for so long"):
+        store.publishes.publish("p", 0, parts)
+    store.publishes.publish("p", 0, parts)
+    assert all_of(store).count(b"x" * 10) == 1
+    assert values(store) == all_of(store)
+
+
+def test_an_entry_after_the_last_floor_counts(store, clock):
+    """Also if its writer has slept, and another floor was set meanwhile."""
+    fill(store, 3 * EVERY)
+    other = Store.open(store.path)
+
+    def sleep():
+        clock.now += 8 * DAY
+        cleaned(other, clock)
+        assert other.log.follow().floor == 3 * EVERY - 1
+
+    at_next(store, "create", sleep, after=True)
     store.append("t", rows(b"x"))
-    assert values(reader) == [*expected, b"x"]
+    assert values(store) == all_of(store) == [*numbers(3 * EVERY), b"x"]
+
+
+def without_the_first(store, clock):
+    """Deletes the entry 1, which has no records; those after it have some, and stay."""
+    store.groups["a"].commit({AT: 1})
+    fill(store, 3 * EVERY)
+    for days in (8, 1):
+        clock.now += days * DAY
+        cleaned(store, clock)
+    assert min(names(store, "log")) == name_of(2)
+
+
+def stray(store, proposal):
+    """Makes the entry that a process makes which knows nothing newer than the first one."""
+    log = store.log
+    assert log.objects.create(name_of(1), encode(log._entry(proposal, "0" * 32)))
+
+
+def test_a_stray_entry_that_fits_is_not_taken_in(store, clock):
+    sleeper = Store.open(store.path)
+    state = sleeper.log.follow()
+    without_the_first(store, clock)
+    stray(sleeper, proposals.commit(state, "b", {AT: 1}))
+    assert list(sleeper.groups) == ["a"]
+    assert sleeper.log.follow() == Store.open(store.path).log.follow()
+
+
+def test_a_stray_entry_that_contradicts_others_is_no_damage(store, clock):
+    sleeper = Store.open(store.path)
+    sleeper.topics()
+    without_the_first(store, clock)
+    addition = Addition(store.describe_topic("t").topic_id, 0, 0, (Region("data/x", 0, 10, 1, 0, 0),))
+    stray(sleeper, proposals.Proposal(additions=(addition,)))
+    assert values(sleeper) == numbers(3 * EVERY)
+
+
+def test_a_task_that_reads_a_stray_entry_as_its_piece(store):
+    """It was planned before the records went elsewhere; then another process made an entry of that number."""
+    fill(store, 4)
+    planned, objects, name = store.read("t", 0), store.log.objects, name_of(2)
+    objects.put(name, bytes(objects.get(name_of(4)).data))
+    with pytest.raises(LogDamagedError, match=f"{name} has other records"):
+        list(planned)
+
+
+def test_floors_are_written_one_after_the_other(store, clock):
+    """The cleaner that has decided the first one is killed before it writes it."""
+    sleeper = Store.open(store.path)
+    sleeper.topics()
+    fill(store, EVERY)
+    store.log.decide(lambda state: proposals.set_floor(state, -1, EVERY - 1))
+    fill(store, EVERY)
+    clock.now += 8 * DAY
+    fill(store, 1)
+    merge(store.log, store.configs, clock)
+    for _ in range(2):
+        cleaned(store, clock)
+        clock.now += DAY
+    assert names(store, "floor") == {floors.name_of(1), floors.name_of(2)}
+    assert name_of(1) not in names(store, "log")
+    assert values(sleeper) == all_of(store) == numbers(2 * EVERY + 1)
+
+
+def test_a_checkpoint_that_is_deleted_for_a_later_floor(store, clock):
+    """While a process reads which floor there is."""
+    sleeper = Store.open(store.path)
+    sleeper.topics()
+    expected = sleep_through(store, clock)
+    objects, last = store.log.objects, store.log.follow().floors
+    assert last > 1
+    later = {name: bytes(objects.get(name).data) for name in map(floors.name_of, range(2, last + 1))}
+    objects.delete(list(later))
+    objects.put("checkpoint/last", b"0")
+
+    def observe(request):
+        if request.key == "checkpoint/last":
+            set_observer(None)
+            for name, data in later.items():
+                objects.put(name, data)
+
+    set_observer(observe)
+    try:
+        assert values(sleeper) == expected
+    finally:
+        set_observer(None)
 
 
 def test_a_fenced_writer_that_has_slept_publishes_nothing(store, clock):
@@ -246,11 +385,12 @@ def test_a_fenced_writer_that_has_slept_publishes_nothing(store, clock):
 def test_when_it_cannot_be_known_whether_an_entry_counts(store, clock):
     fill(store, 3)
     parts = staged(store, b"x", 10)
-    sleep_through(store, clock)
 
     def observe(request):
+        if request.kind == "create" and not request.is_done:
+            clock.now += 15 * 60 * 1000
         if request.key.startswith("floor/"):
-            raise LogDamagedError("not now")
+            raise ObjectStoreError("not now", retriable=True)
 
     set_observer(observe)
     try:
@@ -258,10 +398,8 @@ def test_when_it_cannot_be_known_whether_an_entry_counts(store, clock):
             store.publishes.publish("p", 0, parts)
     finally:
         set_observer(None)
-    # It does not. The same call again finds out, and publishes.
-    assert b"x" * 10 not in values(store)
     store.publishes.publish("p", 0, parts)
-    assert values(store).count(b"x" * 10) == 1
+    assert values(store) == [*numbers(3), b"x" * 10]
 
 
 @pytest.mark.parametrize("moved", ["clock", "boot"])

@@ -53,7 +53,7 @@ ORIGIN = Origin("host", 7, 1000)
 
 
 def _region(records, name="data/x", position=0, size=10):
-    return Region(name, position, size, records, 99)
+    return Region(name, position, size, records, 99, 7)
 
 
 def _output(records, partition=0, topic_id=ID):
@@ -127,7 +127,8 @@ def test_records_follow_each_other():
     state.apply(Entry(2, "", ORIGIN, additions=(Addition(ID, 0, 5, (_region(1),)),)))
     log = state.partitions[ID, 0]
     assert log.pieces == [
-        Piece(0, 3, "data/x", 0, 10, 99), Piece(3, 5, name_of(1), 108, 10, 99), Piece(5, 6, "data/x", 0, 10, 99)
+        Piece(0, 3, "data/x", 0, 10, 99, 7), Piece(3, 5, name_of(1), 108, 10, 99, 7),
+        Piece(5, 6, "data/x", 0, 10, 99, 7),
     ]  # fmt: skip
     assert (log.log_end, state.log_end(ID, 1)) == (6, 0)
     assert [piece.base_offset for piece in log.between(3, 6)] == [3, 5]

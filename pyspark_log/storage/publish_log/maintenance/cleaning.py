@@ -64,7 +64,7 @@ def clean(log: PublishLog, configs: Mapping[str, str], clock: Callable[[], int],
     log.decide(lambda state: proposals.set_horizon(state, now - lifetime))
     _raise_floor(log, now)
     deleted, listed = _delete_listed(log, now)
-    return Cleaned(pieces, deleted, len(listed) + _list_unused(log, now, listed))
+    return Cleaned(pieces, deleted, len(listed) + _list_unused(log, clock, listed))
 
 
 # ---- retention
@@ -102,20 +102,23 @@ def _expired(log: PartitionLog, config: TopicConfig, now: int) -> int:
 def _raise_floor(log: PublishLog, now: int) -> None:
     """Sets the floor to the last checkpoint that is old enough, and sees to it that the floor's object is there."""
     state, objects = log.follow(), log.objects
-    numbers = sorted(
-        number
-        for one in objects.list("checkpoint")
-        if (number := _number(one.key)) is not None and number > state.floor
-    )
+    # Before the next one is decided: a process that has slept looks for one after the other.
+    _write_floor(log, state)
+    known = (_number(one.key) for one in objects.list("checkpoint"))
+    numbers = sorted(number for number in known if number is not None and number > state.floor)
     # The first one that is too young; their times go up with their numbers.
     young = bisect_left(numbers, True, key=lambda number: not _is_old(log, number, now))
     if young:
         floor = numbers[young - 1]
-        checkpoint.read(objects, floor)
+        if checkpoint.read(objects, floor) is None:
+            raise LogDamagedError(f"{objects.address}/{checkpoint.name_of(floor)} was listed, and is missing")
         log.decide(partial(proposals.set_floor, floor=state.floor, number=floor))
-        state = log.follow()
+        _write_floor(log, log.follow())
+
+
+def _write_floor(log: PublishLog, state: State) -> None:
     if state.floors:
-        floors.write(objects, state.floors, state.floor)
+        floors.write(log.objects, state.floors, state.floor)
 
 
 def _is_old(log: PublishLog, number: int, now: int) -> bool:
@@ -144,13 +147,13 @@ def _delete_listed(log: PublishLog, now: int) -> tuple[int, set[str]]:
     return count, listed
 
 
-def _list_unused(log: PublishLog, now: int, listed: set[str]) -> int:
+def _list_unused(log: PublishLog, clock: Callable[[], int], listed: set[str]) -> int:
     """Lists what nothing needs any more and no list has; how many objects."""
-    # After it, so that what is listed is what the state with this horizon and floor does not need.
     names = [name for name in _unused(log, log.follow()) if name not in listed]
     for start in range(0, len(names), _MOST_NAMES):
         data = zstandard.ZstdCompressor().compress(json.dumps(names[start : start + _MOST_NAMES]).encode())
-        log.objects.put(naming.new(naming.UNUSED, now), data)
+        # The time is read now: this process may have been stopped since it has read the state.
+        log.objects.put(naming.new(naming.UNUSED, clock()), data)
     return len(names)
 
 

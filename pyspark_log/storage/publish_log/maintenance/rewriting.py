@@ -15,7 +15,8 @@ from pyspark_log.storage.publish_log.proposals import Replacement
 from pyspark_log.storage.publish_log.reading import bytes_of
 from pyspark_log.storage.publish_log.staging import OBJECT_BYTES
 from pyspark_log.storage.publish_log.state import Piece
-from pyspark_log.storage.record import scan
+from pyspark_log.storage.record import crc32c, scan
+from pyspark_log.storage.record.layout import crcs_of
 from pyspark_log.types import TopicPartition
 
 #: A piece of this size or more is not merged any more, and is in an object of its own.
@@ -137,6 +138,7 @@ def _replacement(
     group: Group, name: str, position: int, data: Sequence[bytes | memoryview], cleaned_to: int
 ) -> Replacement:
     first, last = group.pieces[0].base_offset, group.pieces[-1].next_offset
-    newest = max(header.max_timestamp for part in data for header in scan(part, 0, len(part)))
-    region = Region(name, position, sum(map(len, data)), last - first, newest)
+    headers = [header for part in data for header in scan(part, 0, len(part))]
+    newest, crc = max(header.max_timestamp for header in headers), crc32c(crcs_of(headers))
+    region = Region(name, position, sum(map(len, data)), last - first, newest, crc)
     return Replacement(group.pieces, Merge(group.topic_id, group.at.partition, first, last, (region,), cleaned_to))
