@@ -10,7 +10,7 @@ import difflib
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark_log.connector_options import READ_OPTIONS, WRITE_OPTIONS
 from pyspark_log.errors import InvalidConfigError, shortened
@@ -79,6 +79,28 @@ def unknown_options(options: Options, *, write: bool = False) -> list[str]:
 def lower_names(options: Mapping[str, str]) -> dict[str, str]:
     """The options with their names in lower case: names are case-insensitive, values are not."""
     return {name.lower(): value for name, value in options.items()}
+
+
+@dataclass(frozen=True)
+class StorePlace:
+    """Where a store is, and how it is reached.
+
+    Attributes:
+        path: its folder, or its URL.
+        options: as for `Store.open`. They may be secrets.
+    """
+
+    path: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+_OF_STORE = "storage."
+
+
+def split_storage(options: Options) -> tuple[dict[str, str], dict[str, str]]:
+    """The options `storage.*`, as `Store.open` takes them, and all others."""
+    of_store = {name.removeprefix(_OF_STORE): one for name, one in options.items() if name.startswith(_OF_STORE)}
+    return of_store, {name: one for name, one in options.items() if not name.startswith(_OF_STORE)}
 
 
 def store_path(options: Options) -> str:

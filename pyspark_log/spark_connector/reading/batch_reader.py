@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_log.spark_connector.options import ReadOptions
+from pyspark_log.spark_connector.options import ReadOptions, StorePlace
 from pyspark_log.spark_connector.planning.ranges import OffsetRange, identity_of, offsets_at, resolved
 from pyspark_log.spark_connector.reading.task_reader import RangePartition, ReadPlan, in_tasks, read_partition
 from pyspark_log.spark_connector.reading.transform import Transform
@@ -22,16 +22,16 @@ class PylogBatchReader(SentToTasks, DataSourceReader):
     """Plans one task per topic-partition, or more if options ask for it."""
 
     def __init__(
-        self, path: str, options: ReadOptions, columns: tuple[str, ...], transform: Transform | None = None
+        self, place: StorePlace, options: ReadOptions, columns: tuple[str, ...], transform: Transform | None = None
     ) -> None:
-        self._path = path
+        self._place = place
         self._columns, self._transform = columns, transform
         self._options = options
         self._start, self._end = options.batch_bounds()
 
     def partitions(self) -> list[InputPartition]:
         """The ranges to read; "earliest" and "latest" stay open until the tasks run (see `read_partition`)."""
-        with looking_at(self._path) as store:
+        with looking_at(self._place) as store:
             store.publishes.apply_pending()
             level = self._options.isolation_level
             # The ids first: the tasks then refuse a topic that is recreated in between.
