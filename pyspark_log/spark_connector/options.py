@@ -94,13 +94,30 @@ class StorePlace:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-_OF_STORE = "storage."
+_OF_STORE, _HIDDEN = "storage.", "secret."
+# Ends of the names of secrets that Spark takes for other options.
+_SECRETS = ("_key", "_key_base64")
 
 
 def split_storage(options: Options) -> tuple[dict[str, str], dict[str, str]]:
-    """The options `storage.*`, as `Store.open` takes them, and all others."""
-    of_store = {name.removeprefix(_OF_STORE): one for name, one in options.items() if name.startswith(_OF_STORE)}
-    return of_store, {name: one for name, one in options.items() if not name.startswith(_OF_STORE)}
+    """The options `storage.*` and `storage.secret.*`, as `Store.open` takes them, and all others.
+
+    Raises:
+        ConnectorError: one is a secret that Spark would show, as its name does not say so.
+    """
+    of_store, others = dict[str, str](), dict[str, str]()
+    for given, value in options.items():
+        name = given.removeprefix(_OF_STORE)
+        if name == given:
+            others[given] = value
+            continue
+        if name.endswith(_SECRETS) and "secret" not in name:
+            raise option_error(
+                f"{given}: Spark shows options in the plans of streaming queries, except those whose names have the "
+                f"word secret: name it {_OF_STORE}{_HIDDEN}{name}"
+            )
+        of_store[name.removeprefix(_HIDDEN)] = value
+    return of_store, others
 
 
 def store_path(options: Options) -> str:

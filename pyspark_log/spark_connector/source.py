@@ -64,8 +64,8 @@ class PylogDataSource(DataSource):
         return "pylog"
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        of_store, self.options = split_storage(lower_names(options))
         with conditions_shown():
+            of_store, self.options = split_storage(lower_names(options))
             self._place = StorePlace(location(store_path(self.options)), of_store)
 
     def schema(self) -> StructType:
