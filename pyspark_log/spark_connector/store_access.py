@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -29,9 +29,9 @@ class StoreRef:
     cluster_id: str
 
     @classmethod
-    def to(cls, store: Store) -> StoreRef:
-        """A reference to an open store."""
-        return cls(StorePlace(store.path, store.options), store.cluster_id)
+    def to(cls, store: Store, options: Mapping[str, str] | None = None) -> StoreRef:
+        """A reference to an open store, which was opened with the options."""
+        return cls(StorePlace(store.path, options or {}), store.cluster_id)
 
     def reopen(self) -> Store:
         """Opens the same store in this process: in a task, or at the commit.

@@ -73,7 +73,6 @@ class FolderStore(Store):
     def __init__(self, logs: LogManager) -> None:
         """For `open`, `create` and `open_or_create`, which check the folder first."""
         self.path, self.cluster_id, self.configs = logs.path, logs.cluster_id, logs.configs
-        self.options = {}
         self.logs = logs
         self.decisions = DecisionLog(logs)
         self.committed_offsets = CommittedOffsets(self.decisions)

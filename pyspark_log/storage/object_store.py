@@ -88,7 +88,6 @@ class ObjectStore(Store):
     def __init__(self, objects: Objects, cluster_id: str, configs: Mapping[str, str]) -> None:
         """For `open` and `create`."""
         self.path, self.cluster_id, self.configs = str(objects.address), cluster_id, configs
-        self.options = objects.options
         self.log = PublishLog(objects, now_ms, lambda log: maintenance.merge_recent(log, configs, now_ms))
         # They have the methods of those of a folder.
         self.publishes = cast("Publishes", ObjectPublishes(self.log, cluster_id, configs, now_ms, self.ensure_topic))

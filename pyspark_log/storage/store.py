@@ -35,14 +35,12 @@ class Store(ABC):
 
     Attributes:
         path: where it is: its folder, absolute; or its URL.
-        options: how its object store is reached, as given to `open`; they may be secrets. Empty for a folder.
         cluster_id: 22 characters that identify this store.
         publishes: what publishes exactly once.
         partitions: what is known of partitions, for programs that plan or report.
     """
 
     path: str
-    options: Mapping[str, str]
     cluster_id: str
     publishes: Publishes
     partitions: Partitions

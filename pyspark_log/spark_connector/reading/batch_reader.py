@@ -12,7 +12,7 @@ from pyspark_log.spark_connector.options import ReadOptions, StorePlace
 from pyspark_log.spark_connector.planning.ranges import OffsetRange, identity_of, offsets_at, resolved
 from pyspark_log.spark_connector.reading.task_reader import RangePartition, ReadPlan, in_tasks, read_partition
 from pyspark_log.spark_connector.reading.transform import Transform
-from pyspark_log.spark_connector.store_access import looking_at
+from pyspark_log.spark_connector.store_access import StoreRef, looking_at
 from pyspark_log.spark_connector.worker_process import SentToTasks
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
@@ -39,7 +39,7 @@ class PylogBatchReader(SentToTasks, DataSourceReader):
             topic_ids = identity_of(store, {at.topic for at in assigned}).topic_ids
             starts = offsets_at(store, assigned, self._start, "start", level)
             ends = offsets_at(store, assigned, self._end, "end", level)
-            plan = ReadPlan.make(store, self._columns, self._options, self._transform)
+            plan = ReadPlan.make(StoreRef.to(store, self._place.options), self._columns, self._options, self._transform)
             ranges = self._split(store, [OffsetRange(at, starts[at], ends[at]) for at in sorted(starts)])
             planned = [RangePartition(plan, one, topic_ids.get(one.at.topic)) for one in ranges if one.start != one.end]
             return in_tasks(store, planned, self._options.partitions_per_task)

@@ -46,7 +46,7 @@ from pyspark_log.spark_connector.planning.ranges import (
 )
 from pyspark_log.spark_connector.reading.task_reader import RangePartition, ReadPlan, in_tasks, read_partition
 from pyspark_log.spark_connector.reading.transform import Transform
-from pyspark_log.spark_connector.store_access import looking_at
+from pyspark_log.spark_connector.store_access import StoreRef, looking_at
 from pyspark_log.spark_connector.worker_process import SentToTasks, end_with_query
 from pyspark_log.storage.groups import NEVER
 from pyspark_log.storage.store import Store
@@ -157,7 +157,8 @@ class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
             topic_ids = {**self._current_partitions(store, until)[1].topic_ids, **until.identity.topic_ids}
             known = of_same_topics(starts, begin.identity, until.identity)
             begins = starts_of(known, until.offsets, partial(earliest, store), self._options.subscription, self._loss)
-            plan, options = ReadPlan.make(store, self._columns, self._options, self._transform), self._options
+            ref, options = StoreRef.to(store, self._place.options), self._options
+            plan = ReadPlan.make(ref, self._columns, options, self._transform)
             planned = [
                 RangePartition(plan, one, topic_ids.get(one.at.topic))
                 for one in options.splitting.split(ranges_between(begins, until.offsets))

@@ -47,17 +47,10 @@ class ReadPlan:
 
     @classmethod
     def make(
-        cls, store: Store, columns: tuple[str, ...], options: ReadOptions, transform: Transform | None
+        cls, store: StoreRef, columns: tuple[str, ...], options: ReadOptions, transform: Transform | None
     ) -> ReadPlan:
         """The plan for a read with some options."""
-        return cls(
-            StoreRef.to(store),
-            columns,
-            options.isolation_level,
-            options.fail_on_data_loss,
-            options.on_corruption,
-            transform,
-        )
+        return cls(store, columns, options.isolation_level, options.fail_on_data_loss, options.on_corruption, transform)
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ def plan_write(place: StorePlace, options: WriteOptions, schema: StructType) -> 
             _make_topic(store, options.topic)
             topics = [options.topic]
         staging = store.publishes.plan(topics, options.compression_type, driver_process(), others=options.topic is None)
-        return WritePlan(StoreRef.to(store), options.topic, options.timestamp_column, staging)
+        return WritePlan(StoreRef.to(store, place.options), options.topic, options.timestamp_column, staging)
 
 
 def _make_topic(store: Store, topic: str) -> None:

@@ -239,7 +239,7 @@ def test_options_in_place_of_the_environment(object_url, object_server, monkeypa
         Store.open_or_create(object_url, options=options),
         Store.shared(object_url, options=options),
     ):
-        assert opened.options == options
+        assert opened.log.objects.options == options
         assert values(opened) == [b"a"]
         assert options["secret_access_key"] not in repr(opened)
     assert Store.open_or_create(f"{object_url}/other", {"num.partitions": "2"}, options=options).configs
@@ -249,7 +249,7 @@ def test_shared_stores_of_other_options_are_others(store, object_server, monkeyp
     mine, others = object_server.options, {**object_server.options, "access_key_id": "another"}
     shared = Store.shared(store.path)
     assert Store.shared(store.path, options=mine) is Store.shared(f"{store.path}/", options=dict(mine)) is not shared
-    assert Store.shared(store.path, options=others).options == others
+    assert Store.shared(store.path, options=others).log.objects.options == others
     assert Store.shared(store.path, options={}) is shared
     # This process makes it again: that is noticed whatever the options are.
     objects = Objects(store.path)
