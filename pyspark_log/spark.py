@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 from pyspark_log.arguments import to_ms
 from pyspark_log.errors import InvalidConfigError
 from pyspark_log.spark_connector.columns import check_columns, row_schema
+from pyspark_log.spark_connector.options import lower_names, split_storage
 from pyspark_log.spark_connector.reading.transform import ArrowFunction, encode
 from pyspark_log.spark_connector.writing.publish_together import Publish, own_publish_id
 
@@ -158,7 +159,7 @@ def write_stream(
         available_now: whether the query ends when it has written what there is at its start.
         publish_id: names the query beyond its checkpoint.
         publish_offsets: whether the offsets that it has read are committed with its output; not in mode `update`.
-        options: more options, by their names in docs/spark.md; not in mode `update`.
+        options: more options, by their names in docs/spark.md; in mode `update` only `storage.*`.
 
     Raises:
         InvalidConfigError: an interval and `available_now`, or what mode `update` does not take.
@@ -168,10 +169,11 @@ def write_stream(
         raise InvalidConfigError("interval and available_now exclude each other: a query has one trigger")
     writer = df.writeStream.outputMode(mode).option("checkpointLocation", os.fspath(checkpoint))
     if mode == "update":
-        if publish_offsets or options:
-            raise InvalidConfigError("mode='update' takes neither publish_offsets nor options")
+        of_store, others = split_storage(lower_names(_texts(options)))
+        if publish_offsets or others:
+            raise InvalidConfigError("mode='update' takes neither publish_offsets nor options other than storage.*")
         check_columns(df.schema, topic, timestamp_column)
-        writer = writer.foreachBatch(_publish_whole(path, topic, publish_id, timestamp_column))
+        writer = writer.foreachBatch(_publish_whole(path, of_store, topic, publish_id, timestamp_column))
     else:
         given = _texts(
             {
@@ -192,7 +194,11 @@ def write_stream(
 
 
 def publish_each(
-    path: _Path, publish_id: str, function: Callable[[DataFrame, Publish], object]
+    path: _Path,
+    publish_id: str,
+    function: Callable[[DataFrame, Publish], object],
+    *,
+    options: Mapping[str, str] | None = None,
 ) -> Callable[[DataFrame, int], None]:
     """A function for `foreachBatch` that publishes all writes of a micro-batch atomically, exactly once.
 
@@ -200,17 +206,18 @@ def publish_each(
         path: the store's folder.
         publish_id: names the query's publishes, permanently.
         function: gets a micro-batch, and what to write its output with: `out.write(df, topic="late")`.
+        options: as for `Store.open`.
     """
 
     def each(batch: DataFrame, batch_id: int) -> None:
-        with Publish(path, publish_id, batch_id) as out:
+        with Publish(path, publish_id, batch_id, options=options) as out:
             function(batch, out)
 
     return each
 
 
 def _publish_whole(
-    path: _Path, topic: str | None, publish_id: str | None, timestamp_column: str | None
+    path: _Path, of_store: Mapping[str, str], topic: str | None, publish_id: str | None, timestamp_column: str | None
 ) -> Callable[[DataFrame, int], None]:
     """Writes a micro-batch in one publish, under `publish_id` or the query's own id."""
     ids = [] if publish_id is None else [publish_id]
@@ -218,7 +225,7 @@ def _publish_whole(
     def each(batch: DataFrame, batch_id: int) -> None:
         if not ids:
             ids.append(own_publish_id())
-        with Publish(path, ids[0], batch_id) as out:
+        with Publish(path, ids[0], batch_id, options=of_store) as out:
             out.write(batch, topic, timestamp_column=timestamp_column)
 
     return each

@@ -6,7 +6,7 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -34,25 +34,30 @@ class OnCorruption:
     skips: bool = False
     folder: str = ""
 
-    def handler(self, at: TopicPartition) -> Callable[[Damage], None] | None:
-        """What `Store.read` is to call with damage of a partition; None: damage is an error."""
-        return partial(self._pass_over, at) if self.skips else None
+    def handler(self, at: TopicPartition, options: Mapping[str, str]) -> Callable[[Damage], None] | None:
+        """What `Store.read` is to call with damage of a partition; None: damage is an error.
 
-    def _pass_over(self, at: TopicPartition, damage: Damage) -> None:
+        Args:
+            at: the partition.
+            options: those of its store.
+        """
+        return partial(self._pass_over, at, options) if self.skips else None
+
+    def _pass_over(self, at: TopicPartition, options: Mapping[str, str], damage: Damage) -> None:
         """Warns of the exact range, and keeps the bytes. OSError: the folder cannot be written to."""
-        kept = f"; kept in {self._keep(at, damage)}" if self.folder else ""
+        kept = f"; kept in {self._keep(at, options, damage)}" if self.folder else ""
         log.warning(
             "[PYLOG_CORRUPT_RECORD] %s: records in offset [%d, %d) are damaged and skipped, as onCorruption says: %s, "
             "bytes %d to %d: %s%s",
             at, damage.first_offset, damage.next_offset, damage.file, damage.position, damage.end, damage.reason, kept,
         )  # fmt: skip
 
-    def _keep(self, at: TopicPartition, damage: Damage) -> str:
+    def _keep(self, at: TopicPartition, options: Mapping[str, str], damage: Damage) -> str:
         """Writes the bytes and a report to the folder; returns the report's path. A task that runs again repeats it."""
         os.makedirs(self.folder, exist_ok=True)
         path = f"{self.folder}/{at}-{damage.first_offset}-{damage.next_offset}"
         with open(f"{path}.bytes", "wb") as target:
-            for part in _pieces_of(damage):
+            for part in _pieces_of(damage, options):
                 target.write(part)
         report = {"topic": at.topic, "partition": at.partition, **damage._asdict()}
         with open(f"{path}.json", "w", encoding="utf-8") as target:
@@ -60,7 +65,7 @@ class OnCorruption:
         return f"{path}.json"
 
 
-def _pieces_of(damage: Damage) -> Iterator[bytes | memoryview]:
+def _pieces_of(damage: Damage, options: Mapping[str, str]) -> Iterator[bytes | memoryview]:
     """The damaged bytes, as far as they are there."""
     ranges = [(at, min(_PIECE, damage.end - at)) for at in range(damage.position, damage.end, _PIECE)]
     if not ranges:
@@ -68,7 +73,7 @@ def _pieces_of(damage: Damage) -> Iterator[bytes | memoryview]:
     if is_address(damage.file):
         folder, _, name = damage.file.rpartition("/")
         with contextlib.suppress(FileNotFoundError, EOFError):
-            yield from Objects(folder).get_ranges(name, ranges)
+            yield from Objects(folder, options).get_ranges(name, ranges)
         return
     with open(damage.file, "rb") as source:
         source.seek(damage.position)

@@ -10,7 +10,7 @@ import difflib
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark_log.connector_options import READ_OPTIONS, WRITE_OPTIONS
 from pyspark_log.errors import InvalidConfigError, shortened
@@ -79,6 +79,45 @@ def unknown_options(options: Options, *, write: bool = False) -> list[str]:
 def lower_names(options: Mapping[str, str]) -> dict[str, str]:
     """The options with their names in lower case: names are case-insensitive, values are not."""
     return {name.lower(): value for name, value in options.items()}
+
+
+@dataclass(frozen=True)
+class StorePlace:
+    """Where a store is, and how it is reached.
+
+    Attributes:
+        path: its folder, or its URL.
+        options: as for `Store.open`. They may be secrets.
+    """
+
+    path: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+_OF_STORE, _HIDDEN = "storage.", "secret."
+# Ends of the names of secrets that Spark takes for other options.
+_SECRETS = ("_key", "_key_base64")
+
+
+def split_storage(options: Options) -> tuple[dict[str, str], dict[str, str]]:
+    """The options `storage.*` and `storage.secret.*`, as `Store.open` takes them, and all others.
+
+    Raises:
+        ConnectorError: one is a secret that Spark would show, as its name does not say so.
+    """
+    of_store, others = dict[str, str](), dict[str, str]()
+    for given, value in options.items():
+        name = given.removeprefix(_OF_STORE)
+        if name == given:
+            others[given] = value
+            continue
+        if name.endswith(_SECRETS) and "secret" not in name:
+            raise option_error(
+                f"{given}: Spark shows options in the plans of streaming queries, except those whose names have the "
+                f"word secret: name it {_OF_STORE}{_HIDDEN}{name}"
+            )
+        of_store[name.removeprefix(_HIDDEN)] = value
+    return of_store, others
 
 
 def store_path(options: Options) -> str:

@@ -15,7 +15,14 @@ from pyspark.sql.types import StructType
 
 from pyspark_log.spark_connector.columns import check_names, columns_of, row_schema
 from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown, option_error
-from pyspark_log.spark_connector.options import ReadOptions, lower_names, store_path, unknown_options
+from pyspark_log.spark_connector.options import (
+    ReadOptions,
+    StorePlace,
+    lower_names,
+    split_storage,
+    store_path,
+    unknown_options,
+)
 from pyspark_log.spark_connector.worker_process import hide_traceback, is_spark_process, outlive_interrupt
 from pyspark_log.storage.catalog import location
 
@@ -57,9 +64,9 @@ class PylogDataSource(DataSource):
         return "pylog"
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self.options = lower_names(options)
         with conditions_shown():
-            self._path = location(store_path(self.options))
+            of_store, self.options = split_storage(lower_names(options))
+            self._place = StorePlace(location(store_path(self.options)), of_store)
 
     def schema(self) -> StructType:
         """The schema of a read. Options are checked here, so that errors appear at `load()`."""
@@ -75,7 +82,7 @@ class PylogDataSource(DataSource):
         from pyspark_log.spark_connector.reading.batch_reader import PylogBatchReader  # noqa: PLC0415  (see above)
 
         with conditions_shown():
-            return PylogBatchReader(self._path, *self._read_options(schema))
+            return PylogBatchReader(self._place, *self._read_options(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """For spark.readStream."""
@@ -92,7 +99,7 @@ class PylogDataSource(DataSource):
             options, columns, transform = self._read_options(schema)
             from pyspark_log.spark_connector.reading.stream_reader import PylogStreamReader  # noqa: PLC0415
 
-            return PylogStreamReader(self._path, options, columns, transform)
+            return PylogStreamReader(self._place, options, columns, transform)
 
     def writer(self, schema: StructType, overwrite: bool) -> PylogBatchWriter:
         """For DataFrame.write."""
@@ -105,14 +112,14 @@ class PylogDataSource(DataSource):
                 )
             from pyspark_log.spark_connector.writing.writer import PylogBatchWriter  # noqa: PLC0415
 
-            return PylogBatchWriter(self._path, self.options, schema)
+            return PylogBatchWriter(self._place, self.options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> PylogStreamWriter:  # noqa: N802
         """For DataFrame.writeStream. Complete mode appends every result, as in the Kafka connector."""
         from pyspark_log.spark_connector.writing.writer import PylogStreamWriter  # noqa: PLC0415
 
         with conditions_shown():
-            return PylogStreamWriter(self._path, self.options, schema)
+            return PylogStreamWriter(self._place, self.options, schema)
 
     def _read_options(self, schema: StructType) -> tuple[ReadOptions, tuple[str, ...], Transform | None]:
         options = ReadOptions.parse(self.options)

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 
 from pyspark_log.arguments import check_whole
 from pyspark_log.config import TopicConfig
-from pyspark_log.errors import OffsetOutOfRangeError, PylogError, StoreExistsError, StoreNotFoundError
+from pyspark_log.errors import (
+    InvalidConfigError,
+    OffsetOutOfRangeError,
+    PylogError,
+    StoreExistsError,
+    StoreNotFoundError,
+)
 from pyspark_log.storage.broker import BrokerLogDirs, BrokerLogManager
 from pyspark_log.storage.catalog import check_not_internal, local_path, store_json
 from pyspark_log.storage.catalog.store_json import STORE_FILE
@@ -77,8 +83,8 @@ class FolderStore(Store):
     # ---- opening
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> FolderStore:
-        folder = local_path(path)
+    def open(cls, path: str | os.PathLike[str], *, options: Mapping[str, str] | None = None) -> FolderStore:
+        folder = _folder(path, options)
         try:
             found = store_json.describe(folder)
             return cls(LogManager(folder, found.cluster_id, found.configs, found.log_dirs, found.next_log_dir))
@@ -89,15 +95,27 @@ class FolderStore(Store):
             return cls(BrokerLogManager(broker))
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str], settings: Mapping[str, str] | None = None) -> FolderStore:
-        folder = local_path(path)
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        settings: Mapping[str, str] | None = None,
+        *,
+        options: Mapping[str, str] | None = None,
+    ) -> FolderStore:
+        folder = _folder(path, options)
         store_json.make(folder, settings or {})
         return cls.open(folder)
 
     @classmethod
-    def open_or_create(cls, path: str | os.PathLike[str], settings: Mapping[str, str] | None = None) -> FolderStore:
+    def open_or_create(
+        cls,
+        path: str | os.PathLike[str],
+        settings: Mapping[str, str] | None = None,
+        *,
+        options: Mapping[str, str] | None = None,
+    ) -> FolderStore:
         try:
-            return cls.open(path)
+            return cls.open(path, options=options)
         except StoreNotFoundError:
             try:
                 return cls.create(path, settings)
@@ -108,8 +126,8 @@ class FolderStore(Store):
                 raise
 
     @classmethod
-    def shared(cls, path: str | os.PathLike[str]) -> FolderStore:
-        folder = local_path(path)
+    def shared(cls, path: str | os.PathLike[str], *, options: Mapping[str, str] | None = None) -> FolderStore:
+        folder = _folder(path, options)
         stamp = store_json.stamp(folder)
         with _shared_mutex.lock:
             known = _shared.pop(folder, None)
@@ -416,6 +434,17 @@ class FolderStore(Store):
         """The partition's `.log` files, oldest first."""
         folder = self.logs.place(topic, partition).folder
         return [segment_path(folder, base, LOG) for base in list_segments(folder)]
+
+
+def _folder(path: str | os.PathLike[str], options: Mapping[str, str] | None) -> str:
+    """The folder that a path names. InvalidConfigError: it is no path, or options were given."""
+    folder = local_path(path)
+    if options:
+        raise InvalidConfigError(
+            f"{folder}: a store in a folder takes no options, as {', '.join(sorted(options))}: they say how an object "
+            "store is reached"
+        )
+    return folder
 
 
 _shared: OrderedDict[str, tuple[tuple[int, int], FolderStore]] = OrderedDict()

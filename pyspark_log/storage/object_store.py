@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
@@ -72,6 +73,8 @@ _STORE = "store.json"
 _CHECKED = "race"
 # `shared` looks no more often whether it is still the same store, in seconds: each time is a request.
 _CHECK_SECONDS = 10.0
+# Stores that a process shares; the least recently used are dropped first. A new token makes another one of a store.
+_SHARED_STORES = 8
 
 
 class ObjectStore(Store):
@@ -93,8 +96,8 @@ class ObjectStore(Store):
     # ---- opening
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> ObjectStore:
-        objects = Objects(os.fspath(path))
+    def open(cls, path: str | os.PathLike[str], *, options: Mapping[str, str] | None = None) -> ObjectStore:
+        objects = Objects(os.fspath(path), options)
         found = objects.get(_STORE)
         if found is None:
             raise StoreNotFoundError(f"there is no store at {objects.address}")
@@ -109,7 +112,13 @@ class ObjectStore(Store):
         return cls(objects, cluster_id, configs)
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str], settings: Mapping[str, str] | None = None) -> ObjectStore:
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        settings: Mapping[str, str] | None = None,
+        *,
+        options: Mapping[str, str] | None = None,
+    ) -> ObjectStore:
         """Creates a store, after it was checked that the object store lets one of several writers win.
 
         Raises:
@@ -119,7 +128,7 @@ class ObjectStore(Store):
         """
         configs = dict(settings or {})
         check_store_configs(configs)
-        objects = Objects(os.fspath(path))
+        objects = Objects(os.fspath(path), options)
         if next(objects.list(), None) is not None:
             raise StoreExistsError(f"{objects.address} is not empty")
         prefix = f".{_CHECKED}-{new_id()}"
@@ -137,33 +146,43 @@ class ObjectStore(Store):
         if not objects.create(_STORE, json.dumps(content, indent=2).encode()):
             raise StoreExistsError(f"{objects.address}: another process has just created a store there")
         with _shared_mutex.lock:
-            _shared.pop(str(objects.address), None)  # There was another store before.
-        return cls.open(path)
+            for known in [one for one in _shared if one[0] == str(objects.address)]:
+                del _shared[known]  # There was another store before.
+        return cls.open(path, options=options)
 
     @classmethod
-    def open_or_create(cls, path: str | os.PathLike[str], settings: Mapping[str, str] | None = None) -> ObjectStore:
+    def open_or_create(
+        cls,
+        path: str | os.PathLike[str],
+        settings: Mapping[str, str] | None = None,
+        *,
+        options: Mapping[str, str] | None = None,
+    ) -> ObjectStore:
         try:
-            return cls.open(path)
+            return cls.open(path, options=options)
         except StoreNotFoundError:
             try:
-                return cls.create(path, settings)
+                return cls.create(path, settings, options=options)
             except StoreExistsError as error:
                 try:
-                    return cls.open(path)
+                    return cls.open(path, options=options)
                 except StoreNotFoundError:
                     raise error from None
 
     @classmethod
-    def shared(cls, path: str | os.PathLike[str]) -> ObjectStore:
+    def shared(cls, path: str | os.PathLike[str], *, options: Mapping[str, str] | None = None) -> ObjectStore:
         url = str(ObjectAddress.parse(os.fspath(path)))
+        key = url, frozenset((options or {}).items())
         with _shared_mutex.lock:
-            known, checked = _shared.get(url, (None, -inf))
+            known, checked = _shared.pop(key, (None, -inf))
             if known is None or time.monotonic() - checked > _CHECK_SECONDS:
-                _shared.pop(url, None)
-                found = cls.open(url)
+                found = cls.open(url, options=options)
                 if known is None or (found.cluster_id, found.configs) != (known.cluster_id, known.configs):
                     known = found
-                _shared[url] = known, time.monotonic()
+                checked = time.monotonic()
+            _shared[key] = known, checked
+            if len(_shared) > _SHARED_STORES:
+                _shared.popitem(last=False)
             return known
 
     def close(self) -> None:
@@ -359,5 +378,6 @@ def _check_can_change(name: str) -> None:
     check_not_internal(name)
 
 
-_shared: dict[str, tuple[ObjectStore, float]] = {}
+# By URL and options.
+_shared: OrderedDict[tuple[str, frozenset[tuple[str, str]]], tuple[ObjectStore, float]] = OrderedDict()
 _shared_mutex = Mutex()

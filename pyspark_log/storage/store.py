@@ -34,7 +34,7 @@ class Store(ABC):
     `shared`: those here choose the implementation by the path.
 
     Attributes:
-        path: where it is: its folder, absolute.
+        path: where it is: its folder, absolute; or its URL.
         cluster_id: 22 characters that identify this store.
         publishes: what publishes exactly once.
         partitions: what is known of partitions, for programs that plan or report.
@@ -51,50 +51,70 @@ class Store(ABC):
     # ---- opening
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Store:
-        """Opens the store in a folder; or, read-only, a Kafka broker's log dir.
+    def open(cls, path: str | os.PathLike[str], *, options: Mapping[str, str] | None = None) -> Store:
+        """Opens the store in a folder or in an object store; or, read-only, a Kafka broker's log dir.
 
         Args:
-            path: the folder, or a `file:` URI. A broker's: one of its `log.dirs`, a copy of it, or the folder of a
-                single partition; or several of its `log.dirs`, absolute, with commas between them.
+            path: the folder, or a `file:` URI; or the URL of a bucket and a prefix. A broker's: one of its `log.dirs`,
+                a copy of it, or the folder of a single partition; or several of its `log.dirs`, absolute, with commas
+                between them.
+            options: how an object store is reached, by the names in docs/object-stores.md, such as `endpoint` or
+                `secret_access_key`. What they leave out comes from the environment and the platform. No error shows
+                their values.
 
         Raises:
             StoreNotFoundError: the folder is missing, or holds neither.
             StoreVersionError: a newer version wrote it.
             DescriptionError: its store.json is damaged.
             SideFileError: a broker's meta.properties is damaged.
-            InvalidConfigError: it is not a path, or several folders are not those of one broker.
+            InvalidConfigError: it is not a path, or several folders are not those of one broker; an option is unknown
+                or has a bad value, or a folder was given some.
+            ObjectStoreError: the object store cannot be reached, or refuses the request.
             OSError: the folder cannot be accessed.
         """
-        return _kind_of(path).open(path)
+        return _kind_of(path).open(path, options=options)
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str], settings: Mapping[str, str] | None = None) -> Store:
-        """Creates a store in a missing or empty folder.
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        settings: Mapping[str, str] | None = None,
+        *,
+        options: Mapping[str, str] | None = None,
+    ) -> Store:
+        """Creates a store in a missing or empty folder, or below a prefix that no object has.
 
         Args:
-            path: the folder; its parent must exist.
+            path: the folder, whose parent must exist; or the URL.
             settings: the store's configs, by Kafka's broker names. `log.dirs` are the folders over which partitions
                 are spread.
+            options: as for `open`.
 
         Raises:
             StoreExistsError: the folder is not empty.
-            InvalidConfigError: an unknown config or a bad value.
+            InvalidConfigError: an unknown config or option, or a bad value.
+            ObjectStoreError: as `open`; or the object store cannot keep a store.
         """
-        return _kind_of(path).create(path, settings)
+        return _kind_of(path).create(path, settings, options=options)
 
     @classmethod
-    def open_or_create(cls, path: str | os.PathLike[str], settings: Mapping[str, str] | None = None) -> Store:
-        """Opens the store in a folder; creates one if the folder is missing or empty. Raises: as both."""
-        return _kind_of(path).open_or_create(path, settings)
+    def open_or_create(
+        cls,
+        path: str | os.PathLike[str],
+        settings: Mapping[str, str] | None = None,
+        *,
+        options: Mapping[str, str] | None = None,
+    ) -> Store:
+        """Opens the store in a folder; creates one if the folder is missing or empty. Args, raises: as both."""
+        return _kind_of(path).open_or_create(path, settings, options=options)
 
     @classmethod
-    def shared(cls, path: str | os.PathLike[str]) -> Store:
+    def shared(cls, path: str | os.PathLike[str], *, options: Mapping[str, str] | None = None) -> Store:
         """Returns the store in a folder: one object per process as long as the folder holds the same store.
 
-        For workers that outlive their tasks. Raises: as `open`.
+        For workers that outlive their tasks. With other options it is another object. Args, raises: as `open`.
         """
-        return _kind_of(path).shared(path)
+        return _kind_of(path).shared(path, options=options)
 
     @abstractmethod
     def close(self) -> None:

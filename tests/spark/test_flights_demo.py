@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_log import Store
+
 ROOT = Path(__file__).parents[2]
 
 pytestmark = [
@@ -29,10 +31,10 @@ def demo(tmp_path):
     return tmp_path / "examples" / "flights_demo.py"
 
 
-def run(script, **options):
+def run(script, *arguments, **options):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
     return subprocess.run(
-        [sys.executable, str(script)],
+        [sys.executable, str(script), *arguments],
         env=environment,
         text=True,
         stdout=subprocess.PIPE,
@@ -44,11 +46,25 @@ def run(script, **options):
 
 
 def test_the_demo_runs_to_its_end(demo):
-    ended = run(demo)
+    check(run(demo), ".demo/store")
+    assert (demo.parents[1] / ".demo/store/store.json").exists()
+
+
+def test_the_demo_in_an_object_store(demo, object_url):
+    check(run(demo, object_url), object_url)
+    assert Store.open(object_url).topics() == ["delays", "flights"]
+    # What is there is left alone.
+    ended = run(demo, object_url)
+    assert ended.returncode == 1
+    assert f"The demo cannot make its store: {object_url} is not empty" in ended.stdout
+
+
+def check(ended, place):
     assert ended.returncode == 0, ended.stdout
     assert "Traceback" not in ended.stdout
     assert "Frontier Airlines Inc." in ended.stdout
     assert "All totals equal those of the CSV: 328,521 departures." in ended.stdout
+    assert f"The store stays in {place}." in ended.stdout
 
 
 def test_the_demo_leaves_a_folder_alone_that_it_did_not_make(demo):

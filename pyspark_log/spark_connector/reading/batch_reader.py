@@ -8,11 +8,11 @@ from dataclasses import replace
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_log.spark_connector.options import ReadOptions
+from pyspark_log.spark_connector.options import ReadOptions, StorePlace
 from pyspark_log.spark_connector.planning.ranges import OffsetRange, identity_of, offsets_at, resolved
 from pyspark_log.spark_connector.reading.task_reader import RangePartition, ReadPlan, in_tasks, read_partition
 from pyspark_log.spark_connector.reading.transform import Transform
-from pyspark_log.spark_connector.store_access import looking_at
+from pyspark_log.spark_connector.store_access import StoreRef, looking_at
 from pyspark_log.spark_connector.worker_process import SentToTasks
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
@@ -22,16 +22,16 @@ class PylogBatchReader(SentToTasks, DataSourceReader):
     """Plans one task per topic-partition, or more if options ask for it."""
 
     def __init__(
-        self, path: str, options: ReadOptions, columns: tuple[str, ...], transform: Transform | None = None
+        self, place: StorePlace, options: ReadOptions, columns: tuple[str, ...], transform: Transform | None = None
     ) -> None:
-        self._path = path
+        self._place = place
         self._columns, self._transform = columns, transform
         self._options = options
         self._start, self._end = options.batch_bounds()
 
     def partitions(self) -> list[InputPartition]:
         """The ranges to read; "earliest" and "latest" stay open until the tasks run (see `read_partition`)."""
-        with looking_at(self._path) as store:
+        with looking_at(self._place) as store:
             store.publishes.apply_pending()
             level = self._options.isolation_level
             # The ids first: the tasks then refuse a topic that is recreated in between.
@@ -39,7 +39,7 @@ class PylogBatchReader(SentToTasks, DataSourceReader):
             topic_ids = identity_of(store, {at.topic for at in assigned}).topic_ids
             starts = offsets_at(store, assigned, self._start, "start", level)
             ends = offsets_at(store, assigned, self._end, "end", level)
-            plan = ReadPlan.make(store, self._columns, self._options, self._transform)
+            plan = ReadPlan.make(StoreRef.to(store, self._place.options), self._columns, self._options, self._transform)
             ranges = self._split(store, [OffsetRange(at, starts[at], ends[at]) for at in sorted(starts)])
             planned = [RangePartition(plan, one, topic_ids.get(one.at.topic)) for one in ranges if one.start != one.end]
             return in_tasks(store, planned, self._options.partitions_per_task)

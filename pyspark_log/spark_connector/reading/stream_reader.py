@@ -28,7 +28,7 @@ from pyspark.sql.streaming.datasource import (
 
 from pyspark_log.errors import PylogError, UnknownTopicError
 from pyspark_log.spark_connector.errors import LossPolicy
-from pyspark_log.spark_connector.options import ReadOptions
+from pyspark_log.spark_connector.options import ReadOptions, StorePlace
 from pyspark_log.spark_connector.planning.offsets import Identity, Offsets, SourceOffset, to_nested
 from pyspark_log.spark_connector.planning.ranges import (
     earliest,
@@ -46,7 +46,7 @@ from pyspark_log.spark_connector.planning.ranges import (
 )
 from pyspark_log.spark_connector.reading.task_reader import RangePartition, ReadPlan, in_tasks, read_partition
 from pyspark_log.spark_connector.reading.transform import Transform
-from pyspark_log.spark_connector.store_access import looking_at
+from pyspark_log.spark_connector.store_access import StoreRef, looking_at
 from pyspark_log.spark_connector.worker_process import SentToTasks, end_with_query
 from pyspark_log.storage.groups import NEVER
 from pyspark_log.storage.store import Store
@@ -62,9 +62,9 @@ class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
     """Plans micro-batches, one task per topic-partition with new records, or more if options ask for it."""
 
     def __init__(
-        self, path: str, options: ReadOptions, columns: tuple[str, ...], transform: Transform | None = None
+        self, place: StorePlace, options: ReadOptions, columns: tuple[str, ...], transform: Transform | None = None
     ) -> None:
-        self._path = path
+        self._place = place
         self._columns, self._transform = columns, transform
         self._options = options
         self._start = options.stream_start()
@@ -79,7 +79,7 @@ class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """The start of a new query; resolved once, as Spark asks twice and "latest" moves."""
-        with looking_at(self._path) as store:
+        with looking_at(self._place) as store:
             level = self._options.isolation_level
             assigned: list[TopicPartition] = []
             while self._initial is None:
@@ -107,7 +107,7 @@ class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Fixes the offsets at which the query ends."""
-        with looking_at(self._path) as store:
+        with looking_at(self._place) as store:
             store.publishes.apply_pending()
             try:
                 self._target = self._log_ends(store, self._partitions(store))
@@ -117,7 +117,7 @@ class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of the next micro-batch; `start` itself if there are no new records."""
-        with looking_at(self._path, _POLL_SECONDS) as store:
+        with looking_at(self._place, _POLL_SECONDS) as store:
             begin = SourceOffset.from_json(start)
             # Before the log ends: if a topic is recreated in between, the tasks refuse it by its id.
             partitions, identity = self._current_partitions(store, begin)
@@ -147,7 +147,7 @@ class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The ranges of one micro-batch."""
         # What `latestOffset` has seen.
-        with looking_at(self._path, math.inf) as store:
+        with looking_at(self._place, math.inf) as store:
             begin, until = SourceOffset.from_json(start), SourceOffset.from_json(end)
             starts = begin.offsets
             if begin.is_initial and until.start is not None:
@@ -157,7 +157,8 @@ class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
             topic_ids = {**self._current_partitions(store, until)[1].topic_ids, **until.identity.topic_ids}
             known = of_same_topics(starts, begin.identity, until.identity)
             begins = starts_of(known, until.offsets, partial(earliest, store), self._options.subscription, self._loss)
-            plan, options = ReadPlan.make(store, self._columns, self._options, self._transform), self._options
+            ref, options = StoreRef.to(store, self._place.options), self._options
+            plan = ReadPlan.make(ref, self._columns, options, self._transform)
             planned = [
                 RangePartition(plan, one, topic_ids.get(one.at.topic))
                 for one in options.splitting.split(ranges_between(begins, until.offsets))
@@ -170,7 +171,7 @@ class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
 
     def commit(self, end: dict[str, Any]) -> None:
         """Commits the group's offsets: Spark has recorded the micro-batch that ends here as done."""
-        with looking_at(self._path, math.inf) as store:
+        with looking_at(self._place, math.inf) as store:
             done = SourceOffset.from_json(end)
             self._commit_group(store, done, self._current_partitions(store, done)[1])
 

@@ -47,17 +47,10 @@ class ReadPlan:
 
     @classmethod
     def make(
-        cls, store: Store, columns: tuple[str, ...], options: ReadOptions, transform: Transform | None
+        cls, store: StoreRef, columns: tuple[str, ...], options: ReadOptions, transform: Transform | None
     ) -> ReadPlan:
         """The plan for a read with some options."""
-        return cls(
-            StoreRef.to(store),
-            columns,
-            options.isolation_level,
-            options.fail_on_data_loss,
-            options.on_corruption,
-            transform,
-        )
+        return cls(store, columns, options.isolation_level, options.fail_on_data_loss, options.on_corruption, transform)
 
 
 @dataclass(frozen=True)
@@ -165,7 +158,8 @@ def _read_range(partition: RangePartition, age: float) -> Iterator[pa.RecordBatc
                     wanted = list(dict.fromkeys((*plan.columns, "offset")))
                     rows = store.read(
                         at.topic, at.partition, start, end, max_bytes=_BATCH_BYTES, columns=wanted,
-                        headers="headers" in wanted, isolation_level=level, on_damage=plan.on_corruption.handler(at),
+                        headers="headers" in wanted, isolation_level=level,
+                        on_damage=plan.on_corruption.handler(at, plan.store.place.options),
                     )  # fmt: skip
                     # Check again: from here on the rows are those of one topic, even if it is recreated.
                     if not is_same_topic(store, at, partition.topic_id, loss):

@@ -15,14 +15,14 @@ import logging
 import os
 import pickle
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_log.spark_connector.errors import conditions_shown, option_error, outcome_shown
-from pyspark_log.spark_connector.options import WriteOptions
+from pyspark_log.spark_connector.options import StorePlace, WriteOptions
 from pyspark_log.spark_connector.store_access import open_for_write
 from pyspark_log.spark_connector.writing.commit import check_agreements, end_agreements, warn_of_old_times
 from pyspark_log.spark_connector.writing.query_run import ITS_OWN, QueryRun
@@ -53,7 +53,13 @@ class Publish:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], publish_id: str, publish_number: int, *, take_over: bool = False
+        self,
+        path: str | os.PathLike[str],
+        publish_id: str,
+        publish_number: int,
+        *,
+        take_over: bool = False,
+        options: Mapping[str, str] | None = None,
     ) -> None:
         """
         Args:
@@ -62,15 +68,16 @@ class Publish:
             publish_number: numbers them consecutively, from any start; the batch id.
             take_over: whether an id that belongs to another query becomes that of this one, with new numbers: for a
                 query whose checkpoint is lost.
+            options: as for `Store.open`.
 
         Raises:
             ConnectorError: the id is empty, the number is negative, or the path is not a store.
         """
         if not publish_id or publish_number < 0:
             raise option_error(f"a publish needs an id and a number from 0 on, got {publish_id!r} and {publish_number}")
-        self._path = os.fspath(path)
+        self._place = StorePlace(os.fspath(path), options or {})
         with conditions_shown():
-            self._store = open_for_write(self._path)
+            self._store = open_for_write(self._place)
         self._publish_id = publish_id
         self._number = publish_number
         self._take_over = take_over
@@ -102,7 +109,7 @@ class Publish:
             compression_type=None,
             timestamp_column=timestamp_column,
         )
-        plan = plan_write(self._path, options, df.schema)
+        plan = plan_write(self._place, options, df.schema)
 
         def stage_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             message = pickle.dumps(stage(plan, batches))

@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_log.spark_connector.columns import check_columns
 from pyspark_log.spark_connector.errors import conditions_shown
-from pyspark_log.spark_connector.options import Options, WriteOptions, unknown_options
+from pyspark_log.spark_connector.options import Options, StorePlace, WriteOptions, unknown_options
 from pyspark_log.spark_connector.store_access import StoreRef, open_for_write, warn_of_new_topic, warn_of_options
 from pyspark_log.spark_connector.worker_process import SentToTasks, is_spark_process, spare_modules
 from pyspark_log.spark_connector.writing.commit import publish_batch, publish_micro_batch
@@ -39,11 +39,11 @@ log = logging.getLogger(__name__)
 class PylogBatchWriter(SentToTasks, DataSourceArrowWriter):
     """One batch write; created on the driver, and sent to the tasks and to the commit."""
 
-    def __init__(self, path: str, options: Options, schema: StructType) -> None:
+    def __init__(self, place: StorePlace, options: Options, schema: StructType) -> None:
         parsed = WriteOptions.parse(options)
         parsed.check_batch()
         warn_of_options(unknown_options(options, write=True))
-        self._plan = plan_write(path, parsed, schema)
+        self._plan = plan_write(place, parsed, schema)
         self._one_off = parsed.publish_id is None
         self._publisher = parsed.publish_id or f"batch-{uuid.uuid4()}"
         self._number = parsed.publish_number or 0
@@ -67,11 +67,11 @@ class PylogBatchWriter(SentToTasks, DataSourceArrowWriter):
 class PylogStreamWriter(SentToTasks, DataSourceStreamArrowWriter):
     """One micro-batch's write. Spark creates one for the tasks, and another for the commit."""
 
-    def __init__(self, path: str, options: Options, schema: StructType) -> None:
+    def __init__(self, place: StorePlace, options: Options, schema: StructType) -> None:
         parsed = WriteOptions.parse(options)
         parsed.check_stream()
         self._publisher = QueryPublisher(parsed.publish_id, parsed.publish_take_over, parsed.publish_offsets)
-        self._plan = plan_write(path, parsed, schema)
+        self._plan = plan_write(place, parsed, schema)
         self._checkpoint = options.get("checkpointlocation", "")
         self._query_name = options.get("queryname", "")
         self._warnings = unknown_options(options, write=True)
@@ -92,7 +92,7 @@ class PylogStreamWriter(SentToTasks, DataSourceStreamArrowWriter):
         log.warning("micro-batch %d failed; the staged output of its %d tasks is kept", batchId, len(messages))
 
 
-def plan_write(path: str, options: WriteOptions, schema: StructType) -> WritePlan:
+def plan_write(place: StorePlace, options: WriteOptions, schema: StructType) -> WritePlan:
     """Checks the columns, opens or creates the store, and creates the topic if needed and allowed."""
     spare_modules()
     check_columns(schema, options.topic, options.timestamp_column)
@@ -101,7 +101,7 @@ def plan_write(path: str, options: WriteOptions, schema: StructType) -> WritePla
             # Before a store is created for it.
             check_name(options.topic)
             check_not_internal(options.topic)
-        store = open_for_write(path)
+        store = open_for_write(place)
         if options.topic is None:
             # The column's topics are not known before the rows are read.
             topics = store.topics()
@@ -109,7 +109,7 @@ def plan_write(path: str, options: WriteOptions, schema: StructType) -> WritePla
             _make_topic(store, options.topic)
             topics = [options.topic]
         staging = store.publishes.plan(topics, options.compression_type, driver_process(), others=options.topic is None)
-        return WritePlan(StoreRef.to(store), options.topic, options.timestamp_column, staging)
+        return WritePlan(StoreRef.to(store, place.options), options.topic, options.timestamp_column, staging)
 
 
 def _make_topic(store: Store, topic: str) -> None:

@@ -24,8 +24,10 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _TIMEOUT = 60
 # Options of the connection; all others are the object store's own.
 _OF_CONNECTION = frozenset({
-    "allow_invalid_certificates", "connect_timeout", "pool_idle_timeout", "proxy_url",
-    "proxy_ca_certificate", "proxy_excludes", "root_certificate", "timeout", "user_agent",
+    "allow_http", "allow_invalid_certificates", "connect_timeout", "default_content_type", "http1_only", "http2_only",
+    "http2_keep_alive_interval", "http2_keep_alive_timeout", "http2_keep_alive_while_idle", "http2_max_frame_size",
+    "pool_idle_timeout", "pool_max_idle_per_host", "proxy_ca_certificate", "proxy_excludes", "proxy_url",
+    "randomize_addresses", "read_timeout", "root_certificate", "timeout", "user_agent",
 })  # fmt: skip
 
 
@@ -69,7 +71,7 @@ class Objects:
                 they leave out comes from the environment and the platform (roles of instances, web identities).
 
         Raises:
-            InvalidConfigError: no such URL or option, or obstore is not installed.
+            InvalidConfigError: no such URL or option, a bad value, or obstore is not installed.
         """
         self.address = ObjectAddress.parse(url)
         self.options: Mapping[str, str] = dict(options or {})
@@ -214,10 +216,7 @@ def _connect(lib: Any, address: ObjectAddress, options: Mapping[str, str]) -> An
     connection: dict[str, object] = {"timeout": timedelta(seconds=_TIMEOUT), "allow_http": True}
     own: dict[str, str] = {}
     for name, value in options.items():
-        if name in _OF_CONNECTION:
-            connection[name] = value.lower() == "true" if name == "allow_invalid_certificates" else value
-        else:
-            own[name] = value
+        (connection if name in _OF_CONNECTION else own)[name] = value
     retries = {
         "max_retries": _RETRIES,
         "retry_timeout": timedelta(seconds=_RETRY_SECONDS),
@@ -229,5 +228,15 @@ def _connect(lib: Any, address: ObjectAddress, options: Mapping[str, str]) -> An
     }
     try:
         return lib.store.from_url(str(address), config=own, client_options=connection, retry_config=retries)
+    except lib.exceptions.UnknownConfigurationKeyError as error:
+        raise InvalidConfigError(f"{address}: an option is unknown: {_first_line(error)}") from None
     except (lib.exceptions.BaseError, ValueError, TypeError) as error:
-        raise InvalidConfigError(f"{address}: {_first_line(error)}") from None
+        raise InvalidConfigError(f"{address}: {_without_values(_first_line(error), options)}") from None
+
+
+def _without_values(text: str, options: Mapping[str, str]) -> str:
+    """What the library says of options, unless that may quote a value, which may be a secret."""
+    # A value in quotation marks is there with escapes.
+    if options and ('"' in text or any(value and value in text for value in options.values())):
+        return f"one of the options {', '.join(sorted(options))} has a value that cannot be; values are not shown"
+    return text

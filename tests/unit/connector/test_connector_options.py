@@ -4,13 +4,16 @@ from dataclasses import replace
 
 import pytest
 
+from pyspark_log import DefaultSource
 from pyspark_log.connector_options import READ_OPTIONS, WRITE_OPTIONS
 from pyspark_log.spark_connector.errors import ConnectorError
 from pyspark_log.spark_connector.options import (
     ReadOptions,
+    StorePlace,
     TriggerLimits,
     WriteOptions,
     lower_names,
+    split_storage,
     store_path,
     unknown_options,
 )
@@ -302,6 +305,18 @@ def test_a_store_must_be_named():
     assert store_path({"path": " /a b "}) == "/a b"
     with pytest.raises(ConnectorError, match="Option 'path' must be specified"):
         store_path({})
+
+
+def test_options_of_an_object_store():
+    given = {"Storage.Endpoint": "e", "storage.secret_access_key": "s", "storage.secret.account_key": "a", "topic": "t"}
+    of_store = {"endpoint": "e", "secret_access_key": "s", "account_key": "a"}
+    assert split_storage(lower_names(given)) == (of_store, {"topic": "t"})
+    # Spark would show them.
+    for name in ("account_key", "service_account_key", "sas_key", "sse_customer_key_base64"):
+        with pytest.raises(ConnectorError, match=f"name it storage.secret.{name}$") as caught:
+            DefaultSource({"path": "s3://b/p", f"storage.{name}": "hush"})
+        assert "hush" not in str(caught.value)
+    assert "hush" not in repr(StorePlace("s3://b/p", {"token": "hush"}))
 
 
 def test_options_without_effect():

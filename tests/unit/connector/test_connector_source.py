@@ -8,6 +8,7 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from pyspark_log import DefaultSource, Store
 from pyspark_log.spark_connector.errors import ConnectorError
+from pyspark_log.spark_connector.options import StorePlace
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.storage.record.rows import row_schema
 
@@ -25,7 +26,7 @@ def test_a_relative_path_is_resolved_where_the_source_is_made(tmp_path, monkeypa
     source = pickle.loads(pickle.dumps(DefaultSource({"path": "s", "subscribe": "t"})))
     monkeypatch.chdir("/")
     (first, second) = source.reader(source.schema()).partitions()
-    assert first.plan.store.path == second.plan.store.path == str(tmp_path / "s")
+    assert first.plan.store.place.path == second.plan.store.place.path == str(tmp_path / "s")
 
 
 def test_other_file_systems_are_refused():
@@ -34,7 +35,7 @@ def test_other_file_systems_are_refused():
 
 
 def test_a_store_that_a_task_does_not_see(tmp_path):
-    ref = StoreRef(str(tmp_path / "s"), "another")
+    ref = StoreRef(StorePlace(str(tmp_path / "s")), "another")
     with pytest.raises(ConnectorError, match=r"\[PYLOG_STORE_NOT_FOUND\] the store .* is not visible on host"):
         ref.reopen()
     Store.create(tmp_path / "s")

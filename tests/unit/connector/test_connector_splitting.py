@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log.spark_connector.options import ReadOptions
+from pyspark_log.spark_connector.options import ReadOptions, StorePlace
 from pyspark_log.spark_connector.planning.ranges import OffsetRange, Splitting
 from pyspark_log.spark_connector.reading.batch_reader import PylogBatchReader
 from pyspark_log.spark_connector.reading.task_reader import read_partition
@@ -34,7 +34,7 @@ def test_packed_tasks_of_a_batch_read_whose_first_partitions_are_empty(tmp_path,
     store.create_topic("t", 3)
     store.append("t", pa.record_batch({"value": [b"a", b"b"]}), partition=filled)
     options = ReadOptions.parse({"subscribe": "t", "partitionspertask": "auto"})
-    reader = PylogBatchReader(store.path, options, ("value",))
+    reader = PylogBatchReader(StorePlace(store.path), options, ("value",))
     rows = [rows for task in reader.partitions() for rows in reader.read(task)]
     assert [value for part in rows for value in part["value"].to_pylist()] == [b"a", b"b"]
 
@@ -128,7 +128,7 @@ def test_what_comes_to_an_empty_partition_is_read_where_others_are_split(tmp_pat
     store.create_topic("t", 2)
     store.append("t", pa.record_batch({"value": [b"1", b"2", b"3"]}), partition=0)
     options = ReadOptions.parse({"subscribe": "t", "minpartitions": "4"})
-    planned = PylogBatchReader(store.path, options, ("value",)).partitions()
+    planned = PylogBatchReader(StorePlace(store.path), options, ("value",)).partitions()
     assert [one.range.at.partition for one in planned] == [0, 0, 0, 1]
     store.append("t", pa.record_batch({"value": [b"4"]}), partition=1)
     assert [batch.num_rows for one in planned for batch in read_partition(one)] == [1, 1, 1, 1]
@@ -139,5 +139,5 @@ def test_the_first_and_the_last_piece_of_a_batch_read_are_open(tmp_path):
     store.create_topic("t", 1)
     store.append("t", pa.record_batch({"value": [b"v"] * 4}))
     options = ReadOptions.parse({"subscribe": "t", "minpartitions": "3"})
-    planned = PylogBatchReader(store.path, options, ("value",)).partitions()
+    planned = PylogBatchReader(StorePlace(store.path), options, ("value",)).partitions()
     assert [(one.range.start, one.range.end) for one in planned] == [(EARLIEST, 1), (1, 2), (2, LATEST)]

@@ -15,7 +15,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from pyspark_log import DefaultSource
 from pyspark_log.spark_connector import worker_process
-from pyspark_log.spark_connector.options import WriteOptions
+from pyspark_log.spark_connector.options import StorePlace, WriteOptions
 from pyspark_log.spark_connector.reading.task_reader import TaskPartition, read_partition
 from pyspark_log.spark_connector.worker_process import spare_modules
 from pyspark_log.spark_connector.writing.task_writer import stage
@@ -35,7 +35,7 @@ def in_spark(monkeypatch):
 
 def planned(folder):
     schema = StructType([StructField("value", BinaryType())])
-    return plan_write(f"{folder}/store", WriteOptions.parse({"topic": "t"}), schema)
+    return plan_write(StorePlace(f"{folder}/store"), WriteOptions.parse({"topic": "t"}), schema)
 
 
 def test_the_tasks_of_a_read(in_spark):
@@ -66,7 +66,7 @@ def test_the_tasks_of_a_write(in_spark, tmp_path):
 @pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="Linux has this option")
 @pytest.mark.parametrize("kind", ["reader", "streamReader", "writer", "streamWriter"])
 def test_what_is_sent_to_a_task_has_it_acknowledge_at_once(in_spark, tmp_path, kind):
-    source = DefaultSource({"path": planned(tmp_path).store.path, "subscribe": "t", "topic": "t"})
+    source = DefaultSource({"path": planned(tmp_path).store.place.path, "subscribe": "t", "topic": "t"})
     made = getattr(source, kind)(source.schema(), *([False] if "riter" in kind else []))
     sent = pickle.dumps(made)
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as one:

@@ -5,6 +5,7 @@ import json
 import multiprocessing
 import os
 import threading
+from collections import OrderedDict
 
 import pyarrow as pa
 import pytest
@@ -220,6 +221,73 @@ def damaged(store, key, at):
     data = bytearray(objects.get(key).data)
     data[at] ^= 1
     objects.put(key, bytes(data))
+
+
+def without_environment(monkeypatch, server):
+    for name in server.environment:
+        monkeypatch.delenv(name)
+    return server.options
+
+
+def test_options_in_place_of_the_environment(object_url, object_server, monkeypatch):
+    options = without_environment(monkeypatch, object_server)
+    made = Store.create(object_url, {"num.partitions": "3"}, options=options)
+    made.create_topic("t")
+    made.append("t", rows(b"a"), partition=0)
+    for opened in (
+        Store.open(object_url, options=options),
+        Store.open_or_create(object_url, options=options),
+        Store.shared(object_url, options=options),
+    ):
+        assert opened.log.objects.options == options
+        assert values(opened) == [b"a"]
+        assert options["secret_access_key"] not in repr(opened)
+    assert Store.open_or_create(f"{object_url}/other", {"num.partitions": "2"}, options=options).configs
+
+
+def test_shared_stores_of_other_options_are_others(store, object_server, monkeypatch):
+    mine, others = object_server.options, {**object_server.options, "access_key_id": "another"}
+    shared = Store.shared(store.path)
+    assert Store.shared(store.path, options=mine) is Store.shared(f"{store.path}/", options=dict(mine)) is not shared
+    assert Store.shared(store.path, options=others).log.objects.options == others
+    assert Store.shared(store.path, options={}) is shared
+    # This process makes it again: that is noticed whatever the options are.
+    objects = Objects(store.path)
+    objects.delete([one.key for one in objects.list()])
+    made = Store.create(store.path)
+    for options in (None, mine, others):
+        assert Store.shared(store.path, options=options).cluster_id == made.cluster_id
+
+
+def test_a_process_shares_few_stores(store, object_server, monkeypatch):
+    """Each new token makes another one."""
+    monkeypatch.setattr(object_store, "_SHARED_STORES", 2)
+    monkeypatch.setattr(object_store, "_shared", OrderedDict())
+    options = [{**object_server.options, "access_key_id": str(number)} for number in range(3)]
+    known = [Store.shared(store.path, options=one) for one in options]
+    assert Store.shared(store.path, options=options[1]) is known[1]
+    assert Store.shared(store.path, options=options[0]) is not known[0]
+    # That of 2 was used longer ago than that of 1.
+    assert Store.shared(store.path, options=options[1]) is known[1]
+
+
+def test_a_folder_takes_no_options(tmp_path):
+    path, options = tmp_path / "store", {"secret_access_key": "hush", "region": "x"}
+    Store.create(path)
+    for refused in (Store.open, Store.open_or_create, Store.shared, Store.create):
+        with pytest.raises(InvalidConfigError, match="takes no options, as region, secret_access_key") as caught:
+            refused(path, options=options)
+        assert "hush" not in str(caught.value)
+
+
+def test_damaged_bytes_are_kept_with_the_options_of_the_store(three_pieces, object_server, monkeypatch, tmp_path):
+    (key,) = data_objects(three_pieces)
+    damaged(three_pieces, key, 1000)
+    options = {f"storage.{name}": one for name, one in without_environment(monkeypatch, object_server).items()}
+    found = read_with(three_pieces, oncorruption="quarantine", quarantinepath=str(tmp_path / "kept"), **options)
+    assert found == [b"0", b"0", b"1", b"2", b"2"]
+    (stored,) = (tmp_path / "kept").glob("*.bytes")
+    assert stored.stat().st_size > 0
 
 
 @pytest.fixture

@@ -163,8 +163,44 @@ def test_what_is_wrong_is_said_without_secrets(server, url):
         nowhere.put("key", b"")
     assert "hush" not in repr(nowhere)
     with pytest.raises(InvalidConfigError, match="nonsense") as caught:
-        Objects(url, {**quick, "nonsense": "1"})
+        Objects(url, {**quick, "nonsense": "hush"})
     assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "name", "value"),
+    [
+        ("s3://b/p", "skip_signature", "hush"),
+        ("s3://b/p", "skip_signature", 'hush "hush"'),
+        ("s3://b/p", "checksum_algorithm", "hush"),
+        ("s3://b/p", "timeout", "hush"),
+        ("s3://b/p", "allow_invalid_certificates", "hush"),
+        ("s3://b/p", "default_headers", "hush"),
+        ("gs://b/p", "service_account", "/no/hush"),
+        ("gs://b/p", "service_account_key", '{"private_key": "hush"}'),
+        ("az://b/p", "account_key", "hush!"),
+    ],
+)
+def test_an_option_that_is_refused_is_named_without_its_value(url, name, value):
+    given = {name: value, **({"account_name": "a"} if url.startswith("az") else {})}
+    with pytest.raises(InvalidConfigError, match=url) as caught:
+        Objects(url, given)
+    assert "hush" not in str(caught.value)
+    assert name in str(caught.value) or name.startswith(("service", "account"))
+
+
+def test_options_of_the_connection(server, url):
+    names = {
+        "allow_http": "true", "allow_invalid_certificates": "false", "connect_timeout": "5 seconds",
+        "default_content_type": "text/plain", "http1_only": "true", "http2_keep_alive_interval": "5 seconds",
+        "http2_keep_alive_timeout": "5 seconds", "http2_keep_alive_while_idle": "false",
+        "http2_max_frame_size": "20000", "http2_only": "false", "pool_idle_timeout": "5 seconds",
+        "pool_max_idle_per_host": "2", "proxy_excludes": "x", "randomize_addresses": "false",
+        "read_timeout": "5 seconds", "timeout": "20 seconds", "user_agent": "tests",
+    }  # fmt: skip
+    found = Objects(url, {**server.options, **names})
+    found.put("key", b"data")
+    assert found.get("key").data == b"data"
 
 
 @pytest.mark.parametrize(
