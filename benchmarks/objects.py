@@ -2,7 +2,7 @@
 
     python benchmarks/objects.py [--rounds 3] [--only small] [--quick] [--document]
 
-The object store is versitygw (`make object-servers`), on loopback; and the same through a proxy in which a put takes 40
+The object store is versitygw (`make object-servers`), on loopback; and the same through a relay in which a put takes 40
 ms more and a get 15 ms, as in S3. Delta is delta-rs, since there is no Delta for this Spark. Rows have keys of 8 bytes
 and values of 100, half text and half noise; the log is uncompressed, Parquet has its default, snappy. Both take turns;
 figures are medians of the rounds, and a ratio is taken within a round. `--quick` only shows that all of it works.
@@ -14,6 +14,8 @@ import contextlib
 import itertools
 import multiprocessing
 import os
+import re
+import socket
 import statistics
 import sys
 import tempfile
@@ -30,9 +32,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from pyspark_log import Store
 from pyspark_log.storage.objects.observer import set_observer
+from pyspark_log.storage.publish import StagedPart, StagingPlan
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tests.object_proxy import Exchange, proxy
 from tests.object_server import ObjectServer, Versitygw
 
 #: What the proxy adds to requests, in seconds.
@@ -55,40 +57,62 @@ def rows(count: int) -> pa.Table:
 
 
 class Ours:
-    """A store."""
+    """A store, and two processes that do the tasks of jobs, as Spark's workers."""
 
     def __init__(self, url: str) -> None:
         self.store = Store.create(url)
         self._number = 0
+        self._workers = multiprocessing.get_context("spawn").Pool(2, _begin, (url,))
 
     def topic(self, name: str, partitions: int) -> None:
         """A new topic."""
         self.store.create_topic(name, partitions, {"retention.ms": "-1"})
 
-    def publish(self, topic: str, data: pa.Table, tasks: int = 1, times: int = 1) -> None:
-        """Publishes rows several times over, as a job does: each task stages its share."""
-
-        def stage(count: int) -> list[object]:
-            writer = self.store.publishes.writer(plan)
-            for _ in range(count):
-                for batch in data.to_batches():
-                    writer.append(topic, batch)
-            return writer.finish()
-
+    def publish(self, topic: str, data: pa.Table) -> None:
+        """Publishes rows, which one task stages."""
         plan = self.store.publishes.plan([topic])
-        with ThreadPoolExecutor(tasks) as pool:
-            parts = [part for found in pool.map(stage, [times // tasks] * tasks) for part in found]
+        self._publish(_stage(self.store, plan, topic, data, 1))
+
+    def publish_many(self, topic: str, rows: int, times: int) -> None:
+        """Publishes rows several times over; two tasks stage them."""
+        plan = self.store.publishes.plan([topic])
+        shares = [(plan, topic, rows, times // 2)] * 2
+        self._publish([part for found in self._workers.starmap(_stage_rows, shares) for part in found])
+
+    def _publish(self, parts: list[StagedPart]) -> None:
         self.store.publishes.publish("benchmark", self._number, parts)
         self._number += 1
 
     def read(self, topic: str) -> int:
-        """Reads all; how many rows."""
+        """Reads all, by two tasks; how many rows."""
+        partitions = self.store.describe_topic(topic).partitions
+        halves = [(topic, [*range(first, partitions, 2)]) for first in range(2)]
+        return sum(self._workers.starmap(_count, halves))
 
-        def count(partition: int) -> int:
-            return sum(part.num_rows for part in self.store.read(topic, partition))
 
-        with ThreadPoolExecutor(2) as pool:
-            return sum(pool.map(count, range(self.store.describe_topic(topic).partitions)))
+_opened: list[Store] = []
+_data: dict[int, pa.Table] = {}
+
+
+def _begin(url: str) -> None:
+    _opened.append(Store.open(url))
+
+
+def _stage(store: Store, plan: StagingPlan, topic: str, data: pa.Table, times: int) -> list[StagedPart]:
+    writer = store.publishes.writer(plan)
+    for _ in range(times):
+        for batch in data.to_batches():
+            writer.append(topic, batch)
+    return writer.finish()
+
+
+def _stage_rows(plan: StagingPlan, topic: str, count: int, times: int) -> list[StagedPart]:
+    data = _data.get(count) or _data.setdefault(count, rows(count))
+    return _stage(_opened[0], plan, topic, data, times)
+
+
+def _count(topic: str, partitions: list[int]) -> int:
+    return sum(part.num_rows for partition in partitions for part in _opened[0].read(topic, partition))
 
 
 class Delta:
@@ -163,7 +187,7 @@ class Comparison:
 
         def write(turn: int) -> None:
             self._ours.topic(f"large{turn}", FEW)
-            self._ours.publish(f"large{turn}", data, 2, times)
+            self._ours.publish_many(f"large{turn}", data.num_rows, times)
 
         def write_delta(turn: int) -> None:
             reader = pa.RecordBatchReader.from_batches(
@@ -231,26 +255,59 @@ def many(server: ObjectServer, times: int, each: float) -> list[list[object]]:
 # ---- servers
 
 
-def _serve(target: ObjectServer, ready: multiprocessing.Queue[ObjectServer]) -> None:
-    def late(exchange: Exchange) -> object:
-        time.sleep(DELAYS.get(exchange.method, 0))
-        return exchange.ask()
+def _relay(target: tuple[str, int], ready: multiprocessing.Queue[int]) -> None:
+    """Passes connections on, and delays requests by their methods."""
+    with socket.create_server(("127.0.0.1", 0), backlog=512) as listening:
+        ready.put(listening.getsockname()[1])
+        while True:
+            client, _ = listening.accept()
+            server = socket.create_connection(target)
+            for one in (client, server):
+                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            threading.Thread(target=_pass_requests, args=(client, server), daemon=True).start()
+            threading.Thread(target=_pass_bytes, args=(server, client), daemon=True).start()
 
-    with proxy(target, late) as found:
-        ready.put(found)
-        threading.Event().wait()
+
+def _pass_requests(client: socket.socket, server: socket.socket) -> None:
+    buffer = b""
+    with contextlib.suppress(OSError):
+        while True:
+            while b"\r\n\r\n" not in buffer:
+                more = client.recv(1 << 16)
+                if not more:
+                    server.shutdown(socket.SHUT_WR)
+                    return
+                buffer += more
+            head, _, body = buffer.partition(b"\r\n\r\n")
+            length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+            left = int(length[1]) if length else 0
+            time.sleep(DELAYS.get(head.split(b" ", 1)[0].decode(), 0))
+            server.sendall(head + b"\r\n\r\n" + body[:left])
+            buffer, left = body[left:], max(left - len(body), 0)
+            while left:
+                more = client.recv(min(left, 1 << 20))
+                if not more:
+                    return
+                server.sendall(more)
+                left -= len(more)
+
+
+def _pass_bytes(server: socket.socket, client: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while more := server.recv(1 << 20):
+            client.sendall(more)
+        client.shutdown(socket.SHUT_WR)
 
 
 @contextlib.contextmanager
-def delayed(server: ObjectServer) -> Iterator[ObjectServer]:
-    """The proxy, in a process of its own."""
+def delayed(server: Versitygw) -> Iterator[ObjectServer]:
+    """The server through a relay, in a process of its own."""
     context = multiprocessing.get_context("spawn")
-    ready: multiprocessing.Queue[ObjectServer] = context.Queue()
-    plain = ObjectServer(server.endpoint, server.bucket)
-    process = context.Process(target=_serve, args=(plain, ready))
+    ready: multiprocessing.Queue[int] = context.Queue()
+    process = context.Process(target=_relay, args=(("127.0.0.1", server.port), ready))
     process.start()
     try:
-        yield ready.get()
+        yield ObjectServer(f"http://127.0.0.1:{ready.get()}", server.bucket)
     finally:
         process.kill()
         process.join()

@@ -6,6 +6,7 @@ bytes were read: no checksum covers them.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 # The log of an object store has one leader, whose epoch never changes.
 _LEADER_EPOCH = 0
+# How many pieces are read while one is decoded.
+_AHEAD = 2
 
 
 def read(
@@ -71,13 +74,31 @@ class _Reading:
         )  # fmt: skip
 
     def chunks(self, pieces: Sequence[Piece], start: int, end: int) -> Iterator[Chunk]:
-        for piece in pieces:
+        for piece, fetch in self._fetched(pieces):
             try:
-                data = _bytes_of(self._objects, self._at, piece)
+                data = fetch()
             except (CorruptRecordError, LogDamagedError) as error:
                 self._pass_over(error, piece, 0, piece.size, (piece.base_offset, piece.next_offset))
             else:
                 yield from self._piece(piece, data, max(start, piece.base_offset), min(end, piece.next_offset))
+
+    def _fetched(self, pieces: Sequence[Piece]) -> Iterator[tuple[Piece, Callable[[], memoryview]]]:
+        """Each piece with what gives its bytes; the next ones are read meanwhile."""
+        if len(pieces) == 1:
+            yield pieces[0], partial(_bytes_of, self._objects, self._at, pieces[0])
+            return
+        from concurrent.futures import Future, ThreadPoolExecutor  # noqa: PLC0415  (not for the first piece)
+
+        ahead = deque[tuple[Piece, Future[memoryview]]]()
+        with ThreadPoolExecutor(_AHEAD) as pool:
+            for piece in pieces:
+                ahead.append((piece, pool.submit(_bytes_of, self._objects, self._at, piece)))
+                if len(ahead) > _AHEAD:
+                    first, found = ahead.popleft()
+                    yield first, found.result
+            while ahead:
+                first, found = ahead.popleft()
+                yield first, found.result
 
     def _piece(self, piece: Piece, data: memoryview, offset: int, until: int) -> Iterator[Chunk]:
         position, follows = 0, piece.base_offset

@@ -24,6 +24,8 @@ from pyspark_log.storage.record.layout import CRC_AT
 from pyspark_log.types import TopicDescription
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
     import pyarrow as pa
 
     from pyspark_log.storage.ingest.accumulator import RecordAccumulator
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 MOST_INLINE = 1024 * 1024
 #: About how large an object of records is: a piece of it is read as a whole.
 OBJECT_BYTES = 16 * 1024 * 1024
+# How many objects a task writes at the same time.
+_WRITES = 2
 
 _Place = tuple[str, int]
 
@@ -71,7 +75,9 @@ class ObjectStagedWriter:
         self._encoders: dict[str, RecordAccumulator] = {}
         self._runs: dict[_Place, _Run] = {}
         self._size = 0
-        self._parts: list[StagedPart] = []
+        # Objects are written while the next records are encoded, by threads that begin with the first one.
+        self._pool: ThreadPoolExecutor | None = None
+        self._written: list[Future[list[StagedPart]]] = []
 
     def append(self, topic: str, data: pa.RecordBatch) -> None:
         """Adds records, with the columns of Store.append. Raises: as StagedWriter.append; ObjectStoreError."""
@@ -110,9 +116,15 @@ class ObjectStagedWriter:
 
     def _write(self) -> None:
         """Moves what is in memory to an object."""
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  (small output needs none)
+
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(_WRITES)
+        if len(self._written) >= _WRITES:
+            self._written[-_WRITES].result()  # Else what waits would fill the memory.
         parts = self._inline()
         self._runs, self._size = {}, 0
-        self._parts += put(self._objects, parts, self._clock())
+        self._written.append(self._pool.submit(put, self._objects, parts, self._clock()))
 
     def _inline(self) -> list[StagedPart]:
         return [run.part(place, self._planned[place[0]].topic_id) for place, run in self._runs.items()]
@@ -121,15 +133,24 @@ class ObjectStagedWriter:
         """Ends the task's output; the parts, each partition's in the order of its records. `sync` changes nothing."""
         for encoder in self._encoders.values():
             encoder.flush()
-        if self._parts or self._size >= INLINE_LIMIT:
+        if self._written or self._size >= INLINE_LIMIT:
             if self._runs:
                 self._write()
-            return self._parts
+            return self._end()
         return self._inline()
+
+    def _end(self) -> list[StagedPart]:
+        """Waits for all objects; what is in them. Raises: the first error."""
+        if self._pool is not None:
+            self._pool.shutdown()
+        return [part for written in self._written for part in written.result()]
 
     def discard(self) -> None:
         """Deletes staged output that will not be published."""
-        self._objects.delete(sorted({part.file for part in self._parts}))
+        if self._pool is not None:
+            self._pool.shutdown()
+        parts = [part for written in self._written if written.exception() is None for part in written.result()]
+        self._objects.delete(sorted({part.file for part in parts}))
 
 
 def in_parts(topic: TopicDescription, partition: int, batches: Iterable[bytes]) -> Iterator[StagedPart]:
