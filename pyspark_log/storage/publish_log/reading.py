@@ -68,6 +68,7 @@ class _Reading:
         from pyspark_log.storage.record.decoder import decode  # noqa: PLC0415  (Arrow, which a server does not load)
 
         self._objects, self._at, self._on_damage = objects, at, on_damage
+        self._buffer = bytearray()
         self._decode = partial(
             decode, max_bytes=max_bytes, check_crcs=check_crcs, dense=True, max_batch_bytes=max_batch_bytes,
             keys="key" in columns, values="value" in columns, headers="headers" in columns,
@@ -76,23 +77,31 @@ class _Reading:
     def chunks(self, pieces: Sequence[Piece], start: int, end: int) -> Iterator[Chunk]:
         for piece, fetch in self._fetched(pieces):
             try:
-                data = fetch()
+                data = self._with_offsets(piece, fetch())
             except (CorruptRecordError, LogDamagedError) as error:
                 self._pass_over(error, piece, 0, piece.size, (piece.base_offset, piece.next_offset))
             else:
                 yield from self._piece(piece, data, max(start, piece.base_offset), min(end, piece.next_offset))
 
+    def _with_offsets(self, piece: Piece, found: memoryview) -> memoryview:
+        """The bytes of a piece with their offsets, until the next call: new memory would take longer than the copy."""
+        if len(self._buffer) < piece.size:
+            self._buffer = bytearray(piece.size)
+        data = memoryview(self._buffer)[: piece.size]
+        data[:] = found
+        return _with_offsets(self._objects, self._at, piece, data)
+
     def _fetched(self, pieces: Sequence[Piece]) -> Iterator[tuple[Piece, Callable[[], memoryview]]]:
         """Each piece with what gives its bytes; the next ones are read meanwhile."""
         if len(pieces) == 1:
-            yield pieces[0], partial(_bytes_of, self._objects, self._at, pieces[0])
+            yield pieces[0], partial(_get, self._objects, self._at, pieces[0])
             return
         from concurrent.futures import Future, ThreadPoolExecutor  # noqa: PLC0415  (not for the first piece)
 
         ahead = deque[tuple[Piece, Future[memoryview]]]()
         with ThreadPoolExecutor(_AHEAD) as pool:
             for piece in pieces:
-                ahead.append((piece, pool.submit(_bytes_of, self._objects, self._at, piece)))
+                ahead.append((piece, pool.submit(_get, self._objects, self._at, piece)))
                 if len(ahead) > _AHEAD:
                     first, found = ahead.popleft()
                     yield first, found.result
@@ -128,9 +137,8 @@ class _Reading:
         self._on_damage(Damage(where, piece.position + start, piece.position + end, *offsets, reason))
 
 
-def _bytes_of(objects: Objects, at: TopicPartition, piece: Piece) -> memoryview:
-    """The batches of a piece, with their offsets."""
-    return bytes_of(objects, piece.object, [(at, piece)])[0]
+def _get(objects: Objects, at: TopicPartition, piece: Piece) -> memoryview:
+    return _get_all(objects, piece.object, [(at, piece)])[0]
 
 
 def bytes_of(objects: Objects, name: str, pieces: Sequence[tuple[TopicPartition, Piece]]) -> list[memoryview]:
@@ -141,19 +149,26 @@ def bytes_of(objects: Objects, name: str, pieces: Sequence[tuple[TopicPartition,
         CorruptRecordError: what is there are no whole batches.
         LogDamagedError: the object is missing, or ends too early, or has other batches than it should.
     """
+    found = _get_all(objects, name, pieces)
+    return [
+        _with_offsets(objects, at, piece, memoryview(bytearray(data)))
+        for (at, piece), data in zip(pieces, found, strict=True)
+    ]
+
+
+def _get_all(objects: Objects, name: str, pieces: Sequence[tuple[TopicPartition, Piece]]) -> list[memoryview]:
     at = pieces[0][0]
     try:
-        found = objects.get_ranges(name, [(piece.position, piece.size) for _, piece in pieces])
+        return objects.get_ranges(name, [(piece.position, piece.size) for _, piece in pieces])
     except FileNotFoundError as error:
         raise LogDamagedError(f"{at}: an object of it is missing: {error}") from None
     except EOFError as error:
         raise LogDamagedError(f"{at}: an object of it was cut: {error}") from None
-    return [_with_offsets(objects, *one, data) for one, data in zip(pieces, found, strict=True)]
 
 
-def _with_offsets(objects: Objects, at: TopicPartition, piece: Piece, found: memoryview) -> memoryview:
+def _with_offsets(objects: Objects, at: TopicPartition, piece: Piece, data: memoryview) -> memoryview:
+    """Puts the offsets of a piece into its bytes, and checks that they are what the piece should be."""
     where = f"{objects.address}/{piece.object}"
-    data = memoryview(bytearray(found))
     try:
         end = assign_offsets(data, 0, len(data), piece.base_offset, _LEADER_EPOCH)
     except CorruptRecordError as error:
@@ -173,7 +188,7 @@ def find_timestamp(
     for piece in log.between(log.log_start, log.log_end):
         if piece.max_timestamp < timestamp:
             continue
-        data = _bytes_of(objects, at, piece)
+        [data] = bytes_of(objects, piece.object, [(at, piece)])
         for header in scan(data, 0, len(data)):
             if header.next_offset <= log.log_start or header.max_timestamp < timestamp:
                 continue
