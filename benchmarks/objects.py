@@ -4,7 +4,7 @@
 
 The object store is versitygw (`make object-servers`), on loopback; and the same through a relay in which a put takes 40
 ms more and a get 15 ms, as in S3. Delta is delta-rs, since there is no Delta for this Spark. Rows have keys of 8 bytes
-and values of 100, half text and half noise; the log is compressed by lz4, Parquet by its default, snappy. Both take turns;
+and values of 100, half text and half noise, compressed in the log by lz4 and in Parquet by snappy. Both take turns;
 figures are medians of the rounds, and a ratio is taken within a round. `--quick` only shows that all of it works.
 """
 
