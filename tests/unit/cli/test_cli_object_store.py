@@ -87,12 +87,28 @@ def test_verify(pylog, server):
     assert f"t-0, {name}, byte {finding['position']}, offsets 0..0" in pylog("--store", url, "verify", code=1)
 
 
+def test_backup(pylog, server, tmp_path):
+    url = f"s3://{server.bucket}/kept"
+    store = Store.create(url)
+    store.create_topic("t", 1)
+    store.append("t", [{"value": b"a"}])
+    text = pylog("--store", url, "backup", "--into", str(tmp_path / "copy"))
+    assert f"copied 1 partitions, 69 B, into {tmp_path}/copy" in text
+    document = json.loads(pylog("--store", f"{tmp_path}/copy", "backup", "--into", f"{url}-again", "--json"))
+    assert (document["path"], document["bytes"]) == (f"{url}-again", 69)
+    assert "no damage" in pylog("--store", f"{url}-again", "verify")
+    assert [row["value"] for rows in Store.open(f"{url}-again").read("t", 0) for row in rows.to_pylist()] == [b"a"]
+    assert "is not empty" in pylog("--store", url, "backup", "--into", f"{url}-again", code=1)
+
+
 def test_merge_is_for_object_stores(pylog, tmp_path):
     Store.create(tmp_path / "store")
     assert "is in a folder" in pylog("--store", str(tmp_path / "store"), "merge", code=2)
 
 
-@pytest.mark.parametrize("command", [["recover"], ["repair", "--into", "copy"], ["serve"], ["log-dirs", "list"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "command", [["recover"], ["repair", "--into", "copy"], ["serve"], ["log-dirs", "list"]], ids=" ".join
+)
 def test_what_works_on_files_is_refused(pylog, command):
     assert "s3://bucket/store is in an object store" in pylog(*command, code=2)
 

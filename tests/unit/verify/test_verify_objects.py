@@ -6,10 +6,10 @@ import pytest
 
 from pyspark_log import Store
 from pyspark_log.errors import UnknownTopicError
-from pyspark_log.storage.maintenance.verify import check_partition, pieces, verify, verify_elsewhere
+from pyspark_log.storage.maintenance.verify import check_partition, verify, verify_elsewhere
 from pyspark_log.storage.publish_log import checkpoint, floors, sums
 from pyspark_log.storage.publish_log.entry import name_of
-from pyspark_log.storage.publish_log.maintenance import clean, cleaning, merging
+from pyspark_log.storage.publish_log.maintenance import clean, cleaning, merging, rewriting
 from pyspark_log.types import TopicPartition
 from tests.store_tools import rows
 
@@ -124,7 +124,7 @@ def test_an_entry_whose_head_is_damaged(store):
 def test_the_last_entries_are_missing(store):
     last = store.log.follow().number
     store.log.objects.delete([name_of(number) for number in range(EVERY - 2, last + 1)])
-    assert [one[:2] for one in found(store)][0] == ("damage", name_of(EVERY - 2))
+    assert next(one[:2] for one in found(store)) == ("damage", name_of(EVERY - 2))
 
 
 def test_an_entry_that_does_not_follow(store):
@@ -241,7 +241,7 @@ def test_memory_is_bounded(store, monkeypatch):
     """The pieces are read in turns, of one partition no more bytes than that at a time."""
     log = store.log.follow()
     some = list(itertools.chain.from_iterable(one.pieces for one in log.partitions.values()))
-    monkeypatch.setattr(pieces, "_BYTES", 200)
-    turns = list(pieces._in_turns(some))
+    monkeypatch.setattr(rewriting, "_TURN_BYTES", 200)
+    turns = list(rewriting.in_turns(some))
     assert list(itertools.chain.from_iterable(turns)) == some
     assert all(len(turn) == 1 or sum(piece.size for piece in turn) <= 200 for turn in turns)

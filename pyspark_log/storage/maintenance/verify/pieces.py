@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from pyspark_log.errors import CorruptRecordError, LogDamagedError
@@ -10,14 +10,13 @@ from pyspark_log.storage.fs import side_by_side
 from pyspark_log.storage.maintenance.verify.findings import Finder, Finding
 from pyspark_log.storage.maintenance.verify.partition import PartitionReport
 from pyspark_log.storage.objects import Objects
+from pyspark_log.storage.publish_log.maintenance.rewriting import in_turns
 from pyspark_log.storage.publish_log.reading import bytes_of
 from pyspark_log.storage.publish_log.state import PartitionLog, Piece
 from pyspark_log.storage.record import scan
 from pyspark_log.types import NO_TIMESTAMP, TopicPartition
 
 _ADVICE: Final = "bring the object back: an older version of it, or that of a copy; or take the records from a backup"
-# How many bytes of a partition are in memory at a time, or one piece, and how many pieces are read at the same time.
-_BYTES, _AT_ONCE = 32 * 1024 * 1024, 8
 
 
 class PieceCheck:
@@ -36,8 +35,8 @@ class PieceCheck:
     def __call__(self, progress: Callable[[int], None]) -> PartitionReport:
         """Reads all of it; `progress` is called with the number of bytes that were. ObjectStoreError."""
         report = PartitionReport(self._at, None, list(self._gaps()))
-        for some in _in_turns(self._log.pieces):
-            for piece, found in zip(some, side_by_side(self._read, some, _AT_ONCE), strict=True):
+        for some in in_turns(self._log.pieces):
+            for piece, found in zip(some, side_by_side(self._read, some, len(some)), strict=True):
                 self._check(report, piece, found)
                 progress(piece.size)
         return report
@@ -100,16 +99,3 @@ class PieceCheck:
             report.findings.append(
                 self._finder.index(piece.object, what, advice, piece.position, piece.base_offset, piece.next_offset)
             )
-
-
-def _in_turns(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
-    """The pieces, as many at a time as memory is meant for."""
-    turn, size = list[Piece](), 0
-    for piece in pieces:
-        if turn and (size + piece.size > _BYTES or len(turn) == _AT_ONCE):
-            yield turn
-            turn, size = [], 0
-        turn.append(piece)
-        size += piece.size
-    if turn:
-        yield turn
