@@ -113,6 +113,22 @@ def test_what_works_on_files_is_refused(pylog, command):
     assert "s3://bucket/store is in an object store" in pylog(*command, code=2)
 
 
+@pytest.mark.parametrize(
+    ("command", "instead"),
+    [
+        (["export-kafka", "t", "out", "--topic-id", "x"], "backup --into FOLDER"),
+        (["import-kafka", "."], "backup --into URL"),
+    ],
+)
+def test_what_is_done_by_way_of_a_folder(pylog, tmp_path, monkeypatch, command, instead):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0/00000000000000000000.log").touch()
+    text = pylog(*command, code=2)
+    assert "is in an object store" in text
+    assert f"pylog {instead}" in text
+
+
 def test_a_store_that_is_missing(pylog, server, monkeypatch):
     monkeypatch.setenv("PYLOG_STORE", f"s3://{server.bucket}/missing")
     assert "there is no store at s3://bucket/missing" in pylog("topics", "list", code=1)
