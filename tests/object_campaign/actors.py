@@ -95,7 +95,7 @@ def reader(name: str, url: str, chance: random.Random, _until: int) -> None:
             expected = start
             for rows in store.read(TOPIC, partition, start, min(end, start + 1000)):
                 for offset, value in zip(rows["offset"].to_pylist(), rows["value"].to_pylist(), strict=True):
-                    # Of a long one, the part that tells which one it is.
+                    # Of a long one, the part that shows which one it is.
                     if offset != expected or seen.setdefault((partition, offset), value[:40]) != value[:40]:
                         print(f"WRONG {name}: {partition} {offset} {value!r}", flush=True)
                         sys.exit(1)

@@ -8,7 +8,7 @@ SIGKILL and started again; the server is, too. Some publishers are stopped by SI
 wake later: what they were about to do must not count. At last all come to an end undisturbed. Then
 
 - each record is there exactly once, and each publisher's are in their order,
-- each output is there as a whole, and each group's position is that of the last publish,
+- each output is there as a whole, and each committed offset is that of the last publish,
 - no reader has ever seen another record at an offset,
 - the compacted topic has the last value of each key,
 - each stopped publisher was replaced, and has published nothing after that.

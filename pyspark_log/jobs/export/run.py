@@ -112,7 +112,7 @@ class _Export:
 
     def _lock(self) -> FileLock:
         """Takes the lock of the group. JobError: another run of the group has it."""
-        # An object store has no locks. There the commit tells that another run was faster.
+        # An object store has no locks. There the commit says that another run was faster.
         lock = self._target.lock() if self._is_in_objects else self._group.lock("export")
         try:
             lock.acquire(timeout=0)

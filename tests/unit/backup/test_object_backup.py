@@ -1,4 +1,4 @@
-"""`back_up_store` from and to an object store: the copy is the store at one moment, and goes on from there."""
+"""`back_up_store` from and to an object store: the copy is the store at one moment, and can be used."""
 
 import os
 from datetime import UTC, datetime
@@ -98,7 +98,7 @@ def test_a_copy_has_everything(source, into):
         assert (kept == times) == into.startswith("s3://")
 
 
-def test_a_copy_goes_on(source, into):
+def test_a_copy_is_used(source, into):
     back_up_store(source, into)
     copy = Store.open(into)
     # Its publisher is known: number 0 is published, and the next is 1.
@@ -216,7 +216,7 @@ def test_only_committed_records_are_copied(transactions, object_url, tmp_path):
     assert found == expected
     assert copy.latest_offset("t", 0) == store.latest_offset("t", 0)
     assert faults(object_url) == []
-    # Back in a folder no transaction is open, which nobody could end.
+    # Back in a folder no transaction is open, which no producer could end.
     back_up_store(copy, tmp_path / "back")
     back = Store.open(tmp_path / "back")
     assert back.latest_offset("t", 0, isolation_level=READ_COMMITTED) == store.latest_offset("t", 0)

@@ -170,7 +170,7 @@ def test_store_json(store):
     assert found(store) == [("damage", "store.json", -1, -1, -1)]
 
 
-def test_an_object_of_somebody_else(store):
+def test_an_object_that_is_not_the_engines(store):
     store.log.objects.put("readme.txt", b"hello")
     assert found(store) == [("note", "readme.txt", -1, -1, -1)]
     assert not verify(store.path).damaged
