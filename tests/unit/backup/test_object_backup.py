@@ -24,6 +24,8 @@ from pyspark_log.storage.maintenance.object_backup import back_up_store
 from pyspark_log.storage.maintenance.verify import verify
 from pyspark_log.storage.objects.observer import set_observer
 from pyspark_log.storage.publish_log import beginning, checkpoint
+from pyspark_log.storage.publish_log.reading import bytes_of
+from pyspark_log.storage.record import scan
 from pyspark_log.types import READ_COMMITTED
 from tests.old_messages import three
 from tests.store_tools import faults, rows, values
@@ -216,6 +218,14 @@ def test_only_committed_records_are_copied(transactions, object_url, tmp_path):
     assert found == expected
     assert copy.latest_offset("t", 0) == store.latest_offset("t", 0)
     assert faults(object_url) == []
+    # No batch says any more that it is a producer's.
+    for log in copy.log.follow().partitions.values():
+        for piece in log.pieces:
+            data = bytes_of(copy.log.objects, piece.object, [(AT, piece)])[0]
+            for header in scan(data, 0, len(data), check_crcs=True):
+                assert (header.producer_id, header.producer_epoch, header.base_sequence) == (-1, -1, -1)
+                assert not header.is_transactional
+                assert not header.is_control
     # Back in a folder no transaction is open, which no producer could end.
     back_up_store(copy, tmp_path / "back")
     back = Store.open(tmp_path / "back")
@@ -331,7 +341,7 @@ def test_two_copies_in_one_place(source, object_url):
 
     set_observer(lambda request: meanwhile() if request.key.startswith("segments/") and request.kind == "put" else None)
     try:
-        with pytest.raises(StoreExistsError, match="another process"):
+        with pytest.raises(StoreExistsError, match="another process is making a store"):
             back_up_store(source, url)
     finally:
         set_observer(None)
