@@ -1,7 +1,7 @@
 """Maintenance of a store, for programs: backup, verify, repair, compact, transfer from and to Kafka, the janitor.
 
-`pylog` does the same on the command line. They work on the files of a store, so they take a FolderStore, which is what
-`Store.open` returns for a folder.
+`pylog` does the same on the command line. Most work on the files of a store, so they take a FolderStore, which is what
+`Store.open` returns for a folder. `back_up` and `verify` take a store in an object store as well, and its URL.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from pyspark_log.storage.compaction import BACKOFF, Outcome
 from pyspark_log.storage.compaction import LogCleaner as _LogCleaner
 from pyspark_log.storage.compaction import compact as _compact
 from pyspark_log.storage.folder_store import FolderStore
-from pyspark_log.storage.maintenance.backup import Backup, back_up
+from pyspark_log.storage.maintenance.backup import Backup
 from pyspark_log.storage.maintenance.janitor import clean as janitor
+from pyspark_log.storage.maintenance.object_backup import back_up_store as back_up
 from pyspark_log.storage.maintenance.repair import RepairReport, repair
 from pyspark_log.storage.maintenance.transfer import ExportedPartition, ImportedPartition, export_kafka, import_kafka
 from pyspark_log.storage.maintenance.verify import Finding, Report, Severity, verify

@@ -35,9 +35,9 @@ class Target:
             from pyspark_log.storage import folder_store, store  # noqa: F401, PLC0415
         return _with_all_visible(store.Store.open(path))
 
-    def open_folder(self) -> FolderStore:
-        """The same for tools, which work on the files of a store."""
-        path = self.folder_path()
+    def open_folder(self, instead: str = "") -> FolderStore:
+        """The same for tools, which work on the files of a store; `instead` as in folder_path."""
+        path = self.folder_path(instead)
         with interrupts.fatal():
             from pyspark_log.storage.folder_store import FolderStore  # noqa: PLC0415
         return _with_all_visible(FolderStore.open(path))
@@ -54,19 +54,24 @@ class Target:
             click.echo(f"Created a new store in {made.path}", err=True)
             return made
 
-    def open_folder_or_create(self) -> FolderStore:
-        """The same for tools."""
-        self.folder_path()
+    def open_folder_or_create(self, instead: str = "") -> FolderStore:
+        """The same for tools; `instead` as in folder_path."""
+        self.folder_path(instead)
         self.open_or_create()
         return self.open_folder()
 
-    def folder_path(self) -> str:
-        """The folder of the store, unopened. click.UsageError: the user has not said it, or it is in no folder."""
+    def folder_path(self, instead: str = "") -> str:
+        """The folder of the store, unopened. click.UsageError: the user has not said it, or it is in no folder.
+
+        Args:
+            instead: what to do for a store in an object store.
+        """
         path = self.store_path()
         with interrupts.fatal():
             from pyspark_log.storage.objects import is_address  # noqa: PLC0415
         if is_address(path):
-            raise click.UsageError(f"This works on the files of a store in a folder; {path} is in an object store.")
+            what = f"This works on the files of a store in a folder; {path} is in an object store."
+            raise click.UsageError(f"{what} {instead}".rstrip())
         return path
 
     def store_path(self) -> str:

@@ -16,10 +16,11 @@ from functools import partial
 from pyspark_log import TopicPartition
 from pyspark_log.cli.support import one_line
 from pyspark_log.errors import PylogError
-from pyspark_log.jobs.support import JobParser, run, run_tasks, session, show_summary
+from pyspark_log.jobs.support import CallError, JobParser, run, run_tasks, session, show_summary
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.log_manager import cleaning
 from pyspark_log.storage.maintenance import janitor
+from pyspark_log.storage.objects import is_address
 
 
 def clean_one(path: str, at: TopicPartition) -> tuple[int, str]:
@@ -32,6 +33,8 @@ def clean_one(path: str, at: TopicPartition) -> tuple[int, str]:
 
 def work(arguments: argparse.Namespace) -> bool:
     """Runs the job."""
+    if is_address(arguments.store):
+        raise CallError(f"{arguments.store} is in an object store: use `pylog clean`, which needs no tasks there")
     store = FolderStore.open(arguments.store)
     store.check_writable()
     topics = store.topics(internal=True) if arguments.topic is None else [arguments.topic]

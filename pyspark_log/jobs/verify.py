@@ -2,8 +2,9 @@
 
     spark-submit $(pylog jobs path verify) STORE [TOPIC]
 
-What it finds is what `pylog verify` finds, and it prints the same. STORE must be a folder that all executors see; it
-can be the log dir of a Kafka broker. Nothing is changed. Ends with code 1 if there is damage.
+What it finds is what `pylog verify` finds, and it prints the same. STORE must be a folder that all executors see, or
+the URL of a store in an object store; it can be the log dir of a Kafka broker. Nothing is changed. Ends with code 1 if
+there is damage.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def work(arguments: argparse.Namespace) -> bool:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the job with these arguments, or with those of the call; returns its exit code."""
     parser = JobParser(__doc__)
-    parser.add_argument("store", help="the folder of the store, or of a broker's logs")
+    parser.add_argument("store", help="the folder or URL of the store, or the folder of a broker's logs")
     parser.add_argument("topic", nargs="?", help="check only this topic")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     return run(parser, work, arguments)

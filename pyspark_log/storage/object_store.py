@@ -126,7 +126,18 @@ class ObjectStore(Store):
             ObjectStoreError: the object store does not keep its conditions; or it refuses a request.
             InvalidConfigError: an unknown config or a bad value.
         """
-        configs = dict(settings or {})
+        return cls.create_from(path, new_id(), settings or {}, lambda _: None)
+
+    @classmethod
+    def create_from(
+        cls, path: str | os.PathLike[str], cluster_id: str, settings: Mapping[str, str],
+        fill: Callable[[Objects], None],
+    ) -> ObjectStore:  # fmt: skip
+        """The same for a store that begins with what `fill` writes; before it returns there is no store.
+
+        Raises: as `create`; and what `fill` raises.
+        """
+        configs = dict(settings)
         check_store_configs(configs)
         objects = Objects(os.fspath(path), options)
         if next(objects.list(), None) is not None:
@@ -142,7 +153,8 @@ class ObjectStore(Store):
                 "one name had more than one winner, or none; see `pylog doctor`",
                 retriable=False,
             )
-        content = {"version": VERSION, "cluster_id": new_id(), "settings": configs}
+        fill(objects)
+        content = {"version": VERSION, "cluster_id": cluster_id, "settings": configs}
         if not objects.create(_STORE, json.dumps(content, indent=2).encode()):
             raise StoreExistsError(f"{objects.address}: another process has just created a store there")
         with _shared_mutex.lock:

@@ -10,6 +10,8 @@ from pyspark_log.cli.support import ProgressBar, complete_topics, human_size, js
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.maintenance.transfer import export_kafka as export_topic
 
+_INSTEAD = "Copy it into a folder with `pylog backup --into FOLDER`, and export from there."
+
 
 @click.command("export-kafka")
 @click.argument("topic", shell_complete=complete_topics)
@@ -29,7 +31,7 @@ def export_kafka(target: Target, topic: str, folder: str, topic_id: str, as_json
     Other processes may write to the topic meanwhile. docs/kafka.md says what to do with the folder.
     """
     with ProgressBar(f"export {topic}") as progress:
-        found = export_topic(target.open_folder(), topic, folder, topic_id, progress=progress)
+        found = export_topic(target.open_folder(_INSTEAD), topic, folder, topic_id, progress=progress)
     if as_json:
         print_json([dataclasses.asdict(one) for one in found])
         return

@@ -15,6 +15,11 @@ from pyspark_log.storage.fs import files
 from pyspark_log.storage.maintenance.transfer import ImportedPartition
 from pyspark_log.storage.maintenance.transfer import import_kafka as import_topic
 
+_INSTEAD = (
+    "Import into a store in a folder, and copy that to a new URL with `pylog backup --into URL`; or use the job mirror "
+    "with --from-store, which reads a broker's folder."
+)
+
 
 @click.command("import-kafka")
 @click.argument("folder", type=click.Path())
@@ -40,7 +45,7 @@ def import_kafka(
     """
     source = _open(folder)
     chosen = [source.describe_topic(name).name for name in dict.fromkeys(names)] or source.topics()
-    store = target.open_folder_or_create()
+    store = target.open_folder_or_create(_INSTEAD)
     done = list[ImportedPartition]()
     try:
         for name in chosen:

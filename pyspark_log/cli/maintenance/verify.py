@@ -35,13 +35,14 @@ def verify(target: Target, topic: str | None, jobs: int | None, as_json: bool) -
     """Check the whole store for damage.
 
     Reads every byte of every segment, the indexes, the states and the publishes. In the log dir of a Kafka broker it
-    reads the segments, the checkpoints and the indexes of aborted transactions.
+    reads the segments, the checkpoints and the indexes of aborted transactions. In an object store it reads every
+    piece of every partition, and the publish log with its checkpoints.
 
     Changes nothing and needs no write access; other processes may write meanwhile. The exit code is 1 if there is
     damage. Wrong indexes and notes are reported too, but are not damage.
     """
     with ProgressBar("verify") as progress:
-        report = verify_store(target.folder_path(), topic, jobs=jobs, progress=progress)
+        report = verify_store(target.store_path(), topic, jobs=jobs, progress=progress)
     show_report(report, as_json=as_json)
     if report.damaged:
         raise click.exceptions.Exit(1)

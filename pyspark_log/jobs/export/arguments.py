@@ -38,7 +38,7 @@ _PARSING = ("parquet", "csv")
 
 def add_arguments(parser: JobParser, group: str) -> None:
     """Adds the arguments of an export; `group` is the default of --group."""
-    parser.add_argument("store", help="the folder of the store; or, read-only, the log dir of a Kafka broker")
+    parser.add_argument("store", help="the folder or URL of the store; or, read-only, the log dir of a Kafka broker")
     parser.add_argument("target", help="the folder that gets the files, which all executors see")
     chosen = parser.add_mutually_exclusive_group()
     chosen.add_argument("--topics", metavar="A,B", help="the topics; give --topics or --pattern")

@@ -24,6 +24,7 @@ from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.storage.catalog import OFFSETS_TOPIC
 from pyspark_log.storage.fs import FileLock
 from pyspark_log.storage.groups import NEVER
+from pyspark_log.storage.objects import is_address
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
@@ -91,12 +92,13 @@ class _Export:
             )
         self._group = self._state.groups[request.group]
         self._target = Target(request.target, request.group)
+        self._is_in_objects = is_address(self._state.path)
 
     def run(self) -> list[WrittenFile]:
         """Returns the files that are in place by this run."""
+        self._target.prepare()
         lock = self._lock()
         try:
-            self._target.prepare()
             self._source.publishes.apply_pending()
             pending = self._target.plan()
             written = [] if pending is None else [*self._finish(pending)]
@@ -110,7 +112,8 @@ class _Export:
 
     def _lock(self) -> FileLock:
         """Takes the lock of the group. JobError: another run of the group has it."""
-        lock = self._group.lock("export")
+        # An object store has no locks. There the commit says that another run was faster.
+        lock = self._target.lock() if self._is_in_objects else self._group.lock("export")
         try:
             lock.acquire(timeout=0)
         except LockTimeoutError as error:
@@ -187,7 +190,8 @@ class _Export:
         # An offset that expired would have its partition exported once more.
         expected = {one.at: one.committed for one in ranges}
         self._group.commit(offsets, expected=expected, expire_timestamp=NEVER)
-        self._state.flush(OFFSETS_TOPIC)
+        if not self._is_in_objects:  # There it is durable.
+            self._state.flush(OFFSETS_TOPIC)
 
 
 def _pieces(planned: PlannedRange, most: int | None) -> Iterator[PlannedRange]:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from pyspark_log.jobs.export.plan import Plan, WrittenFile
 from pyspark_log.jobs.support import JobError
 from pyspark_log.storage.catalog import local_path
-from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs import FileLock, files, lock_for
 
 _HIDDEN = "_pylog"
 _PLAN = "plan.json"
@@ -38,6 +38,12 @@ class Target:
         """Makes the folders that are missing. OSError: the parent of the folder does not exist, for instance."""
         for folder in (self.path, f"{self.path}/{_HIDDEN}", self.work):
             files.make_folder(folder)
+
+    def lock(self) -> FileLock:
+        """A lock that one process at a time can have for the group in this folder; it is not acquired yet."""
+        path = f"{self.work}.lock"
+        files.open_or_create(path).close()
+        return lock_for(path)
 
     # ---- the plan
 

@@ -10,7 +10,7 @@ from pyspark_log.jobs.support import CallError, JobParser
 
 def add_arguments(parser: JobParser, group: str) -> None:
     """Adds them; `group` is the default of --group."""
-    parser.add_argument("store", help="the folder of the store")
+    parser.add_argument("store", help="the folder or URL of the store")
     parser.add_argument(
         "--to", required=True, metavar="TOPIC", help="the topic that gets the records; created if it is missing"
     )

@@ -42,7 +42,7 @@ class MirrorPlan:
 
 def add_arguments(parser: JobParser) -> None:
     """Adds the arguments of the job."""
-    parser.add_argument("store", help="the folder of the store to write; created if it is missing")
+    parser.add_argument("store", help="the folder or URL of the store to write; created if it is missing")
     sources = parser.add_mutually_exclusive_group(required=True)
     sources.add_argument("--from-store", metavar="PATH", help="read a store, or the log dir of a Kafka broker")
     sources.add_argument("--from-kafka", metavar="HOST:PORT", help="read a Kafka cluster, with Spark's Kafka connector")

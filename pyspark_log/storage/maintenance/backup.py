@@ -205,6 +205,7 @@ class _Backup:
         self._counter = ProgressCounter(progress, sum(log_bytes(place.folder) for place in places))
 
     def run(self) -> Backup:
+        self._source.logs.make_folders()  # In a store that was never written to there is no lock yet.
         self._target.make_folders()
         files.make_folder(f"{self._target.path}/{TOPICS_FOLDER}")
         for opened in self._topics():

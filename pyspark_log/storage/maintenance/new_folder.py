@@ -29,6 +29,12 @@ def new_folder(source: FolderStore, into: str | os.PathLike[str]) -> str:
         if os.path.commonpath([real, other]) in (real, other):
             what = "the store" if path == source.path else "its log dir"
             raise StoreExistsError(f"{folder}: the copy must be outside of {what} {path}")
+    return new_folder_at(into)
+
+
+def new_folder_at(into: str | os.PathLike[str]) -> str:
+    """The same for a store that is in no folder."""
+    folder = local_path(into)
     if list_made_folder(folder):
         raise StoreExistsError(f"{folder} is not empty: a copy is made only in a new or empty folder")
     return folder

@@ -254,6 +254,10 @@ class DecisionWriter:
         """Removes publishers whose decisions are all done, as if they had never existed."""
         self._end([], [(publisher, None) for publisher in publishers])
 
+    def adopt(self, decisions: Sequence[Decision]) -> None:
+        """Records publishers of another store, whose last decisions are done there and get new numbers here."""
+        self._end([], [_done(replace(one, offset=-1)) for one in decisions])
+
     def set_aside(
         self, decision: Decision, places: Sequence[TopicIdPartition], origin: Origin, is_revoked: bool
     ) -> None:

@@ -45,9 +45,14 @@ def write(objects: Objects, state: State) -> None:
     """Writes a checkpoint of a state; best effort, as all that it has can be read from the entries."""
     try:
         objects.put(name_of(state.number), encode(state))
-        objects.put(_LAST, b"%d" % state.number)
+        name_last(objects, state.number)
     except (PylogError, OSError) as error:
         _log.warning("%s: a checkpoint could not be written: %s", objects.address, error)
+
+
+def name_last(objects: Objects, number: int) -> None:
+    """Names a checkpoint that is there as a late one. ObjectStoreError."""
+    objects.put(_LAST, b"%d" % number)
 
 
 def read_last(objects: Objects) -> State:

@@ -71,14 +71,62 @@ def test_upkeep(pylog, server):
     assert [row["value"] for rows in store.read("t", 0) for row in rows.to_pylist()] == [b"4"]
 
 
+def test_verify(pylog, server):
+    url = f"s3://{server.bucket}/verified"
+    store = Store.create(url)
+    store.create_topic("t", 1)
+    store.append("t", [{"value": b"a"}])
+    assert "no damage: 1 written partition, 1 segment, 1 batches, 1 record" in pylog("--store", url, "verify")
+    name = "log/00000000000000000001"
+    store.log.objects.put(name, bytes(store.log.objects.get(name).data)[:-1] + b"!")
+    document = json.loads(pylog("--store", url, "verify", "--json", code=1))
+    [finding] = document["findings"]
+    assert document["damaged"]
+    assert (finding["severity"], finding["topic"], finding["partition"]) == ("damage", "t", 0)
+    assert (finding["file"], finding["first_offset"], finding["next_offset"]) == (name, 0, 1)
+    assert f"t-0, {name}, byte {finding['position']}, offsets 0..0" in pylog("--store", url, "verify", code=1)
+
+
+def test_backup(pylog, server, tmp_path):
+    url = f"s3://{server.bucket}/kept"
+    store = Store.create(url)
+    store.create_topic("t", 1)
+    store.append("t", [{"value": b"a"}])
+    text = pylog("--store", url, "backup", "--into", str(tmp_path / "copy"))
+    assert f"copied 1 partitions, 69 B, into {tmp_path}/copy" in text
+    document = json.loads(pylog("--store", f"{tmp_path}/copy", "backup", "--into", f"{url}-again", "--json"))
+    assert (document["path"], document["bytes"]) == (f"{url}-again", 69)
+    assert "no damage" in pylog("--store", f"{url}-again", "verify")
+    assert [row["value"] for rows in Store.open(f"{url}-again").read("t", 0) for row in rows.to_pylist()] == [b"a"]
+    assert "is not empty" in pylog("--store", url, "backup", "--into", f"{url}-again", code=1)
+
+
 def test_merge_is_for_object_stores(pylog, tmp_path):
     Store.create(tmp_path / "store")
     assert "is in a folder" in pylog("--store", str(tmp_path / "store"), "merge", code=2)
 
 
-@pytest.mark.parametrize("command", [["verify"], ["recover"], ["serve"], ["log-dirs", "list"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "command", [["recover"], ["repair", "--into", "copy"], ["serve"], ["log-dirs", "list"]], ids=" ".join
+)
 def test_what_works_on_files_is_refused(pylog, command):
     assert "s3://bucket/store is in an object store" in pylog(*command, code=2)
+
+
+@pytest.mark.parametrize(
+    ("command", "instead"),
+    [
+        (["export-kafka", "t", "out", "--topic-id", "x"], "backup --into FOLDER"),
+        (["import-kafka", "."], "backup --into URL"),
+    ],
+)
+def test_what_is_done_by_way_of_a_folder(pylog, tmp_path, monkeypatch, command, instead):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0/00000000000000000000.log").touch()
+    text = pylog(*command, code=2)
+    assert "is in an object store" in text
+    assert f"pylog {instead}" in text
 
 
 def test_a_store_that_is_missing(pylog, server, monkeypatch):

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log import LATEST, Store, TopicPartition
+from pyspark_log.clients import Producer
 from pyspark_log.errors import (
     InvalidConfigError,
     InvalidRecordError,
@@ -285,6 +286,15 @@ def test_times(store):
 
 
 # ---- publishes
+
+
+def test_a_producer_of_single_records(store):
+    store.create_topic("one", 1)
+    with Producer(store) as producer:
+        results = [producer.send("one", b"%d" % number).result() for number in range(3)]
+        producer.send("one", b"last")
+    assert [one.offset for one in results] == [0, 1, 2]
+    assert values(store, topic="one") == [b"0", b"1", b"2", b"last"]
 
 
 def test_a_publish_is_there_once(store):

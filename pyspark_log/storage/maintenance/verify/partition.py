@@ -27,6 +27,7 @@ from pyspark_log.storage.maintenance.verify.segment import WHOLE, RecordCheck, S
 from pyspark_log.storage.maintenance.verify.segment_cache import cache_findings
 from pyspark_log.storage.maintenance.verify.state import slot_findings
 from pyspark_log.storage.segment.file_names import LOG, list_segments, segment_path
+from pyspark_log.types import TopicPartition
 
 # How often the segments with findings are checked again while their list changes.
 _TRIES = 4
@@ -37,13 +38,13 @@ class PartitionReport:
     """What was found in one partition.
 
     Attributes:
-        place: which one.
-        state: its state; None if it has no valid one.
+        place: which one; in an object store it has no paths.
+        state: its state; None if it has no valid one, or is in an object store.
         findings: in the order of offsets.
         totals: what was checked.
     """
 
-    place: PartitionPath
+    place: PartitionPath | TopicPartition
     state: PartitionState | None
     findings: list[Finding] = field(default_factory=list)
     totals: Totals = field(default_factory=Totals)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar
 
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import (
@@ -49,7 +50,12 @@ from pyspark_log.storage.maintenance.verify.decisions import DecisionCheck, Deci
 from pyspark_log.storage.maintenance.verify.findings import Finder, Finding, Severity
 from pyspark_log.storage.maintenance.verify.log_dir import log_dir_faults
 from pyspark_log.storage.maintenance.verify.partition import PartitionCheck, PartitionReport
+from pyspark_log.storage.maintenance.verify.pieces import PieceCheck
+from pyspark_log.storage.maintenance.verify.publish_log import LogCheck, without_topic
 from pyspark_log.storage.maintenance.verify.segment import RecordCheck, Totals
+from pyspark_log.storage.object_store import ObjectStore
+from pyspark_log.storage.objects import Objects, is_address
+from pyspark_log.storage.publish_log.state import State
 from pyspark_log.storage.segment.file_names import LOG, list_segments, segment_path
 from pyspark_log.types import TopicDescription, TopicPartition
 
@@ -87,7 +93,7 @@ def verify(
     """Checks every byte of a store, or of one topic of it; or of a folder of a Kafka broker, see verify_broker.
 
     Args:
-        path: the folder, or a `file:` URI.
+        path: the folder, or a `file:` URI; or the URL of a store in an object store, whose pieces count as segments.
         topic: only this topic; what was published, and what belongs to no topic, is not checked then.
         jobs: how many partitions are checked side by side; None: as many as there are processors.
         progress: called now and then, by any thread but never by two at once.
@@ -97,8 +103,12 @@ def verify(
         StoreVersionError: a newer version wrote it.
         SideFileError: a broker's meta.properties is damaged.
         UnknownTopicError: there is no such topic.
+        ObjectStoreError: the object store does not answer.
     """
-    return _verify(path, topic, lambda checks: _side_by_side(checks, jobs or os.cpu_count() or 1, progress))
+    threads = jobs or os.cpu_count() or 1
+    if is_address(path):
+        return _verify_objects(path, topic, lambda checks: _side_by_side(checks, threads, progress))
+    return _verify(path, topic, lambda checks: _side_by_side(checks, threads, progress))
 
 
 def verify_elsewhere(
@@ -118,6 +128,9 @@ def verify_elsewhere(
         StoreError, SideFileError, UnknownTopicError: as `verify`.
     """
 
+    if is_address(path):
+        return _verify_objects(path, topic, lambda checks: [one for one in check(list(checks)) if one is not None])
+
     def run(checks: Mapping[PartitionPath, _Check]) -> list[PartitionReport]:
         internal = {place: check for place, check in checks.items() if place.topic in INTERNAL_TOPICS}
         others = [TopicPartition(place.topic, place.partition) for place in checks if place not in internal]
@@ -129,6 +142,10 @@ def verify_elsewhere(
 
 def check_partition(path: str | os.PathLike[str], at: TopicPartition) -> PartitionReport | None:
     """Checks one partition; None: its topic was deleted. Raises: as `verify`."""
+    if is_address(path):
+        log = ObjectStore.shared(path).log
+        there = _object_checks(log.objects, log.follow(), at.topic)
+        return there[at](lambda _: None) if at in there else None
     brokers = _open_broker(path)
     try:
         if brokers is not None:
@@ -173,6 +190,39 @@ def _verify(
         others += _deleted(store)
         others += unknown_files(store, described)
     return _report(findings, parts, others, began)
+
+
+def _verify_objects(
+    path: str | os.PathLike[str],
+    topic: str | None,
+    run: Callable[[Mapping[TopicPartition, _Check]], list[PartitionReport]],
+) -> Report:
+    """The whole check of a store in an object store, or of one topic; `run` as for _verify."""
+    began, findings, others = time.monotonic(), list[Finding](), list[Finding]()
+    objects = Objects(os.fspath(path))
+    try:
+        ObjectStore.open(path)
+    except DescriptionError as error:
+        advice = "bring the object back: the store does not open without it"
+        findings.append(Finder(str(objects.address)).damage(STORE_FILE, str(error), advice))
+    check = LogCheck(objects)
+    check.run()
+    findings += check.findings
+    if topic is None:
+        others += without_topic(check.state, Finder(str(objects.address)))
+    elif topic not in check.state.topics and not findings:
+        raise UnknownTopicError(f"there is no topic {topic!r}")
+    return _report(findings, run(_object_checks(objects, check.state, topic)), others, began)
+
+
+def _object_checks(objects: Objects, state: State, topic: str | None) -> dict[TopicPartition, PieceCheck]:
+    """How to check each partition in an object store that has records."""
+    return {
+        TopicPartition(one.name, number): PieceCheck(objects, TopicPartition(one.name, number), log)
+        for one in sorted(state.topics.values(), key=lambda one: one.name)
+        for number in range(one.partitions)
+        if (log := state.partitions.get((one.topic_id, number))) is not None and topic in (None, one.name)
+    }
 
 
 def _report(first: list[Finding], parts: list[PartitionReport], others: list[Finding], began: float) -> Report:
@@ -245,6 +295,7 @@ def describe(store: FolderStore, name: str, findings: list[Finding]) -> TopicDes
 
 #: Checks one partition; its argument is called with the number of bytes that were checked.
 _Check = Callable[[Callable[[int], None]], PartitionReport]
+_Place = TypeVar("_Place", PartitionPath, TopicPartition)
 
 
 def _store_checks(
@@ -296,11 +347,9 @@ def _broker_checks(store: FolderStore, topic: str | None) -> dict[PartitionPath,
     return {place: partial(check_place, place) for place in readers}
 
 
-def _side_by_side(
-    checks: Mapping[PartitionPath, _Check], jobs: int, progress: Progress | None
-) -> list[PartitionReport]:
+def _side_by_side(checks: Mapping[_Place, _Check], jobs: int, progress: Progress | None) -> list[PartitionReport]:
     """Checks all partitions; the largest first, so that no thread is left alone with one at the end."""
-    sizes = {place: _size(place) for place in checks}
+    sizes = {place: check.size if isinstance(check, PieceCheck) else _size(place) for place, check in checks.items()}
     done = ProgressCounter(progress, sum(sizes.values()))
     places = sorted(sizes, key=lambda place: sizes[place], reverse=True)
     return _in_order(side_by_side(lambda place: checks[place](done.add), places, jobs))
@@ -340,8 +389,9 @@ def written_places(store: FolderStore, described: Sequence[TopicDescription]) ->
     return places
 
 
-def _size(place: PartitionPath) -> int:
+def _size(place: PartitionPath | TopicPartition) -> int:
     try:
+        assert isinstance(place, PartitionPath), "those in object stores know it"
         return log_bytes(place.folder)
     except OSError:
         return 0  # It is reported when its turn comes.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -26,6 +26,9 @@ DECISION_BYTES = 4 * OBJECT_BYTES
 # How many objects are read at the same time.
 _AT_ONCE = 8
 
+# How many bytes of pieces are in memory at a time, unless one of them is larger, when they are only read.
+_TURN_BYTES = 2 * OBJECT_BYTES
+
 #: The bytes of pieces, or what is wrong with them.
 Fetched = Mapping[Piece, memoryview | CorruptRecordError | LogDamagedError]
 
@@ -46,6 +49,19 @@ class Group(NamedTuple):
     def size(self) -> int:
         """Their bytes."""
         return sum(piece.size for piece in self.pieces)
+
+
+def in_turns(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
+    """Pieces, as many at a time as are read at the same time."""
+    turn, size = list[Piece](), 0
+    for piece in pieces:
+        if turn and (size + piece.size > _TURN_BYTES or len(turn) == _AT_ONCE):
+            yield turn
+            turn, size = [], 0
+        turn.append(piece)
+        size += piece.size
+    if turn:
+        yield turn
 
 
 def fetch(objects: Objects, groups: Iterable[Group]) -> Fetched:

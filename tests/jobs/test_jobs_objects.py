@@ -1,0 +1,191 @@
+"""The jobs with a store in an object store: what works there as with folders, and what is refused."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+from job_tools import committed, fill, rows_in, rows_of
+
+from pyspark_log import Store, TopicPartition
+from pyspark_log.cli.main import main as pylog
+from pyspark_log.jobs import bulk_load, compact, export_files, import_files, mirror, retention, verify
+from pyspark_log.storage.fs import files
+from tests.store_tools import faults
+
+
+@pytest.fixture
+def url(object_url):
+    """An empty store in the object store."""
+    return Store.create(object_url).path
+
+
+@pytest.fixture
+def objects(url):
+    """The same, open."""
+    return Store.open(url)
+
+
+def test_bulk_load(spark, objects, tmp_path, capsys):
+    fill(objects, "a", 2, 100)
+    call = [objects.path, str(tmp_path / "lake"), "--topics", "a", "--json"]
+    assert bulk_load.main(call) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == 200
+    fill(objects, "a", 2, 50)
+    assert bulk_load.main(call) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == 100
+    assert rows_in(tmp_path / "lake") == rows_of(objects, "a")
+    assert committed(objects) == {"a-0": 150, "a-1": 150}
+    assert bulk_load.main(call) == 0
+    assert json.loads(capsys.readouterr().out)["files"] == 0
+
+
+def test_two_runs_of_a_group_at_once(spark, objects, tmp_path, capsys):
+    fill(objects, "a", 1, 10)
+    call, seen = [objects.path, str(tmp_path / "lake"), "--topics", "a"], []
+
+    def another(change):
+        if change.kind == "write" and change.path.endswith(".tmp") and not seen:
+            seen.append(bulk_load.main(call))
+
+    files.set_observer(another)
+    try:
+        assert bulk_load.main(call) == 0
+    finally:
+        files.set_observer(None)
+    assert seen == [1]
+    assert "another export of group 'bulk-load' is running" in capsys.readouterr().err
+    assert rows_in(tmp_path / "lake") == rows_of(objects, "a")
+
+
+def test_two_runs_into_two_folders(spark, objects, tmp_path, capsys):
+    """The commit of one is refused: it does not count as loaded twice."""
+    fill(objects, "a", 1, 10)
+    calls, seen = [[objects.path, str(tmp_path / name), "--topics", "a"] for name in ("lake", "other")], []
+
+    def another(change):
+        if (
+            change.kind == "write"
+            and change.path.startswith(f"{tmp_path}/lake/_pylog")
+            and change.path.endswith(".tmp")
+        ):
+            seen.append(None)
+            if len(seen) == 2:  # The plan with the files that its tasks have written.
+                seen.append(bulk_load.main(calls[1]))
+
+    files.set_observer(another)
+    try:
+        assert bulk_load.main(calls[0]) == 1
+    finally:
+        files.set_observer(None)
+    assert seen == [None, None, 0]
+    assert "PYLOG_OFFSET_CONFLICT" in capsys.readouterr().err
+    assert rows_in(tmp_path / "other") == rows_of(objects, "a")
+
+
+def test_export_files(spark, objects, tmp_path, capsys):
+    fill(objects, "a", 1, 20)
+    call = [objects.path, str(tmp_path / "out"), "--topics", "a", "--format", "json", "--json"]
+    assert export_files.main(call) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == 20
+    assert export_files.main(call) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == 0
+
+
+def test_import_files(spark, objects, tmp_path, capsys):
+    (tmp_path / "landing").mkdir()
+    call = [objects.path, str(tmp_path / "landing"), "--to", "t", "--format", "json", "--key", "id", "--json"]
+    for number in range(2):
+        lines = [json.dumps({"id": f"{number}-{line}", "n": line}) for line in range(30)]
+        (tmp_path / f"landing/{number}.json").write_text("\n".join(lines) + "\n")
+        assert import_files.main(call) == 0
+        assert json.loads(capsys.readouterr().out)["rows"] == 30
+    assert import_files.main(call) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == 0
+    keys = [key for part in objects.read("t", 0) for key in part["key"].to_pylist()]
+    assert sorted(keys) == sorted(b"%d-%d" % (number, line) for number in range(2) for line in range(30))
+
+
+def test_a_failed_import_leaves_nothing_staged(spark, objects, tmp_path, capsys):
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "landing/0.json").write_text('{"id": 1}\n')
+    (tmp_path / "landing/1.json").write_text("{\n")
+    call = [objects.path, str(tmp_path / "landing"), "--to", "t", "--format", "json"]
+    assert import_files.main(call) == 1
+    assert "1.json" in capsys.readouterr().err
+    assert list(objects.log.objects.list("data")) == []
+    assert objects.latest_offset("t", 0) == 0
+
+
+@pytest.mark.slow
+def test_import_table(objects, tmp_path):
+    """With Derby, which comes with Spark: rows are added between the imports. In a process of its own."""
+    program = tmp_path / "jdbc.py"
+    program.write_text(f"""
+from pyspark.sql import SparkSession
+from pyspark_log.jobs import import_table
+
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+url = "jdbc:derby:{tmp_path}/db;create=true"
+call = [{objects.path!r}, "--to", "t", "--url", url, "--table", "ORDERS", "--column", "ID", "--key", "ID",
+        "--tasks", "2", "--option", "driver=org.apache.derby.jdbc.EmbeddedDriver"]
+for start in (1, 101):
+    rows = spark.range(start, start + 100).selectExpr("id AS ID", "concat('item ', id) AS NAME")
+    rows.write.format("jdbc").options(url=url, dbtable="ORDERS").mode("append").save()
+    for _ in range(2):
+        assert import_table.main(call) == 0
+""")
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
+    subprocess.run([sys.executable, program], env=environment, timeout=600, cwd=tmp_path, check=True)
+    keys = [int(key) for part in objects.read("t", 0) for key in part["key"].to_pylist()]
+    assert sorted(keys) == list(range(1, 201))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["from", "into", "between"])
+def test_mirror(spark, objects, store, object_url, tmp_path, capsys, way):
+    source = store if way == "into" else objects
+    target = tmp_path / "target" if way == "from" else objects.path if way == "into" else f"{object_url}-target"
+    call = [
+        target, "--from-store", source.path, "--checkpoint", tmp_path / "checkpoint", "--available-now", "--json",
+        "--pattern", "^plain", "--groups", "^g",
+    ]  # fmt: skip
+    fill(source, "plain", 2, 50)
+    source.groups["g"].commit({TopicPartition("plain", 0): 20})
+    for number in range(2):
+        assert mirror.main([str(one) for one in call]) == 0
+        summary = json.loads(capsys.readouterr().out)
+        assert (summary["records"], summary["batches"]) == ((100, 1), (60, 1))[number]
+        fill(source, "plain", 2, 30)
+    copy = Store.open(target)
+    for partition in range(2):
+        found = [value for part in copy.read("plain", partition) for value in part["value"].to_pylist()]
+        expected = [value for part in source.read("plain", partition) for value in part["value"].to_pylist()]
+        assert found == expected[:80]
+    assert copy.groups["g"].committed()[TopicPartition("plain", 0)].offset == 20
+    assert faults(copy.path) == []
+
+
+def test_verify(spark, objects, capsys):
+    fill(objects, "a", 2, 20)
+    fill(objects, "b", 1, 20)
+    name = "log/00000000000000000001"
+    data = bytes(objects.log.objects.get(name).data)
+    objects.log.objects.put(name, data[:-1] + bytes([data[-1] ^ 1]))
+    for topic in ([], ["b"]):
+        assert verify.main([objects.path, *topic, "--json"]) == (0 if topic else 1)
+        found = json.loads(capsys.readouterr().out)
+        options = [f"--topic={one}" for one in topic]
+        command = CliRunner().invoke(pylog, ["--store", objects.path, "verify", "--json", *options])
+        assert found | {"seconds": 0} == json.loads(command.stdout) | {"seconds": 0}
+        assert [one["file"] for one in found["findings"]] == ([] if topic else [name])
+
+
+@pytest.mark.parametrize(("job", "instead"), [(compact, "`pylog compact`"), (retention, "`pylog clean`")])
+def test_what_needs_no_job(url, capsys, job, instead):
+    with pytest.raises(SystemExit) as stopped:
+        job.main([url])
+    assert stopped.value.code == 2
+    assert f"{url} is in an object store: use {instead}" in capsys.readouterr().err
