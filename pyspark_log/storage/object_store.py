@@ -126,12 +126,12 @@ class ObjectStore(Store):
             ObjectStoreError: the object store does not keep its conditions; or it refuses a request.
             InvalidConfigError: an unknown config or a bad value.
         """
-        return cls.create_from(path, new_id(), settings or {}, lambda _: None)
+        return cls.create_from(path, new_id(), settings or {}, lambda _: None, options)
 
     @classmethod
     def create_from(
         cls, path: str | os.PathLike[str], cluster_id: str, settings: Mapping[str, str],
-        fill: Callable[[Objects], None],
+        fill: Callable[[Objects], None], options: Mapping[str, str] | None = None,
     ) -> ObjectStore:  # fmt: skip
         """The same for a store that begins with what `fill` writes; before it returns there is no store.
 

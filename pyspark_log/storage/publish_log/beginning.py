@@ -15,7 +15,8 @@ from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.publish_log import checkpoint, floors, naming
 from pyspark_log.storage.publish_log.staging import OBJECT_BYTES
 from pyspark_log.storage.publish_log.state import Piece, State
-from pyspark_log.storage.record import BatchHeader
+from pyspark_log.storage.record import BatchHeader, crc32c, scan
+from pyspark_log.storage.record.layout import crcs_of
 from pyspark_log.types import NO_TIMESTAMP, TopicPartition
 
 # A piece of this size or more is in an object of its own.
@@ -103,7 +104,8 @@ class PieceWriter:
             name, position = self._shared_name, self._shared_size
             self._shared += self._run
             self._shared_size += self._size
-        self._pieces.append(Piece(self._base, self._next, name, position, self._size, self._newest))
+        crc = crc32c(b"".join(crcs_of(scan(one, 0, len(one))) for one in self._run))
+        self._pieces.append(Piece(self._base, self._next, name, position, self._size, self._newest, crc))
         self._run, self._size = [], 0
         if self._shared_size >= _OWN_BYTES:
             self.finish()

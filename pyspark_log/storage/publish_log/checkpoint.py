@@ -16,7 +16,7 @@ from typing import Any
 
 import zstandard
 
-from pyspark_log.errors import CorruptRecordError, PylogError
+from pyspark_log.errors import CorruptRecordError, LogDamagedError, PylogError
 from pyspark_log.storage.fs.json_fields import Fields
 from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.publish_log.entry import publisher_fields, publisher_of, topic_fields, topic_of
@@ -60,11 +60,19 @@ def read_last(objects: Objects) -> State:
     found = objects.get(_LAST)
     if found is None or not re.fullmatch(rb"\d{1,19}", bytes(found.data)):
         return State()
-    return read(objects, int(bytes(found.data))) or State()
+    return find(objects, int(bytes(found.data))) or State()
 
 
-def read(objects: Objects, number: int) -> State | None:
-    """The state of a checkpoint; None: there is none. CorruptRecordError: it is damaged."""
+def read(objects: Objects, number: int) -> State:
+    """The state of a checkpoint. LogDamagedError: there is none. CorruptRecordError: it is damaged."""
+    found = find(objects, number)
+    if found is None:
+        raise LogDamagedError(f"{objects.address}/{name_of(number)} is missing, and entries before it were deleted")
+    return found
+
+
+def find(objects: Objects, number: int) -> State | None:
+    """The same; None: there is none."""
     found = objects.get(name_of(number))
     if found is None:
         return None

@@ -132,15 +132,13 @@ class PublishLog:
     def _begin_again(self, floor: floors.Floor) -> None:
         """Goes to a checkpoint at a floor, or a later one. LogDamagedError: there is none."""
         state = checkpoint.read_last(self.objects)
-        found = state if state.number >= floor.number else checkpoint.read(self.objects, floor.number)
-        if found is None:
-            later = floors.last_after(self.objects, floor.place)
-            if later is None:
-                name = f"{self.objects.address}/{checkpoint.name_of(floor.number)}"
-                raise LogDamagedError(f"{name} is missing, and entries before it were deleted")
-            self._begin_again(later)
-        else:
-            self._state, self._is_given, self._heads, self._newest = found, False, [], None
+        if state.number < floor.number:
+            found = checkpoint.find(self.objects, floor.number)
+            if found is None and (later := floors.last_after(self.objects, floor.place)) is not None:
+                self._begin_again(later)
+                return
+            state = found or checkpoint.read(self.objects, floor.number)
+        self._state, self._is_given, self._heads, self._newest = state, False, [], None
 
     def _take_in(self, patience: int) -> None:
         """Takes in entries until there is no next one; `patience`: after so many, sums are tried."""

@@ -110,8 +110,7 @@ def _raise_floor(log: PublishLog, now: int) -> None:
     young = bisect_left(numbers, True, key=lambda number: not _is_old(log, number, now))
     if young:
         floor = numbers[young - 1]
-        if checkpoint.read(objects, floor) is None:
-            raise LogDamagedError(f"{objects.address}/{checkpoint.name_of(floor)} was listed, and is missing")
+        checkpoint.read(objects, floor)
         log.decide(partial(proposals.set_floor, floor=state.floor, number=floor))
         _write_floor(log, log.follow())
 
