@@ -122,6 +122,13 @@ def test_pieces_of_all_sizes(store):
     assert everything(Store.open(store.path)) == before
 
 
+def test_pieces_that_become_smaller_are_merged(store):
+    store.create_topic("t", 1)
+    for size in range(40, 0, -1):
+        store.append("t", batch([b"x" * size]))
+    assert merged(store)[:2] == (40, 1)
+
+
 def test_time_bounds_a_piece(store):
     """As it bounds a segment: else records would stay for as long as the newest one beside them."""
     store.create_topic("t", 1, {"segment.ms": str(HOUR)})

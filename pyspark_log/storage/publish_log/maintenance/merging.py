@@ -1,7 +1,7 @@
 """Merges small pieces of partitions into larger ones, so that reading takes few requests, and the state stays small.
 
-A piece is merged with those after it while it is no larger than all of them together. So a record is rewritten some
-ten times at most, however small the pieces come.
+A piece is merged with those after it unless it is more than twice as large as all of them together. So a record is
+rewritten some twenty times at most, however small the pieces come.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _parts(run: Sequence[Piece], config: TopicConfig) -> Iterator[Sequence[Piece
             piece = run[first - 1]
             newest, oldest = max(newest, piece.max_timestamp), min(oldest, piece.max_timestamp)
             if (
-                piece.size > size
+                piece.size > 2 * size
                 or size + piece.size > most
                 or newest - oldest > config.segment_ms
                 or run[end - 1].next_offset - piece.base_offset > INT_MAX
