@@ -250,7 +250,8 @@ class PublishLog:
         except (ObjectStoreError, LogDamagedError) as error:
             raise OutcomeUnknownError(f"whether {name_of(entry.number)} counts could not be read: {error}") from error
         if floor is not None:
-            self._has_begun, self._state, self._newest = False, State(), None
+            # Whatever this process knows may be void: the next call begins with a checkpoint.
+            self._has_begun, self._state, self._is_given, self._heads, self._newest = False, State(), False, [], None
             raise OutcomeUnknownError(
                 f"{self.objects.address}/{name_of(entry.number)} was created, but this process was stopped for so long "
                 "meanwhile that the entry may have been deleted before, or since; the same call again answers it"
