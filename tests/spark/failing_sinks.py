@@ -43,15 +43,15 @@ class FailingSource(PylogDataSource):
         return "pylog_failing"
 
     def writer(self, schema, overwrite):
-        return FailingBatchWriter(self._path, self.options, schema)
+        return FailingBatchWriter(self._place, self.options, schema)
 
     def streamWriter(self, schema, overwrite):  # noqa: N802
-        return FailingStreamWriter(self._path, self.options, schema)
+        return FailingStreamWriter(self._place, self.options, schema)
 
 
 class FailingBatchWriter(PylogBatchWriter):
-    def __init__(self, path, options, schema):
-        super().__init__(path, options, schema)
+    def __init__(self, place, options, schema):
+        super().__init__(place, options, schema)
         self.fault = Fault(options)
 
     def write(self, iterator):
@@ -62,8 +62,8 @@ class FailingBatchWriter(PylogBatchWriter):
 
 
 class FailingStreamWriter(PylogStreamWriter):
-    def __init__(self, path, options, schema):
-        super().__init__(path, options, schema)
+    def __init__(self, place, options, schema):
+        super().__init__(place, options, schema)
         self.fault = Fault(options)
 
     def write(self, iterator):

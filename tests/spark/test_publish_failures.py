@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from drivers import Driver, copy_events, make_session
 from failing_sinks import STEPS, register
 from spark_tools import fails, fill, values_in
 
+from pyspark_log import Store
 from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.publish.staging.staged_file import job_of
 
@@ -136,14 +138,11 @@ def stop_session():
     session.stop()
 
 
-def write_there(*arguments):
-    write(session, *arguments)
+def write_there(*arguments, **options):
+    write(session, *arguments, **options)
 
 
-@on_linux
-@pytest.mark.slow
-@pytest.mark.long
-@pytest.mark.parametrize(
+tried_again = pytest.mark.parametrize(
     "fault",
     [
         "task fails when it has staged",
@@ -153,12 +152,36 @@ def write_there(*arguments):
         "executor killed when a task has staged",
     ],
 )
+
+
+@on_linux
+@pytest.mark.slow
+@pytest.mark.long
+@tried_again
 def test_a_task_that_is_tried_again_on_a_cluster_is_published_once(on_cluster, target, marks, fault):
     on_cluster(write_there, target.path, fault, marks, COUNT)
     happened = {path.name for path in marks.iterdir()}
     assert happened == ({"attempt 0", "attempt 1"} if fault == "two attempts at once" else {"struck"})
     assert values_in(target, TOPIC) == wanted(COUNT)
     assert sweep(target) == []
+
+
+@on_linux
+@pytest.mark.slow
+@pytest.mark.long
+@tried_again
+def test_a_task_that_is_tried_again_is_published_once_in_an_object_store(
+    on_cluster, object_url, object_server, marks, fault
+):
+    store = Store.create(object_url)
+    store.create_topic(TOPIC, 2)
+    options = {f"storage.{name}": value for name, value in object_server.options.items()}
+    on_cluster(partial(write_there, **options), store.path, fault, marks, COUNT)
+    happened = {path.name for path in marks.iterdir()}
+    assert happened == ({"attempt 0", "attempt 1"} if fault == "two attempts at once" else {"struck"})
+    assert values_in(store, TOPIC) == wanted(COUNT)
+    # What the attempts that did not count have left is deleted with the other staged output of dead processes.
+    assert len(list(store.log.objects.list("log"))) == 2
 
 
 # ---- drivers
