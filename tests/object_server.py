@@ -42,8 +42,7 @@ def moto(folder):
     [port] = free_ports(1)
     with (folder / "moto").open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-c", "from moto.server import main; main()", "-H", HOST, "-p", str(port)],
-            stdout=output, stderr=output,
+            [sys.executable, "-m", "tests.moto_server", str(port)], cwd=ROOT, stdout=output, stderr=output,
         )  # fmt: skip
     try:
         _create_bucket(process, port, "bucket")

@@ -25,7 +25,7 @@ _BROKEN_PIPE = 141
 #: The commands, each in the file of its name, with the first sentence of its help. A command is loaded when it is
 #: asked for: most need pyarrow, which takes a second.
 COMMANDS = {
-    "backup": "Copy the store, as it is at one moment, into a new folder while it stays in use.",
+    "backup": "Copy the store, as it is at one moment, into a new folder or URL while it stays in use.",
     "clean": "Delete what exceeds TOPIC's retention, or that of all topics.",
     "compact": "Compact TOPIC: keep the last record of each key.",
     "configs": "List the configs of topics and stores, and the options of Spark's connector.",
