@@ -137,6 +137,24 @@ def test_what_was_merged_or_deleted_is_deleted(store, clock):
     assert names(store, "segments") == set()
 
 
+def test_a_cleaner_that_sleeps_before_it_lists(store, clock):
+    """What it lists then stays for a day from then on, not from its start."""
+    assert staged(store, b"a")[0].file
+    clock.now += 8 * DAY
+    objects = store.log.objects
+    real = objects.list
+
+    def late(prefix=""):
+        clock.now += DAY if prefix == naming.STAGED else 0
+        return real(prefix)
+
+    objects.list = late
+    assert cleaned(store, clock).unused == 1
+    objects.list = real
+    assert cleaned(Store.open(store.path), clock) == (0, 0, 1)
+    assert len(names(store, "data")) == 1
+
+
 def test_only_what_is_its_own_is_deleted(store, clock):
     objects = store.log.objects
     strangers = {"data/mine", "log/readme", "checkpoint/x", "unused/list", "segments/t-0/notes"}
