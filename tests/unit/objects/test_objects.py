@@ -34,6 +34,10 @@ def test_the_first_bytes_of_an_object(objects):
     found = objects.get("large", 100)
     assert (bytes(found.data), found.size) == (b"0123456789", 10)
     assert objects.get("missing", 4) is None
+    objects.put("empty", b"")
+    for most in (None, 4):
+        found = objects.get("empty", most)
+        assert (bytes(found.data), found.size) == (b"", 0)
 
 
 def test_of_several_creates_the_first_one_stays(objects):
@@ -50,6 +54,10 @@ def test_ranges_of_an_object(objects):
     assert [bytes(one) for one in found] == [bytes(range(150, 160)), bytes(range(3)), bytes([199])]
     with pytest.raises(FileNotFoundError, match=r"s3://bucket/test.*/missing"):
         objects.get_ranges("missing", [(0, 1)])
+    for start in (200, 1000):
+        for others in ([], [(0, 4)]):
+            with pytest.raises(EOFError, match=r"data: it (ends before|has 0 of)"):
+                objects.get_ranges("data", [*others, (start, 10)])
     with pytest.raises(EOFError, match="has 5 of the 10 bytes from byte 195 on"):
         objects.get_ranges("data", [(195, 10)])
 
