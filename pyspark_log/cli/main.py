@@ -151,7 +151,7 @@ def _keep_store(ctx: click.Context, _parameter: click.Parameter, path: str | Non
     envvar="PYLOG_STORE",
     expose_value=False,
     callback=_keep_store,
-    help="The folder of the store (or set PYLOG_STORE). Can also be given after the command.",
+    help="The folder or URL of the store (or set PYLOG_STORE). Can also be given after the command.",
 )
 @click.version_option(__version__, prog_name="pylog")
 def main() -> None:

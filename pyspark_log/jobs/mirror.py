@@ -5,8 +5,8 @@
         --from-kafka HOST:PORT --pattern '^orders' --groups . --checkpoint FOLDER
 
 Keys, values, headers, times and partitions are the same; so are the configs of topics that are made. With --groups the
-offsets of groups are copied too, translated. STORE and PATH must be folders that all executors see. docs/jobs.md says
-what is guaranteed.
+offsets of groups are copied too, translated. STORE and PATH are folders that all executors see, or URLs of object
+stores. docs/jobs.md says what is guaranteed.
 """
 
 from __future__ import annotations

@@ -25,8 +25,9 @@ def run(broker, tmp_path):
     jars = ("--jars", ",".join(map(str, sorted(SPARK_JARS.glob("*.jar")))))
 
     def run_once(name, *arguments):
-        log, target = tmp_path / "log", tmp_path / name
-        given = (target, "--checkpoint", tmp_path / f"{name}-checkpoint", "--available-now", "--json", *arguments)
+        log, target = tmp_path / "log", name if "://" in name else tmp_path / name
+        checkpoint = tmp_path / f"{name.rpartition('/')[2]}-checkpoint"
+        given = (target, "--checkpoint", checkpoint, "--available-now", "--json", *arguments)
         with Job(log, "local[2]", "mirror", *given, options=jars) as job:
             assert job.wait() == 0, log.read_text()[-5000:]
         # The last of those between lines of Spark's.
@@ -87,6 +88,20 @@ def is_mirrored(broker, store, topic, partition):
     rows = consumed(broker, topic, partition, READ_COMMITTED)[0]
     assert read(store, topic, partition) == [row[1:] for row in rows]
     return rows
+
+
+def test_a_cluster_into_an_object_store(broker, run, object_url):
+    fill(broker, "lifted")
+    commit(broker, "lifters", {("lifted", 0): 25})
+    Store.create(object_url)
+    arguments = ("--from-kafka", broker.bootstrap, "--pattern", "^lifted", "--groups", "^lifters")
+    store, summary = run(object_url, *arguments)
+    assert (summary["records"], summary["group_offsets"]) == (150, 1)
+    for topic, partition in (("lifted", 0), ("lifted", 1), ("lifted-ended", 0)):
+        rows = is_mirrored(broker, store, topic, partition)
+        if (topic, partition) == ("lifted", 0):
+            assert extra(store, "lifters", topic, partition, [row for row in rows if row.offset >= 25]) == 0
+    assert store.describe_topic("lifted").configs["cleanup.policy"] == "compact"
 
 
 def extra(store, group, topic, partition, unread):

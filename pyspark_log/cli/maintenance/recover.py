@@ -32,7 +32,7 @@ def recover(target: Target, dry_run: bool, decision: int | None, yes: bool, as_j
     Publishers and Spark's readers do this as they run. Use this command when none runs, or to see the error that stops
     them (a full disk, a lost file). The exit code is 1 if a decision could not be applied.
     """
-    store = FolderStore.open(target.folder_path())
+    store = FolderStore.open(target.folder_path("There every publish that is decided is visible."))
     if decision is not None:
         if dry_run or as_json:
             raise click.UsageError("--set-aside cannot be combined with --dry-run or --json.")

@@ -69,7 +69,7 @@ def with_store_option(
                 metavar="PATH",
                 expose_value=False,
                 callback=keep,
-                help="The folder of the store (or set PYLOG_STORE).",
+                help="The folder or URL of the store (or set PYLOG_STORE).",
             )
         )
     for one in command.commands.values() if isinstance(command, click.Group) else ():

@@ -7,6 +7,7 @@ The engine asks for these only: put, put if absent, get (whole or ranges), list,
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -132,6 +133,11 @@ class Objects:
                 found = Found(memoryview(answer.bytes()), answer.meta["size"])
             except FileNotFoundError:
                 pass
+            except lib.exceptions.BaseError as error:
+                # No range can be read of an object without bytes.
+                if most is None or not _BEYOND.search(_said(error)):
+                    raise
+                found = Found(memoryview(b""), 0)
         notify("get", key, is_done=True)
         return found
 
@@ -146,7 +152,13 @@ class Objects:
         notify("get_ranges", key)
         with _explained(lib, self.address, "get", key):
             starts, lengths = [one[0] for one in ranges], [one[1] for one in ranges]
-            found = [memoryview(one) for one in lib.get_ranges(client, key, starts=starts, lengths=lengths)]
+            try:
+                found = [memoryview(one) for one in lib.get_ranges(client, key, starts=starts, lengths=lengths)]
+            except BaseException as error:
+                # The library panics if, of near ranges, one begins after the end; that is no Exception.
+                if type(error).__name__ != "PanicException":
+                    raise
+                raise EOFError(f"{self.address}/{key}: it ends before the bytes that are asked for") from None
         notify("get_ranges", key, is_done=True)
         for (position, size), data in zip(ranges, found, strict=True):
             if len(data) != size:
@@ -193,22 +205,39 @@ class _explained:  # noqa: N801  (used as a function)
     def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
         exceptions = self._lib.exceptions
         if isinstance(error, FileNotFoundError):
-            raise FileNotFoundError(f"{self._where}: {_first_line(error)}") from None
-        if isinstance(error, (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)):
-            raise ObjectStoreError(
-                f"{self._where}: {self._what} is not allowed: check the credentials, and the permissions that they "
-                f"have: {_first_line(error)}",
-                retriable=False,
-            ) from None
+            raise FileNotFoundError(f"{self._where}: {_said(error)}") from None
         if isinstance(error, exceptions.BaseError):
-            raise ObjectStoreError(
-                f"{self._where}: {self._what} has failed: {_first_line(error)}", retriable=True
-            ) from None
+            said = _said(error)
+            if _BEYOND.search(said):
+                raise EOFError(f"{self._where}: it ends before the bytes that are asked for") from None
+            denied = exceptions.PermissionDeniedError, exceptions.UnauthenticatedError
+            if isinstance(error, denied) or _DENIED.search(said):
+                raise ObjectStoreError(
+                    f"{self._where}: {self._what} is not allowed: check the credentials, and the permissions that they "
+                    f"have: {said}",
+                    # An earlier try, whose answer was lost, may have been allowed.
+                    retriable=_TRIED_BEFORE.search(said) is not None,
+                ) from None
+            raise ObjectStoreError(f"{self._where}: {self._what} has failed: {said}", retriable=True) from None
 
 
-def _first_line(error: BaseException) -> str:
-    """What the library says, without the details of its structures that follow."""
-    return str(error).split("\n")[0].split(", Debug source")[0].strip()
+_BEYOND = re.compile(r"status code: 416\b")
+_DENIED = re.compile(r"status code: 40[13]\b")
+_TRIED_BEFORE = re.compile(r"after [1-9]\d* retries")
+_ANSWER = re.compile(r"(status code: \d+ [A-Za-z -]+).*", re.DOTALL)
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+_USER = re.compile(r"(?<=://)[^/@\s]*@")
+
+
+def _said(error: BaseException) -> str:
+    """What the library says, without the details of its structures, and without secrets.
+
+    Of the server's answer only the code stays: S3 quotes a token that has expired, and all that was signed.
+    """
+    text = str(error)
+    code = _CODE.search(text)
+    text = _ANSWER.sub(rf"\1, {code[1]}" if code else r"\1", text)
+    return _USER.sub("", text.split("\n")[0].split(", Debug source")[0].strip())
 
 
 def _connect(lib: Any, address: ObjectAddress, options: Mapping[str, str]) -> Any:  # noqa: ANN401  (types of an extra)
@@ -230,9 +259,9 @@ def _connect(lib: Any, address: ObjectAddress, options: Mapping[str, str]) -> An
     try:
         return lib.store.from_url(str(address), config=own, client_options=connection, retry_config=retries)
     except lib.exceptions.UnknownConfigurationKeyError as error:
-        raise InvalidConfigError(f"{address}: an option is unknown: {_first_line(error)}") from None
+        raise InvalidConfigError(f"{address}: an option is unknown: {_said(error)}") from None
     except (lib.exceptions.BaseError, ValueError, TypeError) as error:
-        raise InvalidConfigError(f"{address}: {_without_values(_first_line(error), options)}") from None
+        raise InvalidConfigError(f"{address}: {_without_values(_said(error), options)}") from None
 
 
 def _without_values(text: str, options: Mapping[str, str]) -> str:

@@ -322,7 +322,7 @@ def test_a_damaged_batch(three_pieces, tmp_path):
     assert stored.read_bytes() == bytes(Objects(three_pieces.path).get(key).data[:end])
 
 
-@pytest.mark.parametrize("how", ["missing", "short", "header"])
+@pytest.mark.parametrize("how", ["missing", "short", "empty", "header"])
 def test_an_object_that_is_lost_or_cut(three_pieces, how):
     objects, (key,) = Objects(three_pieces.path), data_objects(three_pieces)
     if how == "missing":
@@ -330,7 +330,7 @@ def test_an_object_that_is_lost_or_cut(three_pieces, how):
     elif how == "header":
         damaged(three_pieces, key, 11)  # the length of a batch
     else:
-        objects.put(key, bytes(objects.get(key).data[:-5]))
+        objects.put(key, bytes(objects.get(key).data[:-5]) if how == "short" else b"")
     with pytest.raises((LogDamagedError, CorruptRecordError, ObjectStoreError), match=f"{three_pieces.path}/{key}"):
         values(three_pieces)
     assert values(three_pieces, end=2) == [b"0", b"0"]

@@ -7,12 +7,14 @@ import traceback
 
 import pytest
 
-from pyspark_log.errors import InvalidConfigError
+from pyspark_log.errors import InvalidConfigError, ObjectStoreError
 from pyspark_log.storage.objects import Objects, is_address
+from pyspark_log.storage.objects import objects as objects_module
 from pyspark_log.storage.objects.address import ObjectAddress
 from pyspark_log.storage.objects.objects import ObjectStatus
 from pyspark_log.storage.objects.observer import Request, set_observer
 from tests.object_proxy import Answer, proxy
+from tests.ports import HOST, free_ports
 
 
 def test_what_is_put_is_read(objects):
@@ -32,6 +34,10 @@ def test_the_first_bytes_of_an_object(objects):
     found = objects.get("large", 100)
     assert (bytes(found.data), found.size) == (b"0123456789", 10)
     assert objects.get("missing", 4) is None
+    objects.put("empty", b"")
+    for most in (None, 4):
+        found = objects.get("empty", most)
+        assert (bytes(found.data), found.size) == (b"", 0)
 
 
 def test_of_several_creates_the_first_one_stays(objects):
@@ -48,6 +54,10 @@ def test_ranges_of_an_object(objects):
     assert [bytes(one) for one in found] == [bytes(range(150, 160)), bytes(range(3)), bytes([199])]
     with pytest.raises(FileNotFoundError, match=r"s3://bucket/test.*/missing"):
         objects.get_ranges("missing", [(0, 1)])
+    for start in (200, 1000):
+        for others in ([], [(0, 4)]):
+            with pytest.raises(EOFError, match=r"data: it (ends before|has 0 of)"):
+                objects.get_ranges("data", [*others, (start, 10)])
     with pytest.raises(EOFError, match="has 5 of the 10 bytes from byte 195 on"):
         objects.get_ranges("data", [(195, 10)])
 
@@ -165,6 +175,43 @@ def test_what_is_wrong_is_said_without_secrets(server, url):
     with pytest.raises(InvalidConfigError, match="nonsense") as caught:
         Objects(url, {**quick, "nonsense": "hush"})
     assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize("status", [400, 403])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"<Error><Code>ExpiredToken</Code><Message>Expired.</Message><Token-0>hush</Token-0></Error>",
+        b"<?xml version='1.0'?>\n<Error><Code>ExpiredToken</Code><Token-0>hush</Token-0></Error>",
+        b"<Error>\n<CanonicalRequest>GET\nx-amz-security-token:hush</CanonicalRequest><Code>ExpiredToken</Code></Error>",
+    ],
+)
+def test_an_answer_that_quotes_a_secret_is_not_shown(server, url, status, answer):
+    with proxy(server, lambda _: Answer(status, body=answer)) as refusing:
+        objects = Objects(url, {**refusing.options, "session_token": "hush"})
+        for request in (
+            lambda: objects.get("key"),
+            lambda: objects.put("key", b"x"),
+            lambda: objects.create("key", b"x"),
+            lambda: list(objects.list()),
+            lambda: objects.delete(["key", "other"]),
+            lambda: objects.get_ranges("key", [(0, 1)]),
+        ):
+            with pytest.raises(ObjectStoreError, match=f"status code: {status} [A-Za-z ]+, ExpiredToken$") as caught:
+                request()
+            assert "hush" not in str(caught.value)
+            assert caught.value.retriable == (status == 400)
+            assert ("is not allowed" in str(caught.value)) == (status == 403)
+
+
+def test_an_address_with_a_password_is_shown_without_it(server, url, monkeypatch):
+    monkeypatch.setattr(objects_module, "_RETRIES", 0)
+    [port] = free_ports(1)
+    for name in ("endpoint", "proxy_url"):
+        objects = Objects(url, {**server.options, name: f"http://user:hush@{HOST}:{port}"})
+        with pytest.raises(ObjectStoreError, match="get has failed") as caught:
+            objects.get("key")
+        assert "hush" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -447,6 +447,23 @@ def test_what_is_not_allowed_is_certainly_not_decided(server, url, written):
     assert written.follow().number == 0
 
 
+def test_a_decision_whose_answer_was_lost_before_it_was_forbidden_is_its_own(server, url, written):
+    """The library tries again by itself: the last answer is not what became of the first try."""
+    tries = []
+
+    def forbid(exchange):
+        if exchange.is_create:
+            tries.append(exchange.path)
+            return _lost_answers(exchange, set()) if len(tries) == 1 else Answer(403)
+        return pass_on(exchange)
+
+    with proxy(server, forbid) as forbidding:
+        log = PublishLog(Objects(url, forbidding.options), lambda: 5000)
+        assert _publish(log, 0) is not None
+    assert len(tries) == 2
+    assert written.follow().log_end(ID, 0) == 3
+
+
 # ---- several processes
 
 

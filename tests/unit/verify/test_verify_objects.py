@@ -98,7 +98,7 @@ def test_the_second_batch_of_a_piece(store):
     assert verify(store.path).totals.records == 38
 
 
-@pytest.mark.parametrize("left", [None, 1000])
+@pytest.mark.parametrize("left", [None, 1000, 0])
 def test_an_object_that_is_missing_or_cut(store, left):
     piece = piece_of(store, "t", 0, 18)
     data = store.log.objects.get(piece.object).data
@@ -119,6 +119,12 @@ def test_an_entry_that_is_missing(store):
 def test_an_entry_whose_head_is_damaged(store):
     change(store, name_of(20), 40)
     assert ("damage", name_of(20), -1, -1, -1) in found(store)
+
+
+@pytest.mark.parametrize("left", [0, 10])
+def test_an_entry_that_is_cut(store, left):
+    store.log.objects.put(name_of(20), store.log.objects.get(name_of(20)).data[:left])
+    assert [one[:2] for one in found(store)] == [("damage", name_of(20))] * 2
 
 
 def test_the_last_entries_are_missing(store):

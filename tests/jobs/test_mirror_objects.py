@@ -1,0 +1,88 @@
+"""The job mirror between stores of both kinds: records with all that they have, topics, and what is refused."""
+
+import json
+import shutil
+
+import pyarrow as pa
+import pytest
+from job_tools import T0, fill
+
+from pyspark_log import Store, TopicPartition
+from pyspark_log.jobs import mirror
+from pyspark_log.jobs.mirroring.syncs import SYNCS_TOPIC
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def objects(object_url):
+    """An empty store in the object store."""
+    return Store.create(object_url)
+
+
+def records(store, topic):
+    """Its records by partition, without offsets."""
+    return [
+        (partition, *(row[name] for name in ("key", "value", "headers", "timestamp", "timestampType")))
+        for partition in range(store.describe_topic(topic).partitions)
+        for batch in store.read(topic, partition, headers=True)
+        for row in batch.to_pylist()
+    ]
+
+
+@pytest.mark.parametrize("kinds", ["folder to objects", "objects to folder", "objects to objects"])
+def test_mirrored_topics_and_groups(spark, object_url, tmp_path, capsys, kinds):
+    kind, _, other = kinds.split()
+    source = Store.create(tmp_path / "source" if kind == "folder" else f"{object_url}/source")
+    target = str(tmp_path / "target") if other == "folder" else f"{object_url}/target"
+    fill(source, "plain", 3, 50)
+    source.create_topic("times", 1, {"retention.ms": "-1", "segment.bytes": "12345"})
+    headers = pa.array(
+        [[{"key": "h", "value": b"1"}]], pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    )
+    source.append("times", pa.record_batch({
+        "key": pa.array([None], pa.binary()), "value": pa.array([None], pa.binary()), "headers": headers,
+        "timestamp": pa.array([T0], pa.int64()),
+    }))  # fmt: skip
+    at = TopicPartition("plain", 1)
+    source.groups["g"].commit({at: 20})
+    call = [target, "--from-store", source.path, "--checkpoint", str(tmp_path / "checkpoint"), "--available-now"]
+    call += ["--json", "--pattern", ".", "--groups", "^g$", "--max-offsets", "100"]
+
+    def run():
+        assert mirror.main(call) == 0
+        return json.loads(capsys.readouterr().out)
+
+    done = run()
+    assert (done["records"], done["group_offsets"]) == (151, 1)
+    fill(source, "plain", 3, 20)
+    source.groups["g"].commit({at: 60})
+    done = run()
+    assert (done["records"], done["group_offsets"]) == (60, 1)
+    assert run()["records"] == 0
+    there = Store.open(target)
+    assert set(there.topics()) == {"plain", "times", SYNCS_TOPIC}
+    for topic in ("plain", "times"):
+        assert records(there, topic) == records(source, topic), topic
+        assert there.describe_topic(topic).configs == source.describe_topic(topic).configs
+    assert there.groups["g"].committed()[at].offset == 60
+
+
+def test_the_folder_of_a_broker_is_mirrored(spark, objects, tmp_path, capsys):
+    store = Store.create(tmp_path / "store")
+    fill(store, "t", 1, 30)
+    (tmp_path / "broker/t-0").mkdir(parents=True)
+    for file in store.segment_files("t", 0):
+        shutil.copy(file, tmp_path / "broker/t-0")
+    call = [objects.path, "--from-store", str(tmp_path / "broker"), "--checkpoint", str(tmp_path / "checkpoint")]
+    assert mirror.main([*call, "--topics", "t", "--available-now", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["records"] == 30
+    assert records(objects, "t") == records(store, "t")
+    assert objects.describe_topic("t").configs == {"retention.ms": "-1"}
+
+
+def test_a_mirror_of_a_store_into_itself_is_refused(objects, tmp_path, capsys):
+    call = [objects.path, "--from-store", f"{objects.path}/", "--topics", "t", "--checkpoint", str(tmp_path / "c")]
+    with pytest.raises(SystemExit):
+        mirror.main(call)
+    assert f"{objects.path} is also the source" in capsys.readouterr().err
