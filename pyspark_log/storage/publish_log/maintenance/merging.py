@@ -15,7 +15,14 @@ from pyspark_log.config import INT_MAX, TopicConfig
 from pyspark_log.errors import CorruptRecordError, LogDamagedError, PylogError
 from pyspark_log.storage.publish_log import proposals
 from pyspark_log.storage.publish_log.log import PublishLog
-from pyspark_log.storage.publish_log.maintenance.rewriting import DECISION_BYTES, SETTLED_BYTES, Group, Rewrites, fetch
+from pyspark_log.storage.publish_log.maintenance.rewriting import (
+    DECISION_BYTES,
+    SETTLED_BYTES,
+    Group,
+    Rewrites,
+    fetch,
+    in_turns,
+)
 from pyspark_log.storage.publish_log.staging import OBJECT_BYTES
 from pyspark_log.storage.publish_log.state import Piece, State
 from pyspark_log.types import TopicDescription, TopicPartition
@@ -125,7 +132,7 @@ def _merge(
     progress: Callable[[int, int], None] | None = None,
 ) -> Merged:
     total, done = sum(group.size for group in groups), Merged(0, 0, 0)
-    for some in _in_turns(groups):
+    for some in in_turns(groups, DECISION_BYTES, _MOST_GROUPS):
         rewrites, fetched = Rewrites(log, clock()), fetch(log.objects, some)
         for group in some:
             data = [fetched[piece] for piece in group.pieces]
@@ -144,16 +151,3 @@ def _merge(
         if progress is not None:
             progress(done.size, total)
     return done
-
-
-def _in_turns(groups: Sequence[Group]) -> Iterator[list[Group]]:
-    """The groups, as many at a time as one decision takes."""
-    turn, size = list[Group](), 0
-    for group in groups:
-        if turn and (size + group.size > DECISION_BYTES or len(turn) == _MOST_GROUPS):
-            yield turn
-            turn, size = [], 0
-        turn.append(group)
-        size += group.size
-    if turn:
-        yield turn

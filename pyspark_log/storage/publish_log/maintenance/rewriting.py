@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from pyspark_log.errors import CorruptRecordError, LogDamagedError
 from pyspark_log.storage.objects import Objects
@@ -51,15 +51,18 @@ class Group(NamedTuple):
         return sum(piece.size for piece in self.pieces)
 
 
-def in_turns(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
-    """Pieces, as many at a time as are read at the same time."""
-    turn, size = list[Piece](), 0
-    for piece in pieces:
-        if turn and (size + piece.size > _TURN_BYTES or len(turn) == _AT_ONCE):
+_Sized = TypeVar("_Sized", Piece, Group)
+
+
+def in_turns(items: Sequence[_Sized], most_bytes: int | None = None, most: int = _AT_ONCE) -> Iterator[list[_Sized]]:
+    """Pieces or groups in their order, some at a time: by default as many as are read at the same time."""
+    turn, size, most_bytes = list[_Sized](), 0, _TURN_BYTES if most_bytes is None else most_bytes
+    for one in items:
+        if turn and (size + one.size > most_bytes or len(turn) == most):
             yield turn
             turn, size = [], 0
-        turn.append(piece)
-        size += piece.size
+        turn.append(one)
+        size += one.size
     if turn:
         yield turn
 
