@@ -7,21 +7,13 @@ import sys
 
 import pytest
 from click.testing import CliRunner
-from job_tools import committed, fill, rows_in, rows_of
-from pyspark.sql import SparkSession
+from job_tools import committed, fill, rows_in, rows_of, run_alone
 
 from pyspark_log import Store, TopicPartition
 from pyspark_log.cli.main import main as pylog
-from pyspark_log.jobs import bulk_load, compact, export_files, import_files, mirror, retention, verify
+from pyspark_log.jobs import bulk_load, compact, export_files, import_files, retention, verify
 from pyspark_log.storage.fs import files
 from tests.store_tools import faults
-
-
-@pytest.fixture(autouse=True)
-def own_session(request):
-    """A session that another test has begun has workers without this test's credentials."""
-    if "mirror" in request.node.name and SparkSession.getActiveSession() is not None:
-        pytest.skip("a Spark session is running whose workers have no credentials of the object store")
 
 
 @pytest.fixture
@@ -153,7 +145,7 @@ for start in (1, 101):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["from", "into", "between"])
-def test_mirror(spark, objects, store, object_url, tmp_path, capsys, way):
+def test_mirror(objects, store, object_url, tmp_path, way):
     source = store if way == "into" else objects
     target = tmp_path / "target" if way == "from" else objects.path if way == "into" else f"{object_url}-target"
     call = [
@@ -163,8 +155,7 @@ def test_mirror(spark, objects, store, object_url, tmp_path, capsys, way):
     fill(source, "plain", 2, 50)
     source.groups["g"].commit({TopicPartition("plain", 0): 20})
     for number in range(2):
-        assert mirror.main([str(one) for one in call]) == 0
-        summary = json.loads(capsys.readouterr().out)
+        summary = run_alone("mirror", call)
         assert (summary["records"], summary["batches"]) == ((100, 1), (60, 1))[number]
         fill(source, "plain", 2, 30)
     copy = Store.open(target)

@@ -1,25 +1,16 @@
 """The job mirror between stores of both kinds: records with all that they have, topics, and what is refused."""
 
-import json
 import shutil
 
 import pyarrow as pa
 import pytest
-from job_tools import T0, fill
-from pyspark.sql import SparkSession
+from job_tools import T0, fill, run_alone
 
 from pyspark_log import Store, TopicPartition
 from pyspark_log.jobs import mirror
 from pyspark_log.jobs.mirroring.syncs import SYNCS_TOPIC
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(autouse=True)
-def own_session(request):
-    """A session that another test has begun has workers without this test's credentials."""
-    if "mirror" in request.node.name and SparkSession.getActiveSession() is not None:
-        pytest.skip("a Spark session is running whose workers have no credentials of the object store")
 
 
 @pytest.fixture
@@ -39,7 +30,7 @@ def records(store, topic):
 
 
 @pytest.mark.parametrize("kinds", ["folder to objects", "objects to folder", "objects to objects"])
-def test_mirrored_topics_and_groups(spark, object_url, tmp_path, capsys, kinds):
+def test_mirrored_topics_and_groups(object_url, tmp_path, kinds):
     kind, _, other = kinds.split()
     source = Store.create(tmp_path / "source" if kind == "folder" else f"{object_url}/source")
     target = str(tmp_path / "target") if other == "folder" else f"{object_url}/target"
@@ -57,17 +48,13 @@ def test_mirrored_topics_and_groups(spark, object_url, tmp_path, capsys, kinds):
     call = [target, "--from-store", source.path, "--checkpoint", str(tmp_path / "checkpoint"), "--available-now"]
     call += ["--json", "--pattern", ".", "--groups", "^g$", "--max-offsets", "100"]
 
-    def run():
-        assert mirror.main(call) == 0
-        return json.loads(capsys.readouterr().out)
-
-    done = run()
+    done = run_alone("mirror", call)
     assert (done["records"], done["group_offsets"]) == (151, 1)
     fill(source, "plain", 3, 20)
     source.groups["g"].commit({at: 60})
-    done = run()
+    done = run_alone("mirror", call)
     assert (done["records"], done["group_offsets"]) == (60, 1)
-    assert run()["records"] == 0
+    assert run_alone("mirror", call)["records"] == 0
     there = Store.open(target)
     assert set(there.topics()) == {"plain", "times", SYNCS_TOPIC}
     for topic in ("plain", "times"):
@@ -76,15 +63,14 @@ def test_mirrored_topics_and_groups(spark, object_url, tmp_path, capsys, kinds):
     assert there.groups["g"].committed()[at].offset == 60
 
 
-def test_the_folder_of_a_broker_is_mirrored(spark, objects, tmp_path, capsys):
+def test_the_folder_of_a_broker_is_mirrored(objects, tmp_path):
     store = Store.create(tmp_path / "store")
     fill(store, "t", 1, 30)
     (tmp_path / "broker/t-0").mkdir(parents=True)
     for file in store.segment_files("t", 0):
         shutil.copy(file, tmp_path / "broker/t-0")
     call = [objects.path, "--from-store", str(tmp_path / "broker"), "--checkpoint", str(tmp_path / "checkpoint")]
-    assert mirror.main([*call, "--topics", "t", "--available-now", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["records"] == 30
+    assert run_alone("mirror", [*call, "--topics", "t", "--available-now", "--json"])["records"] == 30
     assert records(objects, "t") == records(store, "t")
     assert objects.describe_topic("t").configs == {"retention.ms": "-1"}
 
