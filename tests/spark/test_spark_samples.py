@@ -1,12 +1,16 @@
 """The samples of README.md and docs/ that are in Spark run; the others do in tests/unit/project/test_samples.py."""
 
+import time
+
 import pytest
-from spark_tools import all_values_in
+from spark_tools import all_values_in, fill
 
 from pyspark_log import Store
 from tests.samples import PARTITIONS, make_empty_world, make_world, samples
 
 SAMPLES = {one.name: one for one in samples() if one.needs_spark}
+# It has a test of its own, with an object store.
+CREDENTIALS = "object-stores.md: Options and credentials"
 
 
 LATE = 2 * sum(number % 120 > 60 for number in range(240))  # each flight is there twice
@@ -63,7 +67,7 @@ CHECKS = {
 
 
 def of(of_readme):
-    names = [name for name in SAMPLES if name.startswith("README.md") == of_readme]
+    names = [name for name in SAMPLES if name.startswith("README.md") == of_readme and name != CREDENTIALS]
     return pytest.mark.parametrize("name", names)
 
 
@@ -91,3 +95,33 @@ def test_runs(spark, tmp_path, capsys, name):
         for query in spark.streams.active:
             query.stop()
     CHECKS[name](Store.open(store.path), capsys.readouterr().out)
+
+
+@pytest.mark.slow
+def test_a_query_with_the_options_of_an_object_store(spark, object_server, object_url):
+    """The credentials of a server in place of the page's; workers have no others."""
+    store, code = Store.create(object_url), SAMPLES[CREDENTIALS].code
+    store.create_topic("orders", 1)
+    options = object_server.options
+    for said, meant in (
+        ("https://objects.example.com", options["endpoint"]),
+        ("eu-west-1", options["region"]),
+        ('access_key_id": "..."', f'access_key_id": "{options["access_key_id"]}"'),
+        ('secret_access_key": "..."', f'secret_access_key": "{options["secret_access_key"]}"'),
+        ("s3://bucket/store", object_url),
+    ):
+        assert said in code
+        code = code.replace(said, meant)
+    given = {"spark": spark}
+    exec(compile(code, CREDENTIALS, "exec"), given)
+    query = given["rows"].writeStream.format("memory").queryName("orders_in_objects").start()
+    try:
+        query.processAllAvailable()
+        fill(store, "orders", ["first"])
+        end = time.monotonic() + 120
+        while not (found := spark.table("orders_in_objects").select("value").collect()):
+            assert time.monotonic() < end, query.exception()
+            query.processAllAvailable()
+    finally:
+        query.stop()
+    assert [bytes(row.value) for row in found] == [b"first"]
