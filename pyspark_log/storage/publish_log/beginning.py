@@ -15,7 +15,7 @@ from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.publish_log import checkpoint, floors, naming
 from pyspark_log.storage.publish_log.staging import OBJECT_BYTES
 from pyspark_log.storage.publish_log.state import Piece, State
-from pyspark_log.storage.record import BatchHeader, crc32c, scan
+from pyspark_log.storage.record import BatchHeader, crc32c
 from pyspark_log.storage.record.layout import crcs_of
 from pyspark_log.types import NO_TIMESTAMP, TopicPartition
 
@@ -56,6 +56,7 @@ class PieceWriter:
         self._at, self._config = TopicPartition("", 0), TopicConfig.resolve({}, {})
         self._pieces = list[Piece]()
         self._run, self._size, self._newest, self._oldest = list[bytes](), 0, NO_TIMESTAMP, NO_TIMESTAMP
+        self._headers = list[BatchHeader]()  # of the batches of the run
         self._base = self._next = 0
         # Small runs of several partitions come into one object.
         self._shared, self._shared_size, self._shared_name = list[bytes](), 0, ""
@@ -79,6 +80,7 @@ class PieceWriter:
         if not self._run:
             self._base = header.base_offset
         self._run.append(batch)
+        self._headers.append(header)
         self._size, self._newest, self._oldest, self._next = self._size + len(batch), newest, oldest, header.next_offset
 
     def end(self) -> list[Piece]:
@@ -104,9 +106,9 @@ class PieceWriter:
             name, position = self._shared_name, self._shared_size
             self._shared += self._run
             self._shared_size += self._size
-        crc = crc32c(b"".join(crcs_of(scan(one, 0, len(one))) for one in self._run))
+        crc = crc32c(crcs_of(self._headers))
         self._pieces.append(Piece(self._base, self._next, name, position, self._size, self._newest, crc))
-        self._run, self._size = [], 0
+        self._run, self._headers, self._size = [], [], 0
         if self._shared_size >= _OWN_BYTES:
             self.finish()
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from pyspark_log.errors import CorruptRecordError, LogDamagedError, ObjectStoreError, OutcomeUnknownError, PylogError
-from pyspark_log.storage.fs import Mutex
+from pyspark_log.storage.fs import Mutex, side_by_side
 from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.publish.decision import Origin
 from pyspark_log.storage.publish_log import checkpoint, floors, sums
@@ -166,15 +166,8 @@ class PublishLog:
 
     def _read_all(self, numbers: Sequence[int]) -> list[tuple[Entry, bytes]]:
         """Entries that follow each other, with their heads, at the same time; up to the first that is not decided."""
-        if len(numbers) == 1:
-            found = [self._read(numbers[0])]
-        else:
-            from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  (few processes need it)
-
-            with ThreadPoolExecutor(len(numbers)) as pool:
-                found = list(pool.map(self._read, numbers))
         there = list[tuple[Entry, bytes]]()
-        for one in found:
+        for one in side_by_side(self._read, numbers, _AT_ONCE):
             if one is None:
                 break
             there.append(one)

@@ -62,6 +62,18 @@ def merged(store, topic=None, now=NOW):
     return merge(store.log, store.configs, lambda: now, topic)
 
 
+def delete_late(monkeypatch, store, before_offset):
+    """Has another process delete the first records of t-0 when they are rewritten, and nothing is decided yet."""
+    write = rewriting.Rewrites.write
+
+    def write_late(self):
+        found = write(self)
+        Store.open(store.path).delete_records("t", 0, before_offset)
+        return found
+
+    monkeypatch.setattr(rewriting.Rewrites, "write", write_late)
+
+
 # ---- merging
 
 
@@ -142,14 +154,7 @@ def test_what_is_deleted_meanwhile_does_not_return(store, monkeypatch):
     store.create_topic("t", 2)
     for number in range(10):
         store.append("t", batch([b"%d" % number] * 2, partition=[0, 1]))
-    write = rewriting.Rewrites.write
-
-    def write_late(self):
-        found = write(self)
-        Store.open(store.path).delete_records("t", 0, 5)
-        return found
-
-    monkeypatch.setattr(rewriting.Rewrites, "write", write_late)
+    delete_late(monkeypatch, store, 5)
     # The other partition is merged all the same.
     assert merged(store)[:2] == (10, 1)
     assert (len(pieces(store, 0)), len(pieces(store, 1))) == (5, 1)
@@ -289,14 +294,7 @@ def test_compaction_of_records_that_change_meanwhile_is_not_done(store, monkeypa
     store.create_topic("t", 1, {**COMPACTED, "cleanup.policy": "compact,delete"})
     for number in range(20):
         store.append("t", keyed([(b"a", os.urandom(1500)), (b"%d" % number, b"")]))
-    write = rewriting.Rewrites.write
-
-    def write_late(self):
-        found = write(self)
-        Store.open(store.path).delete_records("t", 0, 2)
-        return found
-
-    monkeypatch.setattr(rewriting.Rewrites, "write", write_late)
+    delete_late(monkeypatch, store, 2)
     [outcome] = compacted(store)
     # The first round has found other records than it had read.
     assert [one.finished for one in outcome.rounds] == [False, True]

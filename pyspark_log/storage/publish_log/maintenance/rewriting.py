@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from pyspark_log.errors import CorruptRecordError, LogDamagedError
+from pyspark_log.storage.fs import side_by_side
 from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.publish_log import naming
 from pyspark_log.storage.publish_log.entry import Merge, Region
@@ -72,8 +73,6 @@ def fetch(objects: Objects, groups: Iterable[Group]) -> Fetched:
 
     Raises: ObjectStoreError.
     """
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  (few processes need it)
-
     wanted: dict[str, list[tuple[TopicPartition, Piece]]] = {}
     for group in groups:
         for piece in group.pieces:
@@ -88,8 +87,7 @@ def fetch(objects: Objects, groups: Iterable[Group]) -> Fetched:
             piece: _checked(data, objects, at, piece) for data, (at, piece) in zip(found, wanted[name], strict=True)
         }
 
-    with ThreadPoolExecutor(min(_AT_ONCE, max(len(wanted), 1))) as pool:
-        return {piece: data for found in pool.map(read, wanted) for piece, data in found.items()}
+    return {piece: data for found in side_by_side(read, wanted, _AT_ONCE) for piece, data in found.items()}
 
 
 def _fetch_one(objects: Objects, at: TopicPartition, piece: Piece) -> memoryview | CorruptRecordError | LogDamagedError:
