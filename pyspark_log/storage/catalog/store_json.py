@@ -85,7 +85,7 @@ def local_path(path: str | os.PathLike[str]) -> str:
 
         parts = urlsplit(text)
         if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-            raise InvalidConfigError(f"{text}: a folder in a file system is needed: give a path or a file: URI")
+            raise InvalidConfigError(f"{text}: a store is a folder in a file system: give a path or a file: URI")
         text = unquote(parts.path)
     check_path("the store's folder", text)
     return files.absolute_path(text)
