@@ -19,10 +19,11 @@ class Answer:
 
     Attributes:
         status, headers, body: of the response.
+        cut: whether the connection ends in the middle of the body.
     """
 
-    def __init__(self, status, headers=(), body=b""):
-        self.status, self.headers, self.body = status, list(headers), body
+    def __init__(self, status, headers=(), body=b"", *, cut=False):
+        self.status, self.headers, self.body, self.cut = status, list(headers), body, cut
 
 
 class Exchange:
@@ -100,7 +101,10 @@ def proxy(server, behaviour):
             self.send_header("Content-Length", length if self.command == "HEAD" else str(len(answer.body)))
             self.end_headers()
             if self.command != "HEAD":
-                self.wfile.write(answer.body)
+                self.wfile.write(answer.body[: len(answer.body) // 2] if answer.cut else answer.body)
+            if answer.cut:
+                self.close_connection = True
+                self.connection.shutdown(socket.SHUT_RDWR)
 
         do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _handle  # noqa: N815  (names of the library)
 

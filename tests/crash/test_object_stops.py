@@ -1,8 +1,9 @@
-"""A store in an object store after a stop before and after each of its requests: nothing is lost or there twice.
+"""A store in an object store after a stop, or a fault, at each of its requests: nothing is lost or there twice.
 
 A program publishes numbered output with its positions, small and in objects of its own, claims, commits, and changes
 topics. It is stopped at a request, another process continues from what the store says, and the end must be that of an
-undisturbed run. The same with merging, compaction and cleaning. All requests that change something are tried.
+undisturbed run. The same with merging, compaction and cleaning. All requests that change something are tried. Then no
+process stops, but the object store or the network misbehaves at one request: the process itself must reach that end.
 """
 
 import itertools
@@ -14,6 +15,8 @@ from pyspark_log.storage.object_store import ObjectStore
 from pyspark_log.storage.objects.observer import set_observer
 from pyspark_log.storage.publish_log import checkpoint, staging
 from pyspark_log.types import OffsetStep, TopicPartition
+from tests.crash.sampling import TIMEOUT, spread
+from tests.object_proxy import Answer, pass_on, proxy
 from tests.object_server import moto
 
 AT = TopicPartition("in", 0)
@@ -224,3 +227,108 @@ def test_every_stop_of_upkeep(used):
         upkeep(stopped, clock)
         assert rows_of(stopped) == expected, f"stopped at {requests[number]}"
         assert objects_of(stopped)["data"] == 0
+
+
+# ---- an object store that misbehaves
+
+
+def lose_the_answer(exchange):
+    """The server does what it was asked for, and nobody hears of it."""
+    pass_on(exchange)
+
+
+def be_busy(_exchange):
+    """S3's answer to a client that asks too often."""
+    return Answer(503, body=b"<Error><Code>SlowDown</Code></Error>")
+
+
+def conflict(_exchange):
+    """S3's answer to a put-if-absent while another write of that name is going on."""
+    return Answer(409, body=b"<Error><Code>ConditionalRequestConflict</Code></Error>")
+
+
+def cut_the_body(exchange):
+    """The connection ends in the middle of an answer."""
+    answer = pass_on(exchange)
+    return Answer(answer.status, answer.headers, answer.body, cut=True)
+
+
+def is_change(exchange):
+    return exchange.method != "GET"
+
+
+def is_read(exchange):
+    return not is_change(exchange)
+
+
+FAULTS = [
+    (lose_the_answer, is_change),
+    (be_busy, is_change),
+    (be_busy, is_read),
+    (conflict, lambda exchange: exchange.is_create),
+    (cut_the_body, is_read),
+]
+
+
+class Misbehaviour:
+    """What a proxy does: `fault` at the request of that number among those that `asked` is true for."""
+
+    def __init__(self, fault, asked):
+        self._fault, self._asked = fault, asked
+        self.seen, self.number = 0, -1
+
+    def __call__(self, exchange):
+        if not self._asked(exchange):
+            return pass_on(exchange)
+        self.seen += 1
+        return self._fault(exchange) if self.seen - 1 == self.number else pass_on(exchange)
+
+
+@pytest.fixture(params=FAULTS, ids=[f"{fault.__name__}-{number}" for number, (fault, _) in enumerate(FAULTS)])
+def misbehaviour(request, server, monkeypatch):
+    """Between this process and the server; nothing happens until its `number` is set."""
+    found = Misbehaviour(*request.param)
+    with proxy(server, found) as between:
+        monkeypatch.setenv("AWS_ENDPOINT", between.endpoint)
+        yield found
+
+
+def counted(misbehaviour, work):
+    """How many requests of the kind the work makes."""
+    misbehaviour.seen, misbehaviour.number = 0, -1
+    work()
+    return misbehaviour.seen
+
+
+def disturbed(misbehaviour, number, work):
+    """Does the work, with the fault at its request of that number."""
+    misbehaviour.seen, misbehaviour.number = 0, number
+    work()
+    assert misbehaviour.seen > number
+    misbehaviour.number = -1
+
+
+@pytest.mark.sampled
+@pytest.mark.timeout(TIMEOUT)
+def test_faults(url, misbehaviour):
+    undisturbed = url()
+    number_of_requests = counted(misbehaviour, lambda: run(undisturbed))
+    expected = contents(undisturbed)
+    for number in spread(range(number_of_requests), 10):
+        other = url()
+        disturbed(misbehaviour, number, lambda there=other: run(there))
+        assert contents(other) == expected, number
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(TIMEOUT)
+def test_faults_during_upkeep(used, misbehaviour):
+    make, clock = used
+    undisturbed = make()
+    number_of_requests = counted(misbehaviour, lambda: upkeep(undisturbed, clock))
+    expected = rows_of(undisturbed)
+    for number in spread(range(number_of_requests), 4):
+        other = make()
+        disturbed(misbehaviour, number, lambda there=other: upkeep(there, clock))
+        assert rows_of(other) == expected, number
+        assert objects_of(other)["data"] == 0
