@@ -227,9 +227,19 @@ $(CLIENTS)/.stamp-rust: $(call CLIENT_SOURCES,rust)
 # versitygw keeps objects in files, so it can be killed. 1.7.0 does not keep the condition of put-if-absent in races: no
 # store may be created there.
 VERSITYGW := 1.8.0 1.7.0
+AZURITE := 3.37.0
 
 .PHONY: object-servers
-object-servers: $(patsubst %,$(CLIENTS)/object-servers/.stamp-%,$(VERSITYGW))  ## Servers with S3's protocol for tests: four minutes
+object-servers: $(patsubst %,$(CLIENTS)/object-servers/.stamp-%,$(VERSITYGW) azurite)  ## Servers of objects for tests: four minutes
+
+$(CLIENTS)/object-servers/.stamp-azurite:
+	@if command -v npm >/dev/null; then \
+		echo "Fetching Azurite (once)."; \
+		npm install --prefix "$(CLIENTS)/object-servers/azurite" --ignore-scripts --no-audit --no-fund --loglevel error \
+			azurite@$(AZURITE) >/dev/null && touch "$@"; \
+	else \
+		echo "There is no npm here: the tests with Azurite are skipped (Debian, Ubuntu: apt install npm)." >&2; \
+	fi
 
 $(CLIENTS)/object-servers/.stamp-%:
 	@if command -v go >/dev/null; then \

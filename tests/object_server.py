@@ -1,6 +1,9 @@
-"""Servers with S3's protocol as processes, on loopback: moto, with objects in memory, and versitygw, in files."""
+"""Servers of objects as processes, on loopback: moto and versitygw with S3's protocol, Azurite with Azure's."""
 
+import base64
 import contextlib
+import email.utils
+import hmac
 import http.client
 import os
 import socket
@@ -45,21 +48,22 @@ def moto(folder):
             [sys.executable, "-m", "tests.moto_server", str(port)], cwd=ROOT, stdout=output, stderr=output,
         )  # fmt: skip
     try:
-        _create_bucket(process, port, "bucket")
+        _ask_until_served(process, port, "/bucket", {})
         yield ObjectServer(f"http://{HOST}:{port}", "bucket")
     finally:
         process.kill()
         process.wait()
 
 
-def _create_bucket(process, port, name):
-    """Returns when the server has started and has made the bucket."""
+def _ask_until_served(process, port, path, headers):
+    """Puts a bucket or a container; returns when the server has started and has made it."""
     end = time.monotonic() + PATIENCE
     while True:
         connection = http.client.HTTPConnection(HOST, port, timeout=PATIENCE)
         try:
-            connection.request("PUT", f"/{name}")
-            assert connection.getresponse().status == 200
+            connection.request("PUT", path, headers=headers)
+            answer = connection.getresponse()
+            assert answer.status in (200, 201), answer.read()
         except ConnectionError:
             assert process.poll() is None, "the server has ended"
             assert time.monotonic() < end, "the server does not start"
@@ -68,6 +72,51 @@ def _create_bucket(process, port, name):
             return
         finally:
             connection.close()
+
+
+# Azurite's own account and its key, which everybody knows.
+_ACCOUNT = "devstoreaccount1"
+_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+
+
+@contextlib.contextmanager
+def azurite(folder):
+    """Azurite's server, which speaks the protocol of Azure's blobs; `make object-servers` installs it.
+
+    Where it is missing, the test is skipped, or fails if PYLOG_REQUIRE names objects.
+    """
+    program = ROOT / ".clients/object-servers/azurite/node_modules/.bin/azurite-blob"
+    _check_present(program, "Azurite")
+    [port] = free_ports(1)
+    options = ["--blobHost", HOST, "--blobPort", str(port), "--location", folder, "--skipApiVersionCheck", "--silent"]
+    with (folder / "azurite").open("wb") as output:
+        process = subprocess.Popen([program, *options], stdout=output, stderr=output)
+    try:
+        _ask_until_served(process, port, *_new_container("container"))
+        server = ObjectServer(f"http://{HOST}:{port}/{_ACCOUNT}", "container")
+        server.options = {"endpoint": server.endpoint, "account_name": _ACCOUNT, "account_key": _KEY}
+        server.environment = {f"AZURE_STORAGE_{name.upper()}": one for name, one in server.options.items()}
+        yield server
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _new_container(name):
+    """Path and headers of a request that makes a container, signed with Azure's Shared Key."""
+    date = email.utils.formatdate(usegmt=True)
+    headers = {"x-ms-date": date, "x-ms-version": "2021-08-06"}
+    signed = "PUT" + "\n" * 12 + "".join(f"{key}:{value}\n" for key, value in headers.items())
+    signed += f"/{_ACCOUNT}/{_ACCOUNT}/{name}\nrestype:container"
+    signature = base64.b64encode(hmac.digest(base64.b64decode(_KEY), signed.encode(), "sha256")).decode()
+    headers |= {"Authorization": f"SharedKey {_ACCOUNT}:{signature}", "Content-Length": "0"}
+    return f"/{_ACCOUNT}/{name}?restype=container", headers
+
+
+def _check_present(program, name):
+    if not program.exists():
+        required = "objects" in os.environ.get("PYLOG_REQUIRE", "").split(",")
+        (pytest.fail if required else pytest.skip)(f"{name} is missing: make object-servers")
 
 
 class Versitygw(ObjectServer):
@@ -79,9 +128,7 @@ class Versitygw(ObjectServer):
         Where it is not built, the test is skipped, or fails if PYLOG_REQUIRE names objects.
         """
         self.program = ROOT / f".clients/object-servers/{version}/versitygw"
-        if not self.program.exists():
-            required = "objects" in os.environ.get("PYLOG_REQUIRE", "").split(",")
-            (pytest.fail if required else pytest.skip)(f"versitygw {version} is missing: make object-servers")
+        _check_present(self.program, f"versitygw {version}")
         [self.port] = free_ports(1)
         super().__init__(f"http://{HOST}:{self.port}", "bucket")
         self.folder, self.process = folder, None
