@@ -74,7 +74,7 @@ def _ask_until_served(process, port, path, headers):
             connection.close()
 
 
-# Azurite's own account and its key, which everybody knows.
+# The account that Azurite has by itself, and its key; both are public.
 _ACCOUNT = "devstoreaccount1"
 _KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 

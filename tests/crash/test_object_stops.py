@@ -233,7 +233,7 @@ def test_every_stop_of_upkeep(used):
 
 
 def lose_the_answer(exchange):
-    """The server does what it was asked for, and nobody hears of it."""
+    """The server does what it was asked for, and the client does not hear of it."""
     pass_on(exchange)
 
 
