@@ -177,6 +177,12 @@ STORE_CONFIGS: Mapping[str, ConfigKey] = _table(
               _whole(1, LONG_MAX)),
     ConfigKey("staged.output.orphan.expiration.ms", "staged.output.orphan.expiration.ms", "600000", "ms",
               "the same, once the process that would publish it is known to be dead", _whole(1, LONG_MAX)),
+    ConfigKey("transaction.max.timeout.ms", "transaction.max.timeout.ms", "900000", "ms",
+              "for how long a transaction of a client of the server may last at most", _whole(1, INT_MAX)),
+    ConfigKey("transaction.state.log.num.partitions", "transaction.state.log.num.partitions", "50", "",
+              "partitions of __transaction_state, fixed at its creation", _whole(1, INT_MAX)),
+    ConfigKey("transactional.id.expiration.ms", "transactional.id.expiration.ms", "604800000", "ms",
+              "how long a transactional id is remembered that is not used", _whole(1, INT_MAX)),
 )  # fmt: skip
 
 _BY_STORE_NAME: Mapping[str, ConfigKey] = {**{key.store_name: key for key in TOPIC_CONFIGS.values()}, **STORE_CONFIGS}

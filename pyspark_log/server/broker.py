@@ -10,6 +10,7 @@ from pyspark_log.server.groups import Groups
 from pyspark_log.server.network import Loop, Workers
 from pyspark_log.server.producer_ids import ProducerIds
 from pyspark_log.server.topic_ids import TopicIds
+from pyspark_log.server.transactions import Transactions
 from pyspark_log.storage.folder_store import FolderStore
 
 
@@ -29,6 +30,7 @@ class Broker:
         topics: the topics by their ids.
         producer_ids: ids for producers.
         groups: the groups that this server coordinates.
+        transactions: the transactions that it coordinates.
     """
 
     store: FolderStore
@@ -42,3 +44,4 @@ class Broker:
     topics: TopicIds
     producer_ids: ProducerIds
     groups: Groups
+    transactions: Transactions

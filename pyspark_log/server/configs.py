@@ -82,6 +82,7 @@ _INTS = frozenset({
     "compression.gzip.level", "compression.lz4.level", "compression.zstd.level", "index.interval.bytes",
     "max.message.bytes", "segment.bytes", "segment.index.bytes", "batch.max.memory.bytes", "num.partitions",
     "offsets.retention.minutes", "offsets.topic.num.partitions", "producer.id.expiration.ms",
+    "transaction.max.timeout.ms", "transaction.state.log.num.partitions", "transactional.id.expiration.ms",
 })  # fmt: skip
 _LISTS = frozenset({"cleanup.policy", "log.dirs"})
 _TYPES = {bool: Type.BOOLEAN, int: Type.LONG, float: Type.DOUBLE}

@@ -22,6 +22,7 @@ from pyspark_log.server.network import Limits, Listener, Loop, Workers
 from pyspark_log.server.producer_ids import ProducerIds
 from pyspark_log.server.session import ClientSession
 from pyspark_log.server.topic_ids import TopicIds
+from pyspark_log.server.transactions import Transactions
 from pyspark_log.server.upkeep import Upkeep
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 from pyspark_log.storage.folder_store import FolderStore
@@ -116,6 +117,8 @@ class _Server:
         self._listener = Listener(loop, config.host, config.port, self._open_session, config.limits)
         self._workers = Workers(loop, _THREADS)
         self._groups = Groups(loop, self._workers, store, config.groups)
+        producer_ids = ProducerIds()
+        self._transactions = Transactions(loop, self._workers, store, producer_ids.next, sync=config.sync_acks_all)
         self._upkeep = Upkeep(loop, self._workers, store)
         self._appends = Appends(loop, store.partitions.events())
         self.broker = Broker(
@@ -128,8 +131,9 @@ class _Server:
             workers=self._workers,
             appends=self._appends,
             topics=TopicIds(store),
-            producer_ids=ProducerIds(),
+            producer_ids=producer_ids,
             groups=self._groups,
+            transactions=self._transactions,
         )
 
     def _open_session(self, peer: str, reached_at: tuple[str, int]) -> ClientSession:
@@ -137,6 +141,7 @@ class _Server:
 
     def run(self, on_ready: Callable[[tuple[str, int]], object]) -> int:
         self._groups.load()
+        self._transactions.load()
         self._listener.start()
         self._upkeep.start()
         host, port = self._listener.address

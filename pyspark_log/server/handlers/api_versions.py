@@ -15,6 +15,9 @@ _log = logging.getLogger(__name__)
 _ApiVersion = ApiVersionsResponse.ApiVersion
 _SOFTWARE = re.compile("[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 _FIRST_WITH_SOFTWARE = 3
+# The second version of the protocol of transactions (KIP-890), which clients use if the server says so.
+_Supported, _Finalized = ApiVersionsResponse.SupportedFeatureKey, ApiVersionsResponse.FinalizedFeatureKey
+_FEATURE, _LEVEL, _FIRST_WITH_LEVEL_0 = "transaction.version", 2, 4
 
 #: Its key.
 KEY = 18
@@ -38,4 +41,9 @@ async def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsRe
             return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
         call.client.software = " ".join(said)
         _log.debug("%s: %s", call.client.peer, call.client.software)
-    return ApiVersionsResponse(ErrorCode.NONE, described(call.broker.served))
+    # Features with a lowest level of 0 can be said from version 4 on.
+    supported = [_Supported(_FEATURE, 0, _LEVEL)] if call.version >= _FIRST_WITH_LEVEL_0 else []
+    return ApiVersionsResponse(
+        ErrorCode.NONE, described(call.broker.served), supported_features=supported, finalized_features_epoch=0,
+        finalized_features=[_Finalized(_FEATURE, _LEVEL, _LEVEL)],
+    )  # fmt: skip

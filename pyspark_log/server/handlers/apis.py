@@ -28,13 +28,25 @@ from pyspark_log.server.handlers.groups import (
     leave_group,
     sync_group,
 )
-from pyspark_log.server.handlers.init_producer_id import init_producer_id
 from pyspark_log.server.handlers.leader_epochs import offset_for_leader_epoch
 from pyspark_log.server.handlers.list_offsets import list_offsets
 from pyspark_log.server.handlers.log_dirs import alter_replica_log_dirs, describe_log_dirs
 from pyspark_log.server.handlers.metadata import metadata
 from pyspark_log.server.handlers.produce import produce
 from pyspark_log.server.handlers.topics import create_partitions, create_topics, delete_topics
+from pyspark_log.server.handlers.transaction_admin import (
+    describe_producers,
+    describe_transactions,
+    list_transactions,
+    write_txn_markers,
+)
+from pyspark_log.server.handlers.transactions import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    end_txn,
+    init_producer_id,
+    txn_offset_commit,
+)
 
 
 class Api(NamedTuple):
@@ -76,6 +88,12 @@ APIS: Mapping[int, Api] = {
     21: Api(_versions(0, 2), delete_records),
     22: Api(_versions(0, 5), init_producer_id),
     23: Api(_versions(2, 4), offset_for_leader_epoch),
+    # Versions 4 and 5 are for brokers.
+    24: Api(_versions(0, 3), add_partitions_to_txn),
+    25: Api(_versions(0, 4), add_offsets_to_txn),
+    26: Api(_versions(0, 5), end_txn),
+    27: Api(_versions(1, 2), write_txn_markers),
+    28: Api(_versions(0, 5), txn_offset_commit),
     32: Api(_versions(1, 4), describe_configs),
     33: Api(_versions(0, 2), alter_configs),
     34: Api(_versions(1, 2), alter_replica_log_dirs),
@@ -87,6 +105,9 @@ APIS: Mapping[int, Api] = {
     46: Api(_versions(0, 0), list_partition_reassignments),
     47: Api(_versions(0, 0), offset_delete),
     60: Api(_versions(0, 2), describe_cluster),
+    61: Api(_versions(0, 0), describe_producers),
+    65: Api(_versions(0, 0), describe_transactions),
+    66: Api(_versions(0, 2), list_transactions),
     68: Api(_versions(0, 1), consumer_group_heartbeat),
     69: Api(_versions(0, 1), consumer_group_describe),
 }

@@ -13,6 +13,7 @@ from pyspark_log.kafka.messages import (
     OffsetDeleteResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
+    TxnOffsetCommitRequest,
 )
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.errors import code_of
@@ -27,6 +28,8 @@ _Committed = dict[TopicPartition, OffsetAndMetadata]
 # Topics are named by their ids from this version on, in commits and fetches; several groups in a fetch from the other.
 _FIRST_BY_ID, _FIRST_OF_MANY = 10, 8
 _NOTHING = -1
+# An offset that a transaction may change which is open.
+_UNSTABLE = OffsetAndMetadata(_NOTHING, _NOTHING, "", _NOTHING)
 
 
 # ---- committing
@@ -44,7 +47,7 @@ async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommi
     expires = -1 if request.retention_time_ms < 0 else now + request.retention_time_ms
     for number, (topic, name) in enumerate(zip(request.topics, names, strict=True)):
         for part in topic.partitions:
-            refused = error or _refusal(call, name, part)
+            refused = error or refusal(call, name, part)
             errors[number, part.partition_index] = refused
             if not refused and name is not None:
                 offsets[TopicPartition(name, part.partition_index)] = OffsetAndMetadata(
@@ -81,17 +84,22 @@ async def _name_of(call: Call, name: str, topic_id: bytes) -> str | None:
     return name if call.version < _FIRST_BY_ID else await call.name_of(topic_id)
 
 
-def _refusal(call: Call, topic: str | None, part: OffsetCommitRequest.OffsetCommitRequestPartition) -> ErrorCode:
+def refusal(
+    call: Call,
+    topic: str | None,
+    part: OffsetCommitRequest.OffsetCommitRequestPartition | TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition,
+) -> ErrorCode:
+    """Why an offset cannot be committed; NONE: it can. `topic`: None: there is none of that id."""
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
     if len((part.committed_metadata or "").encode()) > MAX_METADATA_BYTES:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     if part.committed_offset < 0:
         return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-    return _unknown(call, topic, part.partition_index)
+    return unknown(call, topic, part.partition_index)
 
 
-def _unknown(call: Call, topic: str, partition: int) -> ErrorCode:
+def unknown(call: Call, topic: str, partition: int) -> ErrorCode:
     """The error of a partition that does not exist; NONE: it does."""
     try:
         call.broker.store.logs.topic(topic).check(partition)
@@ -107,8 +115,8 @@ def _unknown(call: Call, topic: str, partition: int) -> ErrorCode:
 async def offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse:
     """Fetches committed offsets, of some partitions or of all that a group has."""
     if call.version >= _FIRST_OF_MANY:
-        return OffsetFetchResponse(groups=[await _of_group(call, group) for group in request.groups])
-    committed, error = await _committed(call, request.group_id)
+        return OffsetFetchResponse(groups=[await _of_group(call, request, group) for group in request.groups])
+    committed, error = await _committed(call, request.group_id, is_stable=request.require_stable)
     topics = request.topics
     # All of them: an empty list in version 1, which has no null.
     wanted = None if topics is None else [(topic.name, topic.partition_indexes) for topic in topics]
@@ -124,9 +132,9 @@ async def offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchRe
 
 
 async def _of_group(
-    call: Call, group: OffsetFetchRequest.OffsetFetchRequestGroup
+    call: Call, request: OffsetFetchRequest, group: OffsetFetchRequest.OffsetFetchRequestGroup
 ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
-    committed, error = await _committed(call, group.group_id)
+    committed, error = await _committed(call, group.group_id, is_stable=request.require_stable)
     coordinator = call.broker.groups.coordinator
     error = error or coordinator.check_fetch(group.group_id, group.member_id, group.member_epoch)
     topics = list[OffsetFetchResponse.OffsetFetchResponseTopics]()
@@ -157,9 +165,13 @@ def _topic(
     return OffsetFetchResponse.OffsetFetchResponseTopics(name, topic_id, partitions)
 
 
-async def _committed(call: Call, group: str) -> tuple[_Committed, ErrorCode]:
+async def _committed(call: Call, group: str, *, is_stable: bool) -> tuple[_Committed, ErrorCode]:
+    """The committed offsets of a group; if they are to be stable, _UNSTABLE where a transaction may change them."""
+    log, workers = call.broker.store.groups.log, call.broker.workers
     try:
-        return await call.broker.workers.run(call.broker.store.groups.log.fetch, group), ErrorCode.NONE
+        # Before the offsets: a transaction that ends in between is seen there.
+        pending = await workers.run(log.pending, group) if is_stable else ()
+        return await workers.run(log.fetch, group) | dict.fromkeys(pending, _UNSTABLE), ErrorCode.NONE
     except (PylogError, OSError) as error:
         return {}, code_of(error)
 
@@ -182,12 +194,14 @@ def _found(
 def _rows(
     parts: Mapping[int, OffsetAndMetadata | None], error: ErrorCode
 ) -> list[tuple[int, int, int, str, ErrorCode]]:
-    return [
-        (number, _NOTHING, _NOTHING, "", error)
-        if kept is None
-        else (number, kept.offset, kept.leader_epoch, kept.metadata, error)
-        for number, kept in parts.items()
-    ]
+    rows = []
+    for number, kept in parts.items():
+        if kept is None or kept is _UNSTABLE:
+            code = error or (ErrorCode.NONE if kept is None else ErrorCode.UNSTABLE_OFFSET_COMMIT)
+            rows.append((number, _NOTHING, _NOTHING, "", code))
+        else:
+            rows.append((number, kept.offset, kept.leader_epoch, kept.metadata, error))
+    return rows
 
 
 # ---- deleting
@@ -205,7 +219,7 @@ async def offset_delete(call: Call, request: OffsetDeleteRequest) -> OffsetDelet
         is_read = groups.coordinator.subscribes(request.group_id, topic.name)
         rows = []
         for part in topic.partitions:
-            code = _unknown(call, topic.name, part.partition_index)
+            code = unknown(call, topic.name, part.partition_index)
             if is_read and not code:
                 code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             if not code:

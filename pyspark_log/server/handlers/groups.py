@@ -27,14 +27,15 @@ from pyspark_log.server.handlers.metadata import advertised
 _log = logging.getLogger(__name__)
 
 _Coordinator = FindCoordinatorResponse.Coordinator
-_GROUP, _TRANSACTION = range(2)
+# The kinds of keys, groups and transactions, with the error where nothing can be written.
+_REFUSED = {0: ErrorCode.GROUP_AUTHORIZATION_FAILED, 1: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
 _NO_NODE = -1
 # Many keys in a request from this version on.
 _FIRST_OF_MANY = 4
 
 
 async def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    """Names the server that coordinates groups: this one."""
+    """Names the server that coordinates groups, or transactions: this one."""
     keys = request.coordinator_keys if call.version >= _FIRST_OF_MANY else [request.key]
     found = [_coordinator(call, request.key_type, key) for key in keys]
     if call.version >= _FIRST_OF_MANY:
@@ -44,17 +45,13 @@ async def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindC
 
 
 def _coordinator(call: Call, kind: int, key: str) -> FindCoordinatorResponse.Coordinator:
-    if kind == _GROUP:
-        if not call.broker.store.writable:
-            error, why = ErrorCode.GROUP_AUTHORIZATION_FAILED, "the store is served for reading only"
-            return _Coordinator(key, _NO_NODE, "", -1, error, why)
-        # Kafka's text for no error is an empty one, and its name in versions before 4.
-        return _Coordinator(key, call.broker.node_id, *advertised(call), ErrorCode.NONE, "")
-    if kind == _TRANSACTION:
-        error, why = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this server has no transactions"
-    else:
+    if kind not in _REFUSED:
         error, why = ErrorCode.INVALID_REQUEST, f"no kind of coordinator has the number {kind}"
-    return _Coordinator(key, _NO_NODE, "", -1, error, why)
+        return _Coordinator(key, _NO_NODE, "", -1, error, why)
+    if not call.broker.store.writable:
+        return _Coordinator(key, _NO_NODE, "", -1, _REFUSED[kind], "the store is served for reading only")
+    # Kafka's text for no error is an empty one, and its name in versions before 4.
+    return _Coordinator(key, call.broker.node_id, *advertised(call), ErrorCode.NONE, "")
 
 
 async def join_group(call: Call, request: JoinGroupRequest) -> JoinGroupResponse:

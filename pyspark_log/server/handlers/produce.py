@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from struct import Struct
 from typing import cast
 
 from pyspark_log.errors import InvalidRecordError, ProducerError, PylogError
@@ -15,7 +16,18 @@ from pyspark_log.storage.catalog import check_not_internal
 from pyspark_log.storage.log import Appended, LogWriter
 from pyspark_log.storage.log_manager import check_batch
 from pyspark_log.storage.record import crc32c
-from pyspark_log.storage.record.layout import ATTRIBUTES_AT, CODEC_MASK, CODECS, CRC_AT, MAGIC, MAGIC_AT, TRANSACTIONAL
+from pyspark_log.storage.record.layout import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    CODECS,
+    CRC_AT,
+    HEADER_SIZE,
+    MAGIC,
+    MAGIC_AT,
+    PRODUCER_ID_AT,
+    TRANSACTIONAL,
+)
+from pyspark_log.types import TopicPartition
 
 _Topic = ProduceResponse.TopicProduceResponse
 _Partition = ProduceResponse.PartitionProduceResponse
@@ -28,23 +40,24 @@ _ACKS = (-1, 0, 1)
 _FLAGS_AT = ATTRIBUTES_AT + 1
 _ZSTD = CODECS.index("zstd")
 _FIRST_WITH_ZSTD = 7
-_NO_TRANSACTIONS = (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this server has no transactions")
+# Id and epoch of a batch's producer.
+_PRODUCER = Struct(">qh")
+# From these versions on a batch adds its partition to the transaction, and a producer can be told to abort (KIP-890).
+_FIRST_THAT_ADDS, _FIRST_ABORTABLE = 12, 11
 # Topics are named by their ids from this version on.
 _FIRST_BY_ID = 13
 
 
 async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None:
     """Appends batches, each for itself; no answer for acks=0. ClosedByServerError: an error that cannot be answered."""
-    appends = []
-    for topic in request.topic_data:
-        name = topic.name if call.version < _FIRST_BY_ID else await call.name_of(topic.topic_id)
-        appends.append([_Append(call, request, name, part) for part in topic.partition_data])
-    left = [one for topic in appends for one in topic if one.response is None]
-    sync = request.acks == -1 and call.broker.sync_acks_all
-    if not sync and sum(one.size for one in left) <= _AT_ONCE_BYTES:
-        left = [one for one in left if not one.is_done_at_once()]
-    if left:
-        await call.broker.workers.run(_finish, left, sync)
+    names = [
+        topic.name if call.version < _FIRST_BY_ID else await call.name_of(topic.topic_id)
+        for topic in request.topic_data
+    ]
+    if request.transactional_id is None:
+        appends = await _append(call, request, names, {})
+    else:
+        appends = await call.broker.loop.start(_append_in_transaction(call, request, names))
     responses = [
         _Topic(topic.name, topic.topic_id, [one.response for one in done if one.response is not None])
         for topic, done in zip(request.topic_data, appends, strict=True)
@@ -56,6 +69,71 @@ async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None
         # The client then asks for the topic again; there is no other way to report it.
         raise ClosedByServerError(f"a batch with acks=0 was refused: {refused[0].error_message}")
     return None
+
+
+async def _append_in_transaction(
+    call: Call, request: ProduceRequest, names: Sequence[str | None]
+) -> Sequence[Sequence[_Append]]:
+    """Appends the batches of a transactional producer, if they belong to its transaction, which does not end before."""
+    name, transactions = request.transactional_id or "", call.broker.transactions
+    by_producer: dict[tuple[int, int], set[TopicPartition]] = {}
+    for topic, found in zip(request.topic_data, names, strict=True):
+        for part in topic.partition_data:
+            records = cast("bytes", part.records or b"")
+            if found is not None and len(records) >= HEADER_SIZE and records[_FLAGS_AT] & TRANSACTIONAL:
+                producer = _PRODUCER.unpack_from(records, PRODUCER_ID_AT)
+                by_producer.setdefault(producer, set()).add(TopicPartition(found, part.index))
+    errors, admitted = dict[TopicPartition, ErrorCode](), 0
+    try:
+        for (producer_id, epoch), partitions in by_producer.items():
+            known = {at: _unknown(call, at) for at in partitions}
+            adds = call.version >= _FIRST_THAT_ADDS
+            wanted = frozenset(at for at, error in known.items() if not error)
+            admitted += 1
+            errors |= await transactions.admit(name, producer_id, epoch, wanted, adds=adds)
+        codes = _codes(call.version)
+        return await _append(call, request, names, {at: codes.get(one, one) for at, one in errors.items() if one})
+    finally:
+        for _ in range(admitted):
+            transactions.release(name)
+
+
+def _unknown(call: Call, at: TopicPartition) -> bool:
+    """Whether there is no such partition; the append then says so."""
+    try:
+        call.broker.store.logs.topic(at.topic).check(at.partition)
+    except (PylogError, OSError):
+        return True
+    return False
+
+
+def _codes(version: int) -> Mapping[ErrorCode, ErrorCode]:
+    """What producers are told instead of the coordinator's errors: what makes them try again, or abort."""
+    again = ErrorCode.NOT_ENOUGH_REPLICAS
+    abort = ErrorCode.TRANSACTION_ABORTABLE if version >= _FIRST_ABORTABLE else ErrorCode.INVALID_TXN_STATE
+    return {
+        ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE: abort,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE: again,
+        **({} if version >= _FIRST_THAT_ADDS else {ErrorCode.CONCURRENT_TRANSACTIONS: again}),
+    }
+
+
+async def _append(
+    call: Call, request: ProduceRequest, names: Sequence[str | None], refused: Mapping[TopicPartition, ErrorCode]
+) -> Sequence[Sequence[_Append]]:
+    """Appends all batches but those that are `refused`."""
+    appends = [
+        [_Append(call, request, name, part, refused) for part in topic.partition_data]
+        for topic, name in zip(request.topic_data, names, strict=True)
+    ]
+    left = [one for topic in appends for one in topic if one.response is None]
+    sync = request.acks == -1 and call.broker.sync_acks_all
+    if not sync and sum(one.size for one in left) <= _AT_ONCE_BYTES:
+        left = [one for one in left if not one.is_done_at_once()]
+    if left:
+        await call.broker.workers.run(_finish, left, sync)
+    return appends
 
 
 def _finish(appends: Sequence[_Append], sync: bool) -> None:
@@ -72,8 +150,9 @@ class _Append:
     """
 
     def __init__(
-        self, call: Call, request: ProduceRequest, topic: str | None, part: ProduceRequest.PartitionProduceData
-    ) -> None:
+        self, call: Call, request: ProduceRequest, topic: str | None, part: ProduceRequest.PartitionProduceData,
+        refused: Mapping[TopicPartition, ErrorCode],
+    ) -> None:  # fmt: skip
         self._store, self._topic, self._part = call.broker.store, topic, part
         # A view of the request's frame, which does all that bytes do here.
         self._records = cast("bytes", part.records or b"")
@@ -81,9 +160,11 @@ class _Append:
         self._checked: tuple[LogWriter, bytes | bytearray, int] | None = None
         self.size = len(self._records)
         self.response: ProduceResponse.PartitionProduceResponse | None = None
-        refused = _refusal(call, request, topic, self._records)
-        if refused is not None:
-            self._refuse(*refused)
+        why = _refusal(call, request, topic, self._records)
+        if why is None and refused and (code := refused.get(TopicPartition(topic or "", part.index))):
+            why = code, f"not in the transaction of {request.transactional_id}: {code.name}"
+        if why is not None:
+            self._refuse(*why)
 
     def is_done_at_once(self) -> bool:
         """Appends the batch unless that may have to wait; whether there is a response."""
@@ -154,18 +235,18 @@ def _refusal(call: Call, request: ProduceRequest, topic: str | None, records: by
         return ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic of that id"
     if request.acks not in _ACKS:
         return ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}; it must be 0, 1 or -1 (all)"
-    if request.transactional_id is not None:
-        return _NO_TRANSACTIONS
     if len(records) <= _FLAGS_AT:
         return ErrorCode.INVALID_RECORD, f"{len(records)} bytes are no record batch"
-    return _refusal_of_batch(records[MAGIC_AT], records[_FLAGS_AT], call.version)
+    return _refusal_of_batch(records[MAGIC_AT], records[_FLAGS_AT], call.version, request.transactional_id)
 
 
-def _refusal_of_batch(magic: int, attributes: int, version: int) -> tuple[ErrorCode, str] | None:
+def _refusal_of_batch(
+    magic: int, attributes: int, version: int, transactional_id: str | None
+) -> tuple[ErrorCode, str] | None:
     if magic != MAGIC:
         return ErrorCode.INVALID_RECORD, f"a batch of format {magic}; only format {MAGIC} is taken"
-    if attributes & TRANSACTIONAL:
-        return _NO_TRANSACTIONS
+    if attributes & TRANSACTIONAL and transactional_id is None:
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch without a transactional id"
     if version < _FIRST_WITH_ZSTD and attributes & CODEC_MASK == _ZSTD:
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7 of produce requests"
     return None

@@ -13,9 +13,14 @@ import os
 import selectors
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from pyspark_log.server.network.wait import Wait
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 Action = Callable[..., object]
 _Call = tuple[Action, tuple[object, ...]]
@@ -80,6 +85,28 @@ class Loop:
         timer = Timer(action, arguments)
         heapq.heappush(self._timers, (self.time() + seconds, next(self._numbers), timer))
         return timer
+
+    def start(self, coroutine: Coroutine[Wait[Any], None, T]) -> Wait[T]:
+        """Runs a coroutine, which awaits only `Wait`s, to its end, whatever becomes of what waits for the result.
+
+        An error is logged, and is that of the wait.
+        """
+        result: Wait[T] = Wait()
+
+        def go_on() -> None:
+            try:
+                wait = coroutine.send(None)
+            except StopIteration as end:
+                result.finish(end.value)
+            except Exception as error:  # noqa: BLE001  (it is raised where the result is awaited)
+                _log.exception("an error that was not expected")
+                result.fail(error)
+            else:
+                # Not at once: what it does next may finish the wait of another one, and so on.
+                wait.then(lambda: self.call_soon(go_on))
+
+        go_on()
+        return result
 
     def add_reader(self, fd: int, action: Action) -> None:
         """Calls a function whenever something can be read."""

@@ -36,10 +36,11 @@ MAX_PARTITIONS = 100_000
 #: Topics of the engine itself; records of other writers would break it.
 OFFSETS_TOPIC = "__consumer_offsets"
 PUBLISH_TOPIC = "__pylog_publish"
+TRANSACTIONS_TOPIC = "__transaction_state"
 #: Topics that no user has created: the engine's own, and those that Kafka's brokers keep for themselves. Any other
 #: name is allowed, however it begins, as in Kafka.
 INTERNAL_TOPICS = frozenset({
-    OFFSETS_TOPIC, PUBLISH_TOPIC, "__transaction_state", "__share_group_state", "__cluster_metadata",
+    OFFSETS_TOPIC, PUBLISH_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state", "__cluster_metadata",
     "__remote_log_metadata",
 })  # fmt: skip
 #: The largest description of a store or topic in bytes: far more than all configs together take.
@@ -63,7 +64,7 @@ def check_name(name: str) -> None:
 
 def check_not_internal(name: str) -> None:
     """Refuses topics that only the engine writes to. InvalidTopicError."""
-    if name in (OFFSETS_TOPIC, PUBLISH_TOPIC):
+    if name in (OFFSETS_TOPIC, PUBLISH_TOPIC, TRANSACTIONS_TOPIC):
         raise InvalidTopicError(f"topic {name} holds the store's own records: only the store writes to it")
 
 

@@ -161,6 +161,13 @@ class CommittedOffsets:
             place = TopicIdPartition(OFFSETS_TOPIC, self._topic_id, view.partition)
             return place, applied, dict(view.groups.get(group, _NO_RECORDS).offsets)
 
+    def pending(self, group: str) -> set[TopicPartition]:
+        """The partitions for which an open transaction may commit an offset of a group."""
+        _recover(self.logs, group)
+        with self._mutex.lock:
+            found = self._view_of(group)
+            return set() if found is None else found[0].pending(group)
+
     def records(self, group: str) -> GroupRecords:
         """A group's current records in the log."""
         _recover(self.logs, group)

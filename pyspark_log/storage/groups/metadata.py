@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass
 from enum import Enum
 
-from pyspark_log.storage.groups.records import FieldReader, encode_string
+from pyspark_log.storage.groups.fields import FieldReader, encode_string
 from pyspark_log.types import TopicPartition
 
 #: The protocol type of groups whose members are Kafka's consumers.

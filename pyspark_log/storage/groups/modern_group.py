@@ -21,9 +21,9 @@ from pyspark_log.group_records import (
     TargetEpoch,
     Value,
 )
+from pyspark_log.storage.groups.fields import FieldReader
 from pyspark_log.storage.groups.metadata import GroupDescription, GroupMember, GroupState
 from pyspark_log.storage.groups.modern_records import decode_key, decode_value
-from pyspark_log.storage.groups.records import FieldReader
 from pyspark_log.types import TopicPartition
 
 #: The displayed protocol types of such groups.

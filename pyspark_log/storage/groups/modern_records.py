@@ -8,7 +8,7 @@ version 0, which is flexible. Malformed bytes raise `ValueError`.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from pyspark_log.group_records import (
     Current,
@@ -23,7 +23,7 @@ from pyspark_log.group_records import (
     TargetEpoch,
     Value,
 )
-from pyspark_log.storage.groups.records import FieldReader, encode_string
+from pyspark_log.storage.groups.fields import FieldReader, compact_array, compact_string, encode_string, unsigned_varint
 
 _VERSION = struct.pack(">h", 0)
 _INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
@@ -64,9 +64,13 @@ def encode_value(value: Value) -> bytes:
         case TargetEpoch():
             body = _INT32.pack(value.epoch) + _tagged_int64(value.timestamp)
         case Target():
-            body = _array(_topic(*one) + _NO_TAGS for one in value.partitions.items()) + _NO_TAGS
+            body = compact_array(_topic(*one) + _NO_TAGS for one in value.partitions.items()) + _NO_TAGS
         case MatchedTopics():
-            body = _array(map(_text, value.topics)) + struct.pack(">qq", value.version, value.timestamp) + _NO_TAGS
+            body = (
+                compact_array(map(compact_string, value.topics))
+                + struct.pack(">qq", value.version, value.timestamp)
+                + _NO_TAGS
+            )
         case MemberMetadata():
             body = _member(value)
         case Current():
@@ -87,56 +91,35 @@ def decode_value(kind: Kind, data: bytes) -> Value:
 def _member(value: MemberMetadata) -> bytes:
     return b"".join(
         (
-            *map(_text, (value.instance_id, value.rack_id, value.client_id, value.client_host)),
-            _array(map(_text, value.topics)),
-            _text(value.regex),
+            *map(compact_string, (value.instance_id, value.rack_id, value.client_id, value.client_host)),
+            compact_array(map(compact_string, value.topics)),
+            compact_string(value.regex),
             _INT32.pack(value.rebalance_timeout),
-            _text(value.assignor),
+            compact_string(value.assignor),
             _NOT_CLASSIC,
         )
     )
 
 
 def _owned(owned: Owned) -> bytes:
-    return _array(
-        _topic(topic_id, tuple(epochs)) + _tagged(_array(map(_INT32.pack, epochs.values())))
+    return compact_array(
+        _topic(topic_id, tuple(epochs)) + _tagged(compact_array(map(_INT32.pack, epochs.values())))
         for topic_id, epochs in owned.items()
     )
 
 
 def _topic(topic_id: bytes, partitions: tuple[int, ...]) -> bytes:
-    return topic_id + _array(map(_INT32.pack, partitions))
-
-
-def _array(items: Iterable[bytes]) -> bytes:
-    parts = list(items)
-    return _uvarint(len(parts) + 1) + b"".join(parts)
-
-
-def _text(text: str | None) -> bytes:
-    if text is None:
-        return _uvarint(0)
-    data = text.encode()
-    return _uvarint(len(data) + 1) + data
+    return topic_id + compact_array(map(_INT32.pack, partitions))
 
 
 def _tagged(data: bytes) -> bytes:
     """The tagged fields of a struct that has the one with tag 0."""
-    return _uvarint(1) + _uvarint(0) + _uvarint(len(data)) + data
+    return unsigned_varint(1) + unsigned_varint(0) + unsigned_varint(len(data)) + data
 
 
 def _tagged_int64(number: int) -> bytes:
     """The tagged fields of a struct whose field of tag 0 is 0 by default."""
     return _tagged(_INT64.pack(number)) if number else _NO_TAGS
-
-
-def _uvarint(number: int) -> bytes:
-    made = bytearray()
-    while number >= 0x80:
-        made.append(number & 0x7F | 0x80)
-        number >>= 7
-    made.append(number)
-    return bytes(made)
 
 
 def _decode_group(reader: FieldReader) -> GroupEpoch:

@@ -16,6 +16,7 @@ from pyspark_log.errors import (
     LockTimeoutError,
     PublishError,
     PylogError,
+    RecordTooLargeError,
     UnknownGroupError,
     UnknownTopicError,
 )
@@ -34,6 +35,7 @@ from pyspark_log.storage.groups.view import OffsetAndMetadata
 from pyspark_log.storage.ingest import packed
 from pyspark_log.storage.publish import TopicIdPartition
 from pyspark_log.storage.publish.applier import apply_in, waits_in
+from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
 from pyspark_log.types import OffsetStep, TopicPartition
 
 if TYPE_CHECKING:
@@ -204,7 +206,38 @@ class OffsetsLog:
             self._logs, [key for key, _ in found], [value for _, value in found], self.now()
         )
 
+    def commit_in_transaction(
+        self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], producer_id: int, producer_epoch: int
+    ) -> None:
+        """Commits offsets as a part of a producer's transaction: they count when its marker says so.
+
+        Nothing is checked: the coordinator has decided. They are one batch, so that no failure leaves a part of them.
+
+        Raises:
+            RecordTooLargeError: they do not fit into one batch.
+            ValueError: a text is too long for the format.
+            ProducerError: a later epoch of the producer has written; others as `commit`.
+        """
+        change = GroupChange(group, offsets).records()
+        place = committed_offsets.place_of(self._logs, group)
+        keys, values = [key for key, _ in change], [value for _, value in change]
+        config, now = self._logs.topic_config(place.topic), self.now()
+        builder = BatchBuilder(config.max_message_bytes, config.max_message_bytes)
+        if builder.append(RecordColumns.of_pairs(keys, values, now), None, 0, len(keys)) < len(keys):
+            raise RecordTooLargeError(f"group {group}: {len(keys)} offsets do not fit into one batch: commit fewer")
+        batch = builder.seal(producer_id=producer_id, producer_epoch=producer_epoch, transactional=True)
+        self._append(place, lambda: [batch])
+
+    def partition_of(self, group: str) -> TopicPartition:
+        """The partition of the log that has a group's records; makes the log if it is missing. PylogError, OSError."""
+        place = committed_offsets.place_of(self._logs, group)
+        return TopicPartition(place.topic, place.partition)
+
     # ---- fetching
+
+    def pending(self, group: str) -> set[TopicPartition]:
+        """The partitions for which an open transaction may commit an offset of the group. Raises: as `fetch`."""
+        return self._offsets.pending(group)
 
     def fetch(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """The committed offsets of a group; empty for an unknown group.

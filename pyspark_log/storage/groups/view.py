@@ -12,6 +12,7 @@ from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.catalog import OFFSETS_TOPIC
 from pyspark_log.storage.groups import records
 from pyspark_log.storage.groups.modern_group import kept_value, modern_group_of
+from pyspark_log.storage.groups.open_transactions import Newest, OpenTransactions
 from pyspark_log.storage.log.read import LogReader, ViewPosition
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.types import TopicPartition
@@ -69,7 +70,17 @@ class PartitionView:
         """Creates an empty view."""
         self.partition = partition
         self.groups: dict[str, GroupRecords] = {}
+        self._open = OpenTransactions()
         self._view = ViewPosition()
+
+    def pending(self, group: str) -> set[TopicPartition]:
+        """The partitions for which an open transaction may commit an offset of a group."""
+        found = map(records.decode_key, self._open.keys)
+        return {
+            TopicPartition(key.topic, key.partition)
+            for key in found
+            if isinstance(key, records.OffsetCommitKey) and key.group == group
+        }
 
     def follow(self, logs: LogManager) -> int:
         """Reads on to the log's end; returns the last decision that is applied up to there.
@@ -81,22 +92,28 @@ class PartitionView:
         now = logs.clock()  # before reading the end: this process may be paused in between
         state = reader.state()
         end = state.high_watermark
-        if logs.is_brokers:
-            # Kafka's clients commit in transactions, which are appended like others.
-            end = reader.last_stable_offset()
         stay = logs.topic_config(OFFSETS_TOPIC).delete_retention_ms
         # CommittedOffsets creates new views for another store, or a recreated topic.
         if self._view.must_rebuild(state, end, now, stay, None):
-            self.groups = {}
+            self.groups, self._open = {}, OpenTransactions()
         if self._view.position < end:
-            self._read(reader, end)
+            try:
+                self._read(reader, end, may_have_transactions=state.may_have_transactions)
+            except BaseException:
+                self._view = ViewPosition()  # A part of it may have been taken in.
+                raise
         self._view.advance(end, now)
         return state.applied
 
-    def _read(self, reader: LogReader, end: int) -> None:
-        newest: dict[bytes | None, tuple[int, bytes | None]] = {}
-        for batch in reader.read_pairs(self._view.position, end, committed=True):
-            newest |= {key: (offset, value) for key, value, offset in batch.pairs}
+    def _read(self, reader: LogReader, end: int, *, may_have_transactions: bool) -> None:
+        start, newest = self._view.position, Newest()
+        batches = reader.producer_batches(start, end) if may_have_transactions else ()
+        if batches:
+            pairs = [one for batch in reader.read_pairs(start, end) for one in batch.pairs]
+            newest = self._open.take_in(pairs, batches)
+        else:
+            for batch in reader.read_pairs(start, end):
+                newest |= {key: (offset, value) for key, value, offset in batch.pairs}
         for key, (offset, value) in newest.items():
             try:
                 self._apply(key, value)

@@ -20,6 +20,7 @@ from pyspark_log.storage.fs.clock import StoreClock
 from pyspark_log.storage.fs.mounts import is_shared
 from pyspark_log.storage.log import LogWriter
 from pyspark_log.storage.log.missing import holds_segments, no_state
+from pyspark_log.storage.log.producers import ProducerEntry
 from pyspark_log.storage.log.read import LogReader
 from pyspark_log.storage.log.state import EMPTY, state_file
 from pyspark_log.storage.log_manager import deletion
@@ -297,6 +298,13 @@ class LogManager:
             if len(self._writers) > self.most_writers:
                 self._writers.popitem(last=False)
         return found
+
+    def producers(self, topic: str, partition: int) -> list[ProducerEntry]:
+        """The idempotent producers of a partition. Raises as `LogWriter.hold`; UnknownTopicError."""
+        if not self.recovered(topic, partition).state().may_have_transactions:
+            return []
+        with self.writer(topic, partition).hold() as writer:
+            return writer.log.producers.entries(writer.state, self.clock())
 
     def check_log_dirs(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Checks that the log dirs of partitions can be written to, by reading from each disk.

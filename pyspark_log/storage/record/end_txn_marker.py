@@ -11,6 +11,7 @@ import struct
 from typing import NamedTuple
 
 from pyspark_log.errors import CorruptRecordError
+from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
 from pyspark_log.storage.record.compression import decompress
 from pyspark_log.storage.record.layout import HEADER_SIZE, BatchHeader
 
@@ -32,6 +33,14 @@ class EndTxnMarker(NamedTuple):
 
     commit: bool
     coordinator_epoch: int
+
+
+def encode_end_txn_marker(marker: EndTxnMarker, producer_id: int, producer_epoch: int, now: int) -> bytes:
+    """The control batch that ends a producer's transaction, at the time `now` (ms)."""
+    key, value = _KEY.pack(0, _COMMIT if marker.commit else _ABORT), _VALUE.pack(0, marker.coordinator_epoch)
+    builder = BatchBuilder(HEADER_SIZE, _MAX_RECORD_BYTES)
+    builder.append(RecordColumns.of_pairs([key], [value], now), None, 0, 1)
+    return builder.seal(producer_id=producer_id, producer_epoch=producer_epoch, transactional=True, control=True)
 
 
 def decode_end_txn_marker(data: bytes | memoryview, header: BatchHeader) -> EndTxnMarker | None:

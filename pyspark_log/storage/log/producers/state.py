@@ -273,6 +273,8 @@ def _check_coordinator(entry: ProducerEntry, header: BatchHeader, marker: EndTxn
 
 
 def _check_sequence(entry: ProducerEntry, header: BatchHeader) -> None:
+    if header.base_sequence == NO_SEQUENCE:
+        return  # A coordinator writes offsets for a producer, which number nothing.
     same_epoch = header.producer_epoch == entry.epoch
     expected = sequence_after(entry.last_sequence, 1) if same_epoch else 0
     if header.base_sequence != expected and entry.epoch != -1:

@@ -23,6 +23,7 @@ from pyspark_log.errors import (
 from pyspark_log.storage.catalog import LogDirs, PartitionPath
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.missing import check_length, holds_segments, missing_is_damage, no_state
+from pyspark_log.storage.log.producers.manager import idempotent_batches
 from pyspark_log.storage.log.read.damage import Damage
 from pyspark_log.storage.log.read.isolation import AbortedRanges, LastStableOffset, aborted_between
 from pyspark_log.storage.log.read.range_reader import Decode, Piece, RangeReader
@@ -32,6 +33,8 @@ from pyspark_log.storage.log.read.time_search import TimeSearch
 from pyspark_log.storage.log.state import partition_state, state_file
 from pyspark_log.storage.log.state.partition_state import Flags, PartitionState
 from pyspark_log.storage.log.state.state_file import Loaded
+from pyspark_log.storage.record import BatchHeader
+from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
 from pyspark_log.storage.record.walk import Pairs, read_pairs
 from pyspark_log.storage.segment import NO_OFFSET, AbortedTransaction, SegmentReader
 from pyspark_log.storage.segment.batch_stream import READ_SIZE
@@ -390,6 +393,19 @@ class LogReader:
             return next((found for found in located if found is not None), None)
 
         return self._retry_while_segments_change(find, state)
+
+    def producer_batches(self, start: int, end: int) -> list[tuple[BatchHeader, EndTxnMarker | None]]:
+        """The batches of [start, end) that have producer ids, by their headers, with the markers of transactions.
+
+        Raises as `last_stable_offset`; OffsetOutOfRangeError: the range is not in the log.
+        """
+
+        def find(state: PartitionState, listed: bool) -> list[tuple[BatchHeader, EndTxnMarker | None]]:
+            self._check_range(start, end, state)
+            pieces = self._segments_from(start, state, listed) if start < end else ()
+            return [one for segment, size in pieces for one in idempotent_batches(segment, size, start, end)]
+
+        return self._retry_while_segments_change(find)
 
     def _end_in(self, segment: SegmentReader, start: int, stop: int, size: int, end: int) -> int:
         """The last known offset at which a batch begins, before byte `stop`; at least the end of the first batch."""

@@ -1,0 +1,199 @@
+"""InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn: producers and their transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark_log.errors import PylogError
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.kafka.messages import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
+from pyspark_log.server.handlers.call import Call
+from pyspark_log.server.handlers.errors import code_of
+from pyspark_log.server.handlers.group_offsets import refusal, unknown
+from pyspark_log.storage.catalog import TRANSACTIONS_TOPIC
+from pyspark_log.storage.groups import OffsetAndMetadata
+from pyspark_log.types import TopicPartition
+
+# From these versions on a fenced producer is told so; before, that its epoch is invalid.
+_INIT_SAYS_FENCED, _SAYS_FENCED = 4, 2
+# Clients of the second version of the protocol of transactions (KIP-890) send these versions.
+_END_OF_EACH, _COMMIT_OF_EACH = 5, 5
+_EPOCH_EACH = 2
+
+
+async def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    """Gives a producer an id and an epoch; with a transactional id, earlier producers of it are fenced."""
+    broker, name = call.broker, request.transactional_id
+    if not broker.store.writable:
+        refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return InitProducerIdResponse(error_code=refused if name is None else _NOT_ALLOWED)
+    if name is None:
+        return InitProducerIdResponse(producer_id=broker.producer_ids.next(), producer_epoch=0)
+    if not name or (request.producer_id < 0) != (request.producer_epoch < 0):
+        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if not 0 < request.transaction_timeout_ms <= broker.transactions.max_timeout:
+        return InitProducerIdResponse(error_code=ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+    wanted = request.producer_id, request.producer_epoch
+    outcome = await broker.transactions.init_producer(name, request.transaction_timeout_ms, wanted)
+    error = outcome.error if call.version >= _INIT_SAYS_FENCED else _before_fencing(outcome.error)
+    return InitProducerIdResponse(error_code=error, producer_id=outcome.producer_id, producer_epoch=outcome.epoch)
+
+
+_NOT_ALLOWED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+def _before_fencing(error: ErrorCode) -> ErrorCode:
+    return ErrorCode.INVALID_PRODUCER_EPOCH if error == ErrorCode.PRODUCER_FENCED else error
+
+
+async def add_partitions_to_txn(call: Call, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+    """Adds partitions to the producer's transaction, all or none of them."""
+    found = {
+        TopicPartition(topic.name, number): _partition_error(call, topic.name, number)
+        for topic in request.v3_and_below_topics
+        for number in topic.partitions
+    }
+    if any(found.values()):
+        found = {at: error or ErrorCode.OPERATION_NOT_ATTEMPTED for at, error in found.items()}
+    else:
+        error = await _add(
+            call,
+            request.v3_and_below_transactional_id,
+            request.v3_and_below_producer_id,
+            request.v3_and_below_producer_epoch,
+            frozenset(found),
+        )
+        found = dict.fromkeys(found, error)
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=[
+            AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult(
+                topic.name,
+                [
+                    AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult(
+                        number, found[TopicPartition(topic.name, number)]
+                    )
+                    for number in topic.partitions
+                ],
+            )
+            for topic in request.v3_and_below_topics
+        ]
+    )
+
+
+def _partition_error(call: Call, topic: str, partition: int) -> ErrorCode:
+    if topic == TRANSACTIONS_TOPIC:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return unknown(call, topic, partition)
+
+
+async def _add(
+    call: Call, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]
+) -> ErrorCode:
+    if not call.broker.store.writable:
+        return _NOT_ALLOWED
+    if not transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    error = await call.broker.transactions.add(transactional_id, producer_id, epoch, partitions, 0)
+    return error if call.version >= _SAYS_FENCED else _before_fencing(error)
+
+
+async def add_offsets_to_txn(call: Call, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
+    """Adds the offsets of a group to the producer's transaction."""
+    if not request.group_id:
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+    try:
+        at = await call.broker.workers.run(call.broker.store.groups.log.partition_of, request.group_id)
+    except (PylogError, OSError) as failure:
+        return AddOffsetsToTxnResponse(error_code=code_of(failure))
+    error = await _add(call, request.transactional_id, request.producer_id, request.producer_epoch, frozenset({at}))
+    return AddOffsetsToTxnResponse(error_code=error)
+
+
+async def end_txn(call: Call, request: EndTxnRequest) -> EndTxnResponse:
+    """Commits or aborts the producer's transaction."""
+    if not call.broker.store.writable:
+        return EndTxnResponse(error_code=_NOT_ALLOWED)
+    if not request.transactional_id:
+        return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+    each = call.version >= _END_OF_EACH
+    outcome = await call.broker.transactions.end(
+        request.transactional_id, request.producer_id, request.producer_epoch,
+        commit=request.committed, version=_EPOCH_EACH if each else 0,
+    )  # fmt: skip
+    error = outcome.error if call.version >= _SAYS_FENCED else _before_fencing(outcome.error)
+    return EndTxnResponse(error_code=error, producer_id=outcome.producer_id, producer_epoch=outcome.epoch)
+
+
+# ---- offsets
+
+
+async def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+    """Commits offsets of a group as a part of the producer's transaction."""
+    now = call.broker.groups.now()
+    errors, offsets = dict[TopicPartition, ErrorCode](), dict[TopicPartition, OffsetAndMetadata]()
+    for topic in request.topics:
+        for part in topic.partitions:
+            at = TopicPartition(topic.name, part.partition_index)
+            error = refusal(call, topic.name, part) if call.broker.store.writable else _NOT_ALLOWED
+            errors[at] = error
+            if not error:
+                offsets[at] = OffsetAndMetadata(
+                    part.committed_offset, part.committed_leader_epoch, part.committed_metadata or "", now
+                )
+    if offsets:
+        error = await call.broker.loop.start(_commit(call, request, offsets, now))
+        errors = {at: known or error for at, known in errors.items()}
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(
+                topic.name,
+                [
+                    TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(
+                        part.partition_index, errors[TopicPartition(topic.name, part.partition_index)]
+                    )
+                    for part in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+async def _commit(
+    call: Call, request: TxnOffsetCommitRequest, offsets: Mapping[TopicPartition, OffsetAndMetadata], now: int
+) -> ErrorCode:
+    groups, log, transactions = call.broker.groups, call.broker.store.groups.log, call.broker.transactions
+    producer = request.transactional_id, request.producer_id, request.producer_epoch
+    try:
+        at = await call.broker.workers.run(log.partition_of, request.group_id)
+        admitted = await transactions.admit(*producer, frozenset({at}), adds=call.version >= _COMMIT_OF_EACH)
+        try:
+            if error := admitted[at]:
+                return _before_fencing(error)
+            # Nothing may come between the check and the place in the queue of the log.
+            error = groups.coordinator.check_commit(
+                request.group_id, request.generation_id, request.member_id, request.group_instance_id, call.version,
+                now, transactional=True, partitions=[(one.topic, one.partition) for one in offsets],
+            )  # fmt: skip
+            if error:
+                return error
+            commit = log.commit_in_transaction
+            await groups.log.read(
+                lambda: commit(request.group_id, offsets, request.producer_id, request.producer_epoch)
+            )
+        finally:
+            transactions.release(request.transactional_id)
+    except (PylogError, OSError, ValueError) as failure:
+        return code_of(failure)
+    return ErrorCode.NONE

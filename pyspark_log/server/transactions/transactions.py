@@ -1,0 +1,343 @@
+"""The transactions of a server: it decides, writes what it decides, and writes the markers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pyspark_log.config import int_config
+from pyspark_log.errors import PylogError
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.server.network import Loop, Wait, Workers
+from pyspark_log.server.transactions import transitions
+from pyspark_log.storage.folder_store import FolderStore
+from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
+from pyspark_log.storage.transactions import (
+    NO_EPOCH,
+    NO_PRODUCER,
+    TransactionLog,
+    TransactionMetadata,
+    TransactionState,
+)
+from pyspark_log.types import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+# How often open transactions are looked at, and, after so many of those times, ids that nothing uses; in seconds.
+_CHECK, _CHECKS_OF_IDS = 1.0, 3600
+# How long an answer waits for the markers, so that the client's next transaction need not; in seconds.
+_PATIENCE = 0.5
+# After what time a marker is tried again that could not be written, in seconds.
+_AGAIN = 1.0
+_PREPARED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+_AT_REST = (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
+
+
+class InitOutcome(NamedTuple):
+    """A producer's id and epoch, or why it gets none."""
+
+    error: ErrorCode
+    producer_id: int = NO_PRODUCER
+    epoch: int = NO_EPOCH
+
+
+class EndOutcome(NamedTuple):
+    """Why a transaction was not ended; NONE: it was, and the producer has this id and epoch now."""
+
+    error: ErrorCode
+    producer_id: int = NO_PRODUCER
+    epoch: int = NO_EPOCH
+
+
+@dataclass
+class _Id:
+    """A transactional id.
+
+    Attributes:
+        known: as the log has it; None: nothing is written yet.
+        is_changing: whether a change of it is being written.
+        appending: how many requests append to partitions in its transaction.
+        on_rest: called when that is none.
+    """
+
+    known: TransactionMetadata | None = None
+    is_changing: bool = False
+    appending: int = 0
+    on_rest: list[Wait[None]] = field(default_factory=list)
+
+
+class Transactions:
+    """The coordinator of a store's transactions. All calls come from the loop's thread.
+
+    What a request begins is done to its end also if its client leaves meanwhile.
+
+    Attributes:
+        log: the log of transactions.
+        max_timeout: for how long a transaction may last at most, in ms.
+    """
+
+    def __init__(
+        self, loop: Loop, workers: Workers, store: FolderStore, new_producer_id: Callable[[], int], *, sync: bool
+    ) -> None:
+        """Knows no transactions yet.
+
+        Args:
+            loop, workers: of the server.
+            store: what is served.
+            new_producer_id: gives ids for producers.
+            sync: whether decisions and markers survive a power loss before they are answered.
+        """
+        self._loop, self._workers, self._store = loop, workers, store
+        self._new_producer_id, self._sync = new_producer_id, sync
+        self.log = TransactionLog(store.logs)
+        self._ids = dict[str, _Id]()
+        self.max_timeout = int_config(store.logs.configs, "transaction.max.timeout.ms")
+        self._expiration = int_config(store.logs.configs, "transactional.id.expiration.ms")
+        self._checks = 0
+
+    @property
+    def known(self) -> dict[str, TransactionMetadata]:
+        """What is known of each transactional id."""
+        return {name: one.known for name, one in self._ids.items() if one.known is not None}
+
+    # ---- the beginning
+
+    def load(self) -> None:
+        """Takes in what the log has, before any request; what a killed server had decided is completed."""
+        if not self._store.writable:
+            return
+        self._ids = {name: _Id(known) for name, known in self.log.load().items()}
+        for name, one in self._ids.items():
+            if one.known is not None and one.known.state in _PREPARED:
+                _log.info("transactional id %s: writing the markers of its last transaction", name)
+                self._loop.call_soon(self._resume, name, one)
+        self._loop.call_later(_CHECK, self._check)
+
+    def _resume(self, name: str, one: _Id) -> None:
+        self._loop.start(self._complete(name, one))
+
+    def _now(self) -> int:
+        return self._store.logs.clock()
+
+    # ---- requests
+
+    def init_producer(self, transactional_id: str, timeout: int, wanted: tuple[int, int]) -> Wait[InitOutcome]:
+        """Gives a producer its id and epoch, and fences earlier ones of the transactional id.
+
+        Args:
+            transactional_id: the id.
+            timeout: for how long its transactions may last, in ms.
+            wanted: the producer id and epoch that the client believes to have; -1: it has none.
+        """
+        return self._loop.start(self._init_producer(transactional_id, timeout, wanted))
+
+    async def _init_producer(self, name: str, timeout: int, wanted: tuple[int, int]) -> InitOutcome:
+        one = self._ids.setdefault(name, _Id())
+        now = self._now()
+        known = one.known or TransactionMetadata(
+            self._new_producer_id(), NO_EPOCH, timeout, TransactionState.EMPTY, updated=now
+        )
+        if one.is_changing or known.state in _PREPARED:
+            return InitOutcome(ErrorCode.CONCURRENT_TRANSACTIONS)
+        if known.state is TransactionState.ONGOING:
+            if wanted[0] not in (NO_PRODUCER, known.producer_id):
+                return InitOutcome(ErrorCode.PRODUCER_FENCED)
+            await self._end(name, one, transitions.fenced(known, now))
+            # As in Kafka: the client asks again, and then its epoch is another one.
+            return InitOutcome(ErrorCode.CONCURRENT_TRANSACTIONS)
+        made = transitions.initialized(known, timeout, wanted, self._new_producer_id(), now)
+        if isinstance(made, ErrorCode):
+            return InitOutcome(made)
+        error = await self._write(name, one, made) if made is not one.known else ErrorCode.NONE
+        return InitOutcome(error, made.producer_id, made.epoch) if not error else InitOutcome(error)
+
+    def add(
+        self, transactional_id: str, producer_id: int, epoch: int, partitions: AbstractSet[TopicPartition], version: int
+    ) -> Wait[ErrorCode]:
+        """Partitions join the producer's transaction, which they begin if none is open.
+
+        `version`: of the protocol of transactions that the client uses.
+        """
+        return self._loop.start(self._add(transactional_id, producer_id, epoch, partitions, version))
+
+    async def _add(
+        self, name: str, producer_id: int, epoch: int, partitions: AbstractSet[TopicPartition], version: int
+    ) -> ErrorCode:
+        one = self._ids.get(name)
+        if one is None or one.known is None:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if error := transitions.check_producer(one.known, producer_id, epoch):
+            return error
+        if one.is_changing:
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        made = transitions.extended(one.known, partitions, version, self._now())
+        if isinstance(made, ErrorCode):
+            return made
+        return await self._write(name, one, made) if made is not one.known else ErrorCode.NONE
+
+    def end(
+        self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool, version: int
+    ) -> Wait[EndOutcome]:
+        """Commits or aborts the producer's transaction.
+
+        `version`: of the protocol of transactions that the client uses.
+        """
+        return self._loop.start(self._end_by_client(transactional_id, producer_id, epoch, commit, version))
+
+    async def _end_by_client(self, name: str, producer_id: int, epoch: int, commit: bool, version: int) -> EndOutcome:
+        one = self._ids.get(name)
+        if one is None or one.known is None:
+            return EndOutcome(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        known = one.known
+        made = transitions.ended(
+            known, producer_id, epoch, commit=commit, version=version, new_id=self._new_producer_id(), now=self._now()
+        )
+        if isinstance(made, ErrorCode):
+            return EndOutcome(made)
+        if one.is_changing:
+            return EndOutcome(ErrorCode.CONCURRENT_TRANSACTIONS)
+        if made is known:
+            return EndOutcome(ErrorCode.NONE, known.producer_id, known.epoch)
+        error = await self._end(name, one, made)
+        if error:
+            return EndOutcome(error)
+        return EndOutcome(ErrorCode.NONE, *(made.producer_id, made.epoch) if made.next_id < 0 else (made.next_id, 0))
+
+    # ---- what is appended in a transaction
+
+    async def admit(
+        self, transactional_id: str, producer_id: int, epoch: int, partitions: AbstractSet[TopicPartition], *,
+        adds: bool,
+    ) -> Mapping[TopicPartition, ErrorCode]:  # fmt: skip
+        """Says of each partition whether the producer may append to it now.
+
+        Until `release`, the transaction does not end: so no record comes after its marker. Call both in a coroutine of
+        the loop, which goes on when the client has left.
+
+        Args:
+            transactional_id, producer_id, epoch: of the producer.
+            partitions: to which it appends.
+            adds: whether they join the transaction by that, as in the second version of the protocol.
+        """
+        # From now on: nothing comes between the check and the append.
+        one = self._ids.setdefault(transactional_id, _Id())
+        one.appending += 1
+        if adds:
+            error = await self._add(transactional_id, producer_id, epoch, partitions, transitions.EPOCH_EACH)
+            return dict.fromkeys(partitions, error)
+        error, known = ErrorCode.INVALID_PRODUCER_ID_MAPPING, one.known
+        if known is not None:
+            error = transitions.check_producer(known, producer_id, epoch)
+            if not error and (one.is_changing or known.state in _PREPARED):
+                error = ErrorCode.CONCURRENT_TRANSACTIONS
+        if error or known is None:
+            return dict.fromkeys(partitions, error)
+        has = known.partitions if known.state is TransactionState.ONGOING else frozenset()
+        return {at: ErrorCode.NONE if at in has else ErrorCode.INVALID_TXN_STATE for at in partitions}
+
+    def release(self, transactional_id: str) -> None:
+        """What was admitted is appended, or refused."""
+        one = self._ids[transactional_id]
+        one.appending -= 1
+        if not one.appending:
+            waiting, one.on_rest = one.on_rest, []
+            for wait in waiting:
+                wait.finish(None)
+            if one.known is None and not one.is_changing:
+                del self._ids[transactional_id]
+
+    # ---- deciding
+
+    async def _end(self, name: str, one: _Id, decided: TransactionMetadata) -> ErrorCode:
+        """Writes a decision, and begins with its markers; returns when they are written, or are taking long."""
+        one.is_changing = True
+        try:
+            if one.appending:
+                rest: Wait[None] = Wait()
+                one.on_rest.append(rest)
+                await rest
+            error = await self._write(name, one, decided)
+        finally:
+            one.is_changing = False
+        if error:
+            return error
+        enough: Wait[None] = Wait()
+        self._loop.start(self._complete(name, one)).then(lambda: enough.finish(None))
+        timer = self._loop.call_later(_PATIENCE, enough.finish, None)
+        await enough
+        timer.cancel()
+        return ErrorCode.NONE
+
+    async def _write(self, name: str, one: _Id, made: TransactionMetadata | None) -> ErrorCode:
+        one.is_changing = True
+        try:
+            await self._workers.run(lambda: self.log.write(name, made, sync=self._sync))
+        except (PylogError, OSError, ValueError) as error:
+            _log.error("transactional id %s: its state could not be written: %s", name, error)
+            # Which clients try again: the newest record counts, so one that was written nevertheless does not matter.
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        finally:
+            one.is_changing = False
+        one.known = made
+        return ErrorCode.NONE
+
+    async def _complete(self, name: str, one: _Id) -> None:
+        """Writes the markers of a decision, as long as it takes, and that this is done."""
+        known = one.known
+        assert known is not None
+        left: Iterable[TopicPartition] = sorted(known.partitions)
+        while left:
+            written = [(at, self._workers.run(self._mark, name, known, at)) for at in left]
+            left = [at for at, wait in written if not await wait]
+            if left:
+                await self._pause()
+        while await self._write(name, one, transitions.completed(known, self._now())):
+            await self._pause()
+
+    def _mark(self, name: str, known: TransactionMetadata, at: TopicPartition) -> bool:
+        """Writes one marker, in a thread; whether it is written."""
+        marker = EndTxnMarker(known.state is TransactionState.PREPARE_COMMIT, self.log.coordinator_epoch(name))
+        try:
+            self.log.end(at, known.producer_id, known.epoch, marker, sync=self._sync)
+        except (PylogError, OSError) as error:
+            _log.error("transactional id %s: its marker could not be written, trying again: %s", name, error)
+            return False
+        return True
+
+    async def _pause(self) -> None:
+        wait: Wait[None] = Wait()
+        self._loop.call_later(_AGAIN, wait.finish, None)
+        await wait
+
+    # ---- time
+
+    def _check(self) -> None:
+        self._loop.call_later(_CHECK, self._check)
+        self.abort_late()
+        self._checks += 1
+        if self._checks % _CHECKS_OF_IDS == 0:
+            self.forget_idle()
+
+    def abort_late(self) -> None:
+        """Aborts transactions that last longer than their producers have said."""
+        now = self._now()
+        for name, one in list(self._ids.items()):
+            known = one.known
+            is_open = known is not None and known.state is TransactionState.ONGOING and not one.is_changing
+            if is_open and known is not None and now > known.started + known.timeout:
+                _log.info("transactional id %s: aborting its transaction after %d ms", name, now - known.started)
+                self._loop.start(self._end(name, one, transitions.fenced(known, now)))
+
+    def forget_idle(self) -> None:
+        """Forgets ids that were not used for transactional.id.expiration.ms."""
+        for name, one in list(self._ids.items()):
+            known, until = one.known, self._now() - self._expiration
+            if known is not None and known.state in _AT_REST and known.updated <= until and not one.is_changing:
+                self._loop.start(self._forget(name, one))
+
+    async def _forget(self, name: str, one: _Id) -> None:
+        if not await self._write(name, one, None) and not one.appending:
+            del self._ids[name]
