@@ -29,6 +29,7 @@ from pyspark_log.types import TopicPartition
 _INIT_SAYS_FENCED, _SAYS_FENCED = 4, 2
 # Clients of the second version of the protocol of transactions (KIP-890) send these versions.
 _END_OF_EACH, _COMMIT_OF_EACH = 5, 5
+_COMMIT_SAYS_ABORT = 4
 _EPOCH_EACH = 2
 
 
@@ -37,17 +38,21 @@ async def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitPr
     broker, name = call.broker, request.transactional_id
     if not broker.store.writable:
         refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return InitProducerIdResponse(error_code=refused if name is None else _NOT_ALLOWED)
+        return _no_producer(refused if name is None else _NOT_ALLOWED)
     if name is None:
         return InitProducerIdResponse(producer_id=broker.producer_ids.next(), producer_epoch=0)
     if not name or (request.producer_id < 0) != (request.producer_epoch < 0):
-        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST)
+        return _no_producer(ErrorCode.INVALID_REQUEST)
     if not 0 < request.transaction_timeout_ms <= broker.transactions.max_timeout:
-        return InitProducerIdResponse(error_code=ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        return _no_producer(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
     wanted = request.producer_id, request.producer_epoch
     outcome = await broker.transactions.init_producer(name, request.transaction_timeout_ms, wanted)
     error = outcome.error if call.version >= _INIT_SAYS_FENCED else _before_fencing(outcome.error)
     return InitProducerIdResponse(error_code=error, producer_id=outcome.producer_id, producer_epoch=outcome.epoch)
+
+
+def _no_producer(error: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=error, producer_epoch=-1)
 
 
 _NOT_ALLOWED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -180,7 +185,8 @@ async def _commit(
         admitted = await transactions.admit(*producer, frozenset({at}), adds=call.version >= _COMMIT_OF_EACH)
         try:
             if error := admitted[at]:
-                return _before_fencing(error)
+                abort = error == ErrorCode.INVALID_TXN_STATE and call.version >= _COMMIT_SAYS_ABORT
+                return ErrorCode.TRANSACTION_ABORTABLE if abort else _before_fencing(error)
             # Nothing may come between the check and the place in the queue of the log.
             error = groups.coordinator.check_commit(
                 request.group_id, request.generation_id, request.member_id, request.group_instance_id, call.version,

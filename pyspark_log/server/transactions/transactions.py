@@ -151,8 +151,8 @@ class Transactions:
         made = transitions.initialized(known, timeout, wanted, self._new_producer_id(), now)
         if isinstance(made, ErrorCode):
             return InitOutcome(made)
-        error = await self._write(name, one, made) if made is not one.known else ErrorCode.NONE
-        return InitOutcome(error, made.producer_id, made.epoch) if not error else InitOutcome(error)
+        error = await self._write(name, one, made)
+        return InitOutcome(error) if error else InitOutcome(error, made.producer_id, made.epoch)
 
     def add(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: AbstractSet[TopicPartition], version: int

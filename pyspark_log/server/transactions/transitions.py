@@ -37,9 +37,6 @@ def initialized(
         wanted: the producer id and epoch that the client believes to have; -1: it has none.
         new_id: a producer id for one that has no epochs left.
         now: the time in ms.
-
-    Returns:
-        As `known` where the client's last answer was lost.
     """
     producer_id, epoch = wanted
     is_known = producer_id in (NO_PRODUCER, known.producer_id) or (
@@ -61,7 +58,9 @@ def initialized(
         return replace(begun, producer_id=new_id, epoch=0, previous_id=known.producer_id, next_id=NO_PRODUCER)
     if NO_EPOCH in (epoch, known.epoch) or epoch == known.epoch:
         return replace(begun, epoch=known.epoch + 1)
-    return known if epoch == known.last_epoch else ErrorCode.PRODUCER_FENCED
+    # The client's last answer was lost.
+    repeated = replace(begun, last_epoch=known.last_epoch)
+    return repeated if epoch == known.last_epoch else ErrorCode.PRODUCER_FENCED
 
 
 def check_producer(known: TransactionMetadata, producer_id: int, epoch: int) -> ErrorCode:
@@ -147,7 +146,7 @@ def _decided(
 def fenced(known: TransactionMetadata, now: int) -> TransactionMetadata:
     """An open transaction is aborted without its client, whose epoch ends: it took too long, or another begins."""
     epoch = min(known.epoch + 1, _MAX_EPOCH)
-    return replace(known, state=TransactionState.PREPARE_ABORT, epoch=epoch, updated=now, last_epoch=NO_EPOCH)
+    return replace(known, state=TransactionState.PREPARE_ABORT, epoch=epoch, updated=now, last_epoch=known.epoch)
 
 
 def completed(known: TransactionMetadata, now: int) -> TransactionMetadata:

@@ -19,11 +19,13 @@ class OpenTransactions:
     def __init__(self) -> None:
         """None is open yet."""
         self._records: dict[int, Newest] = {}
+        # The offsets of the last records that count, for the keys of those that are not decided.
+        self._last: dict[bytes | None, int] = {}
 
     @property
-    def keys(self) -> set[bytes]:
+    def keys(self) -> set[bytes | None]:
         """The keys of the records that are not decided."""
-        return {key for records in self._records.values() for key in records if key is not None}
+        return {key for records in self._records.values() for key in records}
 
     def take_in(
         self,
@@ -61,10 +63,12 @@ class OpenTransactions:
         ended = self._records.pop(producer_id, {})
         if marker is not None and marker.commit:
             for key, (offset, value) in ended.items():
-                self._put(newest, key, offset, value)
+                if self._last.get(key, -1) < offset:
+                    self._put(newest, key, offset, value)
+        waiting = self.keys
+        self._last = {key: offset for key, offset in self._last.items() if key in waiting}
 
     def _put(self, newest: Newest, key: bytes | None, offset: int, value: bytes | None) -> None:
         newest[key] = offset, value
-        for records in self._records.values():
-            if key in records and records[key][0] < offset:
-                del records[key]
+        if any(key in records for records in self._records.values()):
+            self._last[key] = offset

@@ -75,7 +75,7 @@ class PartitionView:
 
     def pending(self, group: str) -> set[TopicPartition]:
         """The partitions for which an open transaction may commit an offset of a group."""
-        found = map(records.decode_key, self._open.keys)
+        found = (records.decode_key(key or b"") for key in self._open.keys)
         return {
             TopicPartition(key.topic, key.partition)
             for key in found

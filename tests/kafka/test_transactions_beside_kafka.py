@@ -1,0 +1,275 @@
+"""The same transactions at a real Kafka and at `pylog serve`, drawn by chance: the answers must be equal."""
+
+import itertools
+import random
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from pyspark_log import Store
+from pyspark_log.kafka import messages as m
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.storage.record.end_txn_marker import decode_end_txn_marker
+from pyspark_log.storage.record.headers import scan
+from pyspark_log.storage.record.walk import read_pairs
+from tests.server_tools import PATIENCE, Peer, served
+from tests.unit.record_tools import Record, build
+
+pytestmark = pytest.mark.usefixtures("kafka")
+
+SCRIPTS, STEPS = 12, 60
+NO_ID = bytes(16)
+TOPICS = ("x", "y")
+_NOW = int(time.time() * 1000)
+# Both sides answer so while the last transaction is not complete, for a time of their own; then they are asked again.
+_AGAIN = {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE,
+          ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}  # fmt: skip
+
+
+class Side:
+    """A server, and the producers that a script has there.
+
+    Attributes:
+        peer: a connection to it.
+        producers: id and epoch of each producer of the script.
+    """
+
+    def __init__(self, peer, script):
+        self.peer, self.prefix = peer, f"s{script}-"
+        self.producers = dict.fromkeys("pqr", (999, 0))
+        self._ids = {}
+
+    def named(self, producer_id):
+        """A producer id as the number by which the script saw it first."""
+        return -1 if producer_id < 0 else self._ids.setdefault(producer_id, len(self._ids))
+
+    def ask(self, request, version, errors):
+        """The answer, once it is not that the client is to ask again; `errors`: what it has of them."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            answer = self.peer.ask(request, version)
+            if not _AGAIN & set(errors(answer)) or time.monotonic() > end:
+                return answer
+            time.sleep(0.02)
+
+    # ---- a producer's requests; each gives what is compared
+
+    def init(self, who, name, version, timeout, knows):
+        known = self.producers[who] if knows and version >= 3 else (-1, -1)
+        request = m.InitProducerIdRequest(self.prefix + name, timeout, *known)
+        answer = self.ask(request, version, lambda one: [one.error_code])
+        if not answer.error_code:
+            self.producers[who] = answer.producer_id, answer.producer_epoch
+        return answer.error_code, self.named(answer.producer_id), answer.producer_epoch
+
+    def add(self, who, name, version, parts):
+        topics = [m.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(self.prefix + topic, ns) for topic, ns in parts]
+        request = m.AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.prefix + name, v3_and_below_topics=topics,
+            **dict(zip(("v3_and_below_producer_id", "v3_and_below_producer_epoch"), self.producers[who], strict=True)),
+        )  # fmt: skip
+
+        def errors(answer):
+            found = answer.results_by_topic_v3_and_below
+            return [part.partition_error_code for topic in found for part in topic.results_by_partition]
+
+        return sorted(errors(self.ask(request, version, errors)))
+
+    def add_offsets(self, who, name, version, group):
+        request = m.AddOffsetsToTxnRequest(self.prefix + name, *self.producers[who], self.prefix + group)
+        return self.ask(request, version, lambda one: [one.error_code]).error_code
+
+    def produce(self, who, name, version, topic, value, sequence):
+        producer_id, epoch = self.producers[who]
+        batch = build(
+            [Record(None, value, _NOW)], "none", transactional=True, producer_id=producer_id, producer_epoch=epoch,
+            base_sequence=sequence,
+        )  # fmt: skip
+        part = m.ProduceRequest.PartitionProduceData(0, batch)
+        data = m.ProduceRequest.TopicProduceData(self.prefix + topic, NO_ID, [part])
+        request = m.ProduceRequest(self.prefix + name, -1, 10_000, [data])
+
+        def errors(answer):
+            return [part.error_code for topic in answer.responses for part in topic.partition_responses]
+
+        answer = self.ask(request, version, errors)
+        [part] = [part for topic in answer.responses for part in topic.partition_responses]
+        return part.error_code, part.base_offset
+
+    def commit_offset(self, who, name, version, group, offset):
+        part = m.TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(0, offset, -1, "")
+        topic = m.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(self.prefix + "x", [part])
+        request = m.TxnOffsetCommitRequest(
+            self.prefix + name, self.prefix + group, *self.producers[who], topics=[topic]
+        )
+
+        def errors(answer):
+            return [part.error_code for topic in answer.topics for part in topic.partitions]
+
+        return errors(self.ask(request, version, errors))
+
+    def end(self, who, name, version, commit):
+        request = m.EndTxnRequest(self.prefix + name, *self.producers[who], commit)
+        answer = self.ask(request, version, lambda one: [one.error_code])
+        self.described(name)  # Kafka answers before it has written the markers.
+        if version >= 5 and not answer.error_code:
+            self.producers[who] = answer.producer_id, answer.producer_epoch
+        return answer.error_code, self.named(answer.producer_id), answer.producer_epoch
+
+    # ---- what there is
+
+    def described(self, name):
+        end = time.monotonic() + PATIENCE
+        while True:
+            request = m.DescribeTransactionsRequest([self.prefix + name])
+            [one] = self.ask(request, 0, lambda _: []).transaction_states
+            if not one.transaction_state.startswith("Prepare") or time.monotonic() > end:
+                break
+            time.sleep(0.02)
+        topics = sorted((topic.topic, sorted(topic.partitions)) for topic in one.topics)
+        mine = [(topic, parts if topic.startswith(self.prefix) else []) for topic, parts in topics]
+        return one.error_code, one.transaction_state, one.transaction_timeout_ms, one.producer_epoch, mine
+
+    def offset(self, group, stable):
+        topics = [m.OffsetFetchRequest.OffsetFetchRequestTopics(self.prefix + "x", NO_ID, [0])]
+        groups = [m.OffsetFetchRequest.OffsetFetchRequestGroup(self.prefix + group, topics=topics)]
+        answer = self.ask(
+            m.OffsetFetchRequest(groups=groups, require_stable=stable), 8, lambda one: [one.groups[0].error_code]
+        )
+        [part] = answer.groups[0].topics[0].partitions
+        return part.error_code, part.committed_offset
+
+    def log(self, topic):
+        """What a consumer of committed records gets: ends, aborted transactions, and all batches."""
+        part = m.FetchRequest.FetchPartition(0, -1, 0, -1, -1, 1 << 20)
+        wanted = [m.FetchRequest.FetchTopic(self.prefix + topic, NO_ID, [part])]
+        request = m.FetchRequest(max_wait_ms=10, min_bytes=0, max_bytes=1 << 20, isolation_level=1, topics=wanted)
+        [found] = self.ask(request, 11, lambda one: [one.responses[0].partitions[0].error_code]).responses[0].partitions
+        records, batches = bytes(found.records or b""), []
+        for header in scan(records, 0, len(records)):
+            data = records[header.position : header.end]
+            marker = decode_end_txn_marker(data, header) if header.is_control else None
+            pairs = read_pairs(records, header.position, header.end, from_offset=0, until_offset=1 << 40).pairs
+            batches.append((
+                header.base_offset, header.last_offset_delta, header.attributes, self.named(header.producer_id),
+                header.producer_epoch, header.base_sequence, marker and marker.commit, [value for _, value, _ in pairs],
+            ))  # fmt: skip
+        # Kafka adds later ones, by a guess of where the records end.
+        aborted = sorted(
+            (self.named(one.producer_id), one.first_offset)
+            for one in found.aborted_transactions or ()
+            if one.first_offset < found.last_stable_offset
+        )
+        return found.high_watermark, found.last_stable_offset, aborted, batches
+
+    def producers_of(self, topic):
+        request = m.DescribeProducersRequest([m.DescribeProducersRequest.TopicRequest(self.prefix + topic, [0])])
+        [part] = self.peer.ask(request, 0).topics[0].partitions
+        return sorted(
+            (self.named(one.producer_id), one.producer_epoch, one.last_sequence, one.current_txn_start_offset)
+            for one in part.active_producers
+        )
+
+
+class Script:
+    """Requests of three producers with two transactional ids, most of which make sense."""
+
+    def __init__(self, seed, sides):
+        self.chance, self.sides = random.Random(seed), sides
+        self.names = {"p": "one", "q": "one", "r": "two"}
+        self.sequences, self.values, self.told = {}, 0, []
+
+    def both(self, call, *arguments):
+        """The answer, which is that of both sides."""
+        kafka, ours = (getattr(side, call)(*arguments) for side in self.sides)
+        self.told.append(f"{call} {arguments}: {ours}")
+        assert ours == kafka, f"Kafka's answer is {kafka}:\n" + "\n".join(self.told)
+        return ours
+
+    def run(self):
+        for topic in TOPICS:
+            for side in self.sides:
+                created = m.CreateTopicsRequest.CreatableTopic(side.prefix + topic, 1, 1)
+                side.peer.ask(m.CreateTopicsRequest([created], 10_000, False), 5)
+                wait_for_leader(side.peer, side.prefix + topic)
+        for who in self.names:
+            self.init(who)
+        for _ in range(STEPS):
+            steps = [self.produce, self.end, self.init, self.add, self.offsets, self.look]
+            (step,) = self.chance.choices(steps, [10, 6, 2, 3, 3, 2])
+            step(self.chance.choice(list(self.names)))
+        self.look("p")
+
+    def init(self, who):
+        version, timeout = self.chance.choice([0, 2, 4, 5]), self.chance.choice([60_000] * 6 + [0, 2_000_000])
+        self.both("init", who, self.names[who], version, timeout, self.chance.random() < 0.3)
+        # As a client does that begins anew; but its old one may go on where it was.
+        self.sequences.pop(who, None)
+
+    def add(self, who):
+        parts = self.chance.choice([[("x", [0])], [("x", [0]), ("y", [0])], [("y", [0])], [("y", [0, 9])]])
+        self.both("add", who, self.names[who], self.chance.choice([0, 2, 3]), parts)
+
+    def produce(self, who):
+        topic, version = self.chance.choice(TOPICS), self.chance.choice([9, 11, 12])
+        if version < 12 and self.chance.random() < 0.8:
+            self.both("add", who, self.names[who], 3, [(topic, [0])])
+        self.values += 1
+        ids = tuple(side.producers[who] for side in self.sides)
+        place = (ids, topic)
+        sequence = self.sequences.get(place, 0)
+        error, _ = self.both("produce", who, self.names[who], version, topic, b"%d" % self.values, sequence)
+        if not error:
+            self.sequences[place] = sequence + 1
+
+    def offsets(self, who):
+        version, group = self.chance.choice([3, 4, 5]), self.chance.choice(["g", "h"])
+        if version < 5 and self.chance.random() < 0.8:
+            self.both("add_offsets", who, self.names[who], self.chance.choice([0, 3]), group)
+        self.values += 1
+        self.both("commit_offset", who, self.names[who], version, group, self.values)
+
+    def end(self, who):
+        self.both("end", who, self.names[who], self.chance.choice([1, 3, 4, 5]), self.chance.random() < 0.6)
+
+    def look(self, _who):
+        for name in ("one", "two", "three"):
+            self.both("described", name)
+        for group in ("g", "h"):
+            for stable in (True, False):
+                self.both("offset", group, stable)
+        for topic in TOPICS:
+            self.both("log", topic)
+            self.both("producers_of", topic)
+
+
+def wait_for_leader(peer, topic):
+    end = time.monotonic() + PATIENCE
+    wanted = m.MetadataRequest([m.MetadataRequest.MetadataRequestTopic(NO_ID, topic)], False)
+    while peer.ask(wanted, 7).topics[0].error_code:
+        assert time.monotonic() < end, f"{topic} has no leader"
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def peers(broker, tmp_path_factory):
+    """Connections to Kafka and to ours. Both have a coordinator by then."""
+    host, port = broker.bootstrap.split(":")
+    folder = tmp_path_factory.mktemp("server")
+    Store.create(folder / "store", {"offsets.topic.num.partitions": "1"}).close()
+    with (
+        served(folder / "store", folder) as server,
+        Peer(SimpleNamespace(host=host, port=int(port))) as kafka,
+        Peer(server) as ours,
+    ):
+        for peer, kind in itertools.product((kafka, ours), (0, 1)):
+            find = m.FindCoordinatorRequest(key_type=kind, coordinator_keys=["one"])
+            while peer.ask(find, 4).coordinators[0].error_code:
+                time.sleep(0.1)
+        yield kafka, ours
+
+
+@pytest.mark.parametrize("seed", range(SCRIPTS))
+def test_scripts(peers, seed):
+    Script(seed, [Side(peer, seed) for peer in peers]).run()
