@@ -1,0 +1,271 @@
+"""Transactions of Kafka's clients: what readers see of them, who is fenced, and what a kill leaves."""
+
+import contextlib
+import itertools
+import os
+import signal
+import time
+
+import pytest
+from server_requests import LATEST, NO_ID, batch, list_offset, produce
+
+from pyspark_log import Store
+from pyspark_log.kafka import messages as m
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.server.network import Loop, Workers
+from pyspark_log.server.transactions import Transactions
+from pyspark_log.storage.transactions import TransactionLog
+from pyspark_log.types import TopicPartition
+from tests.server_tools import PATIENCE, Peer, Server, served
+
+AGAIN = (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS)
+
+
+class Producer:
+    """A transactional producer, as one of Kafka's clients.
+
+    Attributes:
+        id, epoch: of it.
+    """
+
+    def __init__(self, peer, name="t", timeout=60_000, known=(-1, -1)):
+        """Begins: earlier producers of its name are fenced."""
+        self.peer, self.name, self.sequences = peer, name, {}
+        request = m.InitProducerIdRequest(name, timeout, *known)
+        answer = self.ask(request, 5, lambda one: one.error_code)
+        assert answer.error_code == ErrorCode.NONE
+        self.id, self.epoch = answer.producer_id, answer.producer_epoch
+
+    def ask(self, request, version, error):
+        """The answer, once it is not that the client is to ask again."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            answer = self.peer.ask(request, version)
+            if error(answer) not in AGAIN or time.monotonic() > end:
+                return answer
+            time.sleep(0.01)
+
+    def add(self, topic, *numbers):
+        """Adds partitions to the transaction; the errors."""
+        parts = [m.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(topic, numbers)]
+        request = m.AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.name, v3_and_below_producer_id=self.id,
+            v3_and_below_producer_epoch=self.epoch, v3_and_below_topics=parts,
+        )  # fmt: skip
+        answer = self.ask(
+            request, 3, lambda one: one.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
+        )
+        [topic] = answer.results_by_topic_v3_and_below
+        return {one.partition_error_code for one in topic.results_by_partition}
+
+    def produce(self, topic, value, partition=0, version=12):
+        """Appends a record in the transaction; the answer of its partition."""
+        place = topic, partition, self.epoch
+        data = batch(
+            value, transactional=True, producer_id=self.id, producer_epoch=self.epoch,
+            base_sequence=self.sequences.get(place, 0),
+        )  # fmt: skip
+        part = m.ProduceRequest.PartitionProduceData(partition, data)
+        topics = [m.ProduceRequest.TopicProduceData(topic, NO_ID, [part])]
+        [topic] = self.peer.ask(m.ProduceRequest(self.name, -1, 30_000, topics), version).responses
+        [answer] = topic.partition_responses
+        if not answer.error_code:
+            self.sequences[place] = self.sequences.get(place, 0) + 1
+        return answer
+
+    def commit_offset(self, group, at, offset):
+        """Commits an offset in the transaction; the error."""
+        part = m.TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(at.partition, offset, -1, "")
+        topics = [m.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(at.topic, [part])]
+        request = m.TxnOffsetCommitRequest(self.name, group, self.id, self.epoch, topics=topics)
+        return self.ask(request, 5, _offset_error).topics[0].partitions[0].error_code
+
+    def end(self, *, commit, version=5):
+        """Ends the transaction; the error."""
+        answer = self.ask(m.EndTxnRequest(self.name, self.id, self.epoch, commit), version, lambda one: one.error_code)
+        if version >= 5 and not answer.error_code:
+            self.id, self.epoch = answer.producer_id, answer.producer_epoch
+        return answer.error_code
+
+
+def _offset_error(answer):
+    return answer.topics[0].partitions[0].error_code
+
+
+@pytest.mark.parametrize("version", [9, 12])
+@pytest.mark.parametrize("commit", [True, False])
+def test_records_and_offsets_count_when_they_are_committed(peer, store, topic, version, commit):
+    producer = Producer(peer, f"of {topic}")
+    if version < 12:
+        assert producer.add(topic, 0) == {ErrorCode.NONE}
+    assert producer.produce(topic, b"a", version=version).error_code == ErrorCode.NONE
+    at = TopicPartition(topic, 0)
+    assert producer.commit_offset("g", at, 1) == ErrorCode.NONE
+    assert list_offset(peer, topic, LATEST, isolation_level=1).offset == 0
+    assert [row["value"] for rows in store.read(topic, 0) for row in rows.to_pylist()] == [b"a"]
+    assert not [*store.read(topic, 0, isolation_level="read_committed")]
+    assert at not in store.groups["g"].committed()
+    assert producer.end(commit=commit, version=3 if version < 12 else 5) == ErrorCode.NONE
+    assert list_offset(peer, topic, LATEST, isolation_level=1).offset == 2
+    rows = [row["value"] for rows in store.read(topic, 0, isolation_level="read_committed") for row in rows.to_pylist()]
+    assert rows == ([b"a"] if commit else [])
+    assert (at in store.groups["g"].committed()) == commit
+    assert producer.epoch == (0 if version < 12 else 1)
+
+
+def test_a_producer_is_fenced_by_the_next_one_of_its_name(peer, store, topic):
+    first = Producer(peer, "fenced")
+    assert first.produce(topic, b"lost").error_code == ErrorCode.NONE
+    second = Producer(peer, "fenced")
+    assert (second.id, second.epoch) == (first.id, 2)
+    assert first.produce(topic, b"late").error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert first.end(commit=True) == ErrorCode.PRODUCER_FENCED
+    assert second.produce(topic, b"new").error_code == ErrorCode.NONE
+    assert second.end(commit=True) == ErrorCode.NONE
+    rows = [row["value"] for rows in store.read(topic, 0, isolation_level="read_committed") for row in rows.to_pylist()]
+    assert rows == [b"new"]
+
+
+def test_a_transaction_that_takes_too_long_is_aborted(peer, store, topic):
+    producer = Producer(peer, "slow", timeout=1)
+    assert producer.produce(topic, b"late").error_code == ErrorCode.NONE
+    end = time.monotonic() + PATIENCE
+    while list_offset(peer, topic, LATEST, isolation_level=1).offset == 0:
+        assert time.monotonic() < end, "it is not aborted"
+        time.sleep(0.05)
+    assert not [*store.read(topic, 0, isolation_level="read_committed")]
+    assert producer.end(commit=True, version=3) == ErrorCode.PRODUCER_FENCED
+    # There its epoch is what it would be after an end that was not answered.
+    assert producer.end(commit=True) == ErrorCode.INVALID_TXN_STATE
+
+
+@pytest.mark.parametrize("timeout", [0, -1, 900_001])
+def test_a_timeout_that_no_transaction_may_have(peer, timeout):
+    answer = peer.ask(m.InitProducerIdRequest("t", timeout), 4)
+    assert answer.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+
+
+def test_what_is_not_in_the_transaction_is_refused(peer, topic):
+    producer = Producer(peer, "strict")
+    answer = producer.produce(topic, b"a", version=9)
+    assert (answer.error_code, "strict" in answer.error_message) == (ErrorCode.INVALID_TXN_STATE, True)
+    assert producer.produce(topic, b"a", version=11).error_code == ErrorCode.TRANSACTION_ABORTABLE
+    assert producer.add(topic, 0, 7) == {ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    data = batch(b"a", transactional=True, producer_id=producer.id, producer_epoch=0, base_sequence=0)
+    refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert produce(peer, topic, data).error_code == refused
+    assert list_offset(peer, topic, LATEST).offset == 0
+
+
+def test_an_id_that_nothing_uses_is_forgotten(tmp_path, monkeypatch):
+    with Store.create(tmp_path / "store") as store:
+        loop = Loop()
+        workers = Workers(loop, 1)
+        transactions = Transactions(loop, workers, store, iter(range(9)).__next__, sync=False)
+
+        def done(wait):
+            wait.then(loop.stop)
+            loop.run()
+            return wait.value
+
+        for name in ("idle", "open"):
+            assert not done(transactions.init_producer(name, 900_000, (-1, -1))).error
+        partitions = {TopicPartition("x", 0)}
+        assert not done(transactions.add("open", transactions.known["open"].producer_id, 0, partitions, 0))
+        week = 7 * 24 * 60 * 60 * 1000
+        now = store.logs.clock()
+        for later, left in ((week - 60_000, {"idle", "open"}), (week + 60_000, {"open"})):
+            monkeypatch.setattr(store.logs, "clock", lambda time=now + later: time)
+            transactions.forget_idle()
+            # After what that has begun.
+            done(workers.run(int))
+            assert set(TransactionLog(store.logs).load()) == left
+        workers.close()
+        loop.close()
+
+
+# ---- kills
+
+
+class ServerToKill(Server):
+    """A server that is killed before a change to files, counted from `count` on."""
+
+    program = ("-m", "tests.server_to_kill")
+
+    def count(self):
+        os.kill(self.process.pid, signal.SIGUSR1)
+
+
+def seen(path):
+    """What readers of committed records see of a store, without a server: values by partition, and the offset."""
+    with Store.open(path) as store:
+        found = {}
+        for topic, partition in (("x", 0), ("x", 1), ("y", 0)):
+            rows = store.read(topic, partition, isolation_level="read_committed")
+            found[topic, partition] = [row["value"] for batch in rows for row in batch.to_pylist()]
+            assert store.latest_offset(topic, partition, isolation_level="read_committed") == store.latest_offset(
+                topic, partition
+            )
+        offset = store.groups["g"].committed().get(TopicPartition("x", 0))
+        return found, None if offset is None else offset.offset
+
+
+def killed_while_it_ends(folder, number, version):
+    """A transaction whose server is killed before its change of that number while it commits.
+
+    A producer that begins anew then finds it whole or not at all; whether it is whole, and the server was not killed.
+    """
+    os.environ["STOP_AT"] = str(number)
+    path = folder / f"store{number}"
+    with Store.create(path, {"offsets.topic.num.partitions": "1"}) as store:
+        store.create_topic("x", 2)
+        store.create_topic("y", 1)
+    server = ServerToKill(path, folder).start()
+    try:
+        with Peer(server) as peer:
+            producer = Producer(peer)
+            for topic, partition in (("x", 0), ("x", 1), ("y", 0)):
+                assert not producer.produce(topic, b"first", partition).error_code
+            assert not producer.commit_offset("g", TopicPartition("x", 0), 1)
+            assert not producer.end(commit=True)
+            for topic, partition in (("x", 0), ("x", 1), ("y", 0)):
+                assert not producer.produce(topic, b"second", partition).error_code
+            assert not producer.commit_offset("g", TopicPartition("x", 0), 2)
+            server.count()
+            answered, survives = None, False
+            with contextlib.suppress(ConnectionError):
+                answered = producer.end(commit=True, version=version)
+                # The last markers may be written after the answer.
+                describe = m.DescribeTransactionsRequest(["t"])
+                while peer.ask(describe, 0).transaction_states[0].transaction_state != "CompleteCommit":
+                    pass
+                survives = True
+            assert answered in (None, ErrorCode.NONE)
+    finally:
+        server.kill()
+    with served(path, folder) as again, Peer(again) as peer:
+        anew = Producer(peer)
+        assert not anew.produce("y", b"third").error_code
+        assert not anew.end(commit=True)
+    found, offset = seen(path)
+    is_whole = found["x", 0] == [b"first", b"second"]
+    assert is_whole or answered is None
+    both = [b"first", b"second"] if is_whole else [b"first"]
+    assert (found, offset) == ({("x", 0): both, ("x", 1): both, ("y", 0): [*both, b"third"]}, 2 if is_whole else 1)
+    return is_whole, survives
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [3, 5])
+def test_a_kill_while_it_commits(tmp_path, version):
+    outcomes = []
+    for number in itertools.count():
+        is_whole, survives = killed_while_it_ends(tmp_path, number, version)
+        outcomes.append(is_whole)
+        if survives:
+            break
+    # The decision, four markers and that they are written: two changes each at least.
+    assert len(outcomes) > 12
+    # It is nothing up to some change, and all from then on.
+    assert outcomes == sorted(outcomes)
+    assert not outcomes[0]
