@@ -2,6 +2,7 @@
 
 import pytest
 from chispa import assert_df_equality
+from confluent_kafka import Producer
 from pyspark.sql import functions as f
 
 from pyspark_log import Store
@@ -56,6 +57,35 @@ def test_both_write_and_both_read_the_same(spark, server):
         spark, server, startingOffsets='{"t": {"0": 10, "1": -2, "2": 7}}', endingOffsets=ends
     )
     assert through_server.count() == 90 + 50 + 63
+    assert_df_equality(through_server, from_files, ignore_row_order=True, ignore_nullable=True)
+
+
+def test_a_transaction_of_a_client_that_is_open(spark, server):
+    """What docs/server.md says of it: readers of committed records wait for its end, and a publish does not."""
+    producer = Producer({"bootstrap.servers": server.bootstrap, "transactional.id": "t", "linger.ms": 0})
+    producer.init_transactions(60)
+    values = {}
+
+    def values_of(level):
+        rows = _ours(server, spark.read, subscribe="t", **{"kafka.isolation.level": level}).load().collect()
+        return sorted(row.value for row in rows if row.partition == 0)
+
+    for ends, publish in ((producer.abort_transaction, b"published 1"), (producer.commit_transaction, b"published 2")):
+        before = values_of("read_committed")
+        producer.begin_transaction()
+        producer.produce("t", value=b"from %s" % publish, partition=0)
+        producer.flush(60)
+        rows = spark.createDataFrame([(publish, 0)], "value binary, partition int")
+        _ours(server, rows.write, topic="t").mode("append").save()
+        assert {b"from %s" % publish, publish} <= set(values_of("read_uncommitted"))
+        assert values_of("read_committed") == before
+        ends(60)
+        values[ends.__name__] = values_of("read_committed")
+    assert values == {
+        "abort_transaction": [b"published 1"],
+        "commit_transaction": [b"from published 2", b"published 1", b"published 2"],
+    }
+    through_server, from_files = _both(spark, server, **{"kafka.isolation.level": "read_committed"})
     assert_df_equality(through_server, from_files, ignore_row_order=True, ignore_nullable=True)
 
 

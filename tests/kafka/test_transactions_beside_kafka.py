@@ -178,13 +178,13 @@ class Script:
     def __init__(self, seed, sides):
         self.chance, self.sides = random.Random(seed), sides
         self.names = {"p": "one", "q": "one", "r": "two"}
-        self.sequences, self.values, self.told = {}, 0, []
+        self.sequences, self.values, self.history = {}, 0, []
 
     def both(self, call, *arguments):
         """The answer, which is that of both sides."""
         kafka, ours = (getattr(side, call)(*arguments) for side in self.sides)
-        self.told.append(f"{call} {arguments}: {ours}")
-        assert ours == kafka, f"Kafka's answer is {kafka}:\n" + "\n".join(self.told)
+        self.history.append(f"{call} {arguments}: {ours}")
+        assert ours == kafka, f"Kafka's answer is {kafka}:\n" + "\n".join(self.history)
         return ours
 
     def run(self):
@@ -204,7 +204,7 @@ class Script:
     def init(self, who):
         version, timeout = self.chance.choice([0, 2, 4, 5]), self.chance.choice([60_000] * 6 + [0, 2_000_000])
         self.both("init", who, self.names[who], version, timeout, self.chance.random() < 0.3)
-        # As a client does that begins anew; but its old one may go on where it was.
+        # As a client does that begins again; but its old one may continue.
         self.sequences.pop(who, None)
 
     def add(self, who):

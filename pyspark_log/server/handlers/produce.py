@@ -42,7 +42,7 @@ _ZSTD = CODECS.index("zstd")
 _FIRST_WITH_ZSTD = 7
 # Id and epoch of a batch's producer.
 _PRODUCER = Struct(">qh")
-# From these versions on a batch adds its partition to the transaction, and a producer can be told to abort (KIP-890).
+# From these versions on a batch adds its partition to the transaction, and an error can ask a producer to abort (KIP-890).
 _FIRST_THAT_ADDS, _FIRST_ABORTABLE = 12, 11
 # Topics are named by their ids from this version on.
 _FIRST_BY_ID = 13
@@ -108,7 +108,7 @@ def _unknown(call: Call, at: TopicPartition) -> bool:
 
 
 def _codes(version: int) -> Mapping[ErrorCode, ErrorCode]:
-    """What producers are told instead of the coordinator's errors: what makes them try again, or abort."""
+    """What producers get instead of the coordinator's errors: what makes them try again, or abort."""
     again = ErrorCode.NOT_ENOUGH_REPLICAS
     abort = ErrorCode.TRANSACTION_ABORTABLE if version >= _FIRST_ABORTABLE else ErrorCode.INVALID_TXN_STATE
     return {

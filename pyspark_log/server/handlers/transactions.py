@@ -25,7 +25,7 @@ from pyspark_log.storage.catalog import TRANSACTIONS_TOPIC
 from pyspark_log.storage.groups import OffsetAndMetadata
 from pyspark_log.types import TopicPartition
 
-# From these versions on a fenced producer is told so; before, that its epoch is invalid.
+# From these versions on an error says that a producer is fenced; before, that its epoch is invalid.
 _INIT_SAYS_FENCED, _SAYS_FENCED = 4, 2
 # Clients of the second version of the protocol of transactions (KIP-890) send these versions.
 _END_OF_EACH, _COMMIT_OF_EACH = 5, 5

@@ -26,7 +26,7 @@ from pyspark_log.types import TopicPartition
 
 _log = logging.getLogger(__name__)
 
-# How often open transactions are looked at, and, after so many of those times, ids that nothing uses; in seconds.
+# How often open transactions are looked at, in seconds, and after how many of those times ids that nothing uses.
 _CHECK, _CHECKS_OF_IDS = 1.0, 3600
 # How long an answer waits for the markers, so that the client's next transaction need not; in seconds.
 _PATIENCE = 0.5
@@ -215,7 +215,7 @@ class Transactions:
         """Says of each partition whether the producer may append to it now.
 
         Until `release`, the transaction does not end: so no record comes after its marker. Call both in a coroutine of
-        the loop, which goes on when the client has left.
+        the loop, which continues when the client has left.
 
         Args:
             transactional_id, producer_id, epoch: of the producer.

@@ -3,7 +3,6 @@
 import pytest
 
 from pyspark_log import Store
-from pyspark_log.storage.compaction import compact_partition
 from pyspark_log.storage.groups import OffsetAndMetadata
 from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
 from pyspark_log.storage.transactions import TransactionLog
@@ -31,9 +30,9 @@ def end(store, producer_id, *, commits, epoch=0):
 def offsets(store, group="g"):
     """The committed offsets, as a process that has followed the log has them, and one that begins now."""
     followed = {at: one.offset for at, one in store.groups.log.fetch(group).items()}
-    with Store.open(store.path) as anew:
-        assert {at: one.offset for at, one in anew.groups.log.fetch(group).items()} == followed
-        assert anew.groups.log.pending(group) == store.groups.log.pending(group)
+    with Store.open(store.path) as other:
+        assert {at: one.offset for at, one in other.groups.log.fetch(group).items()} == followed
+        assert other.groups.log.pending(group) == store.groups.log.pending(group)
     return followed
 
 
@@ -84,9 +83,8 @@ def test_offsets_survive_compaction_as_they_are(store):
             commit(store, 7, number, epoch=number)
             end(store, 7, commits=number % 200 == 0, epoch=number)
     commit(store, 8, 9999)
-    outcome = compact_partition(store.logs, store.groups.log.partition_of("g"))
-    assert outcome.problem == ""
-    assert outcome.rounds
+    # Commits compact the log now and then.
+    assert sum(rows.num_rows for rows in store.read("__consumer_offsets", 0)) < 3000
     assert (offsets(store), store.groups.log.pending("g")) == ({AT: 2800, OTHER: 2999}, {AT})
     end(store, 8, commits=True)
     assert offsets(store) == {AT: 9999, OTHER: 2999}

@@ -73,7 +73,7 @@ PARTS = {
         "staging.staged_file",
         "staging.staged_writer",
     ],
-    "groups": ["changes", "committed_offsets", "metadata", "records"],
+    "groups": ["changes", "committed_offsets", "fields", "metadata", "records"],
     "maintenance.verify": ["decisions", "store"],
 }
 PUBLIC_PARTS = {f"pyspark_log.storage.{package}.{part}" for package, parts in PARTS.items() for part in parts}

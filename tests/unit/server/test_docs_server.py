@@ -40,8 +40,10 @@ def _run(code, server):
 
 def test_the_samples(server, store):
     store.create_topic("orders", 1)
-    code, shown = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE, re.DOTALL).groups()
-    assert _run(code, server) == shown
+    samples = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE, re.DOTALL)
+    assert len(samples) == 2
+    for code, shown in samples:
+        assert _run(code, server) == shown
     [code] = [
         one
         for one in re.findall(r"```python\n(.*?)```", README, re.DOTALL)

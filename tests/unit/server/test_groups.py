@@ -89,9 +89,10 @@ def test_each_version_finds_the_coordinator(peer, server, version):
     ] * (2 if version >= 4 else 1)
 
 
-def test_there_is_no_coordinator_of_transactions(peer):
-    answer = peer.ask(m.FindCoordinatorRequest("t", 1), 3)
-    assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+def test_the_coordinator_of_transactions(peer, server):
+    found = [peer.ask(m.FindCoordinatorRequest("t", kind), 3) for kind in range(3)]
+    assert [one.error_code for one in found] == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
+    assert {(one.host, one.port) for one in found[:2]} == {(server.host, server.port)}
 
 
 @pytest.mark.parametrize("version", range(10))

@@ -114,15 +114,6 @@ def test_each_producer_gets_an_id_of_its_own(peer):
     assert {answer.producer_epoch for answer in answers} == {0}
 
 
-def test_transactions_are_refused(peer, topic):
-    answer = peer.ask(m.InitProducerIdRequest("transactional", 1000), 4)
-    assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    sent = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
-    for name in (None, "t"):
-        answer = produce(peer, topic, sent, transactional_id=name)
-        assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-
-
 # ---- what is refused
 
 

@@ -1,4 +1,4 @@
-"""Transactions of Kafka's clients: what readers see of them, who is fenced, and what a kill leaves."""
+"""Transactions of Kafka's clients: what readers see of them, which producers are fenced, and what a kill leaves."""
 
 import contextlib
 import itertools
@@ -213,7 +213,7 @@ def seen(path):
 def killed_while_it_ends(folder, number, version):
     """A transaction whose server is killed before its change of that number while it commits.
 
-    A producer that begins anew then finds it whole or not at all; whether it is whole, and the server was not killed.
+    A producer that begins after that finds it whole or not at all; whether it is whole, and the server was not killed.
     """
     os.environ["STOP_AT"] = str(number)
     path = folder / f"store{number}"
@@ -244,9 +244,9 @@ def killed_while_it_ends(folder, number, version):
     finally:
         server.kill()
     with served(path, folder) as again, Peer(again) as peer:
-        anew = Producer(peer)
-        assert not anew.produce("y", b"third").error_code
-        assert not anew.end(commit=True)
+        later = Producer(peer)
+        assert not later.produce("y", b"third").error_code
+        assert not later.end(commit=True)
     found, offset = seen(path)
     is_whole = found["x", 0] == [b"first", b"second"]
     assert is_whole or answered is None
