@@ -42,7 +42,7 @@ _ZSTD = CODECS.index("zstd")
 _FIRST_WITH_ZSTD = 7
 # Id and epoch of a batch's producer.
 _PRODUCER = Struct(">qh")
-# From these versions on a batch adds its partition to the transaction, and an error can ask a producer to abort (KIP-890).
+# From these versions on a batch adds its partition to the transaction, and an error can ask to abort it (KIP-890).
 _FIRST_THAT_ADDS, _FIRST_ABORTABLE = 12, 11
 # Topics are named by their ids from this version on.
 _FIRST_BY_ID = 13

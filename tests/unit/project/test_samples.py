@@ -32,6 +32,7 @@ NOT_RUN = {
     },
     "server.md: Start it": "it serves until it is stopped",
     "server.md: A client": "tests/unit/server/test_docs_server.py runs it, with a server",
+    "server.md: Transactions": "tests/unit/server/test_docs_server.py runs it, with a server",
     **{
         f"moving.md: {heading}": "tests/jobs/test_jobs_samples.py runs it, with Spark"
         for heading in (
