@@ -27,7 +27,7 @@ KEYS = 20
 PATIENCE = 300
 
 
-class _Ending:
+class Ending:
     """Becomes true with the first SIGTERM."""
 
     def __init__(self):
@@ -43,7 +43,7 @@ class _Ending:
 
 def produce(bootstrap, folder, name, idempotent, topic, keyed):
     """Sends numbered values, and notes those that are acknowledged, in the order of the answers."""
-    ending = _Ending()
+    ending = Ending()
     producer = confluent_kafka.Producer({
         "bootstrap.servers": bootstrap, "enable.idempotence": idempotent == "1", "acks": "all", "linger.ms": 2,
         "message.timeout.ms": PATIENCE * 1000, "socket.timeout.ms": 10_000, "reconnect.backoff.max.ms": 500,
@@ -70,7 +70,7 @@ def produce(bootstrap, folder, name, idempotent, topic, keyed):
 
 def publish(path, topic):
     """Publishes numbered outputs, as a query does: after a kill it repeats the last one."""
-    ending = _Ending()
+    ending = Ending()
     store = Store.open(path)
     last = next((one.number for one in store.publishes.publishers() if one.publisher == "query"), -1)
     number = max(last, 0)  # the last one once more: it is not known whether its end was seen
@@ -84,7 +84,7 @@ def publish(path, topic):
 
 def consume(bootstrap, folder, name, topic):
     """Reads as a member of the group `readers`, notes what it reads, and then commits."""
-    ending = _Ending()
+    ending = Ending()
     consumer = confluent_kafka.Consumer({
         "bootstrap.servers": bootstrap, "group.id": "readers", "auto.offset.reset": "earliest", "log_level": 0,
         "enable.auto.commit": False, "session.timeout.ms": 6000, "reconnect.backoff.max.ms": 500,
@@ -104,7 +104,7 @@ def consume(bootstrap, folder, name, topic):
 
 def start(folder, module, *arguments):
     """Starts a module as a process."""
-    return _started(folder / "actors", folder, [sys.executable, "-m", module, *map(str, arguments)])
+    return started(folder / "actors", folder, [sys.executable, "-m", module, *map(str, arguments)])
 
 
 # ---- Java's clients
@@ -128,10 +128,11 @@ def _start_java(folder, name, tool, bootstrap, topic, settings, words):
     file = folder / f"{name}.settings"
     file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     words = ["--bootstrap-server", bootstrap, "--topic", topic, "--command-config", file, *words]
-    return _started(folder / name, folder, command(f"org.apache.kafka.tools.{tool}", *words))
+    return started(folder / name, folder, command(f"org.apache.kafka.tools.{tool}", *words))
 
 
-def _started(output, folder, words):
+def started(output, folder, words):
+    """Starts a program, whose output goes to a file."""
     with output.open("ab") as out, (folder / "actors").open("ab") as errors:
         # A session of its own, which Spark's processes share: they are killed together.
         return subprocess.Popen(words, stdout=out, stderr=errors, start_new_session=True)

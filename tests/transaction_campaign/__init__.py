@@ -1,0 +1,1 @@
+"""Transactions of Kafka's clients at `pylog serve`, under kills."""
