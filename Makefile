@@ -61,6 +61,7 @@ test-long:  ## What takes many hours: test-all with its files on a disk, model, 
 	$(MAKE) programs
 	$(MAKE) campaign
 	$(MAKE) server-campaign
+	$(MAKE) transaction-campaign
 	$(MAKE) object-campaign
 	$(MAKE) crash
 
@@ -75,6 +76,10 @@ campaign: java $(VENV)/.stamp-native  ## Streaming queries whose processes are k
 .PHONY: server-campaign
 server-campaign: java kafka-jars $(VENV)/.stamp-native  ## A server, its clients, a publisher and Spark, killed 200 times: a quarter of an hour
 	"$(BIN)/python" -m tests.server_campaign.run --kills 200
+
+.PHONY: transaction-campaign
+transaction-campaign: kafka-jars $(VENV)/.stamp-native  ## Transactions of clients, which are killed with their server, 100 times: four minutes
+	"$(BIN)/python" -m tests.transaction_campaign.run --kills 100
 
 .PHONY: object-campaign
 object-campaign: object-servers $(VENV)/.stamp-native  ## A store in an object store: its processes and its server, killed 40 times: three minutes

@@ -58,7 +58,15 @@ def _wait(condition, tmp_path):
         time.sleep(0.1)
 
 
-def test_kafka_streams_counts_words(server, tmp_path):
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_kafka_streams_counts_words(server, tmp_path, guarantee):
+    """With transactions they are right, however often Streams and the server are killed."""
+    settings = {
+        "bootstrap.servers": server.bootstrap, "state.dir": tmp_path / "state", "processing.guarantee": guarantee,
+        "session.timeout.ms": 6000,
+    }  # fmt: skip
+    is_exact = guarantee == "exactly_once_v2"
+    level = "read_committed" if is_exact else "read_uncommitted"
     with Store.open(server.path) as store:
         store.create_topic("streams-plaintext-input", 2)
         store.create_topic("streams-wordcount-output", 1, {"cleanup.policy": "compact"})
@@ -67,16 +75,31 @@ def test_kafka_streams_counts_words(server, tmp_path):
         )
 
         def counts():
-            rows = [row for rows in store.read("streams-wordcount-output", 0) for row in rows.to_pylist()]
+            found = store.read("streams-wordcount-output", 0, isolation_level=level)
+            rows = [row for rows in found for row in rows.to_pylist()]
             return {row["key"].decode(): int.from_bytes(row["value"], "big") for row in rows}
 
-        settings = {"bootstrap.servers": server.bootstrap, "state.dir": tmp_path / "state"}
         main = "org.apache.kafka.streams.examples.wordcount.WordCountDemo"
         with _running(tmp_path, main, settings):
             expected = {"all": 1, "streams": 2, "lead": 1, "to": 1, "kafka": 2, "hello": 1}
             _wait(lambda: counts() == expected, tmp_path)
             store.append("streams-plaintext-input", [{"value": "hello again"}])
             _wait(lambda: counts() == {**expected, "hello": 2, "again": 1}, tmp_path)
+        for turn in range(3 if is_exact else 0):
+            for _ in range(20):
+                store.append("streams-plaintext-input", [{"value": f"turn {number}"} for number in range(50)])
+            with _running(tmp_path, main, settings):
+                _wait(lambda turn=turn: counts().get("turn", 0) > turn * 1000, tmp_path)
+                if turn == 1:
+                    server.kill()
+                    server.start()
+                    _wait(lambda: counts()["turn"] > 1500, tmp_path)
+                if turn == 2:
+                    _wait(lambda: counts()["turn"] >= 3000, tmp_path)
+        if is_exact:
+            found = counts()
+            assert found["turn"] == 3000
+            assert {found[str(number)] for number in range(50)} == {60}
         assert {name for name in store.topics() if name.startswith("streams-wordcount-KSTREAM")} == {
             f"streams-wordcount-KSTREAM-AGGREGATE-STATE-STORE-0000000003-{kind}"
             for kind in ("changelog", "repartition")

@@ -3,11 +3,13 @@
 import re
 
 import pytest
+from confluent_kafka import Producer
 from kafka_tools import run
 
 from pyspark_log import Store
 from pyspark_log.types import TopicPartition
 from tests.server_tools import served_anew
+from tests.unit.record_tools import Record, build
 
 pytestmark = pytest.mark.usefixtures("kafka")
 
@@ -124,6 +126,33 @@ def test_offsets_and_records(tool, store, tmp_path):
     assert store.earliest_offset("counted", 0) == 4
     earliest = tool("org.apache.kafka.tools.GetOffsetShell", "--topic", "counted", "--time", "-2")
     assert earliest == "counted:0:4\n"
+
+
+def test_transactions(server, tool, store):
+    """What is listed, described, and ended that hangs: records of a transaction that no coordinator knows."""
+    transactions = "org.apache.kafka.tools.TransactionsCommand"
+    store.create_topic("of-transactions", 1)
+    producer = Producer({"bootstrap.servers": server.bootstrap, "transactional.id": "shown"})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce("of-transactions", b"a")
+    producer.flush(60)
+    assert re.search(r"shown\s+1\s+\d+\s+Ongoing", tool(transactions, "list"))
+    described = tool(transactions, "describe", "--transactional-id", "shown")
+    assert re.search(r"shown\s.*Ongoing.*of-transactions-0", described)
+    partition = ("--topic", "of-transactions", "--partition", 0)
+    # Epoch, epoch of the coordinator, last sequence number, time, and where the open transaction begins.
+    assert re.search(r"\t0\s+-1\s+0\s+\d+\s+0\s", tool(transactions, "describe-producers", *partition))
+    producer.commit_transaction(60)
+    hanging = build([Record(value=b"b")], "none", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
+    store.append_batch("of-transactions", 0, hanging)
+    assert store.latest_offset("of-transactions", 0, isolation_level="read_committed") == 2
+    # As its record's time is long ago.
+    assert "of-transactions" in tool(transactions, "find-hanging", "--broker-id", 1)
+    tool(transactions, "abort", *partition, "--start-offset", 2)
+    assert store.latest_offset("of-transactions", 0, isolation_level="read_committed") == 4
+    rows = store.read("of-transactions", 0, isolation_level="read_committed")
+    assert [row["value"] for batch in rows for row in batch.to_pylist()] == [b"a"]
 
 
 def test_the_cluster(server, store):

@@ -14,7 +14,7 @@ from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.network import Loop, Workers
 from pyspark_log.server.transactions import Transactions
-from pyspark_log.storage.transactions import TransactionLog
+from pyspark_log.storage.transactions import TransactionLog, TransactionState
 from pyspark_log.types import TopicPartition
 from tests.server_tools import PATIENCE, Peer, Server, served
 
@@ -157,31 +157,59 @@ def test_what_is_not_in_the_transaction_is_refused(peer, topic):
     assert list_offset(peer, topic, LATEST).offset == 0
 
 
-def test_an_id_that_nothing_uses_is_forgotten(tmp_path, monkeypatch):
+@pytest.fixture
+def coordinator(tmp_path):
+    """A coordinator in this process, and a function that runs its loop until a wait has ended; what has come of it."""
     with Store.create(tmp_path / "store") as store:
         loop = Loop()
         workers = Workers(loop, 1)
-        transactions = Transactions(loop, workers, store, iter(range(9)).__next__, sync=False)
 
         def done(wait):
             wait.then(loop.stop)
             loop.run()
             return wait.value
 
-        for name in ("idle", "open"):
-            assert not done(transactions.init_producer(name, 900_000, (-1, -1))).error
-        partitions = {TopicPartition("x", 0)}
-        assert not done(transactions.add("open", transactions.known["open"].producer_id, 0, partitions, 0))
-        week = 7 * 24 * 60 * 60 * 1000
-        now = store.logs.clock()
-        for later, left in ((week - 60_000, {"idle", "open"}), (week + 60_000, {"open"})):
-            monkeypatch.setattr(store.logs, "clock", lambda time=now + later: time)
-            transactions.forget_idle()
-            # After what that has begun.
-            done(workers.run(int))
-            assert set(TransactionLog(store.logs).load()) == left
+        yield Transactions(loop, workers, store, iter(range(99)).__next__, sync=False), done, loop, workers, store
         workers.close()
         loop.close()
+
+
+def test_a_transaction_ends_after_what_is_being_appended(coordinator):
+    transactions, done, loop, workers, _ = coordinator
+    begun, at = done(transactions.init_producer("t", 900_000, (-1, -1))), TopicPartition("x", 0)
+    producer = "t", begun.producer_id, begun.epoch
+    admitted = done(loop.start(transactions.admit(*producer, {at}, adds=True)))
+    assert admitted == {at: ErrorCode.NONE}
+    end = transactions.end(*producer, commit=True, version=2)
+    ended = []
+    end.then(lambda: ended.append(1))
+    # What it would have written in another thread would be written by then.
+    done(workers.run(int))
+    assert not ended
+    assert transactions.known["t"].state is TransactionState.ONGOING
+    # Nothing more is appended meanwhile.
+    refused = done(loop.start(transactions.admit(*producer, {at}, adds=False)))
+    assert refused == {at: ErrorCode.CONCURRENT_TRANSACTIONS}
+    transactions.release("t")
+    transactions.release("t")
+    assert done(end).error == ErrorCode.NONE
+    assert transactions.known["t"].state is TransactionState.COMPLETE_COMMIT
+
+
+def test_an_id_that_nothing_uses_is_forgotten(coordinator, monkeypatch):
+    transactions, done, _, workers, store = coordinator
+    for name in ("idle", "open"):
+        assert not done(transactions.init_producer(name, 900_000, (-1, -1))).error
+    partitions = {TopicPartition("x", 0)}
+    assert not done(transactions.add("open", transactions.known["open"].producer_id, 0, partitions, 0))
+    week = 7 * 24 * 60 * 60 * 1000
+    now = store.logs.clock()
+    for later, left in ((week - 60_000, {"idle", "open"}), (week + 60_000, {"open"})):
+        monkeypatch.setattr(store.logs, "clock", lambda time=now + later: time)
+        transactions.forget_idle()
+        # After what that has begun.
+        done(workers.run(int))
+        assert set(TransactionLog(store.logs).load()) == left
 
 
 # ---- kills
