@@ -9,6 +9,7 @@ from pyspark_log.server.appends import Appends
 from pyspark_log.server.groups import Groups
 from pyspark_log.server.network import Loop, Workers
 from pyspark_log.server.producer_ids import ProducerIds
+from pyspark_log.server.security import Users
 from pyspark_log.server.topic_ids import TopicIds
 from pyspark_log.storage.folder_store import FolderStore
 
@@ -29,6 +30,7 @@ class Broker:
         topics: the topics by their ids.
         producer_ids: ids for producers.
         groups: the groups that this server coordinates.
+        users: those with passwords.
     """
 
     store: FolderStore
@@ -42,3 +44,4 @@ class Broker:
     topics: TopicIds
     producer_ids: ProducerIds
     groups: Groups
+    users: Users

@@ -13,7 +13,7 @@ from tests.kafka.kafka_tools import FOLDER
 from tests.paths import ROOT
 
 #: The keys of the APIs whose messages are stored.
-KEYS = {*range(4), *range(8, 17), *range(18, 24), *range(32, 36), 37, 42, *range(44, 48), 60, 68, 69, 74, 75}
+KEYS = {*range(4), *range(8, 24), *range(32, 38), 42, *range(44, 48), 50, 51, 60, 68, 69, 74, 75}
 #: Messages that belong to no API.
 OTHERS = ("RequestHeader", "ResponseHeader", "ConsumerProtocolAssignment", "ConsumerProtocolSubscription")
 

@@ -30,6 +30,8 @@ TOPICS_FOLDER = "topics"
 #: Where a repaired copy keeps the bytes that were left out of it, and a store the files that were set aside.
 CUT_FOLDER = "cut"
 TOPICS_LOCK = "topics.lock"
+#: In the folder of states: the users of a server (server/security/users.py).
+USERS_FILE = "users.json"
 LOG_DIRS = "log.dirs"
 
 # What a process that was killed while it created a store may leave.

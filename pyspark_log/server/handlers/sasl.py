@@ -1,0 +1,35 @@
+"""SaslHandshake and SaslAuthenticate: a client says which user it is, and proves it."""
+
+from __future__ import annotations
+
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.kafka.messages import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from pyspark_log.server.handlers.call import Call
+
+# After a handshake of version 0 the mechanism's messages come without a header of Kafka's.
+_FIRST_WITH_HEADERS = 1
+
+
+async def sasl_handshake(call: Call, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+    """Begins an authentication by a mechanism, or lists the mechanisms that are enabled."""
+    login = call.client.login
+    if login is None:
+        return SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE, ())
+    if call.version < _FIRST_WITH_HEADERS:
+        login.refusal = "the client is too old: it sends messages of SASL without headers (SaslHandshake version 0)"
+        return SaslHandshakeResponse(ErrorCode.UNSUPPORTED_VERSION, login.mechanisms)
+    return SaslHandshakeResponse(login.begin(request.mechanism), login.mechanisms)
+
+
+async def sasl_authenticate(call: Call, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+    """Takes the next message of a mechanism."""
+    login = call.client.login
+    if login is None:
+        return SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, "this server does not authenticate clients", b"")
+    answer = await login.answer(bytes(request.auth_bytes))
+    return SaslAuthenticateResponse(answer.code, answer.message, answer.data, answer.lifetime_ms)
