@@ -113,6 +113,7 @@ def _mechanism(number: int) -> str:
 
 
 def _credential(wanted: AlterUserScramCredentialsRequest.ScramCredentialUpsertion) -> Credential:
+    mechanism = _mechanism(wanted.mechanism)
     if not LEAST_ITERATIONS <= wanted.iterations <= MOST_ITERATIONS:
         raise RefusedError(
             ErrorCode.UNACCEPTABLE_CREDENTIAL,
@@ -122,5 +123,4 @@ def _credential(wanted: AlterUserScramCredentialsRequest.ScramCredentialUpsertio
         raise RefusedError(
             ErrorCode.UNACCEPTABLE_CREDENTIAL, f"a salt has {LEAST_SALT} bytes at least, and a salted password some"
         )
-    mechanism = _MECHANISMS[wanted.mechanism]
     return credential_of(mechanism, bytes(wanted.salted_password), bytes(wanted.salt), wanted.iterations)
