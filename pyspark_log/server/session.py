@@ -68,5 +68,4 @@ class SaslSession(ClientSession):
             raise ClosedByServerError(login.refusal, response or ())
         if not self.is_authenticated and login.principal is not None:
             self.is_authenticated, self._client.principal = True, login.principal
-            _log.debug("%s: %s", self._client.peer, login.principal)
         return response

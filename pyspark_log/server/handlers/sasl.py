@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import (
     SaslAuthenticateRequest,
@@ -10,6 +12,8 @@ from pyspark_log.kafka.messages import (
     SaslHandshakeResponse,
 )
 from pyspark_log.server.handlers.call import Call
+
+_log = logging.getLogger(__name__)
 
 # After a handshake of version 0 the mechanism's messages come without a header of Kafka's.
 _FIRST_WITH_HEADERS = 1
@@ -32,4 +36,6 @@ async def sasl_authenticate(call: Call, request: SaslAuthenticateRequest) -> Sas
     if login is None:
         return SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, "this server does not authenticate clients", b"")
     answer = await login.answer(bytes(request.auth_bytes))
+    if login.is_done:
+        _log.debug("%s: %s", call.client.peer, login.principal)
     return SaslAuthenticateResponse(answer.code, answer.message, answer.data, answer.lifetime_ms)

@@ -133,12 +133,17 @@ class Login:
         self._since = 0.0  # when the client has authenticated itself
         self._ends: float | None = None  # when it has to have done it again
 
+    @property
+    def is_done(self) -> bool:
+        """Whether the client has authenticated itself, and does not do it again."""
+        return self.principal is not None and self._exchange is None
+
     def check(self, frame: bytes | bytearray) -> None:
         """Refuses a request that may not come now. ClosedByServerError."""
         key = int.from_bytes(frame[:2], "big")
         if key == HANDSHAKE:
             return
-        if self.principal is None or self._exchange is not None:
+        if not self.is_done:
             if key not in (API_VERSIONS, AUTHENTICATE):
                 raise ClosedByServerError(f"a request for the API with key {key} before authentication is done")
         elif self._ends is not None and self._sasl.loop.time() > self._ends:

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable
 from email.message import Message
@@ -114,7 +115,12 @@ def _read(source: str) -> KeySet:
         return _parse(files.read_whole(source, _MOST_BYTES))
     opener = urllib.request.build_opener(_NoRedirect())
     data, end = bytearray(), time.monotonic() + _TIMEOUT
-    with opener.open(source, timeout=_TIMEOUT) as answer:
+    try:
+        opened = opener.open(source, timeout=_TIMEOUT)
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise OSError(f"the answer is {error.code} {error.reason}") from None
+    with opened as answer:
         while piece := answer.read1(_PIECE):
             data += piece
             if len(data) > _MOST_BYTES or time.monotonic() > end:

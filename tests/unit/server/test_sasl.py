@@ -1,7 +1,10 @@
 """SASL: what is served before authentication, how failures look, sessions that end, and users that come and go."""
 
+import os
 import random
+import re
 import time
+from collections import Counter
 from pathlib import Path
 
 import confluent_kafka
@@ -21,6 +24,9 @@ from tests.security_tools import PASSWORDS, Authority, TlsPeer, add_users, log_i
 from tests.server_tools import PATIENCE, Peer, served
 
 _MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"]
+#: How long a session is, in seconds, at the server without TLS.
+_SESSION = 4
+_COUNT = int(os.environ.get("PYLOG_DAMAGED_REQUESTS", "3000")) // 50
 _ASK = m.ApiVersionsRequest("tests", "1.0")
 _METADATA = m.MetadataRequest(())
 
@@ -54,7 +60,7 @@ def plain(tmp_path):
     """A server without TLS."""
     Store.create(tmp_path / "store").close()
     add_users(tmp_path / "store")
-    options = ("--sasl-mechanisms", ",".join(_MECHANISMS), "--sasl-max-session", "2", "--verbose")
+    options = ("--sasl-mechanisms", ",".join(_MECHANISMS), "--sasl-max-session", str(_SESSION), "--verbose")
     with served(tmp_path / "store", tmp_path, *options) as running:
         yield running
 
@@ -289,7 +295,7 @@ def test_mutated_logins(plain):
     """Each is answered or closes its connection, none gets in, and the server continues."""
     chance = random.Random(36)
     users = Users(str(plain.path))
-    for _ in range(150):
+    for _ in range(_COUNT):
         with Peer(plain) as peer:
             peer.socket.settimeout(0.3)
             frames = [
@@ -321,27 +327,27 @@ def test_mutated_logins(plain):
 @pytest.mark.parametrize("log", [log_in, _scram])
 def test_a_session_that_ends(plain, log):
     with Peer(plain) as peer:
-        begun = time.monotonic()
-        answer = log(peer, "anna", PASSWORDS["anna"])
-        assert answer.session_lifetime_ms == 2000
-        while time.monotonic() < begun + 1.2:
-            assert peer.ask(_METADATA, 12).cluster_id
-        # It continues if the client authenticates itself again in time.
-        answer = log(peer, "anna", PASSWORDS["anna"])
-        assert (answer.error_code, answer.session_lifetime_ms) == (0, 2000)
-        while time.monotonic() < begun + 2.4:
-            assert peer.ask(_METADATA, 12).cluster_id
-        while True:
-            try:
-                peer.ask(_METADATA, 12)
-            except ConnectionError:
-                break
-        assert time.monotonic() > begun + 3
+        for _ in range(2):
+            begun = time.monotonic()
+            answer = log(peer, "anna", PASSWORDS["anna"])
+            # The second time it begins again.
+            assert (answer.error_code, answer.session_lifetime_ms) == (0, _SESSION * 1000)
+            _pass(1.1)
+        assert _lasts(peer) - begun >= _SESSION
     plain.wait_for("User:anna has not authenticated itself again in time")
 
 
+def _lasts(peer):
+    """Sends requests until the server closes the connection, which it does when a session has ended; when that was."""
+    while True:
+        try:
+            assert peer.ask(_METADATA, 12).cluster_id
+        except ConnectionError:
+            return time.monotonic()
+
+
 def _pass(seconds):
-    """Waits for a time which the server counts, too."""
+    """Waits; the server counts that time, too."""
     time.sleep(seconds)
 
 
@@ -378,11 +384,12 @@ def test_clients_authenticate_themselves_again(plain):
         "bootstrap.servers": plain.bootstrap, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-512",
         "sasl.username": "anna", "sasl.password": PASSWORDS["anna"],
     })  # fmt: skip
-    for number in range(50):
-        producer.produce("t", b"%d" % number)
+    end = time.monotonic() + PATIENCE
+    while max(Counter(re.findall(r"(127.0.0.1:\d+): User:anna", plain.output())).values(), default=0) < 2:
+        assert time.monotonic() < end
+        producer.produce("t", b"again")
         assert producer.flush(PATIENCE) == 0
         _pass(0.1)
-    assert "has not authenticated itself again" not in plain.output()
 
 
 def _users(store, *arguments, text=None):
