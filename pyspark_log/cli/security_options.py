@@ -41,7 +41,7 @@ _OPTIONS = (
         default="DEFAULT",
         show_default=True,
         metavar="RULES",
-        help="Kafka's ssl.principal.mapping.rules: the users that certificates stand for.",
+        help="Kafka's ssl.principal.mapping.rules: the users of certificates.",
     ),
     click.option(
         "--sasl-mechanisms",

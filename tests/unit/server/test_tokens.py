@@ -169,7 +169,7 @@ def test_another_user_than_that_of_the_token(server, issuer):
     server.wait_for("'anna' wants to act as 'bert'")
 
 
-def test_a_clock_that_is_behind_and_an_audience_among_others(server, issuer):
+def test_a_clock_that_is_late_and_an_audience_among_others(server, issuer):
     with Peer(server) as peer:
         assert _log_in(peer, issuer.token(exp=int(time.time()) - 5, aud=["x", _AUDIENCE])).error_code == 0
 
