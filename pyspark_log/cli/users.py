@@ -25,7 +25,7 @@ from pyspark_log.server.security.users import (
 
 @click.group(cls=CommandGroup)
 def users() -> None:
-    """Add, list and remove the users that authenticate themselves at `pylog serve` by a password.
+    """Add, list and remove the users that log in to `pylog serve` by a password.
 
     A server counts each change at once. Connections that are open stay as they are.
     """
