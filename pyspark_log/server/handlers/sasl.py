@@ -27,7 +27,8 @@ async def sasl_handshake(call: Call, request: SaslHandshakeRequest) -> SaslHands
     if call.version < _FIRST_WITH_HEADERS:
         login.refusal = "the client is too old: it sends messages of SASL without headers (SaslHandshake version 0)"
         return SaslHandshakeResponse(ErrorCode.UNSUPPORTED_VERSION, login.mechanisms)
-    return SaslHandshakeResponse(login.begin(request.mechanism), login.mechanisms)
+    code = login.begin(request.mechanism)
+    return SaslHandshakeResponse(code, () if code == ErrorCode.ILLEGAL_SASL_STATE else login.mechanisms)
 
 
 async def sasl_authenticate(call: Call, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:

@@ -29,7 +29,7 @@ MECHANISMS = (*HASHES, _PLAIN, _BEARER)
 
 # Kafka's connection.failed.authentication.delay.ms: after as long a failure is answered (s).
 _DELAY = 0.1
-# A client that has authenticated itself does not do so again before as long (s), as in Kafka.
+# A client that authenticates itself again does not do so once more before as long (s), as in Kafka.
 _LEAST_SESSION = 1.0
 
 
@@ -130,6 +130,7 @@ class Login:
         self._mechanism = ""
         self._exchange: Exchange | None = None  # that is not done
         self._is_counted = False  # that one as an attempt
+        self._begun, self._is_again = 0.0, False  # when the last one has, and whether it was not the first
         self._since = 0.0  # when the client has authenticated itself
         self._ends: float | None = None  # when it has to have done it again
 
@@ -144,7 +145,7 @@ class Login:
         if key == HANDSHAKE:
             return
         if not self.is_done:
-            if key not in (API_VERSIONS, AUTHENTICATE):
+            if key != API_VERSIONS and (key != AUTHENTICATE or self._exchange is None):
                 raise ClosedByServerError(f"a request for the API with key {key} before authentication is done")
         elif self._ends is not None and self._sasl.loop.time() > self._ends:
             raise ClosedByServerError(f"{self.principal} has not authenticated itself again in time")
@@ -152,7 +153,7 @@ class Login:
     def begin(self, mechanism: str) -> ErrorCode:
         """Begins an authentication; the error code of the answer."""
         now = self._sasl.loop.time()
-        if self.principal is not None and now - self._since < _LEAST_SESSION:
+        if self._is_again and now - self._begun < _LEAST_SESSION:
             return ErrorCode.ILLEGAL_SASL_STATE
         if mechanism not in self.mechanisms:
             self.refusal = f"the client wants the SASL mechanism {shown(mechanism)}, which is not enabled"
@@ -161,12 +162,12 @@ class Login:
             self.refusal = "the client begins an authentication in another one, or by another mechanism than before"
             return ErrorCode.ILLEGAL_SASL_STATE
         self._mechanism, self._exchange, self._is_counted = mechanism, self._sasl.exchange(mechanism), False
+        self._begun, self._is_again = now, self.principal is not None
         return ErrorCode.NONE
 
     async def answer(self, data: bytes) -> Answer:
         """Takes the client's next message; awaits only `Wait`s. A failure is answered with some delay."""
         if self._exchange is None:
-            self.refusal = "the client sends a message of SASL without a mechanism"
             return Answer(ErrorCode.ILLEGAL_SASL_STATE, "SaslHandshake has to come first")
         try:
             await self._count()

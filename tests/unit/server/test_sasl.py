@@ -179,7 +179,7 @@ def test_messages_without_headers_are_refused(server, peer):
 
 
 def test_a_message_without_a_mechanism(peer):
-    assert peer.ask(m.SaslAuthenticateRequest(b"\0anna\0x"), 2).error_code == ErrorCode.ILLEGAL_SASL_STATE
+    peer.send(m.SaslAuthenticateRequest(b"\0anna\0x"), 2)
     assert peer.is_closed_by_server()
 
 
@@ -355,10 +355,6 @@ def _pass(seconds):
 def test_the_same_user_and_mechanism_again(plain, user, mechanism):
     with Peer(plain) as peer:
         assert log_in(peer, "anna", PASSWORDS["anna"]).error_code == 0
-        # At once it is refused, and the connection stays as it is.
-        assert peer.ask(m.SaslHandshakeRequest("PLAIN"), 1).error_code == ErrorCode.ILLEGAL_SASL_STATE
-        assert peer.ask(_METADATA, 12).cluster_id
-        _pass(1.1)
         if mechanism == "PLAIN":
             assert log_in(peer, user, PASSWORDS[user]).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         else:
@@ -369,7 +365,6 @@ def test_the_same_user_and_mechanism_again(plain, user, mechanism):
 def test_nothing_else_is_served_while_a_client_authenticates_itself_again(plain):
     with Peer(plain) as peer:
         assert log_in(peer, "anna", PASSWORDS["anna"]).error_code == 0
-        _pass(1.1)
         assert peer.ask(m.SaslHandshakeRequest("PLAIN"), 1).error_code == 0
         peer.send(_METADATA, 12)
         assert peer.is_closed_by_server()
