@@ -60,6 +60,8 @@ class TlsSocket:
             return self._socket.send(data)
         except ssl.SSLWantWriteError:
             raise BlockingIOError from None
+        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+            raise ConnectionResetError from None  # The client has left.
 
     def output(self) -> Output:
         """What waits to be sent on it."""

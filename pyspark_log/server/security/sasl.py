@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -75,15 +75,14 @@ class Sasl:
             InvalidConfigError: a mechanism is unknown, or lacks what it needs.
         """
         self.mechanisms: Sequence[str] = config.mechanisms
-        self.max_session, self.loop, self.attempts = config.max_session, loop, Attempts()
+        self.max_session, self.loop, self.attempts = config.max_session, loop, Attempts(loop)
         self._users, self._tokens, self._clock = users, config.tokens, clock
         self._keys: TokenKeys | None = None
-        for mechanism in config.mechanisms:
+        for mechanism in config.mechanisms or ("",):
             if mechanism not in MECHANISMS:
                 raise InvalidConfigError(f"SASL mechanism {shown(mechanism)}: there are {', '.join(MECHANISMS)}")
-            needed = _NEEDED.get(mechanism)
-            if needed is not None and importlib.util.find_spec(needed) is None:
-                raise InvalidConfigError(f"{mechanism} needs {needed}: pip install 'pyspark-log[server]'")
+            if mechanism in _NEEDED:
+                _load(mechanism, _NEEDED[mechanism])
         if (_BEARER in config.mechanisms) != (config.tokens is not None):
             raise InvalidConfigError(f"{_BEARER} belongs together with the keys, the issuer and the audience of tokens")
         if config.tokens is not None:
@@ -113,6 +112,14 @@ class Sasl:
         return Scram(mechanism, self._users, self._workers)
 
 
+def _load(mechanism: str, needed: str) -> None:
+    """Loads a package now, and not while clients wait."""
+    try:
+        importlib.import_module(needed)
+    except ModuleNotFoundError as error:
+        raise InvalidConfigError(f"{mechanism} needs {error.name}: pip install 'pyspark-log[server]'") from None
+
+
 class Login:
     """The authentication of one connection, and later its repetitions.
 
@@ -129,7 +136,6 @@ class Login:
         self.refusal: str | None = None
         self._mechanism = ""
         self._exchange: Exchange | None = None  # that is not done
-        self._is_counted = False  # that one as an attempt
         self._begun, self._is_again = 0.0, False  # when the last one has, and whether it was not the first
         self._since = 0.0  # when the client has authenticated itself
         self._ends: float | None = None  # when it has to have done it again
@@ -161,7 +167,7 @@ class Login:
         if self._exchange is not None or self._mechanism not in ("", mechanism):
             self.refusal = "the client begins an authentication in another one, or by another mechanism than before"
             return ErrorCode.ILLEGAL_SASL_STATE
-        self._mechanism, self._exchange, self._is_counted = mechanism, self._sasl.exchange(mechanism), False
+        self._mechanism, self._exchange = mechanism, self._sasl.exchange(mechanism)
         self._begun, self._is_again = now, self.principal is not None
         return ErrorCode.NONE
 
@@ -170,11 +176,7 @@ class Login:
         if self._exchange is None:
             return Answer(ErrorCode.ILLEGAL_SASL_STATE, "SaslHandshake has to come first")
         try:
-            await self._count()
-            answer = await self._exchange.answer(data)
-            identity = self._exchange.identity
-            if identity is not None:
-                self._finish(identity)
+            answer = await self._take(self._exchange, data)
         except RefusedLoginError as error:
             self.refusal = f"authentication by {self._mechanism} failed: {error}"
         except (PylogError, OSError) as error:
@@ -186,22 +188,25 @@ class Login:
         # The same for an unknown user and a wrong password.
         return Answer(ErrorCode.SASL_AUTHENTICATION_FAILED, f"authentication by {self._mechanism} failed")
 
-    async def _count(self) -> None:
-        """Counts an attempt once, and has it wait for its turn. RefusedLoginError: there are too many."""
-        if self._is_counted:
-            return
-        self._is_counted = True
-        wait = self._sasl.attempts.begin(self._host, self._sasl.loop.time())
-        if wait is None:
-            raise RefusedLoginError("too many attempts of this address have failed")
-        if wait > 0:
-            await self._pause(wait)
+    async def _take(self, exchange: Exchange, data: bytes) -> bytes:
+        """Takes a message when it is the turn of this address. RefusedLoginError."""
+        attempts, failed = self._sasl.attempts, False
+        turn = await attempts.turn(self._host)
+        try:
+            answer = await exchange.answer(data)
+            if exchange.identity is not None:
+                self._finish(exchange.identity)
+        except RefusedLoginError:
+            failed = True
+            raise
+        finally:
+            attempts.end(turn, failed=failed)
+        return answer
 
     def _finish(self, identity: Identity) -> None:
         principal = user(identity.name)
         if self.principal not in (None, principal):
             raise RefusedLoginError(f"{self.principal} has authenticated itself again as {shown(principal)}")
-        self._sasl.attempts.succeeded(self._host)
         self.principal, self._exchange = principal, None
         self._since = self._sasl.loop.time()
         limits = [limit for limit in (self._sasl.max_session, identity.lasts) if limit is not None]

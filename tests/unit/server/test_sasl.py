@@ -243,7 +243,7 @@ def test_a_failure_is_answered_after_a_while_and_delays_no_other(plain):
 
 def test_guessing_becomes_slow(plain):
     begun = time.monotonic()
-    peers = [Peer(plain) for _ in range(16)]
+    peers = [Peer(plain) for _ in range(30)]
     for peer in peers:
         peer.send(m.SaslHandshakeRequest("PLAIN"), 1)
         peer.send(m.SaslAuthenticateRequest(b"\0anna\0wrong"), 2)
@@ -251,8 +251,8 @@ def test_guessing_becomes_slow(plain):
         assert peer.response().error_code == 0
         assert peer.response().error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         peer.close()
-    # Ten at once, and then five in a second.
-    assert time.monotonic() - begun >= 1.0
+    # Some twenty at once, and then five in a second.
+    assert time.monotonic() - begun >= 1.5
     with Peer(plain) as peer:
         assert log_in(peer, "anna", PASSWORDS["anna"]).error_code == 0
 

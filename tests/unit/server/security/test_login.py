@@ -1,12 +1,16 @@
 """The authentication of a connection, by a clock that the test moves: how long it lasts, and how often it is done."""
 
+import sys
+
 import pytest
 
+from pyspark_log.errors import InvalidConfigError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.network import ClosedByServerError, Wait
+from pyspark_log.server.security import SaslConfig, TokenConfig
 from pyspark_log.server.security.attempts import Attempts
 from pyspark_log.server.security.mechanisms import Identity, RefusedLoginError
-from pyspark_log.server.security.sasl import AUTHENTICATE, HANDSHAKE, Login
+from pyspark_log.server.security.sasl import AUTHENTICATE, HANDSHAKE, Login, Sasl
 
 _METADATA = 3
 
@@ -49,7 +53,8 @@ class _Sasl:
     mechanisms = ("ONE", "TWO")
 
     def __init__(self, max_session=None):
-        self.loop, self.attempts, self.max_session = _Loop(), Attempts(), max_session
+        self.loop, self.max_session = _Loop(), max_session
+        self.attempts = Attempts(self.loop)
 
     def exchange(self, _mechanism):
         return _Exchange()
@@ -124,15 +129,21 @@ def test_a_failure_ends_the_connection_also_later(data):
     assert login.principal == "User:anna"
 
 
-def test_attempts_that_fail_slow_down_those_of_an_address():
-    sasl = _Sasl()
-    for _ in range(30):
-        _log_in(Login(sasl, "10.0.0.1"), b"wrong")
-    # Each has waited 0.1 s for its answer, and those after the tenth until 0.2 s after the one before.
-    assert sasl.loop.now - 1000 == pytest.approx(10 * 0.1 + 20 * 0.2, abs=0.15)
-    before = sasl.loop.now
-    assert _log_in(Login(sasl, "10.0.0.2")).code == ErrorCode.NONE
-    assert sasl.loop.now == before
+@pytest.mark.parametrize(("mechanism", "needed"), [("SCRAM-SHA-256", "scramp"), ("OAUTHBEARER", "joserfc")])
+def test_what_a_mechanism_needs(monkeypatch, mechanism, needed):
+    monkeypatch.setitem(sys.modules, needed, None)
+    tokens = TokenConfig("keys", "issuer", "audience") if needed == "joserfc" else None
+    with pytest.raises(InvalidConfigError, match=rf"{mechanism} needs {needed}: pip install"):
+        Sasl(_Loop(), SaslConfig((mechanism,), None, tokens), None, None)
+
+
+@pytest.mark.parametrize("config", [
+    SaslConfig(("GSSAPI",)), SaslConfig(()), SaslConfig(("OAUTHBEARER",)),
+    SaslConfig(("PLAIN",), None, TokenConfig("keys", "issuer", "audience")),
+])  # fmt: skip
+def test_what_cannot_be(config):
+    with pytest.raises(InvalidConfigError):
+        Sasl(_Loop(), config, None, None)
 
 
 def test_a_wait_that_is_given_up():
