@@ -263,7 +263,8 @@ def _prepare(folder: str, name: str, cluster_id: str, known: Iterable[ListedLogD
 def _make_first(folder: str, path: str) -> None:
     """Creates the log dir of a store to which nothing was ever written."""
     try:
-        written = [name for name in files.list_folder(f"{folder}/{STATE_FOLDER}") if not _LOCK.fullmatch(name)]
+        names = files.list_folder(f"{folder}/{STATE_FOLDER}")
+        written = [name for name in names if name != USERS_FILE and not _LOCK.fullmatch(name)]
     except FileNotFoundError:
         written = []
     if written and not files.is_folder(path):

@@ -18,6 +18,7 @@ from pyspark_log.server.security.users import (
     make_credential,
     salted_password,
 )
+from pyspark_log.storage.folder_store import FolderStore
 
 
 @pytest.fixture
@@ -133,3 +134,11 @@ def test_what_is_a_name(name):
 def test_verify_knows_the_file(users, folder):
     users.change({"anna": _all("secret")})
     assert [str(finding) for finding in verify(str(folder)).findings] == []
+
+
+def test_users_are_no_partitions(users, folder, tmp_path):
+    """A store without records can still get another log dir, and then its first one is made."""
+    users.change({"anna": _all("secret")})
+    with FolderStore.open(str(folder)) as store:
+        store.add_log_dir(str(tmp_path / "second"))
+    assert (folder / "data").is_dir()
