@@ -18,7 +18,7 @@ from pyspark_log.server.security.users import (
     make_credential,
     salted_password,
 )
-from pyspark_log.storage.folder_store import FolderStore
+from pyspark_log.storage.catalog import store_json
 
 
 @pytest.fixture
@@ -139,6 +139,6 @@ def test_verify_knows_the_file(users, folder):
 def test_users_are_no_partitions(users, folder, tmp_path):
     """A store without records can still get another log dir, and then its first one is made."""
     users.change({"anna": _all("secret")})
-    with FolderStore.open(str(folder)) as store:
-        store.add_log_dir(str(tmp_path / "second"))
+    assert not (folder / "data").exists()
+    store_json.add_log_dir(str(folder), str(tmp_path / "second"))
     assert (folder / "data").is_dir()
