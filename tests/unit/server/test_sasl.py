@@ -10,6 +10,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 from click.testing import CliRunner
+from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 from kafka_peer import kafka
 from scramp import ScramClient
 from server_requests import batch, produce_request
@@ -461,6 +462,19 @@ def test_users_by_kafkas_requests(plain):
             ("other", ErrorCode.UNSUPPORTED_SASL_MECHANISM), ("twice", ErrorCode.DUPLICATE_RESOURCE),
         ]  # fmt: skip
         assert sorted(_describe(peer)) == ["anna", "bert", "dora", "erna"]
+
+
+def test_librdkafka_changes_users(server, authority):
+    client = AdminClient(_librdkafka(server, authority, "SCRAM-SHA-512"))
+    change = UserScramCredentialUpsertion(
+        "frida", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 5000), b"a password"
+    )
+    for result in client.alter_user_scram_credentials([change]).values():
+        assert result.result(PATIENCE) is None
+    found = client.describe_user_scram_credentials(["frida"])["frida"].result(PATIENCE)
+    assert [one.iterations for one in found.scram_credential_infos] == [5000]
+    with TlsPeer(server, authority.context()) as peer:
+        assert log_in(peer, "frida", "a password").error_code == 0
 
 
 # ---- secrets
