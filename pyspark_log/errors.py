@@ -111,7 +111,7 @@ class ReadOnlyError(StoreError):
 
 
 class DescriptionError(StoreError):
-    """`store.json` or the description of a topic is invalid; the message names file and field."""
+    """`store.json`, the description of a topic, or the list of users is invalid; the message names file and field."""
 
     condition = "PYLOG_DESCRIPTION"
 

@@ -26,6 +26,7 @@ class Server:
         path: the store's folder.
         host, port: where it listens.
         bootstrap: the same as clients want it.
+        options: those of the command.
         interpreter: the Python that runs it.
         program: what Python runs; it takes the arguments of `pylog serve`.
     """
@@ -35,7 +36,7 @@ class Server:
 
     def __init__(self, path, folder, *options):
         """Starts nothing yet; `folder` is for its log, `options` are the command's."""
-        self.path, self._options = Path(path), options
+        self.path, self.options = Path(path), options
         self.host, self.port = HOST, free_ports(1)[0]
         self.bootstrap = f"{HOST}:{self.port}"
         self._ready, self._output = Path(folder) / "ready", Path(folder) / "output"
@@ -44,7 +45,7 @@ class Server:
     def start(self):
         """Returns when it serves."""
         command = [*self.interpreter, *self.program, "--store", self.path]
-        command += ["--listen", self.bootstrap, "--ready-file", self._ready, *self._options]
+        command += ["--listen", self.bootstrap, "--ready-file", self._ready, *self.options]
         with open(self._output, "ab") as output:
             self.process = subprocess.Popen(list(map(str, command)), stdout=output, stderr=output)
         end = time.monotonic() + PATIENCE

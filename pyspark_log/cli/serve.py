@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import sys
+from typing import Any
 
 import click
 
 from pyspark_log.cli import interrupts
+from pyspark_log.cli.security_options import security_configs, security_options
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.fs import files
+
+_KAFKAS = re.compile("(?:SASL_)?(?:PLAINTEXT|SSL)://")
 
 
 class _Address(click.ParamType["tuple[str, int]"]):
@@ -25,7 +30,7 @@ class _Address(click.ParamType["tuple[str, int]"]):
         """Host and port."""
         if isinstance(value, tuple):
             return value
-        plain = value.removeprefix("PLAINTEXT://")  # as in Kafka's listeners
+        plain = _KAFKAS.sub("", value)  # as in Kafka's listeners
         host, colon, port = plain.rpartition(":")
         if not colon or (plain.count(":") > 1 and not host.startswith("[")):
             host, port = plain, "9092"
@@ -41,8 +46,8 @@ class _Address(click.ParamType["tuple[str, int]"]):
     default="127.0.0.1:9092",
     show_default=True,
     metavar="HOST:PORT",
-    help="The address to listen on; port 0 takes any that is free. There is no authentication: others than this "
-    "machine should be able to reach it only in a network that you trust.",
+    help="The address to listen on; port 0 takes any that is free. Another one than this machine's own wants "
+    "authentication, or --allow-anonymous.",
 )
 @click.option(
     "--advertise",
@@ -68,10 +73,12 @@ class _Address(click.ParamType["tuple[str, int]"]):
     type=click.IntRange(min=1),
     help="Kafka's max.connections.per.ip: how many connections one address may have.",
 )
+@security_options
 @click.option("--verbose", is_flag=True, help="Log each connection, with the client's library.")
 @click.pass_obj
 def serve(
     target: Target,
+    /,
     listen: tuple[str, int],
     advertise: tuple[str, int] | None,
     node_id: int,
@@ -79,6 +86,7 @@ def serve(
     ready_file: str | None,
     max_connections_per_ip: int | None,
     verbose: bool,
+    **security: Any,  # noqa: ANN401  (those of `security_options`)
 ) -> None:
     """Serve the store to Kafka's clients, until Ctrl-C or SIGTERM.
 
@@ -88,6 +96,7 @@ def serve(
     if ready_file is not None:
         # A server that was killed has left its own.
         _delete_ready_file(ready_file)
+    given = security_configs(**security)
     store = target.open_folder_or_create()
     with interrupts.fatal():
         from pyspark_log.server import Limits, ServerConfig, notify_manager  # noqa: PLC0415  (only this command needs it)
@@ -107,7 +116,7 @@ def serve(
         notify_manager("READY=1")
 
     limits = Limits() if max_connections_per_ip is None else Limits(max_connections_per_ip=max_connections_per_ip)
-    config = ServerConfig(*listen, advertise, node_id, sync_acks_all, limits)
+    config = ServerConfig(*listen, advertise, node_id, sync_acks_all, limits, **given)
     try:
         stopped_by = run(store, config, on_ready)
     finally:

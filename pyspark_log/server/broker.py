@@ -9,6 +9,7 @@ from pyspark_log.server.appends import Appends
 from pyspark_log.server.groups import Groups
 from pyspark_log.server.network import Loop, Workers
 from pyspark_log.server.producer_ids import ProducerIds
+from pyspark_log.server.security import Users
 from pyspark_log.server.topic_ids import TopicIds
 from pyspark_log.server.transactions import Transactions
 from pyspark_log.storage.folder_store import FolderStore
@@ -31,6 +32,7 @@ class Broker:
         producer_ids: ids for producers.
         groups: the groups that this server coordinates.
         transactions: the transactions that it coordinates.
+        users: those with passwords.
     """
 
     store: FolderStore
@@ -45,3 +47,4 @@ class Broker:
     producer_ids: ProducerIds
     groups: Groups
     transactions: Transactions
+    users: Users

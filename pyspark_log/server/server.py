@@ -11,22 +11,27 @@ import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import FrameType
+from typing import TYPE_CHECKING
 
-from pyspark_log.errors import LockTimeoutError, StoreError
+from pyspark_log.errors import InvalidConfigError, LockTimeoutError, StoreError
 from pyspark_log.server.appends import Appends
 from pyspark_log.server.broker import Broker
 from pyspark_log.server.coordinator import Settings
 from pyspark_log.server.groups import Groups
-from pyspark_log.server.handlers import APIS
-from pyspark_log.server.network import Limits, Listener, Loop, Workers
+from pyspark_log.server.handlers import APIS, Client
+from pyspark_log.server.network import ClosedByServerError, Limits, Listener, Loop, Workers
 from pyspark_log.server.producer_ids import ProducerIds
-from pyspark_log.server.session import ClientSession
+from pyspark_log.server.security import Login, PrincipalRules, Sasl, SaslConfig, TlsConfig, Users, subject, user
+from pyspark_log.server.session import ClientSession, SaslSession
 from pyspark_log.server.topic_ids import TopicIds
 from pyspark_log.server.transactions import Transactions
 from pyspark_log.server.upkeep import Upkeep
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import contextmanager, files, lock_for
+
+if TYPE_CHECKING:
+    import ssl
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +54,9 @@ class ServerConfig:
         node_id: Kafka's `broker.id`.
         sync_acks_all: whether acks=all waits until the records survive a power loss.
         limits: what clients may take.
+        tls: how connections are encrypted; None: they are not.
+        sasl: how clients authenticate themselves; None: they need not.
+        allow_anonymous: whether others than this machine may be served without authentication.
         groups: the times of groups. Unlike Kafka's default, the first rebalance of a group does not wait for more
             members: one that comes later joins by another one.
     """
@@ -59,6 +67,9 @@ class ServerConfig:
     node_id: int = 1
     sync_acks_all: bool = False
     limits: Limits = field(default_factory=Limits)
+    tls: TlsConfig | None = None
+    sasl: SaslConfig | None = None
+    allow_anonymous: bool = False
     groups: Settings = field(default_factory=lambda: Settings(initial_rebalance_delay=0))
 
 
@@ -75,6 +86,8 @@ def serve(store: FolderStore, config: ServerConfig, on_ready: Callable[[tuple[st
 
     Raises:
         StoreError: another server serves the store.
+        InvalidConfigError: others than this machine would be served without authentication, which is not allowed; or
+            the files for TLS, or the mechanisms of SASL, are of no use.
         OSError: the address cannot be used.
     """
     store.logs.most_writers = max(store.logs.most_writers, _raise_file_limit() // _FILES_PER_WRITER)
@@ -113,8 +126,18 @@ def _only_server(store: FolderStore) -> Iterator[None]:
 
 class _Server:
     def __init__(self, loop: Loop, store: FolderStore, config: ServerConfig) -> None:
-        self._loop, self._store, self._signal = loop, store, 0
-        self._listener = Listener(loop, config.host, config.port, self._open_session, config.limits)
+        self._loop, self._store, self._signal, self._config = loop, store, 0, config
+        users = Users(store.path)
+        self._rules = PrincipalRules("DEFAULT" if config.tls is None else config.tls.principal_rules)
+        self._sasl = None if config.sasl is None else Sasl(loop, config.sasl, users, lambda: store.logs.clock() / 1000)
+        tls = None if config.tls is None else _certificates(config.tls, loop)
+        self._listener = Listener(loop, config.host, config.port, self._open_session, config.limits, tls)
+        host, port = self._listener.address
+        if not (_is_loopback(host) or _authenticates(config) or config.allow_anonymous):
+            raise InvalidConfigError(
+                f"on {host}:{port} others than this machine could read and write without authentication: have clients "
+                "authenticate themselves (docs/security.md), or allow that by --allow-anonymous"
+            )
         self._workers = Workers(loop, _THREADS)
         self._groups = Groups(loop, self._workers, store, config.groups)
         producer_ids = ProducerIds()
@@ -134,10 +157,21 @@ class _Server:
             producer_ids=producer_ids,
             groups=self._groups,
             transactions=self._transactions,
+            users=users,
         )
 
-    def _open_session(self, peer: str, reached_at: tuple[str, int]) -> ClientSession:
-        return ClientSession(self.broker, peer, reached_at)
+    def _open_session(self, peer: str, reached_at: tuple[str, int], certificate: bytes | None) -> ClientSession:
+        client = Client(peer, reached_at)
+        if self._sasl is not None:
+            return SaslSession(self.broker, client, Login(self._sasl, client.host))
+        if certificate is not None:
+            whose = subject(certificate)
+            name = self._rules.name(whose)
+            if name is None:
+                raise ClosedByServerError(f"no rule for principals fits the client's certificate, of {whose}")
+            client.principal = user(name)
+            _log.debug("%s: %s", peer, client.principal)
+        return ClientSession(self.broker, client)
 
     def run(self, on_ready: Callable[[tuple[str, int]], object]) -> int:
         self._groups.load()
@@ -147,13 +181,15 @@ class _Server:
         host, port = self._listener.address
         advertised = self.broker.advertised
         _log.info(
-            "serving %s as node %d on %s:%d%s", self._store.path, self.broker.node_id, host, port,
-            "" if advertised is None else f", advertised as {advertised[0]}:{advertised[1]}",
+            "serving %s as node %d on %s:%d%s%s", self._store.path, self.broker.node_id, host, port,
+            "" if advertised is None else f", advertised as {advertised[0]}:{advertised[1]}", _described(self._config),
         )  # fmt: skip
         if not self._store.writable:
             _log.warning("%s is served for reading only: this process may not write to it", self._store.path)
-        if not _is_loopback(host):
+        if not _is_loopback(host) and not _authenticates(self._config):
             _log.warning("all that reach %s:%d may read and write: there is no authentication", host, port)
+        elif not _is_loopback(host) and self._config.tls is None:
+            _log.warning("what clients of %s:%d send is not encrypted: others on the way can read it", host, port)
         try:
             with self._signals():
                 on_ready(self._listener.address)
@@ -185,6 +221,8 @@ class _Server:
         self._groups.close()
         self._upkeep.stop()
         self._workers.close()
+        if self._sasl is not None:
+            self._sasl.close()
         self._appends.close()
         self._store.close()
         _log.info("stopped")
@@ -192,6 +230,24 @@ class _Server:
 
 def _is_loopback(host: str) -> bool:
     return host == "::1" or host.startswith("127.")
+
+
+def _authenticates(config: ServerConfig) -> bool:
+    """Whether each client is known."""
+    tls = config.tls
+    return config.sasl is not None or (tls is not None and tls.client_ca is not None and tls.client_required)
+
+
+def _certificates(config: TlsConfig, loop: Loop) -> Callable[[], ssl.SSLContext]:
+    from pyspark_log.server.security.certificates import Certificates  # noqa: PLC0415  (it loads OpenSSL)
+
+    return Certificates(config, loop.time).context
+
+
+def _described(config: ServerConfig) -> str:
+    """How clients connect, for the log."""
+    shown = "" if config.tls is None else ", with TLS"
+    return shown if config.sasl is None else f"{shown}, SASL: {', '.join(config.sasl.mechanisms)}"
 
 
 def notify_manager(state: str) -> None:

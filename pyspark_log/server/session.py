@@ -10,16 +10,22 @@ from pyspark_log.kafka import MessageError, UnsupportedVersionError, decode_requ
 from pyspark_log.server.broker import Broker
 from pyspark_log.server.handlers import APIS, Call, Client, api_versions
 from pyspark_log.server.network import ClosedByServerError
+from pyspark_log.server.security import Login
 
 _log = logging.getLogger(__name__)
 
 
 class ClientSession:
-    """Answers the requests of a client."""
+    """Answers the requests of a client.
 
-    def __init__(self, broker: Broker, peer: str, reached_at: tuple[str, int]) -> None:
-        """`peer`: the client's address; `reached_at`: the server's, as the client has it."""
-        self._broker, self._client = broker, Client(peer, reached_at)
+    Attributes:
+        is_authenticated: whether the client is known as well as it has to be.
+    """
+
+    def __init__(self, broker: Broker, client: Client) -> None:
+        """`client`: what is known of it."""
+        self._broker, self._client = broker, client
+        self.is_authenticated = True
 
     async def answer(self, frame: bytes | bytearray) -> Sequence[Any] | None:
         """Answers a request as `Session.answer` says."""
@@ -42,3 +48,24 @@ class ClientSession:
             return encode_response(api_versions.of_unknown_version(versions), 0, error.correlation_id)
         software = f" ({self._client.software})" if self._client.software else ""
         raise ClosedByServerError(f"the client{software} sends what is not served: {error}")
+
+
+class SaslSession(ClientSession):
+    """The same for a client that has to authenticate itself."""
+
+    def __init__(self, broker: Broker, client: Client, login: Login) -> None:
+        """`login`: the client's authentication, which begins."""
+        super().__init__(broker, client)
+        self._login = client.login = login
+        self.is_authenticated = False
+
+    async def answer(self, frame: bytes | bytearray) -> Sequence[Any] | None:
+        """Answers a request as `Session.answer` says."""
+        login = self._login
+        login.check(frame)
+        response = await super().answer(frame)
+        if login.refusal is not None:
+            raise ClosedByServerError(login.refusal, response or ())
+        if not self.is_authenticated and login.principal is not None:
+            self.is_authenticated, self._client.principal = True, login.principal
+        return response

@@ -33,6 +33,7 @@ from pyspark_log.server.handlers.list_offsets import list_offsets
 from pyspark_log.server.handlers.log_dirs import alter_replica_log_dirs, describe_log_dirs
 from pyspark_log.server.handlers.metadata import metadata
 from pyspark_log.server.handlers.produce import produce
+from pyspark_log.server.handlers.sasl import sasl_authenticate, sasl_handshake
 from pyspark_log.server.handlers.topics import create_partitions, create_topics, delete_topics
 from pyspark_log.server.handlers.transaction_admin import (
     describe_producers,
@@ -47,6 +48,7 @@ from pyspark_log.server.handlers.transactions import (
     init_producer_id,
     txn_offset_commit,
 )
+from pyspark_log.server.handlers.users import alter_user_scram_credentials, describe_user_scram_credentials
 
 
 class Api(NamedTuple):
@@ -73,6 +75,8 @@ APIS: Mapping[int, Api] = {
     1: Api(_versions(4, 17), fetch),
     2: Api(_versions(1, 11), list_offsets),
     3: Api(_versions(0, 13), metadata),
+    # Version 0, whose messages follow without headers, is refused: but librdkafka looks whether it is listed.
+    17: Api(_versions(0, 1), sasl_handshake),
     api_versions.KEY: Api(_versions(0, 4), api_versions.api_versions),
     8: Api(_versions(2, 10), offset_commit),
     9: Api(_versions(1, 10), offset_fetch),
@@ -98,12 +102,15 @@ APIS: Mapping[int, Api] = {
     33: Api(_versions(0, 2), alter_configs),
     34: Api(_versions(1, 2), alter_replica_log_dirs),
     35: Api(_versions(1, 4), describe_log_dirs),
+    36: Api(_versions(0, 2), sasl_authenticate),
     37: Api(_versions(0, 3), create_partitions),
     42: Api(_versions(0, 2), delete_groups),
     44: Api(_versions(0, 1), incremental_alter_configs),
     45: Api(_versions(0, 1), alter_partition_reassignments),
     46: Api(_versions(0, 0), list_partition_reassignments),
     47: Api(_versions(0, 0), offset_delete),
+    50: Api(_versions(0, 0), describe_user_scram_credentials),
+    51: Api(_versions(0, 0), alter_user_scram_credentials),
     60: Api(_versions(0, 2), describe_cluster),
     61: Api(_versions(0, 0), describe_producers),
     65: Api(_versions(0, 0), describe_transactions),

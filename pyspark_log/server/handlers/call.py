@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pyspark_log.server.broker import Broker
+from pyspark_log.server.security import ANONYMOUS, Login
 
 
 @dataclass
@@ -16,12 +17,16 @@ class Client:
         reached_at: the server's address as the client has it.
         software: name and version of its library, once it has said.
         warned: groups of which was logged that it cannot join.
+        principal: as which it is known, as Kafka's access rules have it: `User:NAME`.
+        login: its authentication; None: it needs none.
     """
 
     peer: str
     reached_at: tuple[str, int]
     software: str = field(default="")
     warned: set[str] = field(default_factory=set)
+    principal: str = ANONYMOUS
+    login: Login | None = None
 
     @property
     def host(self) -> str:

@@ -7,14 +7,18 @@ the requests, what waits to be sent is one response, and a client that does not 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark_log.server.network.loop import Loop
-from pyspark_log.server.network.output import Output
+from pyspark_log.server.network.output import PlainOutput
 from pyspark_log.server.network.wait import Wait
+
+if TYPE_CHECKING:
+    from pyspark_log.server.network.tls import TlsSocket
 
 _log = logging.getLogger(__name__)
 
@@ -22,6 +26,8 @@ _log = logging.getLogger(__name__)
 _MAX_REQUEST_BYTES = 100 * 1024 * 1024
 # Requests that carry no records are bounded more tightly: read, they take up to a hundred times the memory.
 _MAX_OTHER_BYTES = 8 * 1024 * 1024
+# What a client may send that has yet to authenticate itself: a token with many claims fits.
+_MAX_BYTES_BEFORE = 64 * 1024
 # The shortest header: key, version and correlation id.
 _MIN_REQUEST_BYTES = 8
 _PRODUCE = 0
@@ -38,7 +44,13 @@ _OTHERS = {
 
 
 class Session(Protocol):
-    """What is on the other side of a connection, for the server: it answers requests."""
+    """What is on the other side of a connection, for the server: it answers requests.
+
+    Attributes:
+        is_authenticated: whether the client may send requests of any size.
+    """
+
+    is_authenticated: bool
 
     def answer(self, frame: bytes | bytearray) -> Coroutine[Wait[Any], None, Sequence[Any] | None]:
         """Answers a request, a frame without its length; awaits only `Wait`s.
@@ -52,7 +64,19 @@ class Session(Protocol):
 
 
 class ClosedByServerError(Exception):
-    """The server closes a connection, for a reason that is the client's; the message says it."""
+    """The server closes a connection, for a reason that is the client's; the message says it.
+
+    Attributes:
+        response: what is sent before, as `Session.answer` returns it.
+    """
+
+    def __init__(self, why: str, response: Sequence[Any] = ()) -> None:
+        super().__init__(why)
+        self.response = response
+
+
+class MustSendError(Exception):
+    """Nothing can be received before something of the transport's own is sent."""
 
 
 class Buffers:
@@ -92,25 +116,28 @@ class Connection:
 
     Attributes:
         peer: the client's address, for the log.
-        last_request: when its last whole request arrived, by the listener's clock (s).
+        begun: when it began, by the listener's clock (s).
+        last_request: when its last whole request arrived, by the same clock.
         is_closed: whether it is closed.
     """
 
     def __init__(
         self,
         loop: Loop,
-        accepted: socket.socket,
+        accepted: socket.socket | TlsSocket,
         peer: str,
         session: Session,
         buffers: Buffers,
         clock: Callable[[], float],
         on_close: Callable[[Connection], object],
     ) -> None:
-        """Starts reading from a socket that does not block."""
-        self.peer, self.is_closed, self.last_request = peer, False, clock()
+        """Starts reading from a socket that does not block; with TLS it is agreed on."""
+        self.peer, self.is_closed = peer, False
+        self.begun = self.last_request = clock()
         self._loop, self._socket, self._session, self._buffers = loop, accepted, session, buffers
         self._clock, self._on_close = clock, on_close
-        self._output = Output(accepted)
+        self._tls = None if isinstance(accepted, socket.socket) else accepted
+        self._output = accepted.output() if not isinstance(accepted, socket.socket) else PlainOutput(accepted)
         self._rest: bytes = b""  # what was received after the frames that were handled
         self._frame: bytearray | None = None  # a large one that is being received
         self._received = 0  # bytes of it
@@ -120,6 +147,11 @@ class Connection:
         self._is_sending = False  # the system takes no more
         self._is_reading = False
         self._read_on()
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether its client may do what it is allowed to."""
+        return self._session.is_authenticated
 
     @property
     def is_idle(self) -> bool:
@@ -148,7 +180,8 @@ class Connection:
         request, self._request = self._request, None
         if request is not None:
             request.close()
-        self._rest, self._frame, self._output = b"", None, Output(self._socket)
+        self._rest, self._frame = b"", None
+        self._output.clear()
         self._count()
         self._on_close(self)
 
@@ -172,9 +205,12 @@ class Connection:
             action()
         except BlockingIOError:
             pass
+        except MustSendError:
+            self._stop_reading()
+            self._wait_for_room()
         except ClosedByServerError as error:
             _log.warning("%s: closing the connection: %s", self.peer, error)
-            self.close()
+            self._close_after(error.response)
         except ConnectionError:
             self.close()  # The client has left.
         except OSError as error:
@@ -183,6 +219,13 @@ class Connection:
         except Exception:  # noqa: BLE001  (the other connections continue)
             _log.exception("%s: closing the connection after an error that was not expected", self.peer)
             self.close()
+
+    def _close_after(self, response: Sequence[Any]) -> None:
+        """Sends a response, as far as the system takes it now, and closes the connection."""
+        self._output.add(response)
+        with contextlib.suppress(OSError):
+            self._output.send()
+        self.close()
 
     # ---- receiving
 
@@ -220,6 +263,9 @@ class Connection:
         self._received += count
         if self._received == len(frame):
             self._frame = None
+            if self._tls is not None:
+                # The system does not report what TLS has read already.
+                self._rest = self._tls.rest()
             self._start(frame)
             self._send_on()
         self._count()
@@ -261,7 +307,8 @@ class Connection:
         if len(start) < 6:
             return None
         size = int.from_bytes(start[:4], "big", signed=True)
-        if _MIN_REQUEST_BYTES <= size <= _MAX_OTHER_BYTES:
+        most = _MAX_OTHER_BYTES if self._session.is_authenticated else _MAX_BYTES_BEFORE
+        if _MIN_REQUEST_BYTES <= size <= most:
             return size
         other = "TLS" if start[:2] == b"\x16\x03" else _OTHERS.get(start[:4])
         if other is not None:
@@ -270,6 +317,8 @@ class Connection:
             raise ClosedByServerError(
                 f"a request of {size} bytes; a request has {_MIN_REQUEST_BYTES} to {_MAX_REQUEST_BYTES}"
             )
+        if not self._session.is_authenticated:
+            raise ClosedByServerError(f"a request of {size} bytes before authentication; at most {most} are read then")
         key = int.from_bytes(start[4:], "big")
         if key != _PRODUCE:
             raise ClosedByServerError(
@@ -315,10 +364,16 @@ class Connection:
         """Sends what is ready, as far as the system takes it now. OSError."""
         is_all = not self._output or self._output.send()
         if is_all and self._is_sending:
+            self._is_sending = False
             self._loop.remove_writer(self._socket.fileno())
-        elif not is_all and not self._is_sending:
+        elif not is_all:
+            self._wait_for_room()
+
+    def _wait_for_room(self) -> None:
+        """Continues when the system takes more; until then nothing is received."""
+        if not self._is_sending:
+            self._is_sending = True
             self._loop.add_writer(self._socket.fileno(), self._writable)
-        self._is_sending = not is_all
 
     def _send_on(self) -> None:
         """Sends what is ready; if that was all, continues with the requests that came meanwhile."""

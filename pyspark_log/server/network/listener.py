@@ -8,9 +8,15 @@ import socket
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from pyspark_log.server.network.connection import Buffers, Connection, Session
+from pyspark_log.server.network.connection import Buffers, ClosedByServerError, Connection, Session
 from pyspark_log.server.network.loop import Loop, Timer
+
+if TYPE_CHECKING:
+    import ssl
+
+    from pyspark_log.server.network.tls import Handshake, TlsSocket
 
 _log = logging.getLogger(__name__)
 
@@ -33,12 +39,20 @@ class Limits:
         max_connections, max_connections_per_ip: how many at a time.
         connections_max_idle_s: a connection without a request for as long is closed (s).
         queued_max_request_bytes: while as many bytes of requests wait, no further ones are read.
+        login_s: a client that has not agreed on TLS in as long is disconnected, and one that has not authenticated
+            itself in as long after that (s).
     """
 
     max_connections: int = 20_000
     max_connections_per_ip: int = 20_000
     connections_max_idle_s: float = 600.0
     queued_max_request_bytes: int = 256 * 1024 * 1024
+    login_s: float = 30.0
+
+
+#: Makes the session of a new connection. ClosedByServerError: the client is not served.
+#: From the client's address, the server's own as the client has it, and the client's certificate (DER), if it has one.
+OpenSession = Callable[[str, tuple[str, int], bytes | None], Session]
 
 
 class Listener:
@@ -50,24 +64,31 @@ class Listener:
     """
 
     def __init__(
-        self, loop: Loop, host: str, port: int, open_session: Callable[[str, tuple[str, int]], Session], limits: Limits
+        self,
+        loop: Loop,
+        host: str,
+        port: int,
+        open_session: OpenSession,
+        limits: Limits,
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         """Binds the address, and listens; `start` accepts.
 
         Args:
             loop: its thread makes all calls.
             host, port: the address; port 0: any that is free.
-            open_session: makes the session of a new connection from the client's address and the server's own, as the
-                client has it.
+            open_session: makes the session of a new connection.
             limits: what clients may take.
+            tls: gives the server's side of TLS for a new connection; None: connections have none.
 
         Raises:
             OSError: the address cannot be used.
         """
-        self._loop, self._open_session, self._limits = loop, open_session, limits
+        self._loop, self._open_session, self._limits, self._tls = loop, open_session, limits, tls
         self._clock = loop.time
         self._buffers = Buffers(limits.queued_max_request_bytes)
         self.connections: set[Connection] = set()
+        self._handshakes: set[Handshake] = set()
         self._by_host: Counter[str] = Counter()
         self._refused: set[str] = set()  # hosts of which a refusal was logged, until the next sweep
         self._timer: Timer | None = None
@@ -97,6 +118,8 @@ class Listener:
         self._socket.close()
         if self._timer is not None:
             self._timer.cancel()
+        for handshake in list(self._handshakes):
+            handshake.close()
         for connection in list(self.connections):
             connection.close()
 
@@ -121,7 +144,7 @@ class Listener:
 
     def _open(self, accepted: socket.socket, host: str, port: int) -> None:
         limit = None
-        if len(self.connections) >= self._limits.max_connections:
+        if len(self.connections) + len(self._handshakes) >= self._limits.max_connections:
             limit = f"max.connections ({self._limits.max_connections})"
         elif self._by_host[host] >= self._limits.max_connections_per_ip:
             limit = f"max.connections.per.ip ({self._limits.max_connections_per_ip})"
@@ -136,19 +159,47 @@ class Listener:
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._by_host[host] += 1
         _log.debug("%s:%d: connected", host, port)
-        session = self._open_session(f"{host}:{port}", accepted.getsockname()[:2])
+        if self._tls is None:
+            self._connect(accepted, f"{host}:{port}", accepted.getsockname()[:2], None)
+            return
+        from pyspark_log.server.network.tls import Handshake  # noqa: PLC0415  (it loads OpenSSL)
+
+        reached_at = accepted.getsockname()[:2]
+
+        def finished(ended: Handshake, secured: TlsSocket | None) -> None:
+            self._handshakes.discard(ended)
+            if secured is None:
+                self._forget(ended.peer)
+            else:
+                self._connect(secured, ended.peer, reached_at, secured.certificate())
+
+        self._handshakes.add(Handshake(self._loop, accepted, f"{host}:{port}", self._tls, self._clock(), finished))
+
+    def _connect(
+        self, accepted: socket.socket | TlsSocket, peer: str, reached_at: tuple[str, int], certificate: bytes | None
+    ) -> None:
+        try:
+            session = self._open_session(peer, reached_at, certificate)
+        except ClosedByServerError as error:
+            _log.warning("%s: closing the connection: %s", peer, error)
+            accepted.close()
+            self._forget(peer)
+            return
 
         def forget(closed: Connection) -> None:
-            _log.debug("%s: disconnected", closed.peer)
             self.connections.discard(closed)
-            self._by_host[host] -= 1
-            if not self._by_host[host]:
-                del self._by_host[host]
+            self._forget(peer)
 
-        connection = Connection(
-            self._loop, accepted, f"{host}:{port}", session, self._buffers, self._clock, on_close=forget
+        self.connections.add(
+            Connection(self._loop, accepted, peer, session, self._buffers, self._clock, on_close=forget)
         )
-        self.connections.add(connection)
+
+    def _forget(self, peer: str) -> None:
+        _log.debug("%s: disconnected", peer)
+        host = peer.rpartition(":")[0]
+        self._by_host[host] -= 1
+        if not self._by_host[host]:
+            del self._by_host[host]
 
     def _sweep(self) -> None:
         self.close_idle(self._clock())
@@ -158,12 +209,22 @@ class Listener:
     def close_idle(self, now: float) -> None:
         """Closes connections without a request for too long by the time `now` (s).
 
-        While memory is short also those that have sent a part of a request and not the rest.
+        While memory is short also those that have sent a part of a request and not the rest, and always those that have
+        not authenticated themselves in time.
         """
+        for handshake in list(self._handshakes):
+            if now - handshake.begun > self._limits.login_s:
+                _log.info("%s: closing the connection: no TLS after %d s", handshake.peer, now - handshake.begun)
+                handshake.close()
         for connection in list(self.connections):
             silent = now - connection.last_request
             if silent > self._limits.connections_max_idle_s and not connection.is_waiting:
                 _log.info("%s: closing the connection: no request for %d s", connection.peer, silent)
+                connection.close()
+            elif not connection.is_authenticated and now - connection.begun > self._limits.login_s:
+                _log.info(
+                    "%s: closing the connection: not authenticated after %d s", connection.peer, now - connection.begun
+                )
                 connection.close()
             elif self._buffers.are_full and silent > _PATIENCE and connection.holds_part:
                 _log.warning(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
 
@@ -19,27 +20,43 @@ _MOST_BYTES = 1024 * 1024
 _MORE: int = getattr(socket, "MSG_MORE", 0)
 
 
-class Output:
+class Output(ABC):
     """Sends chunks in order."""
 
-    def __init__(self, target: socket.socket) -> None:
-        """Of a socket that does not block."""
-        self._socket = target
+    def __init__(self) -> None:
+        """Nothing yet."""
         self._chunks = deque[bytes | memoryview | FileRange]()
 
     def add(self, chunks: Sequence[bytes | bytearray | memoryview | FileRange]) -> None:
         """Appends chunks. The files of ranges close when they are sent, or dropped with this object."""
         for chunk in chunks:
             if isinstance(chunk, FileRange) and chunk.length <= _SMALL_RANGE:
-                self._chunks.append(_read(chunk.file, chunk.position, chunk.length))
+                self._chunks.append(read_range(chunk.file, chunk.position, chunk.length))
             elif len(chunk):
                 self._chunks.append(chunk if isinstance(chunk, FileRange) else memoryview(chunk))
+
+    def clear(self) -> None:
+        """Drops what was not sent."""
+        self._chunks.clear()
 
     def __bool__(self) -> bool:
         return bool(self._chunks)
 
+    @abstractmethod
     def send(self) -> bool:
         """Sends what the system takes now; whether that was all. OSError: the connection, or a file, is lost."""
+
+
+class PlainOutput(Output):
+    """Sends them as they are; the system sends ranges of files."""
+
+    def __init__(self, target: socket.socket) -> None:
+        """Of a socket that does not block."""
+        super().__init__()
+        self._socket = target
+
+    def send(self) -> bool:
+        """As Output.send."""
         try:
             while self._chunks:
                 first = self._chunks[0]
@@ -78,7 +95,8 @@ class Output:
             sent -= len(piece)
 
 
-def _read(file: files.File, position: int, length: int) -> bytes:
+def read_range(file: files.File, position: int, length: int) -> bytes:
+    """Bytes of a file. OSError: it ends before them."""
     data = file.pread(length, position)
     if len(data) < length:
         raise OSError(f"{file.path} ends before byte {position + length}")

@@ -30,6 +30,8 @@ TOPICS_FOLDER = "topics"
 #: Where a repaired copy keeps the bytes that were left out of it, and a store the files that were set aside.
 CUT_FOLDER = "cut"
 TOPICS_LOCK = "topics.lock"
+#: In the folder of states: the users of a server (server/security/users.py).
+USERS_FILE = "users.json"
 LOG_DIRS = "log.dirs"
 
 # What a process that was killed while it created a store may leave.
@@ -261,7 +263,8 @@ def _prepare(folder: str, name: str, cluster_id: str, known: Iterable[ListedLogD
 def _make_first(folder: str, path: str) -> None:
     """Creates the log dir of a store to which nothing was ever written."""
     try:
-        written = [name for name in files.list_folder(f"{folder}/{STATE_FOLDER}") if not _LOCK.fullmatch(name)]
+        names = files.list_folder(f"{folder}/{STATE_FOLDER}")
+        written = [name for name in names if name != USERS_FILE and not _LOCK.fullmatch(name)]
     except FileNotFoundError:
         written = []
     if written and not files.is_folder(path):

@@ -205,10 +205,10 @@ def open_or_create(path: str) -> File:
         return File(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
 
 
-def create(path: str) -> File:
+def create(path: str, mode: int = FILE_MODE) -> File:
     """Creates a new file and opens it. FileExistsError if there is one of that name."""
     _notify("create", path)
-    return File(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
+    return File(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
 
 
 def make_folder(path: str) -> bool:
@@ -283,10 +283,10 @@ def is_unfinished(name: str) -> bool:
     return re.fullmatch(UNFINISHED_NAME, name) is not None
 
 
-def _write_aside(path: str, data: bytes, *, sync: bool = True) -> str:
+def _write_aside(path: str, data: bytes, *, sync: bool = True, mode: int = FILE_MODE) -> str:
     # A name of its own, since the longest names leave no room for more.
     aside = f"{os.path.dirname(path)}/{secrets.token_hex(8)}{UNFINISHED}"
-    file = create(aside)
+    file = create(aside, mode)
     try:
         file.pwrite(data, 0)
         if sync:
@@ -299,9 +299,12 @@ def _write_aside(path: str, data: bytes, *, sync: bool = True) -> str:
     return aside
 
 
-def replace_whole(path: str, data: bytes, *, sync: bool = True) -> None:
-    """Writes a file atomically: it has either its old content or the new one, with `sync` also after a power loss."""
-    aside = _write_aside(path, data, sync=sync)
+def replace_whole(path: str, data: bytes, *, sync: bool = True, mode: int = FILE_MODE) -> None:
+    """Writes a file atomically: it has either its old content or the new one, with `sync` also after a power loss.
+
+    `mode`: of the new file.
+    """
+    aside = _write_aside(path, data, sync=sync, mode=mode)
     rename(aside, path)
     if sync:
         sync_folder(os.path.dirname(path))

@@ -12,7 +12,7 @@ from tests.message_values import Values, all_versions, joined
 
 # Both have a class an API and direction.
 VERSIONS = [(name, version) for name, version in all_versions() if name.endswith(("Request", "Response"))]
-_FOLDERS = ("admin", "consumer", "metadata", "producer")
+_MODULES = ("admin", "consumer", "metadata", "producer", "sasl")
 # kafka-python reads a response to ApiVersions as of version 0 if it looks like one.
 LACKING = {
     "ApiVersionsResponse", "ConsumerGroupDescribeRequest", "ConsumerGroupDescribeResponse",
@@ -44,7 +44,7 @@ def test_kio_writes_the_same():
 def test_kafka_python_writes_the_same():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        modules = [importlib.import_module(f"kafka.protocol.{folder}") for folder in _FOLDERS]
+        modules = [importlib.import_module(f"kafka.protocol.{module}") for module in _MODULES]
     peers = {name: getattr(module, name) for module in modules for name in dir(module)}
     assert {name for name, _ in VERSIONS} - set(peers) == LACKING - {"ApiVersionsResponse"}
     for name, version in VERSIONS:

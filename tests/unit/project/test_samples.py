@@ -30,6 +30,17 @@ NOT_RUN = {
             "From other stores and from Kafka: mirror",
         )
     },
+    **{
+        f"security.md: {heading}": "tests/unit/server/test_docs_security.py runs it, with a server"
+        for heading in (
+            "How do I encrypt?",
+            "How do I encrypt? #2",
+            "How do I add a user?",
+            "What does a client have to set?",
+            "What does a client have to set? #2",
+            "How do clients use tokens?",
+        )
+    },
     "server.md: Start it": "it serves until it is stopped",
     "server.md: A client": "tests/unit/server/test_docs_server.py runs it, with a server",
     "server.md: Transactions": "tests/unit/server/test_docs_server.py runs it, with a server",

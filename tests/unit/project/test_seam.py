@@ -13,7 +13,9 @@ MOST_MEMBERS = 25
 PARTS = {"logs", "decisions", "committed_offsets"}
 BUILT_ON_IT = ["spark_connector", "clients", "jobs", "cli", "storage/topic.py", "spark.py", "pytest_plugin.py"]
 # They work on the files of a store in a folder.
-TOOLS = ["cli/maintenance", "cli/records/dump.py", "jobs/compact.py", "jobs/retention.py", "jobs/verify.py"]
+TOOLS = [
+    "cli/maintenance", "cli/records/dump.py", "cli/users.py", "jobs/compact.py", "jobs/retention.py", "jobs/verify.py",
+]  # fmt: skip
 # Packages for these tools alone.
 FOR_FILES = ("pyspark_log.storage.maintenance", "pyspark_log.storage.compaction")
 

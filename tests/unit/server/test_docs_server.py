@@ -11,6 +11,7 @@ from tests.paths import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs/server.md").read_text(encoding="utf-8")
+SECURITY = (ROOT / "docs/security.md").read_text(encoding="utf-8")
 
 
 def test_the_table_of_versions():
@@ -22,7 +23,8 @@ def test_the_table_of_versions():
 
 
 def test_the_options():
-    listed = set(re.findall(r"^\| `(--[a-z-]+)", PAGE, re.MULTILINE))
+    rows = re.findall(r"^\| `--.*", PAGE + SECURITY, re.MULTILINE)
+    listed = {option for row in rows for option in re.findall(r"`(--[a-z-]+)", row.split(" | ")[0])}
     assert listed == {option.opts[0] for option in serve.params if option.opts[0] not in ("--store", "--help")}
 
 

@@ -7,6 +7,9 @@ import struct
 import pytest
 
 from pyspark_log.server.network import Limits, Listener, Loop, Wait
+from pyspark_log.server.security import TlsConfig
+from pyspark_log.server.security.certificates import Certificates
+from tests.security_tools import Authority, name
 
 _IDLE = 600.0
 _ASK = b"a question of eleven"
@@ -16,6 +19,8 @@ _TCP_REPAIR = 19
 
 class _Echo:
     """Answers each request with itself; one that begins with "w" waits before."""
+
+    is_authenticated = True
 
     def __init__(self):
         self.waits = []
@@ -162,3 +167,50 @@ def test_a_part_of_a_request_is_dropped_sooner_while_memory_is_short(loop, liste
     with contextlib.suppress(BlockingIOError):
         other.setblocking(False)
         assert other.recv(100) == _frame(_ASK)
+
+
+# ---- clients that do not get as far as a request
+
+
+def test_a_client_that_does_not_authenticate_itself(loop, session, listener, connect):
+    session.is_authenticated = False
+    client = connect(_frame(_ASK))
+    _run_until(loop, lambda: listener.connections)
+    [connection] = listener.connections
+    listener.close_idle(connection.begun + 29)
+    assert not connection.is_closed
+    listener.close_idle(connection.begun + 31)
+    assert connection.is_closed
+    assert client.recv(1000) in (b"", _frame(_ASK))
+
+
+def test_a_client_that_authenticates_itself_in_time(loop, session, listener, connect):
+    connect(_frame(_ASK))
+    _run_until(loop, lambda: listener.connections)
+    [connection] = listener.connections
+    listener.close_idle(connection.begun + 31)
+    assert not connection.is_closed
+
+
+def test_a_client_that_does_not_finish_its_handshake(loop, session, tmp_path):
+    certificate, key = Authority(tmp_path).issue("server", name(CN="server"))
+    certificates = Certificates(TlsConfig(str(certificate), str(key)), loop.time)
+    listener = Listener(loop, "127.0.0.1", 0, lambda *_: session, Limits(max_connections=2), certificates.context)
+    listener.start()
+    clients = [socket.create_connection(listener.address) for _ in range(2)]
+    # The one says nothing, and the other the beginning of a greeting.
+    clients[1].sendall(bytes.fromhex("16030100f8"))
+    _run_until(loop, lambda: len(listener._handshakes) == 2)
+    with socket.create_connection(listener.address) as third:
+        _run_until(loop, lambda: _is_closed(third))
+    [begun] = {round(one.begun) for one in listener._handshakes}
+    listener.close_idle(begun + 25)
+    assert len(listener._handshakes) == 2
+    listener.close_idle(begun + 40)
+    assert [client.recv(1) for client in clients] == [b"", b""]
+    assert not listener._handshakes
+    assert not listener.connections
+    assert not listener._by_host
+    for client in clients:
+        client.close()
+    listener.close()

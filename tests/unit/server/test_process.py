@@ -1,6 +1,7 @@
 """The server as a process: how it starts and ends, and what it leaves."""
 
 import os
+import re
 import resource
 import shutil
 import signal
@@ -15,6 +16,7 @@ from pyspark_log import Store
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.server import ServerConfig, serve
+from tests.security_tools import Authority, name
 from tests.server_tools import Peer, Server, served
 
 
@@ -94,7 +96,7 @@ def test_an_address_that_is_nowhere(path):
     assert done.stderr.splitlines()[-1].startswith("Error: cannot listen on no-such-host.invalid:9092: ")
 
 
-@pytest.mark.parametrize("address", ["nonsense:x", ":9092", "host:99999", "19092", "SSL://host:9092"])
+@pytest.mark.parametrize("address", ["nonsense:x", ":9092", "host:99999", "19092", "HTTP://host:9092"])
 def test_what_is_no_address(path, address):
     done = _serve(path, "--listen", address)
     assert (done.returncode, "is no HOST:PORT" in done.stderr) == (2, True)
@@ -105,8 +107,29 @@ def test_kafkas_way_of_an_address(path, tmp_path):
         server.wait_for("advertised as kafka.example:9094")
 
 
-def test_it_says_that_others_can_reach_it(path, tmp_path):
+@pytest.mark.parametrize("options", [(), ("--tls-client-auth", "requested")])
+def test_others_are_not_served_without_authentication(path, tmp_path, options):
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("server", name(CN="server"))
+    if options:
+        options += ("--tls-certificate", certificate, "--tls-key", key, "--tls-client-ca", authority.certificate)
+    done = _serve(path, "--listen", "0.0.0.0:0", *map(str, options))
+    assert done.returncode == 1
+    assert re.fullmatch(
+        r"Error: \S+ on 0\.0\.0\.0:\d+ others than this machine could read and write without authentication: "
+        r"have clients authenticate themselves \(docs/security\.md\), or allow that by --allow-anonymous\n",
+        done.stderr,
+    )
+
+
+def test_a_name_of_this_machine_is_no_other(path, tmp_path):
     server = Server(path, tmp_path)
+    server.bootstrap = f"localhost:{server.port}"
+    assert server.start().stop() == 0
+
+
+def test_it_says_that_others_can_reach_it(path, tmp_path):
+    server = Server(path, tmp_path, "--allow-anonymous")
     server.bootstrap = f"0.0.0.0:{server.port}"
     server.start().stop()
     assert "all that reach 0.0.0.0" in server.output()

@@ -1,0 +1,126 @@
+"""DescribeUserScramCredentials and AlterUserScramCredentials: the users that have passwords (KIP-554)."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+
+from pyspark_log.errors import InvalidConfigError
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.kafka.messages import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+from pyspark_log.server.handlers.call import Call
+from pyspark_log.server.handlers.errors import RefusedError, attempt
+from pyspark_log.server.security.users import (
+    LEAST_ITERATIONS,
+    LEAST_SALT,
+    MOST_ITERATIONS,
+    Credential,
+    Credentials,
+    check_name,
+    credential_of,
+)
+
+_Described = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
+_Credential = DescribeUserScramCredentialsResponse.CredentialInfo
+_Altered = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
+
+# Kafka's numbers of the mechanisms.
+_MECHANISMS: Mapping[int, str] = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+_NUMBERS = {name: number for number, name in _MECHANISMS.items()}
+
+
+async def describe_user_scram_credentials(
+    call: Call, request: DescribeUserScramCredentialsRequest
+) -> DescribeUserScramCredentialsResponse:
+    """Lists users with their mechanisms: all, or those that are asked for."""
+    users: Mapping[str, Credentials] = {}
+
+    def read() -> None:
+        nonlocal users
+        users = call.broker.users.all()
+
+    code, why = await call.broker.workers.run(attempt, read)
+    if code:
+        return DescribeUserScramCredentialsResponse(0, code, why, ())
+    asked = Counter(one.name for one in request.users or ())
+    results = [_described(name, asked[name], users.get(name)) for name in asked or users]
+    return DescribeUserScramCredentialsResponse(error_message=None, results=results)
+
+
+def _described(
+    name: str, times: int, credentials: Credentials | None
+) -> DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult:
+    if times > 1:
+        return _Described(name, ErrorCode.DUPLICATE_RESOURCE, "it is asked for twice", ())
+    if credentials is None:
+        return _Described(name, ErrorCode.RESOURCE_NOT_FOUND, "there is no such user", ())
+    rows = [_Credential(_NUMBERS[mechanism], one.iterations) for mechanism, one in sorted(credentials.items())]
+    return _Described(name, ErrorCode.NONE, None, rows)
+
+
+async def alter_user_scram_credentials(
+    call: Call, request: AlterUserScramCredentialsRequest
+) -> AlterUserScramCredentialsResponse:
+    """Sets and deletes credentials; all of a user, or none."""
+    results = await call.broker.workers.run(_altered, call, request)
+    return AlterUserScramCredentialsResponse(results=results)
+
+
+def _altered(
+    call: Call, request: AlterUserScramCredentialsRequest
+) -> list[AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult]:
+    deletions, upsertions = defaultdict(list), defaultdict(list)
+    for deletion in request.deletions:
+        deletions[deletion.name].append(deletion.mechanism)
+    for upsertion in request.upsertions:
+        upsertions[upsertion.name].append(upsertion)
+    results = []
+    for name in {**deletions, **upsertions}:
+
+        def alter(name: str = name) -> None:
+            if not call.broker.store.writable:
+                raise RefusedError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "the store is served for reading only")
+            try:
+                check_name(name)
+            except InvalidConfigError as error:
+                raise RefusedError(ErrorCode.UNACCEPTABLE_CREDENTIAL, str(error)) from None
+            changed = [*deletions[name], *(one.mechanism for one in upsertions[name])]
+            if len(set(changed)) < len(changed):
+                raise RefusedError(ErrorCode.DUPLICATE_RESOURCE, "a mechanism of it is changed twice")
+            known = call.broker.users.all().get(name, {})
+            changes: dict[str, Credential | None] = {}
+            for number in deletions[name]:
+                if _mechanism(number) not in known:
+                    raise RefusedError(ErrorCode.RESOURCE_NOT_FOUND, "there is no such credential")
+                changes[_mechanism(number)] = None
+            for one in upsertions[name]:
+                changes[_mechanism(one.mechanism)] = _credential(one)
+            call.broker.users.change({name: changes})
+
+        results.append(_Altered(name, *attempt(alter)))
+    return results
+
+
+def _mechanism(number: int) -> str:
+    if number not in _MECHANISMS:
+        raise RefusedError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"there is no mechanism of SCRAM {number}")
+    return _MECHANISMS[number]
+
+
+def _credential(wanted: AlterUserScramCredentialsRequest.ScramCredentialUpsertion) -> Credential:
+    mechanism = _mechanism(wanted.mechanism)
+    if not LEAST_ITERATIONS <= wanted.iterations <= MOST_ITERATIONS:
+        raise RefusedError(
+            ErrorCode.UNACCEPTABLE_CREDENTIAL,
+            f"{wanted.iterations} iterations; there are {LEAST_ITERATIONS} to {MOST_ITERATIONS}",
+        )
+    if len(wanted.salt) < LEAST_SALT or not wanted.salted_password:
+        raise RefusedError(
+            ErrorCode.UNACCEPTABLE_CREDENTIAL, f"a salt has {LEAST_SALT} bytes at least, and a salted password some"
+        )
+    return credential_of(mechanism, bytes(wanted.salted_password), bytes(wanted.salt), wanted.iterations)

@@ -1,0 +1,113 @@
+"""`pylog users`: the users of a server, and where their passwords come from."""
+
+import json
+import os
+import pty
+import sys
+
+import pytest
+from cli_tools import output, pylog
+from click.testing import CliRunner
+
+from pyspark_log.cli.main import main
+from pyspark_log.server.security.users import Users
+from pyspark_log.storage.store import Store
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store.create(tmp_path / "store")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def users(store):
+    return Users(store.path)
+
+
+@pytest.fixture
+def secret(tmp_path):
+    """A file with a password, with a newline at its end."""
+    path = tmp_path / "secret"
+    path.write_text("open sesame\n")
+    return str(path)
+
+
+def test_add_list_remove(store, users, secret):
+    assert output(store, "users", "list") == "USER  MECHANISM  ITERATIONS\n"
+    assert output(store, "users", "add", "anna", "--password-file", secret) == "Added user anna.\n"
+    assert users.has_password("anna", "open sesame")
+    arguments = ("--password-file", secret, "--mechanism", "SCRAM-SHA-256", "--iterations", "4096")
+    assert output(store, "users", "add", "bert", *arguments) == "Added user bert.\n"
+    assert output(store, "users", "list").splitlines() == [
+        "USER  MECHANISM      ITERATIONS",
+        "anna  SCRAM-SHA-512        8192",
+        "anna  SCRAM-SHA-256        8192",
+        "bert  SCRAM-SHA-256        4096",
+    ]
+    [_, bert] = json.loads(output(store, "users", "list", "--json"))
+    assert bert == {"name": "bert", "credentials": [{"mechanism": "SCRAM-SHA-256", "iterations": 4096}]}
+    assert output(store, "users", "remove", "anna", "--yes") == "Removed user anna.\n"
+    assert list(users.all()) == ["bert"]
+
+
+def test_another_password_leaves_none_of_the_old_one(store, users, secret):
+    output(store, "users", "add", "anna", "--password-file", secret)
+    result = CliRunner().invoke(
+        main,
+        ["--store", store.path, "users", "add", "anna", "--password-file", "-", "--mechanism", "SCRAM-SHA-256"],
+        input="another\r\n",
+    )
+    assert result.output == "Changed the password of user anna.\n"
+    assert list(users.all()["anna"]) == ["SCRAM-SHA-256"]
+    assert users.has_password("anna", "another")
+
+
+def test_a_password_at_a_terminal(store, users):
+    """It is asked for twice, and not shown."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(
+            sys.executable,
+            [sys.executable, "-m", "pyspark_log.cli.start", "--store", store.path, "users", "add", "anna"],
+        )
+    shown = b""
+    for prompt in (b"Password of anna: ", b"confirmation: "):
+        while not shown.endswith(prompt):
+            shown += os.read(terminal, 1)
+        os.write(terminal, b"open sesame\n")
+    _, status = os.waitpid(pid, 0)
+    shown += os.read(terminal, 1000)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(status) == 0, shown
+    assert b"sesame" not in shown
+    assert users.has_password("anna", "open sesame")
+
+
+@pytest.mark.parametrize(("arguments", "code", "why"), [
+    (("add", "anna"), 2, "There is no terminal"),
+    (("add", "a\nb", "--password-file", "SECRET"), 1, "no user's name"),
+    (("add", "anna", "--password-file", "missing"), 1, "missing: No such file"),
+    (("add", "anna", "--password-file", os.devnull), 1, "is empty"),
+    (("add", "anna", "--password-file", "SECRET", "--iterations", "4095"), 2, "4095"),
+    (("add", "anna", "--password-file", "SECRET", "--mechanism", "PLAIN"), 2, "PLAIN"),
+    (("remove", "anna", "--yes"), 1, "there is no user 'anna'"),
+])  # fmt: skip
+def test_what_is_refused(store, users, secret, arguments, code, why):
+    result = pylog(store, "users", *(secret if one == "SECRET" else one for one in arguments))
+    assert (result.exit_code, why in result.stderr) == (code, True), result.stderr
+    assert "sesame" not in result.stderr
+    assert users.all() == {}
+
+
+def test_a_user_is_not_removed_without_a_question(store, users, secret):
+    output(store, "users", "add", "anna", "--password-file", secret)
+    assert pylog(store, "users", "remove", "anna").exit_code == 2
+    assert list(users.all()) == ["anna"]
+
+
+def test_a_store_that_is_missing(tmp_path, secret):
+    result = pylog(tmp_path / "nowhere", "users", "add", "anna", "--password-file", secret)
+    assert result.exit_code == 1
+    assert not (tmp_path / "nowhere").exists()

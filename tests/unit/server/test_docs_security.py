@@ -1,0 +1,87 @@
+"""docs/security.md: its commands make certificates, a user and a server, and its clients reach it."""
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+import pytest
+from joserfc.jwk import ECKey, KeySet
+
+from pyspark_log import Store
+from tests.paths import ROOT
+from tests.server_tools import PATIENCE, Server
+
+_BLOCKS = re.findall(r"```(\w+)\n(.*?)```", (ROOT / "docs/security.md").read_text(encoding="utf-8"), re.DOTALL)
+_SH = [code for language, code in _BLOCKS if language == "sh"]
+_PYTHON = [code for language, code in _BLOCKS if language == "python"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """The page's folders, with what its commands make."""
+    if shutil.which("openssl") is None:
+        pytest.skip("the page makes certificates with openssl, which is not here")
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "etc").mkdir()
+    with Store.create(folder / "store") as store:
+        store.create_topic("orders", 1)
+    for code in _SH[0], _SH[2]:
+        script = f'pylog() {{ "{sys.executable}" -m pyspark_log.cli.main "$@"; }}\n{_here(code, folder)}'
+        done = subprocess.run(
+            ["sh", "-ec", script], capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=folder
+        )
+        assert done.returncode == 0, done.stderr
+    assert "anna  SCRAM-SHA-512" in done.stdout
+    return folder
+
+
+def _here(code, folder):
+    return code.replace("/etc/pylog", f"{folder}/etc").replace("/data/store", f"{folder}/store")
+
+
+def _options(code, folder):
+    """Those of a line that starts a server, but for its store and its address."""
+    words = shlex.split(_here(code, folder))
+    assert words[:2] == ["pylog", "serve"]
+    given = dict(zip(words[2::2], words[3::2], strict=True))
+    assert given.pop("--store") == f"{folder}/store"
+    assert given.pop("--listen").startswith("0.0.0.0:")
+    assert given.pop("--advertise") == "kafka.example:9093"
+    return [word for pair in given.items() for word in pair]
+
+
+def _server(code, folder):
+    server = Server(folder / "store", folder, *_options(code, folder))
+    server.bootstrap = f"0.0.0.0:{server.port}"
+    # The certificate has this name, too.
+    server.options += ("--advertise", f"localhost:{server.port}")
+    return server
+
+
+def test_the_clients(place):
+    server = _server(_SH[1], place).start()
+    try:
+        password = (place / "etc/anna.password").read_text().strip()
+        printed = []
+        for sample in _PYTHON:
+            code = _here(sample, place).replace("kafka.example:9093", f"localhost:{server.port}")
+            done = subprocess.run(
+                [sys.executable, "-c", code.replace("PASSWORD", password)],
+                capture_output=True, text=True, timeout=PATIENCE, check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            printed.append(done.stdout)
+        assert printed == ["", "b'12'\n"]
+        assert server.stop() == 0
+    finally:
+        server.kill()
+
+
+def test_a_server_for_tokens(place):
+    keys = KeySet([ECKey.generate_key("P-256")]).as_dict(private=False)
+    (place / "etc/jwks.json").write_text(json.dumps(keys))
+    server = _server(_SH[3], place).start()
+    assert server.stop() == 0

@@ -1,0 +1,508 @@
+"""SASL: what is served before authentication, how failures look, sessions that end, and users that come and go."""
+
+import os
+import random
+import re
+import time
+from collections import Counter
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+from click.testing import CliRunner
+from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from kafka_peer import kafka
+from scramp import ScramClient
+from server_requests import batch, produce_request
+
+from pyspark_log import Store
+from pyspark_log.cli.main import main
+from pyspark_log.kafka import messages as m
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.server.handlers import APIS
+from pyspark_log.server.security.users import Users, make_credential, salted_password
+from tests.security_tools import PASSWORDS, Authority, TlsPeer, add_users, log_in, name, tls_options
+from tests.server_tools import PATIENCE, Peer, served
+
+_MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"]
+#: How long a session is, in seconds, at the server without TLS.
+_SESSION = 4
+_COUNT = int(os.environ.get("PYLOG_DAMAGED_REQUESTS", "3000")) // 50
+_ASK = m.ApiVersionsRequest("tests", "1.0")
+_METADATA = m.MetadataRequest(())
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory, authority):
+    """With TLS and passwords."""
+    folder = tmp_path_factory.mktemp("server")
+    with Store.create(folder / "store") as store:
+        store.create_topic("t", 1)
+    add_users(folder / "store")
+    options = tls_options(*authority.issue("server", name(CN="server")))
+    options += ("--sasl-mechanisms", ",".join(_MECHANISMS), "--verbose")
+    with served(folder / "store", folder, *options) as running:
+        yield running
+
+
+@pytest.fixture
+def peer(server, authority):
+    with TlsPeer(server, authority.context()) as peer:
+        yield peer
+
+
+@pytest.fixture
+def plain(tmp_path):
+    """A server without TLS."""
+    Store.create(tmp_path / "store").close()
+    add_users(tmp_path / "store")
+    options = ("--sasl-mechanisms", ",".join(_MECHANISMS), "--sasl-max-session", str(_SESSION), "--verbose")
+    with served(tmp_path / "store", tmp_path, *options) as running:
+        yield running
+
+
+def _scram(peer, user, password, mechanism="SCRAM-SHA-256"):
+    """Authenticates a peer by SCRAM; the last answer."""
+    assert peer.ask(m.SaslHandshakeRequest(mechanism), 1).error_code == 0
+    client = ScramClient([mechanism], user, password)
+    first = peer.ask(m.SaslAuthenticateRequest(client.get_client_first().encode()), 2)
+    if first.error_code:
+        return first
+    assert first.session_lifetime_ms == 0
+    client.set_server_first(bytes(first.auth_bytes).decode())
+    last = peer.ask(m.SaslAuthenticateRequest(client.get_client_final().encode()), 2)
+    if not last.error_code:
+        # The server has proved that it knows the user, too.
+        client.set_server_final(bytes(last.auth_bytes).decode())
+    return last
+
+
+# ---- clients
+
+
+def _librdkafka(server, authority, mechanism, user="anna", password=None):
+    return {
+        "bootstrap.servers": server.bootstrap, "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(authority.certificate), "sasl.mechanism": mechanism, "sasl.username": user,
+        "sasl.password": password or PASSWORDS[user],
+    }  # fmt: skip
+
+
+def _kafka_python(server, authority, mechanism, user="anna", password=None):
+    return {
+        "bootstrap_servers": server.bootstrap, "security_protocol": "SASL_SSL",
+        "ssl_cafile": str(authority.certificate), "sasl_mechanism": mechanism, "sasl_plain_username": user,
+        "sasl_plain_password": password or PASSWORDS[user],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("mechanism", _MECHANISMS)
+@pytest.mark.parametrize("user", PASSWORDS)
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
+def test_librdkafka_and_kafka_python(server, authority, mechanism, user):
+    value = f"{mechanism} {user}".encode()
+    producer = confluent_kafka.Producer(_librdkafka(server, authority, mechanism, user))
+    producer.produce("t", value)
+    assert producer.flush(PATIENCE) == 0
+    consumer = kafka.KafkaConsumer(
+        "t", **_kafka_python(server, authority, mechanism, user), auto_offset_reset="earliest",
+        consumer_timeout_ms=PATIENCE * 1000,
+    )  # fmt: skip
+    assert value in (message.value for message in consumer)
+    consumer.close()
+
+
+@pytest.mark.parametrize("mechanism", _MECHANISMS)
+@pytest.mark.parametrize(("user", "password"), [("anna", "wrong"), ("nobody", "wrong")])
+def test_librdkafka_says_that_authentication_failed(server, authority, mechanism, user, password):
+    errors = []
+    config = _librdkafka(server, authority, mechanism, user, password)
+    producer = confluent_kafka.Producer({**config, "error_cb": errors.append})
+    end = time.monotonic() + PATIENCE
+    while not any(error.code() == confluent_kafka.KafkaError._AUTHENTICATION for error in errors):
+        assert time.monotonic() < end
+        producer.poll(0.1)
+    assert any(f"authentication by {mechanism} failed" in error.str() for error in errors)
+
+
+# ---- before authentication
+
+
+def test_what_a_client_gets_before_authentication(server, authority):
+    """A closed connection from each API but those of ApiVersions and SASL, as from Kafka."""
+    for key, api in APIS.items():
+        if key in (17, 18, 36):
+            continue
+        with TlsPeer(server, authority.context()) as peer:
+            request = b"\0\0\0\x0a" + key.to_bytes(2, "big") + (api.versions.stop - 1).to_bytes(2, "big") + bytes(6)
+            peer.socket.sendall(request)
+            assert peer.is_closed_by_server()
+            port = peer.socket.getsockname()[1]
+        server.wait_for(f"127.0.0.1:{port}: closing the connection: a request for the API with key {key} before")
+
+
+def test_versions_and_mechanisms_are_listed_before_authentication(peer):
+    listed = {one.api_key for one in peer.ask(_ASK, 3).api_keys}
+    assert listed == set(APIS)
+    assert list(peer.ask(m.SaslHandshakeRequest("PLAIN"), 1).mechanisms) == _MECHANISMS
+    assert peer.ask(_ASK, 3).error_code == 0
+
+
+def test_requests_are_small_before_authentication(server, authority):
+    for key, size in [(18, 70_000), (36, 70_000), (0, 70_000), (0, 50 << 20)]:
+        with TlsPeer(server, authority.context()) as peer:
+            peer.socket.sendall(size.to_bytes(4, "big") + key.to_bytes(2, "big") + b"\0\2")
+            assert peer.is_closed_by_server()
+        server.wait_for(f"a request of {size} bytes before authentication")
+    with TlsPeer(server, authority.context()) as peer:
+        assert log_in(peer, "anna", PASSWORDS["anna"]).error_code == 0
+        assert peer.ask(produce_request("t", batch(b"x" * 70_000)), 9).responses
+        peer.socket.sendall((9 << 20).to_bytes(4, "big") + b"\0\x12\0\3")
+        assert peer.is_closed_by_server()
+    server.wait_for("only produce requests may have more")
+
+
+def test_a_mechanism_that_is_not_enabled(server, peer):
+    answer = peer.ask(m.SaslHandshakeRequest("GSSAPI"), 1)
+    assert (answer.error_code, list(answer.mechanisms)) == (ErrorCode.UNSUPPORTED_SASL_MECHANISM, _MECHANISMS)
+    assert peer.is_closed_by_server()
+    server.wait_for("the client wants the SASL mechanism 'GSSAPI', which is not enabled")
+
+
+def test_messages_without_headers_are_refused(server, peer):
+    assert peer.ask(m.SaslHandshakeRequest("PLAIN"), 0).error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert peer.is_closed_by_server()
+
+
+def test_a_message_without_a_mechanism(peer):
+    peer.send(m.SaslAuthenticateRequest(b"\0anna\0x"), 2)
+    assert peer.is_closed_by_server()
+
+
+def test_a_second_handshake_in_an_authentication(peer):
+    assert peer.ask(m.SaslHandshakeRequest("SCRAM-SHA-256"), 1).error_code == 0
+    assert peer.ask(m.SaslHandshakeRequest("PLAIN"), 1).error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert peer.is_closed_by_server()
+
+
+def test_a_server_without_authentication(tmp_path):
+    with served(tmp_path / "store", tmp_path) as open_to_all, Peer(open_to_all) as peer:
+        answer = peer.ask(m.SaslHandshakeRequest("PLAIN"), 1)
+        assert (answer.error_code, list(answer.mechanisms)) == (ErrorCode.ILLEGAL_SASL_STATE, [])
+        assert peer.ask(m.SaslAuthenticateRequest(b"\0anna\0x"), 2).error_code == ErrorCode.ILLEGAL_SASL_STATE
+        assert peer.ask(_METADATA, 12).cluster_id
+
+
+# ---- failures
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_the_answer_does_not_show_whether_a_user_exists(plain, version):
+    answers = []
+    for user, password in [("anna", "wrong"), ("nobody", "wrong"), ("anna", PASSWORDS["bert"])]:
+        with Peer(plain) as peer:
+            answers.append(log_in(peer, user, password, version))
+            assert peer.is_closed_by_server()
+    assert answers[0].error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert answers[0] == answers[1] == answers[2]
+
+
+@pytest.mark.parametrize("mechanism", _MECHANISMS[:2])
+def test_nor_does_scram(plain, mechanism):
+    """An unknown user gets a salt, always the same one, and fails at the end."""
+    salts, answers = {}, []
+    for user in ("anna", "nobody") * 2:
+        with Peer(plain) as peer:
+            assert peer.ask(m.SaslHandshakeRequest(mechanism), 1).error_code == 0
+            first = peer.ask(m.SaslAuthenticateRequest(f"n,,n={user},r=abc".encode()), 2)
+            assert first.error_code == 0
+            _, salt, iterations = bytes(first.auth_bytes).split(b",")
+            salts.setdefault(user, set()).add((salt, iterations))
+        with Peer(plain) as peer:
+            answers.append(_scram(peer, user, "wrong", mechanism))
+            assert peer.is_closed_by_server()
+    assert {user: len(found) for user, found in salts.items()} == {"anna": 1, "nobody": 1}
+    assert len({len(salt) for found in salts.values() for salt, _ in found}) == 1
+    assert answers[0].error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert all(answer == answers[0] for answer in answers)
+
+
+def test_a_failure_is_answered_after_a_while_and_delays_no_other(plain):
+    with Peer(plain) as failing, Peer(plain) as other:
+        failing.ask(m.SaslHandshakeRequest("PLAIN"), 1)
+        begun = time.monotonic()
+        failing.send(m.SaslAuthenticateRequest(b"\0anna\0wrong"), 2)
+        assert log_in(other, "anna", PASSWORDS["anna"]).error_code == 0
+        assert failing.response().error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert time.monotonic() - begun >= 0.1
+
+
+def test_guessing_becomes_slow(plain):
+    begun = time.monotonic()
+    peers = [Peer(plain) for _ in range(30)]
+    for peer in peers:
+        peer.send(m.SaslHandshakeRequest("PLAIN"), 1)
+        peer.send(m.SaslAuthenticateRequest(b"\0anna\0wrong"), 2)
+    for peer in peers:
+        assert peer.response().error_code == 0
+        assert peer.response().error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        peer.close()
+    # Some twenty at once, and then five in a second.
+    assert time.monotonic() - begun >= 1.5
+    with Peer(plain) as peer:
+        assert log_in(peer, "anna", PASSWORDS["anna"]).error_code == 0
+
+
+@pytest.mark.parametrize("message", [
+    b"", b"anna", b"\0anna", b"anna\0secret", b"\0\0secret", b"\0anna\0", b"\0anna\0x\0y", b"\xff\0anna\0x",
+    b"\0" * 1000, b"bert\0anna\0" + PASSWORDS["anna"].encode(),
+])  # fmt: skip
+def test_what_is_no_message_of_plain(server, authority, message):
+    with TlsPeer(server, authority.context()) as peer:
+        peer.ask(m.SaslHandshakeRequest("PLAIN"), 1)
+        assert peer.ask(m.SaslAuthenticateRequest(message), 2).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert peer.is_closed_by_server()
+
+
+@pytest.mark.parametrize("message", [
+    b"", b"n,,", b"n,,n=anna", b"n,,n=,r=x", b"n,a=bert,n=anna,r=x", b"y,,n=anna,r=", b"p=tls-unique,,n=anna,r=x",
+    b"n,,n=anna,r=x,tokenauth=true", b"\xff\xff", b"n,,n=an=na,r=x", b"n,,m=x,n=anna,r=x", b"\0" * 1000,
+])  # fmt: skip
+def test_what_is_no_first_message_of_scram(server, authority, message):
+    with TlsPeer(server, authority.context()) as peer:
+        peer.ask(m.SaslHandshakeRequest("SCRAM-SHA-512"), 1)
+        assert peer.ask(m.SaslAuthenticateRequest(message), 2).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert peer.is_closed_by_server()
+
+
+def test_a_damaged_list_of_users_lets_none_in(plain, tmp_path):
+    path = tmp_path / "store" / "state" / "users.json"
+    path.write_text("{")
+    with Peer(plain) as peer:
+        answer = log_in(peer, "anna", PASSWORDS["anna"])
+    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    with Peer(plain) as peer:
+        assert _scram(peer, "anna", PASSWORDS["anna"]).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    plain.wait_for("users cannot be authenticated: ")
+    assert plain.output().count("is no valid list of users") == 2
+
+
+def test_mutated_logins(plain):
+    """Each is answered or closes its connection, none gets in, and the server continues."""
+    chance = random.Random(36)
+    users = Users(str(plain.path))
+    for _ in range(_COUNT):
+        with Peer(plain) as peer:
+            peer.socket.settimeout(0.3)
+            frames = [
+                peer.encoded(m.SaslHandshakeRequest("PLAIN"), 1),
+                peer.encoded(m.SaslAuthenticateRequest(b"\0anna\0wrong"), chance.choice([0, 1, 2])),
+                peer.encoded(_METADATA, 12),
+            ]
+            number = chance.randrange(3)
+            frame = bytearray(frames[number])
+            for _ in range(chance.randint(1, 3)):
+                frame[chance.randrange(4, len(frame))] = chance.choice([0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)])
+            frames[number] = bytes(frame)
+            try:
+                peer.socket.sendall(b"".join(frames))
+                answers = 0
+                while True:
+                    peer.receive(int.from_bytes(peer.receive(4), "big"))
+                    answers += 1
+                    assert answers < 3
+            except (ConnectionError, TimeoutError):
+                pass
+    assert list(users.all()) == list(PASSWORDS)
+    assert ": User:" not in plain.output()
+
+
+# ---- sessions and users
+
+
+@pytest.mark.parametrize("log", [log_in, _scram])
+def test_a_session_that_ends(plain, log):
+    with Peer(plain) as peer:
+        for _ in range(2):
+            begun = time.monotonic()
+            answer = log(peer, "anna", PASSWORDS["anna"])
+            # The second time it begins again.
+            assert (answer.error_code, answer.session_lifetime_ms) == (0, _SESSION * 1000)
+            _pass(1.1)
+        assert _lasts(peer) - begun >= _SESSION
+    plain.wait_for("User:anna has not authenticated itself again in time")
+
+
+def _lasts(peer):
+    """Sends requests until the server closes the connection, which it does when a session has ended; when that was."""
+    while True:
+        try:
+            assert peer.ask(_METADATA, 12).cluster_id
+        except ConnectionError:
+            return time.monotonic()
+
+
+def _pass(seconds):
+    """Waits; the server counts that time, too."""
+    time.sleep(seconds)
+
+
+@pytest.mark.parametrize(("user", "mechanism"), [("bert", "PLAIN"), ("anna", "SCRAM-SHA-256")])
+def test_the_same_user_and_mechanism_again(plain, user, mechanism):
+    with Peer(plain) as peer:
+        assert log_in(peer, "anna", PASSWORDS["anna"]).error_code == 0
+        if mechanism == "PLAIN":
+            assert log_in(peer, user, PASSWORDS[user]).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        else:
+            assert peer.ask(m.SaslHandshakeRequest(mechanism), 1).error_code == ErrorCode.ILLEGAL_SASL_STATE
+        assert peer.is_closed_by_server()
+
+
+def test_nothing_else_is_served_while_a_client_authenticates_itself_again(plain):
+    with Peer(plain) as peer:
+        assert log_in(peer, "anna", PASSWORDS["anna"]).error_code == 0
+        assert peer.ask(m.SaslHandshakeRequest("PLAIN"), 1).error_code == 0
+        peer.send(_METADATA, 12)
+        assert peer.is_closed_by_server()
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
+def test_clients_authenticate_themselves_again(plain):
+    """librdkafka does, on a connection that stays open longer than a session."""
+    with Store.open(plain.path) as store:
+        store.create_topic("t", 1)
+    producer = confluent_kafka.Producer({
+        "bootstrap.servers": plain.bootstrap, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "anna", "sasl.password": PASSWORDS["anna"],
+    })  # fmt: skip
+    end = time.monotonic() + PATIENCE
+    while max(Counter(re.findall(r"(127.0.0.1:\d+): User:anna", plain.output())).values(), default=0) < 2:
+        assert time.monotonic() < end
+        producer.produce("t", b"again")
+        assert producer.flush(PATIENCE) == 0
+        _pass(0.1)
+
+
+def _users(store, *arguments, text=None):
+    result = CliRunner().invoke(main, ["users", "--store", str(store), *arguments], input=text, prog_name="pylog")
+    return result.exit_code, result.stdout + result.stderr
+
+
+def test_a_user_that_comes_and_goes(plain):
+    def attempt(password):
+        with Peer(plain) as peer:
+            return log_in(peer, "carl", password).error_code
+
+    assert attempt("one") == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert _users(plain.path, "add", "carl", "--password-file", "-", text="one\n") == (0, "Added user carl.\n")
+    assert attempt("one") == 0
+    with Peer(plain) as peer:
+        assert log_in(peer, "carl", "one").error_code == 0
+        assert _users(plain.path, "remove", "carl", "--yes") == (0, "Removed user carl.\n")
+        # As with Kafka, until its session ends.
+        assert peer.ask(_METADATA, 12).cluster_id
+    assert attempt("one") == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+# ---- kafka-configs.sh
+
+
+def _alter(peer, deletions=(), upsertions=()):
+    request = m.AlterUserScramCredentialsRequest(
+        [m.AlterUserScramCredentialsRequest.ScramCredentialDeletion(*one) for one in deletions],
+        [m.AlterUserScramCredentialsRequest.ScramCredentialUpsertion(*one) for one in upsertions],
+    )
+    return [(one.user, one.error_code) for one in peer.ask(request, 0).results]
+
+
+def _describe(peer, *names):
+    wanted = [m.DescribeUserScramCredentialsRequest.UserName(one) for one in names]
+    answer = peer.ask(m.DescribeUserScramCredentialsRequest(wanted or None), 0)
+    assert answer.error_code == 0
+    return {
+        one.user: one.error_code or [(row.mechanism, row.iterations) for row in one.credential_infos]
+        for one in answer.results
+    }
+
+
+def test_users_by_kafkas_requests(plain):
+    with Peer(plain) as peer:
+        assert log_in(peer, "anna", PASSWORDS["anna"]).error_code == 0
+        salt = bytes(range(20))
+        salted = {
+            number: salted_password(mechanism, "a password", salt, 4096)
+            for number, mechanism in [(1, "SCRAM-SHA-256"), (2, "SCRAM-SHA-512")]
+        }
+        assert _alter(peer, (), [("dora", number, 4096, salt, salted[number]) for number in (1, 2)]) == [("dora", 0)]
+        assert _describe(peer, "dora") == {"dora": [(1, 4096), (2, 4096)]}
+        assert _describe(peer) == {user: [(1, 8192), (2, 8192)] for user in PASSWORDS} | _describe(peer, "dora")
+        for mechanism in _MECHANISMS[:2]:
+            with Peer(plain) as other:
+                assert _scram(other, "dora", "a password", mechanism).error_code == 0
+        assert _alter(peer, [("dora", 2)]) == [("dora", 0)]
+        assert _describe(peer, "dora", "nobody", "anna", "anna") == {
+            "dora": [(1, 4096)], "nobody": ErrorCode.RESOURCE_NOT_FOUND, "anna": ErrorCode.DUPLICATE_RESOURCE,
+        }  # fmt: skip
+        good = ("erna", 1, 4096, salt, salted[1])
+        assert _alter(peer, [("dora", 2), ("nobody", 1), ("anna", 3)], [
+            good, ("a\0", *good[1:]), ("", *good[1:]), ("few", 1, 4095, salt, b"x"), ("many", 1, 16385, salt, b"x"),
+            ("short", 1, 4096, b"salt", b"x"), ("none", 1, 4096, salt, b""), ("other", 9, 4096, salt, b"x"),
+            ("twice", 1, 4096, salt, b"x"), ("twice", 1, 4096, salt, b"x"),
+        ]) == [
+            ("dora", ErrorCode.RESOURCE_NOT_FOUND), ("nobody", ErrorCode.RESOURCE_NOT_FOUND),
+            ("anna", ErrorCode.UNSUPPORTED_SASL_MECHANISM), ("erna", 0),
+            ("a\0", ErrorCode.UNACCEPTABLE_CREDENTIAL), ("", ErrorCode.UNACCEPTABLE_CREDENTIAL),
+            ("few", ErrorCode.UNACCEPTABLE_CREDENTIAL), ("many", ErrorCode.UNACCEPTABLE_CREDENTIAL),
+            ("short", ErrorCode.UNACCEPTABLE_CREDENTIAL), ("none", ErrorCode.UNACCEPTABLE_CREDENTIAL),
+            ("other", ErrorCode.UNSUPPORTED_SASL_MECHANISM), ("twice", ErrorCode.DUPLICATE_RESOURCE),
+        ]  # fmt: skip
+        assert sorted(_describe(peer)) == ["anna", "bert", "dora", "erna"]
+
+
+def test_librdkafka_changes_users(server, authority):
+    client = AdminClient(_librdkafka(server, authority, "SCRAM-SHA-512"))
+    change = UserScramCredentialUpsertion(
+        "frida", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 5000), b"a password"
+    )
+    for result in client.alter_user_scram_credentials([change]).values():
+        assert result.result(PATIENCE) is None
+    found = client.describe_user_scram_credentials(["frida"])["frida"].result(PATIENCE)
+    assert [one.iterations for one in found.scram_credential_infos] == [5000]
+    with TlsPeer(server, authority.context()) as peer:
+        assert log_in(peer, "frida", "a password").error_code == 0
+
+
+# ---- secrets
+
+
+def test_no_secret_is_in_the_log_or_the_list_of_processes(plain, authority):
+    """Of a whole session with all that can fail."""
+    secret, wrong = "a-very-secret-word", "another-wrong-word"
+    Users(str(plain.path)).change(
+        {"anna": {one: make_credential(one, secret) for one in ("SCRAM-SHA-256", "SCRAM-SHA-512")}}
+    )
+    for password in (secret, wrong):
+        for log in (log_in, _scram):
+            with Peer(plain) as peer:
+                log(peer, "anna", password)
+        with Peer(plain) as peer:
+            peer.ask(m.SaslHandshakeRequest("PLAIN"), 1)
+            peer.ask(m.SaslAuthenticateRequest(f"anna\0{password}".encode()), 2)
+        with Peer(plain) as peer:
+            peer.ask(m.SaslHandshakeRequest("SCRAM-SHA-256"), 1)
+            peer.ask(m.SaslAuthenticateRequest(password.encode()), 2)
+        with Peer(plain) as peer:
+            peer.socket.sendall(b"\0\0\0\x40\0\x24\0\1" + password.encode() * 4)
+    plain.wait_for("user 'anna': unknown, or another password")
+    shown = plain.output() + Path(f"/proc/{plain.process.pid}/cmdline").read_text()
+    for word in (secret, wrong):
+        assert word not in shown
+    stored = (plain.path / "state" / "users.json").read_text()
+    assert secret not in stored
+    for one in Users(str(plain.path)).all()["anna"].values():
+        assert one.stored_key.hex() not in shown
