@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark_log.server.appends import Appends
+from pyspark_log.server.counts import Counts
 from pyspark_log.server.groups import Groups
 from pyspark_log.server.network import Loop, Workers
 from pyspark_log.server.producer_ids import ProducerIds
@@ -29,6 +30,7 @@ class Broker:
         topics: the topics by their ids.
         producer_ids: ids for producers.
         groups: the groups that this server coordinates.
+        counts: what is counted.
     """
 
     store: FolderStore
@@ -42,3 +44,4 @@ class Broker:
     topics: TopicIds
     producer_ids: ProducerIds
     groups: Groups
+    counts: Counts

@@ -16,6 +16,7 @@ from pyspark_log.errors import LockTimeoutError, StoreError
 from pyspark_log.server.appends import Appends
 from pyspark_log.server.broker import Broker
 from pyspark_log.server.coordinator import Settings
+from pyspark_log.server.counts import Counts
 from pyspark_log.server.groups import Groups
 from pyspark_log.server.handlers import APIS
 from pyspark_log.server.network import Limits, Listener, Loop, Workers
@@ -48,6 +49,7 @@ class ServerConfig:
         node_id: Kafka's `broker.id`.
         sync_acks_all: whether acks=all waits until the records survive a power loss.
         limits: what clients may take.
+        metrics: host and port of HTTP for metrics; None: there is none. It needs prometheus_client.
         groups: the times of groups. Unlike Kafka's default, the first rebalance of a group does not wait for more
             members: one that comes later joins by another one.
     """
@@ -58,6 +60,7 @@ class ServerConfig:
     node_id: int = 1
     sync_acks_all: bool = False
     limits: Limits = field(default_factory=Limits)
+    metrics: tuple[str, int] | None = None
     groups: Settings = field(default_factory=lambda: Settings(initial_rebalance_delay=0))
 
 
@@ -130,12 +133,16 @@ class _Server:
             topics=TopicIds(store),
             producer_ids=ProducerIds(),
             groups=self._groups,
+            counts=Counts(),
         )
+        self._pages = None if config.metrics is None else _Pages(self.broker, self._listener, *config.metrics)
 
     def _open_session(self, peer: str, reached_at: tuple[str, int]) -> ClientSession:
         return ClientSession(self.broker, peer, reached_at)
 
     def run(self, on_ready: Callable[[tuple[str, int]], object]) -> int:
+        if self._pages is not None:
+            self._pages.start()
         self._groups.load()
         self._listener.start()
         self._upkeep.start()
@@ -151,6 +158,8 @@ class _Server:
             _log.warning("all that reach %s:%d may read and write: there is no authentication", host, port)
         try:
             with self._signals():
+                if self._pages is not None:
+                    self._pages.not_ready("")
                 on_ready(self._listener.address)
                 self._loop.run()
         finally:
@@ -176,13 +185,38 @@ class _Server:
     def _close(self) -> None:
         if self._signal:
             _log.info("stopping after %s", signal.Signals(self._signal).name)
+        if self._pages is not None:
+            self._pages.not_ready("the server is stopping")
         self._listener.close()
         self._groups.close()
         self._upkeep.stop()
         self._workers.close()
         self._appends.close()
         self._store.close()
+        if self._pages is not None:
+            self._pages.close()
         _log.info("stopped")
+
+
+class _Pages:
+    """HTTP for metrics, which only a server loads that has it: prometheus_client takes some 10 MB."""
+
+    def __init__(self, broker: Broker, listener: Listener, host: str, port: int) -> None:
+        from pyspark_log.metrics import HttpServer  # noqa: PLC0415
+        from pyspark_log.server.metrics import ServerMetrics  # noqa: PLC0415
+
+        self._metrics = ServerMetrics(broker, listener)
+        self._http = HttpServer(host, port, self._metrics.pages())
+
+    def start(self) -> None:
+        self._http.start()
+        _log.info("metrics on http://%s:%d/metrics", *self._http.address)
+
+    def not_ready(self, why: str) -> None:
+        self._metrics.not_ready = why
+
+    def close(self) -> None:
+        self._http.close()
 
 
 def _is_loopback(host: str) -> bool:

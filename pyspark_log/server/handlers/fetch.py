@@ -76,6 +76,10 @@ async def fetch(call: Call, request: FetchRequest) -> FetchResponse:
         await _wait_for_records(call, request, search, parts)
     else:
         await search.look(parts)
+    counts = call.broker.counts
+    for part in parts:
+        if part.size and part.topic is not None:
+            counts.topic(part.topic.description.name).bytes_out += part.size
     return FetchResponse(
         responses=[
             _Topic(topic.topic, topic.topic_id, [search.answer(part) for part in found])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import cast
 
 from pyspark_log.errors import InvalidRecordError, ProducerError, PylogError
@@ -45,6 +46,11 @@ async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None
         left = [one for one in left if not one.is_done_at_once()]
     if left:
         await call.broker.workers.run(_finish, left, sync)
+    for one in chain.from_iterable(appends):
+        if one.topic is not None and one.messages:
+            counts = call.broker.counts.topic(one.topic)
+            counts.messages_in += one.messages
+            counts.bytes_in += one.size
     responses = [
         _Topic(topic.name, topic.topic_id, [one.response for one in done if one.response is not None])
         for topic, done in zip(request.topic_data, appends, strict=True)
@@ -67,14 +73,16 @@ class _Append:
     """A batch on its way into its partition.
 
     Attributes:
+        topic: the topic's name; None: there is none.
         size: its bytes.
+        messages: how many records were appended.
         response: what became of it; None: it is not appended yet.
     """
 
     def __init__(
         self, call: Call, request: ProduceRequest, topic: str | None, part: ProduceRequest.PartitionProduceData
     ) -> None:
-        self._store, self._topic, self._part = call.broker.store, topic, part
+        self._store, self.topic, self._part, self.messages = call.broker.store, topic, part, 0
         # A view of the request's frame, which does all that bytes do here.
         self._records = cast("bytes", part.records or b"")
         self._writer: LogWriter | None = None
@@ -107,10 +115,10 @@ class _Append:
     def _check(self) -> tuple[LogWriter, bytes | bytearray, int]:
         """The writer, the batch as it is to be stored, and the time that its records get (ms; -1: they keep theirs)."""
         if self._checked is None:
-            assert self._topic is not None
-            check_not_internal(self._topic)
+            assert self.topic is not None
+            check_not_internal(self.topic)
             logs = self._store.logs
-            writer, now = logs.writer(self._topic, self._part.index), logs.clock()
+            writer, now = logs.writer(self.topic, self._part.index), logs.clock()
             self._writer = writer
             data = check_batch(self._records, writer, now)
             if isinstance(data, PylogError):
@@ -122,6 +130,8 @@ class _Append:
         if isinstance(outcome, Appended):
             start = writer.log.lease.log_start_left
             self.response = _Partition(self._part.index, ErrorCode.NONE, outcome.base_offset, time, start)
+            if not outcome.duplicate:
+                self.messages = outcome.next_offset - outcome.base_offset
         else:
             self._fail(outcome)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from pyspark_log.server.network.connection import Buffers, Connection, Session
 from pyspark_log.server.network.loop import Loop, Timer
+from pyspark_log.server.network.request_times import RequestTimes
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +48,8 @@ class Listener:
     Attributes:
         address: host and port that it listens on.
         connections: those that are open.
+        accepted, refused: how many were accepted so far, and how many were refused by a limit.
+        times: the times of requests.
     """
 
     def __init__(
@@ -68,6 +71,8 @@ class Listener:
         self._clock = loop.time
         self._buffers = Buffers(limits.queued_max_request_bytes)
         self.connections: set[Connection] = set()
+        self.accepted = self.refused = 0
+        self.times = RequestTimes()
         self._by_host: Counter[str] = Counter()
         self._refused: set[str] = set()  # hosts of which a refusal was logged, until the next sweep
         self._timer: Timer | None = None
@@ -90,6 +95,11 @@ class Listener:
         """Accepts connections from now on."""
         self._loop.add_reader(self._socket.fileno(), self._accept)
         self._timer = self._loop.call_later(_SWEEP, self._sweep)
+
+    @property
+    def request_bytes(self) -> int:
+        """The bytes of requests that were received and not answered, of all connections."""
+        return self._buffers.used
 
     def close(self) -> None:
         """Stops accepting, and closes all connections."""
@@ -127,6 +137,7 @@ class Listener:
             limit = f"max.connections.per.ip ({self._limits.max_connections_per_ip})"
         if limit is not None:
             accepted.close()
+            self.refused += 1
             if host not in self._refused:
                 self._refused.add(host)
                 _log.warning("%s: refusing connections: there are as many as %s allows", host, limit)
@@ -135,6 +146,7 @@ class Listener:
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._by_host[host] += 1
+        self.accepted += 1
         _log.debug("%s:%d: connected", host, port)
         session = self._open_session(f"{host}:{port}", accepted.getsockname()[:2])
 
@@ -146,7 +158,7 @@ class Listener:
                 del self._by_host[host]
 
         connection = Connection(
-            self._loop, accepted, f"{host}:{port}", session, self._buffers, self._clock, on_close=forget
+            self._loop, accepted, f"{host}:{port}", session, self._buffers, self._clock, self.times, on_close=forget
         )
         self.connections.add(connection)
 
