@@ -91,7 +91,7 @@ def serve(
     def on_ready(address: tuple[str, int]) -> None:
         host, port = address
         if ready_file is not None:
-            files.replace_whole(ready_file, f"{host}:{port}\n".encode(), sync=False)
+            files.replace_whole(os.path.abspath(ready_file), f"{host}:{port}\n".encode(), sync=False)
         notify_manager("READY=1")
 
     limits = Limits() if max_connections_per_ip is None else Limits(max_connections_per_ip=max_connections_per_ip)

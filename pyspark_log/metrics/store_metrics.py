@@ -16,6 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from pyspark_log.errors import PylogError, UnknownTopicError
 from pyspark_log.metrics.text import as_text
 from pyspark_log.storage.groups import GroupState
+from pyspark_log.storage.objects import is_address
 from pyspark_log.storage.publish.decision import NO_NUMBER
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
@@ -82,6 +83,8 @@ def store_metrics(store: Store, live: Mapping[str, LiveGroup] | None = None) -> 
     Raises:
         PylogError, OSError: the store cannot be read. A partition that cannot be is counted, and left out otherwise.
     """
+    if not is_address(store.path):
+        Store.open(store.path)  # A folder that is gone would look like a store without topics.
     with store.partitions.looking():
         publishers = _publishers(store)
         store.publishes.apply_pending()
@@ -192,7 +195,7 @@ def _publishers(store: Store) -> list[Metric]:
         if one.number != NO_NUMBER and not one.one_off:
             number.add_metric([one.publisher], one.number)
             decided.add_metric([one.publisher], one.time / 1000)
-    return [number, decided, _gauge("pylog_publishes_pending", sum(not one.done for one in publishers))]
+    return [number, decided, _gauge("pylog_publishes_pending", len(store.publishes.pending()))]
 
 
 #: The metrics, with what each says.

@@ -30,6 +30,7 @@ NOT_RUN = {
             "From other stores and from Kafka: mirror",
         )
     },
+    "metrics.md: How do I scrape a server?": "it serves until it is stopped",
     "server.md: Start it": "it serves until it is stopped",
     "server.md: A client": "tests/unit/server/test_docs_server.py runs it, with a server",
     **{
