@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import re
 import socket
 import threading
@@ -54,7 +55,9 @@ class HttpServer:
             family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
             self._socket = socket.create_server((host, port), family=family)
         except OSError as error:
-            raise OSError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+            # Python adds to the text of some; those of names are no errors of the system.
+            why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
+            raise OSError(f"cannot listen on {host}:{port}: {why}") from None
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
 
     def start(self) -> None:

@@ -12,7 +12,7 @@ class ApiTimes:
     """The times of an API's requests.
 
     Attributes:
-        queue: from the arrival of a request to its begin, of those that came while another one was answered.
+        queue: from the arrival of a request to its begin, of those that came together with others.
         local: in the thread of the loop.
         remote: waiting for other threads, for records, or for other members of a group; of those that did.
         send: from the end to the moment when the system has taken the response.
