@@ -55,7 +55,7 @@ class HttpServer:
             family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
             self._socket = socket.create_server((host, port), family=family)
         except OSError as error:
-            # Python adds to the text of some; those of names are no errors of the system.
+            # Python adds to the text of some errors of the OS. Those of names are others.
             why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
             raise OSError(f"cannot listen on {host}:{port}: {why}") from None
         self.address: tuple[str, int] = self._socket.getsockname()[:2]

@@ -285,7 +285,7 @@ HELP: Mapping[str, str] = {
     "kafka_network_requestmetrics_requests_total": "Requests",
     "kafka_network_requestmetrics_errors_total": "Error codes in responses",
     "kafka_network_requestmetrics_totaltimems": "From the arrival of a request until the system has its response",
-    "kafka_network_requestmetrics_requestqueuetimems": "Waiting until the requests before are answered that came together with it",
+    "kafka_network_requestmetrics_requestqueuetimems": "Waiting for requests before it that came at the same time",
     "kafka_network_requestmetrics_localtimems": "Work in the server's loop",
     "kafka_network_requestmetrics_remotetimems": "Waiting for disks, locks, records, or members of the group",
     "kafka_network_requestmetrics_responsesendtimems": "Sending, until the system has all of the response",
