@@ -345,7 +345,7 @@ def test_hostile_clients_of_http_disturb_no_client(server, topic):
         assert peer.ask(m.ApiVersionsRequest(), 0).error_code == ErrorCode.NONE
 
 
-def test_a_scrape_that_goes_on_does_not_delay_the_end(tmp_path):
+def test_a_scrape_that_lasts_does_not_delay_the_end(tmp_path):
     with Store.create(tmp_path / "store") as store:
         store.create_topic("t", 500)
         store.append("t", [{"value": b"v", "partition": number} for number in range(500)])
