@@ -54,11 +54,6 @@ def encode_response(response: Struct, version: int, correlation_id: int) -> list
     return encode(header, header.struct(correlation_id), of.plan(version), response)
 
 
-def errors_in(message: Struct) -> list[int]:
-    """The error codes in a response, at any depth, but for 0, which says that there is none."""
-    return message_of(message).errors_in(message)
-
-
 def encode_request(request: Struct, version: int, correlation_id: int, client_id: str | None = None) -> list[Chunk]:
     """Writes a request. MessageError: a value does not fit its field."""
     of = message_of(request)

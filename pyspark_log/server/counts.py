@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 
 class TopicCounts:
@@ -24,13 +25,14 @@ class Counts:
 
     Attributes:
         topics: by name. The caller sees to it that the topic exists.
-        requests: those that were begun, by the key of their API and their version.
+        requests: those that were begun, by the key of their API; each a list of the counts of versions from 0 on.
         errors: error codes in responses, by the key of the API and the code.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, served: Mapping[int, range]) -> None:
+        """`served`: the APIs by their keys, with their versions."""
         self.topics: dict[str, TopicCounts] = {}
-        self.requests = Counter[tuple[int, int]]()
+        self.requests = {key: [0] * versions.stop for key, versions in served.items()}
         self.errors = Counter[tuple[int, int]]()
 
     def topic(self, name: str) -> TopicCounts:

@@ -42,8 +42,6 @@ _PARTS: Mapping[str, Callable[[ApiTimes], Spans]] = {
     "kafka_network_requestmetrics_remotetimems": lambda times: times.remote,
     "kafka_network_requestmetrics_responsesendtimems": lambda times: times.send,
 }
-# These are noted only of requests for which they are not next to nothing.
-_IN_SOME = ("kafka_network_requestmetrics_requestqueuetimems", "kafka_network_requestmetrics_remotetimems")
 # A broker's purgatories, with the APIs whose requests wait in them.
 _WAITING: Mapping[str, Sequence[int]] = {"Produce": [0], "Fetch": [1], "Rebalance": [11, 14]}
 
@@ -56,9 +54,9 @@ class _Counted(NamedTuple):
     """What was counted up to a moment: a copy, that the loop does not change."""
 
     topics: Mapping[str, tuple[int, int, int]]
-    requests: Mapping[tuple[int, int], int]
+    requests: Mapping[int, Sequence[int]]
     errors: Mapping[tuple[int, int], int]
-    times: Mapping[int, Mapping[str, Spans]]
+    times: Mapping[int, tuple[int, Mapping[str, Spans]]]
     accepted: int
     refused: int
     request_bytes: int
@@ -161,9 +159,12 @@ class ServerMetrics:
                 waiting[connection.api] += 1
         return _Counted(
             {name: (one.messages_in, one.bytes_in, one.bytes_out) for name, one in counts.topics.items()},
-            counts.requests.copy(),
+            {key: list(versions) for key, versions in counts.requests.items()},
             counts.errors.copy(),
-            {key: {name: part(times).copy() for name, part in _PARTS.items()} for key, times in listener.times.items()},
+            {
+                key: (times.count, {name: part(times).copy() for name, part in _PARTS.items()})
+                for key, times in listener.times.items()
+            },
             listener.accepted,
             listener.refused,
             listener.request_bytes,
@@ -206,18 +207,18 @@ def _of_topics(topics: Mapping[str, tuple[int, int, int]]) -> Iterator[Metric]:
 
 def _of_requests(counted: _Counted) -> Iterator[Metric]:
     requests = _counter("kafka_network_requestmetrics_requests_total", ["request", "version"])
-    for (key, version), count in counted.requests.items():
-        requests.add_metric([_name(key), str(version)], count)
+    for key, versions in counted.requests.items():
+        for version, count in enumerate(versions):
+            if count:
+                requests.add_metric([_name(key), str(version)], count)
     errors = _counter("kafka_network_requestmetrics_errors_total", ["request", "error"])
     for (key, code), count in counted.errors.items():
         errors.add_metric([_name(key), ErrorCode(code).name], count)
     yield from (requests, errors)
     for name in _PARTS:
         times = HistogramMetricFamily(name, HELP[name], labels=["request"])
-        for key, parts in counted.times.items():
-            # What took no time that is worth it was not counted in a part.
-            total = sum(parts["kafka_network_requestmetrics_localtimems"].counts)
-            _add(times, [_name(key)], parts[name], total=total if name in _IN_SOME else None)
+        for key, (count, parts) in counted.times.items():
+            _add(times, [_name(key)], parts[name], total=count)
         yield times
     waiting = _gauge("kafka_server_delayedoperationpurgatory_purgatorysize", ["delayedOperation"])
     for operation, keys in _WAITING.items():
@@ -264,7 +265,7 @@ def _of_disks() -> Iterator[Metric]:
 def _add(
     found: HistogramMetricFamily, labels: Sequence[str], spans: Spans, unit: int = _MS, total: int | None = None
 ) -> None:
-    """Adds a histogram; `total`: of N spans, of which those that are missing took no time."""
+    """Adds a histogram; `total`: of N spans, of which those that are missing took less than the least bound."""
     counts = list(spans.counts)
     if total is not None:
         counts[0] += total - sum(counts)

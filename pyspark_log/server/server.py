@@ -121,9 +121,10 @@ class _Server:
         self._groups = Groups(loop, self._workers, store, config.groups)
         self._upkeep = Upkeep(loop, self._workers, store)
         self._appends = Appends(loop, store.partitions.events())
+        served = {key: api.versions for key, api in APIS.items()}
         self.broker = Broker(
             store=store,
-            served={key: api.versions for key, api in APIS.items()},
+            served=served,
             node_id=config.node_id,
             advertised=config.advertised,
             sync_acks_all=config.sync_acks_all,
@@ -133,7 +134,7 @@ class _Server:
             topics=TopicIds(store),
             producer_ids=ProducerIds(),
             groups=self._groups,
-            counts=Counts(),
+            counts=Counts(served),
         )
         self._pages = None if config.metrics is None else _Pages(self.broker, self._listener, *config.metrics)
 

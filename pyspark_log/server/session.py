@@ -6,12 +6,15 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from pyspark_log.kafka import MessageError, UnsupportedVersionError, decode_request, encode_response, errors_in
+from pyspark_log.kafka import MessageError, UnsupportedVersionError, decode_request, encode_response
+from pyspark_log.kafka.schemas import Message, api
 from pyspark_log.server.broker import Broker
 from pyspark_log.server.handlers import APIS, Call, Client, api_versions
 from pyspark_log.server.network import ClosedByServerError
 
 _log = logging.getLogger(__name__)
+
+_RESPONSES: dict[int, Message] = {key: api(key)[1] for key in APIS}
 
 
 class ClientSession:
@@ -34,15 +37,15 @@ class ClientSession:
         except MessageError as error:
             raise ClosedByServerError(str(error)) from None
         key, version = header.request_api_key, header.request_api_version
-        api = APIS.get(key)
-        if api is None or version not in api.versions:
+        served = APIS.get(key)
+        if served is None or version not in served.versions:
             return self._answer_unknown(UnsupportedVersionError(key, version, header.correlation_id))
         counts = self._broker.counts
-        counts.requests[key, version] += 1
-        response = await api.handler(Call(self._broker, self.client, header.client_id, version), request)
+        counts.requests[key][version] += 1
+        response = await served.handler(Call(self._broker, self.client, header.client_id, version), request)
         if response is None:
             return None
-        for code in errors_in(response):
+        for code in _RESPONSES[key].errors_in(response):
             counts.errors[key, code] += 1
         return encode_response(response, version, header.correlation_id)
 

@@ -22,9 +22,9 @@ _ERROR_CODE = "ErrorCode"
 
 
 class _Codes(NamedTuple):
-    """Where the error codes of a struct are: indexes of fields, and of arrays of structs that have some."""
+    """Where the error codes of a struct are: the index of the field, -1: none, and of arrays of structs with some."""
 
-    fields: tuple[int, ...]
+    field: int
     arrays: tuple[tuple[int, _Codes], ...]
 
 
@@ -69,21 +69,23 @@ class Message:
         """The error codes in a message, at any depth, but for 0, which says that there is none."""
         if self._codes is None:
             self._codes = self._codes_of(self._root)
-        found = list[int]()
-        _collect(value, self._codes, found)
+        field, arrays = self._codes
+        found = [value[field]] if field >= 0 and value[field] else []
+        if arrays:
+            _collect(value, arrays, found)
         return found
 
     def _codes_of(self, struct: _Struct) -> _Codes:
-        fields, arrays = [], []
+        code, arrays = -1, []
         for index, field in enumerate(struct.fields):
             kind, is_array = _kind_of(field["type"])
             if field["name"] == _ERROR_CODE:
-                fields.append(index)
+                code = index
             elif is_array and kind in self._structs:
                 inner = self._codes_of(self._structs[kind])
-                if inner.fields or inner.arrays:
+                if inner.field >= 0 or inner.arrays:
                     arrays.append((index, inner))
-        return _Codes(tuple(fields), tuple(arrays))
+        return _Codes(code, tuple(arrays))
 
     def _plan_of(self, struct: _Struct, version: int) -> Plan:
         inline, tagged, refused = [], [], []
@@ -104,13 +106,15 @@ class Message:
         return Plan(struct.make(self._structs), inline, sorted(tagged), refused, version in self.flexible)
 
 
-def _collect(value: Struct, codes: _Codes, found: list[int]) -> None:
-    for index in codes.fields:
-        if value[index]:
-            found.append(value[index])
-    for index, inner in codes.arrays:
-        for one in value[index] or ():
-            _collect(one, inner, found)
+def _collect(value: Struct, arrays: tuple[tuple[int, _Codes], ...], found: list[int]) -> None:
+    for index, (field, inner) in arrays:
+        rows = value[index]
+        if rows:
+            if field >= 0:
+                found += [one[field] for one in rows if one[field]]
+            if inner:
+                for one in rows:
+                    _collect(one, inner, found)
 
 
 class _Struct:

@@ -47,7 +47,7 @@ async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None
     if left:
         await call.broker.workers.run(_finish, left, sync)
     for one in chain.from_iterable(appends):
-        if one.topic is not None and one.messages:
+        if one.messages and one.topic is not None:
             counts = call.broker.counts.topic(one.topic)
             counts.messages_in += one.messages
             counts.bytes_in += one.size

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from pyspark_log.server.network.loop import Loop
 from pyspark_log.server.network.output import Output
-from pyspark_log.server.network.request_times import RequestTimes, Stopwatch
+from pyspark_log.server.network.request_times import Answered, RequestTimes
 from pyspark_log.server.network.wait import Wait
 
 _log = logging.getLogger(__name__)
@@ -94,7 +94,8 @@ class Connection:
     Attributes:
         peer: the client's address, for the log.
         session: what answers its requests.
-        last_request: when its last whole request arrived, by the listener's clock (s).
+        api: the key of the API of the newest request.
+        last_request: when that began, by the listener's clock (s).
         is_closed: whether it is closed.
     """
 
@@ -112,7 +113,9 @@ class Connection:
         """Starts reading from a socket that does not block."""
         self.peer, self.session, self.is_closed, self.last_request = peer, session, False, clock()
         self._loop, self._socket, self._buffers = loop, accepted, buffers
-        self._clock, self._watch, self._on_close = clock, Stopwatch(times), on_close
+        self._clock, self._times, self._on_close = clock, times, on_close
+        self.api, self._arrived, self._waits_since, self._waited = 0, 0.0, 0.0, 0.0
+        self._unsent: list[Answered] = []
         self._output = Output(accepted)
         self._rest: bytes = b""  # what was received after the frames that were handled
         self._frame: bytearray | None = None  # a large one that is being received
@@ -133,11 +136,6 @@ class Connection:
     def is_waiting(self) -> bool:
         """Whether a request waits: for records, a disk, or other clients."""
         return self._request is not None
-
-    @property
-    def api(self) -> int:
-        """The key of the API of the newest request."""
-        return self._watch.api
 
     @property
     def holds_part(self) -> bool:
@@ -216,7 +214,7 @@ class Connection:
             scratch = self._buffers.scratch
             count = self._socket.recv_into(scratch)
             if count:
-                self._watch.arrived(self._clock())
+                self._arrived = self._clock()
                 self._handle(self._rest + scratch[:count] if self._rest else scratch[:count])
             else:
                 self.close()
@@ -229,7 +227,7 @@ class Connection:
         self._received += count
         if self._received == len(frame):
             self._frame = None
-            self._watch.arrived(self._clock())
+            self._arrived = self._clock()
             self._start(frame)
             self._send_on()
         self._count()
@@ -301,7 +299,7 @@ class Connection:
 
     def _start(self, frame: bytes | bytearray) -> None:
         self.last_request, self._request_size = self._clock(), len(frame)
-        self._watch.begin(frame[1], self.last_request)  # the keys of all APIs fit into the second byte
+        self.api, self._waited = frame[1], 0.0  # the keys of all APIs fit into the second byte
         self._run(self.session.answer(frame))
 
     def _run(self, request: Coroutine[Wait[Any], None, Sequence[Any] | None]) -> None:
@@ -310,18 +308,18 @@ class Connection:
         try:
             wait = request.send(None)
         except StopIteration as end:
-            self._watch.end(self._clock())
+            self._unsent.append((self.api, self._arrived, self.last_request, self._clock(), self._waited))
             if end.value is not None:
                 self._output.add(end.value)
         else:
             self._request = request
-            self._watch.wait(self._clock())
+            self._waits_since = self._clock()
             wait.then(self._request_can_go_on)
 
     def _run_on(self) -> None:
         """Runs the request on that has waited, and then those that came after it."""
         if self._request is not None:
-            self._watch.resume(self._clock())
+            self._waited += self._clock() - self._waits_since
             self._run(self._request)
             self._send_on()
 
@@ -333,8 +331,9 @@ class Connection:
         elif not is_all and not self._is_sending:
             self._loop.add_writer(self._socket.fileno(), self._writable)
         self._is_sending = not is_all
-        if is_all:
-            self._watch.sent(self._clock())
+        if is_all and self._unsent:
+            self._times.note(self._unsent, self._clock())
+            self._unsent.clear()
 
     def _send_on(self) -> None:
         """Sends what is ready; if that was all, continues with the requests that came meanwhile."""

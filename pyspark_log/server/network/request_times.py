@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import TypeAlias
+
 from pyspark_log.storage.fs.timings import BOUNDS, Spans
 
-# Less is not worth a count of its own.
 _LEAST = BOUNDS[0]
+
+#: A request that is answered: the key of its API, when it arrived, began and was done, and how long it has waited in
+#: between; in seconds. A plain tuple, as each request makes one.
+Answered: TypeAlias = tuple[int, float, float, float, float]
 
 
 class ApiTimes:
     """The times of an API's requests.
 
+    As there are so many that take next to nothing, those up to the least bound are not in the spans' counts: of all
+    `count` requests they are the rest.
+
     Attributes:
+        count: how many there were.
         queue: from the arrival of a request to its begin, of those that came together with others.
         local: in the thread of the loop.
-        remote: waiting for other threads, for records, or for other members of a group; of those that did.
+        remote: waiting for other threads, for records, or for other members of a group.
         send: from the end to the moment when the system has taken the response.
         total: from the arrival to that moment.
     """
 
-    __slots__ = ("local", "queue", "remote", "send", "total")
+    __slots__ = ("count", "local", "queue", "remote", "send", "total")
 
     def __init__(self) -> None:
+        self.count = 0
         self.queue, self.local, self.remote, self.send, self.total = Spans(), Spans(), Spans(), Spans(), Spans()
 
 
@@ -32,54 +44,23 @@ class RequestTimes(dict[int, ApiTimes]):
         found = self[key] = ApiTimes()
         return found
 
-
-class Stopwatch:
-    """Notes the times of one connection's requests, of which one is handled at a time.
-
-    Attributes:
-        api: the key of the API of the one that is handled.
-    """
-
-    __slots__ = ("_arrived", "_began", "_local", "_remote", "_times", "_unsent", "_waits_since", "api")
-
-    def __init__(self, times: RequestTimes) -> None:
-        """They are added to `times`. All other times that are given are of one clock, in seconds."""
-        self._times, self.api = times, 0
-        self._arrived = self._began = self._waits_since = self._local = self._remote = 0.0
-        self._unsent: list[tuple[ApiTimes, float, float]] = []
-
-    def arrived(self, now: float) -> None:
-        """Bytes have arrived; the requests in them begin as those before them end."""
-        self._arrived = now
-
-    def begin(self, api: int, now: float) -> None:
-        """A request begins."""
-        self.api, self._began, self._local, self._remote = api, now, 0.0, 0.0
-        queued = now - self._arrived
-        if queued > _LEAST:
-            self._times[api].queue.add(queued)
-
-    def wait(self, now: float) -> None:
-        """It begins to wait."""
-        self._local += now - self._began
-        self._waits_since = now
-
-    def resume(self, now: float) -> None:
-        """It has waited."""
-        self._remote += now - self._waits_since
-        self._began = now
-
-    def end(self, now: float) -> None:
-        """It is done; its response is still to be sent."""
-        times = self._times[self.api]
-        times.local.add(self._local + now - self._began)
-        if self._remote:
-            times.remote.add(self._remote)
-        self._unsent.append((times, self._arrived, now))
-
-    def sent(self, now: float) -> None:
-        """All responses are with the system."""
-        for times, arrived, done in self._unsent:
-            times.send.add(now - done)
-            times.total.add(now - arrived)
-        self._unsent.clear()
+    def note(self, requests: Iterable[Answered], now: float) -> None:
+        """The responses to these requests are with the system now."""
+        for api, arrived, began, done, remote in requests:
+            times = self[api]
+            times.count += 1
+            # Written out, and not in a function for one: it is the larger part of what counting costs.
+            local, send, total = done - began - remote, now - done, now - arrived
+            times.local.total += local
+            if local > _LEAST:
+                times.local.counts[bisect_left(BOUNDS, local)] += 1
+            times.send.total += send
+            if send > _LEAST:
+                times.send.counts[bisect_left(BOUNDS, send)] += 1
+            times.total.total += total
+            if total > _LEAST:
+                times.total.counts[bisect_left(BOUNDS, total)] += 1
+            if began - arrived > _LEAST:
+                times.queue.add(began - arrived)
+            if remote > _LEAST:
+                times.remote.add(remote)

@@ -2,11 +2,15 @@
 
 import pytest
 
-from pyspark_log.kafka import errors_in
 from pyspark_log.kafka import messages as m
+from pyspark_log.kafka.schemas import message_of
 from tests.message_values import Values, all_versions
 
 RESPONSES = [(name, version) for name, version in all_versions() if name.endswith("Response")]
+
+
+def errors_in(value):
+    return message_of(value).errors_in(value)
 
 
 def codes(value):
