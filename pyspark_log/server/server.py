@@ -200,7 +200,7 @@ class _Server:
 
 
 class _Pages:
-    """HTTP for metrics, which only a server loads that has it: prometheus_client takes some 10 MB."""
+    """HTTP for metrics, which only a server loads that has it: prometheus_client takes some 7 MB."""
 
     def __init__(self, broker: Broker, listener: Listener, host: str, port: int) -> None:
         from pyspark_log.metrics import HttpServer  # noqa: PLC0415

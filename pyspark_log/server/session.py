@@ -45,8 +45,9 @@ class ClientSession:
         response = await served.handler(Call(self._broker, self.client, header.client_id, version), request)
         if response is None:
             return None
-        for code in _RESPONSES[key].errors_in(response):
-            counts.errors[key, code] += 1
+        if not served.counts_errors:
+            for code in _RESPONSES[key].errors_in(response):
+                counts.errors[key, code] += 1
         return encode_response(response, version, header.correlation_id)
 
     def _answer_unknown(self, error: UnsupportedVersionError) -> Sequence[Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 from pyspark_log.errors import InvalidRecordError, ProducerError, PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import ProduceRequest, ProduceResponse
+from pyspark_log.server.counts import Counts
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.errors import code_of
 from pyspark_log.server.network import ClosedByServerError
@@ -20,6 +20,9 @@ from pyspark_log.storage.record.layout import ATTRIBUTES_AT, CODEC_MASK, CODECS,
 
 _Topic = ProduceResponse.TopicProduceResponse
 _Partition = ProduceResponse.PartitionProduceResponse
+
+#: Its key.
+KEY = 0
 
 # Up to as many bytes are checked and appended in the loop's thread, if the partition's lock is in hand: that takes some
 # 50 us, and to have another thread do it as long again.
@@ -46,11 +49,7 @@ async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None
         left = [one for one in left if not one.is_done_at_once()]
     if left:
         await call.broker.workers.run(_finish, left, sync)
-    for one in chain.from_iterable(appends):
-        if one.messages and one.topic is not None:
-            counts = call.broker.counts.topic(one.topic)
-            counts.messages_in += one.messages
-            counts.bytes_in += one.size
+    _count(call.broker.counts, appends)
     responses = [
         _Topic(topic.name, topic.topic_id, [one.response for one in done if one.response is not None])
         for topic, done in zip(request.topic_data, appends, strict=True)
@@ -62,6 +61,17 @@ async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None
         # The client then asks for the topic again; there is no other way to report it.
         raise ClosedByServerError(f"a batch with acks=0 was refused: {refused[0].error_message}")
     return None
+
+
+def _count(counts: Counts, appends: Iterable[Sequence[_Append]]) -> None:
+    for topic in appends:
+        for one in topic:
+            if one.messages and one.topic is not None:
+                found = counts.topic(one.topic)
+                found.messages_in += one.messages
+                found.bytes_in += one.size
+            elif one.response is not None and one.response.error_code:
+                counts.errors[KEY, one.response.error_code] += 1
 
 
 def _finish(appends: Sequence[_Append], sync: bool) -> None:

@@ -13,6 +13,7 @@ from pyspark_log import Store, TopicPartition
 from pyspark_log.errors import PublishPendingError
 from pyspark_log.metrics import StoreMetrics
 from pyspark_log.storage.publish import publish
+from tests.object_server import moto
 from tests.scrapes import Scrape, get
 from tests.server_tools import PATIENCE
 from tests.store_tools import rows, stage, store_with
@@ -186,3 +187,39 @@ def test_without_the_library(store_of_t, monkeypatch):
         1,
         "Error: metrics need prometheus_client: pip install 'pyspark-log[server]'\n",
     )
+
+
+def _read_only(folder):
+    """What a command begins with that may not write to a folder."""
+    if os.geteuid():
+        for place, _, _ in os.walk(folder):
+            os.chmod(place, 0o500)
+        return []
+    if shutil.which("unshare") is None or subprocess.run(["unshare", "-m", "true"], check=False).returncode:
+        pytest.skip("root may write anywhere, and this one may not mount a folder for reading only")
+    mount = f"mount --bind {folder} {folder} && mount -o remount,bind,ro {folder}"
+    return ["unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', "sh"]
+
+
+def test_a_folder_that_may_not_be_written(store_of_t):
+    publish_as(store_of_t, "q", 0, b"a")
+    store_of_t.groups["g"].commit({TopicPartition("t", 0): 0})
+    store_of_t.close()
+    expected = metrics(store_of_t).values
+    command = [*_read_only(store_of_t.path), sys.executable, "-m", "pyspark_log.cli.start", "metrics"]
+    done = subprocess.run(
+        [*command, "--store", store_of_t.path], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert Scrape(done.stdout).values == expected
+
+
+def test_an_object_store_that_is_gone(tmp_path, monkeypatch):
+    with moto(tmp_path) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr("pyspark_log.storage.object_store.faulty_races", lambda *_: 0)
+        store = Store.create(f"s3://{server.bucket}/store")
+        current = StoreMetrics(store, fresh_s=0)
+        assert Scrape(current.text().decode()).value("pylog_store_up") == 1
+    assert Scrape(current.text().decode()).values == {("pylog_store_up", frozenset()): 0}

@@ -84,14 +84,21 @@ def test_requests_errors_and_times(server, topic):
         peer.ask(produce_request(topic, batch(b"a")[:20], batch(b"a")), 8)
         fetch(peer, topic, 99, version=11)
         peer.ask(fetch_request(topic, 0), 11)
+        peer.ask(fetch_request(topic, 0, session_id=5, session_epoch=5), 11)
+        peer.ask(m.HeartbeatRequest("no-group", 1, "nobody"), 4)
+    with Peer(server) as peer:
+        peer.send(produce_request("there-is-none", batch(b"a"), acks=0), 8)
+        assert peer.is_closed_by_server()
     after = server.scrape()
 
     def grown(name, **labels):
         return after.value(f"{REQUEST}_{name}", **labels) - (before.value(f"{REQUEST}_{name}", **labels) or 0)
 
-    assert grown("requests_total", request="Produce", version=8) == 5
-    assert grown("requests_total", request="Fetch", version=11) == 2
-    assert grown("errors_total", request="Produce", error="UNKNOWN_TOPIC_OR_PARTITION") == 2
+    assert grown("requests_total", request="Produce", version=8) == 6
+    assert grown("requests_total", request="Fetch", version=11) == 3
+    assert grown("errors_total", request="Produce", error="UNKNOWN_TOPIC_OR_PARTITION") == 3
+    assert grown("errors_total", request="Fetch", error="FETCH_SESSION_ID_NOT_FOUND") == 1
+    assert grown("errors_total", request="Heartbeat", error="UNKNOWN_MEMBER_ID") == 1
     assert grown("errors_total", request="Produce", error="INVALID_RECORD") == 1
     assert grown("errors_total", request="Fetch", error="OFFSET_OUT_OF_RANGE") == 1
     assert after.value(f"{REQUEST}_errors_total", request="Fetch", error="NONE") is None
@@ -158,13 +165,20 @@ def test_names_that_clients_make_up(server):
 
 
 def test_requests_of_apis_that_there_are_not(server):
-    for start in (b"\x00\x63", b"\x01\x00", b"\xff\xff"):
+    def shown():
+        found = server.scrape()
+        return [
+            labels
+            for name in ("requests_total", "totaltimems_count")
+            for labels, _ in found.by_labels(f"{REQUEST}_{name}")
+        ]
+
+    before = shown()
+    for start in (b"\x00\x63", b"\x01\x00", b"\xff\xff", b"\x00\x03\x7f\xff"):
         with Peer(server) as peer:
-            peer.socket.sendall(b"\x00\x00\x00\x0a" + start + bytes(8))
+            peer.socket.sendall(b"\x00\x00\x00\x0c" + start + bytes(12 - len(start)))
             assert peer.is_closed_by_server()
-    assert {labels["request"] for labels, _ in server.scrape().by_labels(f"{REQUEST}_totaltimems_count")} <= {
-        "Produce", "Fetch", "ListGroups", "ApiVersions", "Metadata",
-    }  # fmt: skip
+    assert shown() == before
 
 
 def test_groups_of_clients(server, topic, store):
