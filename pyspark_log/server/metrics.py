@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeVar
 from prometheus_client import ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from pyspark_log.errors import PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.schemas import api
 from pyspark_log.metrics import TEXT, LiveGroup, Page, StoreMetrics, as_text
@@ -136,16 +137,24 @@ class ServerMetrics:
         if self.not_ready:
             return _unavailable(self.not_ready)
         counted = self._in_loop(self._counted)
-        known = set(self._broker.store.topics(internal=True))
-        gone = counted.topics.keys() - known
+        gone = self._deleted(counted.topics.keys())
         if gone:
             self._in_loop(lambda: self._forget(gone))
-        topics = {name: counts for name, counts in counted.topics.items() if name in known}
+        topics = {name: counts for name, counts in counted.topics.items() if name not in gone}
         own = [
             *_of_topics(topics), *_of_requests(counted), *_of_connections(counted), *_of_disks(),
             *self._process.collect(),
         ]  # fmt: skip
         return Page(as_text(own) + self._store.text(), content_type=TEXT)
+
+    def _deleted(self, topics: Collection[str]) -> set[str]:
+        """Those that do not exist any more; none, if the store cannot be looked at."""
+        store = self._broker.store
+        try:
+            known = store.topics(internal=True) if files.is_folder(store.path) else topics
+        except (PylogError, OSError):
+            known = topics
+        return set(topics).difference(known)
 
     # ---- in the thread of the loop
 

@@ -275,7 +275,8 @@ main()
 
 
 def test_ready_when_clients_can_be_served(tmp_path):
-    Store.create(tmp_path / "store").close()
+    with Store.create(tmp_path / "store") as store:
+        store.create_topic("t", 1)
     server = MeasuredServer(tmp_path / "store", tmp_path)
     server.program = ("-c", STARTS_LATE, tmp_path / "go", "serve")
     starting = threading.Thread(target=server.start)
@@ -289,7 +290,10 @@ def test_ready_when_clients_can_be_served(tmp_path):
         starting.join(PATIENCE)
         assert get(server.metrics_port, "/ready") == (200, "clients are served\n")
         assert get(server.metrics_port, "/health")[0] == 200
+        with Peer(server) as peer:
+            assert produce(peer, "t", batch(b"a")).error_code == 0
         shutil.move(server.path, tmp_path / "aside")
+        assert server.scrape().value(f"{TOPIC}_messagesin_total", topic="t") == 1
         status, why = get(server.metrics_port, "/ready")
         assert (status, why.endswith(" is missing\n")) == (503, True)
         assert get(server.metrics_port, "/health")[0] == 200
