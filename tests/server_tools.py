@@ -105,10 +105,10 @@ def served(path, folder, *options, kind=Server):
 
 
 @contextlib.contextmanager
-def served_anew(folder, *options):
+def served_anew(folder, *options, kind=Server):
     """A server over a new store in a folder, as `served`."""
     Store.create(folder / "store").close()
-    with served(folder / "store", folder, *options) as server:
+    with served(folder / "store", folder, *options, kind=kind) as server:
         yield server
 
 

@@ -39,6 +39,7 @@ COMMANDS = {
     "jobs": "List the jobs for spark-submit, and print their paths.",
     "log-dirs": "List, describe, add and remove log dirs, and move partitions between them.",
     "merge": "Merge small pieces of TOPIC into larger objects, or those of all topics.",
+    "metrics": "Print sizes, offsets, lag and publishers for Prometheus, or serve them.",
     "offsets": "Print the earliest and latest offset and the size of each partition of TOPIC.",
     "perf": "Measure how fast this store can be written and read.",
     "produce": "Append each line of standard input to TOPIC as a record.",

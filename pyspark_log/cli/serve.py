@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import signal
 import sys
 from typing import Any
@@ -13,36 +12,15 @@ import click
 
 from pyspark_log.cli import interrupts
 from pyspark_log.cli.security_options import security_configs, security_options
+from pyspark_log.cli.support import Address, check_prometheus_client
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.fs import files
-
-_KAFKAS = re.compile("(?:SASL_)?(?:PLAINTEXT|SSL)://")
-
-
-class _Address(click.ParamType["tuple[str, int]"]):
-    """HOST:PORT, an IPv6 address in brackets; the port may be left out."""
-
-    name = "address"
-
-    def convert(
-        self, value: str | tuple[str, int], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, int]:
-        """Host and port."""
-        if isinstance(value, tuple):
-            return value
-        plain = _KAFKAS.sub("", value)  # as in Kafka's listeners
-        host, colon, port = plain.rpartition(":")
-        if not colon or (plain.count(":") > 1 and not host.startswith("[")):
-            host, port = plain, "9092"
-        if not host or host.isdecimal() or not port.isdecimal() or int(port) > 65535 or "/" in host:
-            self.fail(f"{value!r} is no HOST:PORT, such as 127.0.0.1:9092", param, ctx)
-        return host.strip("[]"), int(port)
 
 
 @click.command()
 @click.option(
     "--listen",
-    type=_Address(),
+    type=Address(9092),
     default="127.0.0.1:9092",
     show_default=True,
     metavar="HOST:PORT",
@@ -51,7 +29,7 @@ class _Address(click.ParamType["tuple[str, int]"]):
 )
 @click.option(
     "--advertise",
-    type=_Address(),
+    type=Address(9092),
     metavar="HOST:PORT",
     help="The address that clients get for the server, if it is not the one at which they reach it first.",
 )
@@ -73,6 +51,12 @@ class _Address(click.ParamType["tuple[str, int]"]):
     type=click.IntRange(min=1),
     help="Kafka's max.connections.per.ip: how many connections one address may have.",
 )
+@click.option(
+    "--metrics-listen",
+    type=Address(9308),
+    metavar="HOST:PORT",
+    help="Serve metrics for Prometheus by HTTP on that address (/metrics, /health, /ready), such as 127.0.0.1:9308.",
+)
 @security_options
 @click.option("--verbose", is_flag=True, help="Log each connection, with the client's library.")
 @click.pass_obj
@@ -85,6 +69,7 @@ def serve(
     sync_acks_all: bool,
     ready_file: str | None,
     max_connections_per_ip: int | None,
+    metrics_listen: tuple[str, int] | None,
     verbose: bool,
     **security: Any,  # noqa: ANN401  (those of `security_options`)
 ) -> None:
@@ -112,11 +97,13 @@ def serve(
     def on_ready(address: tuple[str, int]) -> None:
         host, port = address
         if ready_file is not None:
-            files.replace_whole(ready_file, f"{host}:{port}\n".encode(), sync=False)
+            files.replace_whole(os.path.abspath(ready_file), f"{host}:{port}\n".encode(), sync=False)
         notify_manager("READY=1")
 
     limits = Limits() if max_connections_per_ip is None else Limits(max_connections_per_ip=max_connections_per_ip)
-    config = ServerConfig(*listen, advertise, node_id, sync_acks_all, limits, **given)
+    if metrics_listen is not None:
+        check_prometheus_client()
+    config = ServerConfig(*listen, advertise, node_id, sync_acks_all, limits, metrics=metrics_listen, **given)
     try:
         stopped_by = run(store, config, on_ready)
     finally:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark_log.server.appends import Appends
+from pyspark_log.server.counts import Counts
 from pyspark_log.server.groups import Groups
 from pyspark_log.server.network import Loop, Workers
 from pyspark_log.server.producer_ids import ProducerIds
@@ -33,6 +34,7 @@ class Broker:
         groups: the groups that this server coordinates.
         transactions: the transactions that it coordinates.
         users: those with passwords.
+        counts: what is counted.
     """
 
     store: FolderStore
@@ -48,3 +50,4 @@ class Broker:
     groups: Groups
     transactions: Transactions
     users: Users
+    counts: Counts

@@ -17,6 +17,7 @@ from pyspark_log.errors import InvalidConfigError, LockTimeoutError, StoreError
 from pyspark_log.server.appends import Appends
 from pyspark_log.server.broker import Broker
 from pyspark_log.server.coordinator import Settings
+from pyspark_log.server.counts import Counts
 from pyspark_log.server.groups import Groups
 from pyspark_log.server.handlers import APIS, Client
 from pyspark_log.server.network import ClosedByServerError, Limits, Listener, Loop, Workers
@@ -57,6 +58,7 @@ class ServerConfig:
         tls: how connections are encrypted; None: they are not.
         sasl: how clients authenticate themselves; None: they need not.
         allow_anonymous: whether others than this machine may be served without authentication.
+        metrics: host and port of HTTP for metrics; None: there is none. It needs prometheus_client.
         groups: the times of groups. Unlike Kafka's default, the first rebalance of a group does not wait for more
             members: one that comes later joins by another one.
     """
@@ -70,6 +72,7 @@ class ServerConfig:
     tls: TlsConfig | None = None
     sasl: SaslConfig | None = None
     allow_anonymous: bool = False
+    metrics: tuple[str, int] | None = None
     groups: Settings = field(default_factory=lambda: Settings(initial_rebalance_delay=0))
 
 
@@ -144,9 +147,10 @@ class _Server:
         self._transactions = Transactions(loop, self._workers, store, producer_ids.next, sync=config.sync_acks_all)
         self._upkeep = Upkeep(loop, self._workers, store)
         self._appends = Appends(loop, store.partitions.events())
+        served = {key: api.versions for key, api in APIS.items()}
         self.broker = Broker(
             store=store,
-            served={key: api.versions for key, api in APIS.items()},
+            served=served,
             node_id=config.node_id,
             advertised=config.advertised,
             sync_acks_all=config.sync_acks_all,
@@ -158,7 +162,11 @@ class _Server:
             groups=self._groups,
             transactions=self._transactions,
             users=users,
+            counts=Counts(served),
         )
+        self._pages = None
+        if config.metrics is not None:
+            self._pages = _Pages(self.broker, self._listener, _protocol(config), *config.metrics)
 
     def _open_session(self, peer: str, reached_at: tuple[str, int], certificate: bytes | None) -> ClientSession:
         client = Client(peer, reached_at)
@@ -174,6 +182,8 @@ class _Server:
         return ClientSession(self.broker, client)
 
     def run(self, on_ready: Callable[[tuple[str, int]], object]) -> int:
+        if self._pages is not None:
+            self._pages.start()
         self._groups.load()
         self._transactions.load()
         self._listener.start()
@@ -192,6 +202,8 @@ class _Server:
             _log.warning("what clients of %s:%d send is not encrypted: others on the way can read it", host, port)
         try:
             with self._signals():
+                if self._pages is not None:
+                    self._pages.not_ready("")
                 on_ready(self._listener.address)
                 self._loop.run()
         finally:
@@ -217,6 +229,8 @@ class _Server:
     def _close(self) -> None:
         if self._signal:
             _log.info("stopping after %s", signal.Signals(self._signal).name)
+        if self._pages is not None:
+            self._pages.not_ready("the server is stopping")
         self._listener.close()
         self._groups.close()
         self._upkeep.stop()
@@ -225,7 +239,35 @@ class _Server:
             self._sasl.close()
         self._appends.close()
         self._store.close()
+        if self._pages is not None:
+            self._pages.close()
         _log.info("stopped")
+
+
+def _protocol(config: ServerConfig) -> str:
+    """Kafka's `security.protocol` of a server's clients."""
+    return ("" if config.sasl is None else "SASL_") + ("PLAINTEXT" if config.tls is None else "SSL")
+
+
+class _Pages:
+    """HTTP for metrics, which only a server loads that has it: prometheus_client takes some 7 MB."""
+
+    def __init__(self, broker: Broker, listener: Listener, protocol: str, host: str, port: int) -> None:
+        from pyspark_log.metrics import HttpServer  # noqa: PLC0415
+        from pyspark_log.server.metrics import ServerMetrics  # noqa: PLC0415
+
+        self._metrics = ServerMetrics(broker, listener, protocol)
+        self._http = HttpServer(host, port, self._metrics.pages())
+
+    def start(self) -> None:
+        self._http.start()
+        _log.info("metrics on http://%s:%d/metrics", *self._http.address)
+
+    def not_ready(self, why: str) -> None:
+        self._metrics.not_ready = why
+
+    def close(self) -> None:
+        self._http.close()
 
 
 def _is_loopback(host: str) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pyspark_log.kafka import MessageError, UnsupportedVersionError, decode_request, encode_response
+from pyspark_log.kafka.schemas import Message, api
 from pyspark_log.server.broker import Broker
 from pyspark_log.server.handlers import APIS, Call, Client, api_versions
 from pyspark_log.server.network import ClosedByServerError
@@ -14,17 +15,20 @@ from pyspark_log.server.security import Login
 
 _log = logging.getLogger(__name__)
 
+_RESPONSES: dict[int, Message] = {key: api(key)[1] for key in APIS}
+
 
 class ClientSession:
     """Answers the requests of a client.
 
     Attributes:
+        client: what is known of it.
         is_authenticated: whether the client is known as well as it has to be.
     """
 
     def __init__(self, broker: Broker, client: Client) -> None:
         """`client`: what is known of it."""
-        self._broker, self._client = broker, client
+        self._broker, self.client = broker, client
         self.is_authenticated = True
 
     async def answer(self, frame: bytes | bytearray) -> Sequence[Any] | None:
@@ -36,17 +40,24 @@ class ClientSession:
         except MessageError as error:
             raise ClosedByServerError(str(error)) from None
         key, version = header.request_api_key, header.request_api_version
-        api = APIS.get(key)
-        if api is None or version not in api.versions:
+        served = APIS.get(key)
+        if served is None or version not in served.versions:
             return self._answer_unknown(UnsupportedVersionError(key, version, header.correlation_id))
-        response = await api.handler(Call(self._broker, self._client, header.client_id, version), request)
-        return None if response is None else encode_response(response, version, header.correlation_id)
+        counts = self._broker.counts
+        counts.requests[key][version] += 1
+        response = await served.handler(Call(self._broker, self.client, header.client_id, version), request)
+        if response is None:
+            return None
+        if not served.counts_errors:
+            for code in _RESPONSES[key].errors_in(response):
+                counts.errors[key, code] += 1
+        return encode_response(response, version, header.correlation_id)
 
     def _answer_unknown(self, error: UnsupportedVersionError) -> Sequence[Any]:
         if error.api_key == api_versions.KEY:
             versions = APIS[api_versions.KEY].versions
             return encode_response(api_versions.of_unknown_version(versions), 0, error.correlation_id)
-        software = f" ({self._client.software})" if self._client.software else ""
+        software = f" ({self.client.software})" if self.client.software else ""
         raise ClosedByServerError(f"the client{software} sends what is not served: {error}")
 
 
@@ -67,5 +78,5 @@ class SaslSession(ClientSession):
         if login.refusal is not None:
             raise ClosedByServerError(login.refusal, response or ())
         if not self.is_authenticated and login.principal is not None:
-            self.is_authenticated, self._client.principal = True, login.principal
+            self.is_authenticated, self.client.principal = True, login.principal
         return response

@@ -22,6 +22,7 @@ from pyspark_log.storage.publish import (
 )
 from pyspark_log.storage.publish.applier import unlink_all
 from pyspark_log.storage.publish.claims import check_claim, claim, revoke
+from pyspark_log.storage.publish.pending import not_applied
 from pyspark_log.storage.publish.prepare import discard, discard_job
 from pyspark_log.storage.publish.publisher_admin import delete_publisher, publishers
 from pyspark_log.types import OffsetStep
@@ -129,6 +130,10 @@ class Publishes:
             Why something could not be made visible, which was also logged, once; None: nothing hindered it.
         """
         return apply_pending(self._decisions)
+
+    def pending(self) -> list[Decision]:
+        """The publishes that are decided and not visible everywhere yet. Raises: as DecisionLog.follow."""
+        return not_applied(self._decisions)
 
     def warn_of_old(self, topic: str, newest: int) -> bool:
         """Warns if records of the time `newest` (ms) and before are past the topic's retention; whether it did.

@@ -8,7 +8,7 @@ import os
 import re
 from collections import namedtuple
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from pyspark_log.kafka.wire import KINDS, Plan
 
@@ -18,6 +18,14 @@ Struct: TypeAlias = Any
 _Json = Mapping[str, Any]
 # More versions than any message has.
 _OPEN_END = 1 << 15
+_ERROR_CODE = "ErrorCode"
+
+
+class _Codes(NamedTuple):
+    """Where the error codes of a struct are: the index of the field, -1: none, and of arrays of structs with some."""
+
+    field: int
+    arrays: tuple[tuple[int, _Codes], ...]
 
 
 class Message:
@@ -40,6 +48,7 @@ class Message:
         for struct in [self._root, *self._structs.values()]:
             _find_structs(struct.fields, self._structs)
         self._plans: dict[int, Plan] = {}
+        self._codes: _Codes | None = None
         self.struct: type[Struct] = self._root.make(self._structs)
         for inner in self._structs.values():
             setattr(self.struct, inner.name, inner.make(self._structs))
@@ -55,6 +64,28 @@ class Message:
                 raise ValueError(f"{self.name} has no version {version}")
             found = self._plans[version] = self._plan_of(self._root, version)
         return found
+
+    def errors_in(self, value: Struct) -> list[int]:
+        """The error codes in a message, at any depth, but for 0, which says that there is none."""
+        if self._codes is None:
+            self._codes = self._codes_of(self._root)
+        field, arrays = self._codes
+        found = [value[field]] if field >= 0 and value[field] else []
+        if arrays:
+            _collect(value, arrays, found)
+        return found
+
+    def _codes_of(self, struct: _Struct) -> _Codes:
+        code, arrays = -1, []
+        for index, field in enumerate(struct.fields):
+            kind, is_array = _kind_of(field["type"])
+            if field["name"] == _ERROR_CODE:
+                code = index
+            elif is_array and kind in self._structs:
+                inner = self._codes_of(self._structs[kind])
+                if inner.field >= 0 or inner.arrays:
+                    arrays.append((index, inner))
+        return _Codes(code, tuple(arrays))
 
     def _plan_of(self, struct: _Struct, version: int) -> Plan:
         inline, tagged, refused = [], [], []
@@ -73,6 +104,17 @@ class Message:
             else:
                 inline.append(described)
         return Plan(struct.make(self._structs), inline, sorted(tagged), refused, version in self.flexible)
+
+
+def _collect(value: Struct, arrays: tuple[tuple[int, _Codes], ...], found: list[int]) -> None:
+    for index, (field, inner) in arrays:
+        rows = value[index]
+        if rows:
+            if field >= 0:
+                found += [one[field] for one in rows if one[field]]
+            if inner:
+                for one in rows:
+                    _collect(one, inner, found)
 
 
 class _Struct:

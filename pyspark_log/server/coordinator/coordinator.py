@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
 
 from pyspark_log.group_records import RecordKey, Value
 from pyspark_log.kafka.error_codes import ErrorCode
@@ -36,6 +37,20 @@ from pyspark_log.server.coordinator.timers import Timers
 # DescribeGroups have an error of their own for groups that do not exist (KIP-848, KIP-1043).
 _SYNC_NAMES_PROTOCOL, _LEAVE_OF_MANY, _COMMIT_SAYS_NO_GROUP, _DESCRIBE_SAYS_NO_GROUP = 5, 3, 9, 6
 _CLASSIC, _MODERN = "classic", "consumer"
+
+
+class GroupSummary(NamedTuple):
+    """A group in brief.
+
+    Attributes:
+        state: by Kafka's name.
+        members: how many it has.
+        generation: of a modern group, its epoch.
+    """
+
+    state: str
+    members: int
+    generation: int
 
 
 class Coordinator:
@@ -317,6 +332,18 @@ class Coordinator:
             for one in found
             if (not states or one.group_state.lower() in states) and (not types or one.group_type in types)
         ]
+
+    def summaries(self) -> dict[str, GroupSummary]:
+        """All groups in brief, by their ids."""
+        classic = {
+            name: GroupSummary(group.state.value, len(group.members), group.generation)
+            for name, group in self._groups.items()
+        }
+        modern = {
+            name: GroupSummary(group.state.value, len(group.members), group.epoch)
+            for name, group in self._modern.items()
+        }
+        return {**classic, **modern}
 
     def delete(self, token: Token, group_id: str) -> Effects:
         """DeleteGroups: one group. The answer is an ErrorCode, after the group's tombstone is stored.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NamedTuple
 
-from pyspark_log.server.handlers import api_versions
+from pyspark_log.server.handlers import api_versions, fetch, produce
 from pyspark_log.server.handlers.cluster import (
     alter_partition_reassignments,
     delete_records,
@@ -17,7 +17,6 @@ from pyspark_log.server.handlers.cluster import (
     list_partition_reassignments,
 )
 from pyspark_log.server.handlers.configs import alter_configs, describe_configs, incremental_alter_configs
-from pyspark_log.server.handlers.fetch import fetch
 from pyspark_log.server.handlers.group_admin import consumer_group_describe, delete_groups, describe_groups, list_groups
 from pyspark_log.server.handlers.group_offsets import offset_commit, offset_delete, offset_fetch
 from pyspark_log.server.handlers.groups import (
@@ -32,7 +31,6 @@ from pyspark_log.server.handlers.leader_epochs import offset_for_leader_epoch
 from pyspark_log.server.handlers.list_offsets import list_offsets
 from pyspark_log.server.handlers.log_dirs import alter_replica_log_dirs, describe_log_dirs
 from pyspark_log.server.handlers.metadata import metadata
-from pyspark_log.server.handlers.produce import produce
 from pyspark_log.server.handlers.sasl import sasl_authenticate, sasl_handshake
 from pyspark_log.server.handlers.topics import create_partitions, create_topics, delete_topics
 from pyspark_log.server.handlers.transaction_admin import (
@@ -57,10 +55,12 @@ class Api(NamedTuple):
     Attributes:
         versions: of requests and responses.
         handler: awaits only `Wait`s; returns the response, None if the client expects none.
+        counts_errors: whether the handler counts errors, as it sees each partition anyway; else its caller does.
     """
 
     versions: range
     handler: Callable[..., Coroutine[Any, Any, Any]]
+    counts_errors: bool = False
 
 
 def _versions(first: int, last: int) -> range:
@@ -71,8 +71,8 @@ def _versions(first: int, last: int) -> range:
 APIS: Mapping[int, Api] = {
     # Kafka has removed versions 0 to 2, so the schema lacks them. But Kafka lists them, since librdkafka compresses
     # nothing for a server that does not (KAFKA-18659). A client that sends one is disconnected.
-    0: Api(_versions(0, 13), produce),
-    1: Api(_versions(4, 17), fetch),
+    produce.KEY: Api(_versions(0, 13), produce.produce, counts_errors=True),
+    fetch.KEY: Api(_versions(4, 17), fetch.fetch, counts_errors=True),
     2: Api(_versions(1, 11), list_offsets),
     3: Api(_versions(0, 13), metadata),
     # Version 0, whose messages follow without headers, is refused: but librdkafka looks whether it is listed.

@@ -24,6 +24,9 @@ _Topic = FetchResponse.FetchableTopicResponse
 _Partition = FetchResponse.PartitionData
 _Aborted = FetchResponse.AbortedTransaction
 
+#: Its key.
+KEY = 1
+
 # The most bytes of records in a response (Kafka's fetch.max.bytes of a broker), but for the first batch.
 _MAX_BYTES = 55 * 1024 * 1024
 # An answer waits no longer, whatever the client says (ms).
@@ -64,7 +67,9 @@ async def fetch(call: Call, request: FetchRequest) -> FetchResponse:
 
     Fetch sessions (KIP-227) are not made: the client gets the session id 0, and asks for all partitions each time.
     """
+    counts = call.broker.counts
     if request.session_id and request.session_epoch not in (_NO_SESSION, _NEW_SESSION):
+        counts.errors[KEY, ErrorCode.FETCH_SESSION_ID_NOT_FOUND] += 1
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     topics = []
     for topic in request.topics:
@@ -76,6 +81,11 @@ async def fetch(call: Call, request: FetchRequest) -> FetchResponse:
         await _wait_for_records(call, request, search, parts)
     else:
         await search.look(parts)
+    for part in parts:
+        if part.error:
+            counts.errors[KEY, part.error] += 1
+        elif part.size and part.topic is not None:
+            counts.topic(part.topic.description.name).bytes_out += part.size
     return FetchResponse(
         responses=[
             _Topic(topic.topic, topic.topic_id, [search.answer(part) for part in found])

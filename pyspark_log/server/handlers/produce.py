@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from struct import Struct
 from typing import cast
 
 from pyspark_log.errors import InvalidRecordError, ProducerError, PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import ProduceRequest, ProduceResponse
+from pyspark_log.server.counts import Counts
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.errors import code_of
 from pyspark_log.server.network import ClosedByServerError
@@ -31,6 +32,9 @@ from pyspark_log.types import TopicPartition
 
 _Topic = ProduceResponse.TopicProduceResponse
 _Partition = ProduceResponse.PartitionProduceResponse
+
+#: Its key.
+KEY = 0
 
 # Up to as many bytes are checked and appended in the loop's thread, if the partition's lock is in hand: that takes some
 # 50 us, and to have another thread do it as long again.
@@ -133,7 +137,19 @@ async def _append(
         left = [one for one in left if not one.is_done_at_once()]
     if left:
         await call.broker.workers.run(_finish, left, sync)
+    _count(call.broker.counts, appends)
     return appends
+
+
+def _count(counts: Counts, appends: Iterable[Sequence[_Append]]) -> None:
+    for topic in appends:
+        for one in topic:
+            if one.messages and one.topic is not None:
+                found = counts.topic(one.topic)
+                found.messages_in += one.messages
+                found.bytes_in += one.size
+            elif one.response is not None and one.response.error_code:
+                counts.errors[KEY, one.response.error_code] += 1
 
 
 def _finish(appends: Sequence[_Append], sync: bool) -> None:
@@ -145,7 +161,9 @@ class _Append:
     """A batch on its way into its partition.
 
     Attributes:
+        topic: the topic's name; None: there is none.
         size: its bytes.
+        messages: how many records were appended.
         response: what became of it; None: it is not appended yet.
     """
 
@@ -153,7 +171,7 @@ class _Append:
         self, call: Call, request: ProduceRequest, topic: str | None, part: ProduceRequest.PartitionProduceData,
         refused: Mapping[TopicPartition, ErrorCode],
     ) -> None:  # fmt: skip
-        self._store, self._topic, self._part = call.broker.store, topic, part
+        self._store, self.topic, self._part, self.messages = call.broker.store, topic, part, 0
         # A view of the request's frame, which does all that bytes do here.
         self._records = cast("bytes", part.records or b"")
         self._writer: LogWriter | None = None
@@ -188,10 +206,10 @@ class _Append:
     def _check(self) -> tuple[LogWriter, bytes | bytearray, int]:
         """The writer, the batch as it is to be stored, and the time that its records get (ms; -1: they keep theirs)."""
         if self._checked is None:
-            assert self._topic is not None
-            check_not_internal(self._topic)
+            assert self.topic is not None
+            check_not_internal(self.topic)
             logs = self._store.logs
-            writer, now = logs.writer(self._topic, self._part.index), logs.clock()
+            writer, now = logs.writer(self.topic, self._part.index), logs.clock()
             self._writer = writer
             data = check_batch(self._records, writer, now)
             if isinstance(data, PylogError):
@@ -203,6 +221,8 @@ class _Append:
         if isinstance(outcome, Appended):
             start = writer.log.lease.log_start_left
             self.response = _Partition(self._part.index, ErrorCode.NONE, outcome.base_offset, time, start)
+            if not outcome.duplicate:
+                self.messages = outcome.next_offset - outcome.base_offset
         else:
             self._fail(outcome)
 

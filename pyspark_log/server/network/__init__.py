@@ -3,7 +3,11 @@
 from pyspark_log.server.network.connection import ClosedByServerError, Session
 from pyspark_log.server.network.listener import Limits, Listener
 from pyspark_log.server.network.loop import Loop, Timer
+from pyspark_log.server.network.request_times import ApiTimes, RequestTimes
 from pyspark_log.server.network.wait import Wait
 from pyspark_log.server.network.workers import Workers
 
-__all__ = ["ClosedByServerError", "Limits", "Listener", "Loop", "Session", "Timer", "Wait", "Workers"]
+__all__ = [
+    "ApiTimes", "ClosedByServerError", "Limits", "Listener", "Loop", "RequestTimes", "Session", "Timer", "Wait",
+    "Workers",
+]  # fmt: skip

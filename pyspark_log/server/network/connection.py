@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark_log.server.network.loop import Loop
 from pyspark_log.server.network.output import PlainOutput
+from pyspark_log.server.network.request_times import Answered, RequestTimes
 from pyspark_log.server.network.wait import Wait
 
 if TYPE_CHECKING:
@@ -116,8 +117,10 @@ class Connection:
 
     Attributes:
         peer: the client's address, for the log.
+        session: what answers its requests.
+        api: the key of the API of the newest request.
         begun: when it began, by the listener's clock (s).
-        last_request: when its last whole request arrived, by the same clock.
+        last_request: when its last whole request began, by the same clock.
         is_closed: whether it is closed.
     """
 
@@ -129,13 +132,16 @@ class Connection:
         session: Session,
         buffers: Buffers,
         clock: Callable[[], float],
+        times: RequestTimes,
         on_close: Callable[[Connection], object],
     ) -> None:
         """Starts reading from a socket that does not block; with TLS it is agreed on."""
-        self.peer, self.is_closed = peer, False
+        self.peer, self.session, self.is_closed = peer, session, False
         self.begun = self.last_request = clock()
-        self._loop, self._socket, self._session, self._buffers = loop, accepted, session, buffers
-        self._clock, self._on_close = clock, on_close
+        self._loop, self._socket, self._buffers = loop, accepted, buffers
+        self._clock, self._times, self._on_close = clock, times, on_close
+        self.api, self._arrived, self._waits_since, self._waited = 0, 0.0, 0.0, 0.0
+        self._unsent: list[Answered] = []
         self._tls = None if isinstance(accepted, socket.socket) else accepted
         self._output = accepted.output() if not isinstance(accepted, socket.socket) else PlainOutput(accepted)
         self._rest: bytes = b""  # what was received after the frames that were handled
@@ -151,7 +157,7 @@ class Connection:
     @property
     def is_authenticated(self) -> bool:
         """Whether its client may do what it is allowed to."""
-        return self._session.is_authenticated
+        return self.session.is_authenticated
 
     @property
     def is_idle(self) -> bool:
@@ -251,6 +257,7 @@ class Connection:
             scratch = self._buffers.scratch
             count = self._socket.recv_into(scratch)
             if count:
+                self._arrived = self._clock()
                 self._handle(self._rest + scratch[:count] if self._rest else scratch[:count])
             else:
                 self.close()
@@ -266,6 +273,7 @@ class Connection:
             if self._tls is not None:
                 # The system does not report what TLS has read already.
                 self._rest = self._tls.rest()
+            self._arrived = self._clock()
             self._start(frame)
             self._send_on()
         self._count()
@@ -307,7 +315,7 @@ class Connection:
         if len(start) < 6:
             return None
         size = int.from_bytes(start[:4], "big", signed=True)
-        most = _MAX_OTHER_BYTES if self._session.is_authenticated else _MAX_BYTES_BEFORE
+        most = _MAX_OTHER_BYTES if self.session.is_authenticated else _MAX_BYTES_BEFORE
         if _MIN_REQUEST_BYTES <= size <= most:
             return size
         other = "TLS" if start[:2] == b"\x16\x03" else _OTHERS.get(start[:4])
@@ -317,7 +325,7 @@ class Connection:
             raise ClosedByServerError(
                 f"a request of {size} bytes; a request has {_MIN_REQUEST_BYTES} to {_MAX_REQUEST_BYTES}"
             )
-        if not self._session.is_authenticated:
+        if not self.session.is_authenticated:
             raise ClosedByServerError(f"a request of {size} bytes before authentication; at most {most} are read then")
         key = int.from_bytes(start[4:], "big")
         if key != _PRODUCE:
@@ -340,7 +348,8 @@ class Connection:
 
     def _start(self, frame: bytes | bytearray) -> None:
         self.last_request, self._request_size = self._clock(), len(frame)
-        self._run(self._session.answer(frame))
+        self.api, self._waited = frame[1], 0.0  # the keys of all APIs fit into the second byte
+        self._run(self.session.answer(frame))
 
     def _run(self, request: Coroutine[Wait[Any], None, Sequence[Any] | None]) -> None:
         """Runs a request to its end, or to what it waits for; raises what it raises."""
@@ -348,15 +357,18 @@ class Connection:
         try:
             wait = request.send(None)
         except StopIteration as end:
+            self._unsent.append((self.api, self._arrived, self.last_request, self._clock(), self._waited))
             if end.value is not None:
                 self._output.add(end.value)
         else:
             self._request = request
+            self._waits_since = self._clock()
             wait.then(self._request_can_go_on)
 
     def _run_on(self) -> None:
         """Runs the request on that has waited, and then those that came after it."""
         if self._request is not None:
+            self._waited += self._clock() - self._waits_since
             self._run(self._request)
             self._send_on()
 
@@ -368,6 +380,9 @@ class Connection:
             self._loop.remove_writer(self._socket.fileno())
         elif not is_all:
             self._wait_for_room()
+        if is_all and self._unsent:
+            self._times.note(self._unsent, self._clock())
+            self._unsent.clear()
 
     def _wait_for_room(self) -> None:
         """Continues when the system takes more; until then nothing is received."""

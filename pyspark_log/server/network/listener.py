@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_log.server.network.connection import Buffers, ClosedByServerError, Connection, Session
 from pyspark_log.server.network.loop import Loop, Timer
+from pyspark_log.server.network.request_times import RequestTimes
 
 if TYPE_CHECKING:
     import ssl
@@ -61,6 +62,8 @@ class Listener:
     Attributes:
         address: host and port that it listens on.
         connections: those that are open.
+        accepted, refused: how many were accepted so far, and how many were refused by a limit.
+        times: the times of requests.
     """
 
     def __init__(
@@ -89,6 +92,8 @@ class Listener:
         self._buffers = Buffers(limits.queued_max_request_bytes)
         self.connections: set[Connection] = set()
         self._handshakes: set[Handshake] = set()
+        self.accepted = self.refused = 0
+        self.times = RequestTimes()
         self._by_host: Counter[str] = Counter()
         self._refused: set[str] = set()  # hosts of which a refusal was logged, until the next sweep
         self._timer: Timer | None = None
@@ -111,6 +116,11 @@ class Listener:
         """Accepts connections from now on."""
         self._loop.add_reader(self._socket.fileno(), self._accept)
         self._timer = self._loop.call_later(_SWEEP, self._sweep)
+
+    @property
+    def request_bytes(self) -> int:
+        """The bytes of requests that were received and not answered, of all connections."""
+        return self._buffers.used
 
     def close(self) -> None:
         """Stops accepting, and closes all connections."""
@@ -150,6 +160,7 @@ class Listener:
             limit = f"max.connections.per.ip ({self._limits.max_connections_per_ip})"
         if limit is not None:
             accepted.close()
+            self.refused += 1
             if host not in self._refused:
                 self._refused.add(host)
                 _log.warning("%s: refusing connections: there are as many as %s allows", host, limit)
@@ -158,6 +169,7 @@ class Listener:
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._by_host[host] += 1
+        self.accepted += 1
         _log.debug("%s:%d: connected", host, port)
         if self._tls is None:
             self._connect(accepted, f"{host}:{port}", accepted.getsockname()[:2], None)
@@ -190,9 +202,10 @@ class Listener:
             self.connections.discard(closed)
             self._forget(peer)
 
-        self.connections.add(
-            Connection(self._loop, accepted, peer, session, self._buffers, self._clock, on_close=forget)
+        connection = Connection(
+            self._loop, accepted, peer, session, self._buffers, self._clock, self.times, on_close=forget
         )
+        self.connections.add(connection)
 
     def _forget(self, peer: str) -> None:
         _log.debug("%s: disconnected", peer)

@@ -46,9 +46,12 @@ class Loop:
     What a function raises is logged, and the loop continues.
 
     Attributes:
+        time: gives the seconds of a clock that nothing sets.
         wake_fd: a byte that is written here wakes the loop, as signal.set_wakeup_fd does.
         is_closed: whether it has ended.
     """
+
+    time = staticmethod(time.monotonic)
 
     def __init__(self) -> None:
         """Runs nothing yet."""
@@ -61,11 +64,6 @@ class Loop:
         for fd in (self._awoken, self.wake_fd):
             os.set_blocking(fd, False)
         self.add_reader(self._awoken, self._drain)
-
-    @staticmethod
-    def time() -> float:
-        """Seconds of a clock that nothing sets."""
-        return time.monotonic()
 
     # ---- what is called when
 

@@ -13,12 +13,14 @@ import os
 import re
 import secrets
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from pyspark_log.storage.fs.background import Background
 from pyspark_log.storage.fs.open_file import OpenFile
+from pyspark_log.storage.fs.timings import SYNCS
 
 #: Limited by the umask: executors may run as other users of the same group.
 FILE_MODE = 0o666
@@ -62,6 +64,7 @@ def _notify(
 
 
 def _sync(fd: int) -> None:
+    began = time.monotonic()
     if sys.platform == "darwin":
         import fcntl  # noqa: PLC0415
 
@@ -69,6 +72,7 @@ def _sync(fd: int) -> None:
         fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
     else:
         os.fdatasync(fd)
+    SYNCS.add(time.monotonic() - began)
 
 
 def _named(error: OSError, path: str) -> OSError:

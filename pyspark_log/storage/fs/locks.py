@@ -24,6 +24,7 @@ import weakref
 from pyspark_log.errors import LockTimeoutError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.guarded import GuardedLock
+from pyspark_log.storage.fs.timings import LOCK_WAITS
 
 # Polling keeps timeouts possible in any thread. The first pause, in seconds, is short, as most holders release soon;
 # each is twice the one before, up to the longest. The one waiter that has its turn keeps them short, so that the lock
@@ -115,10 +116,12 @@ class FileLock(GuardedLock):
 
 
 def _flock(file: files.File, deadline: float, timeout: float, pause: float, longest: float) -> None:
+    began = None
     while True:
         try:
             fcntl.flock(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            began = began or time.monotonic()
             if timeout == 0:
                 raise LockTimeoutError(f"{file.path} is locked") from None
             if time.monotonic() >= deadline:
@@ -129,6 +132,8 @@ def _flock(file: files.File, deadline: float, timeout: float, pause: float, long
             time.sleep(pause)
             pause = min(2 * pause, longest)
         else:
+            if began is not None:
+                LOCK_WAITS.add(time.monotonic() - began)
             return
 
 

@@ -7,9 +7,19 @@ import logging
 from pyspark_log.errors import LockTimeoutError, PylogError
 from pyspark_log.storage.fs import timeouts
 from pyspark_log.storage.publish.applier import apply_decision, remove_staged, seems_applied
+from pyspark_log.storage.publish.decision import Decision
 from pyspark_log.storage.publish.decision_log import DecisionLog
 
 log = logging.getLogger(__name__)
+
+
+def not_applied(decisions: DecisionLog) -> list[Decision]:
+    """The decisions that are not visible everywhere yet, in the order in which they were made.
+
+    Raises: as DecisionLog.follow.
+    """
+    decisions.follow()
+    return [decision for decision in decisions.in_order() if not seems_applied(decisions, decision)]
 
 
 def help_apply(decisions: DecisionLog) -> int:
@@ -24,8 +34,7 @@ def help_apply(decisions: DecisionLog) -> int:
     Raises:
         StagedOutputError, OSError, LogDamagedError: the first that a decision raised.
     """
-    decisions.follow()
-    waiting = [decision for decision in decisions.in_order() if not seems_applied(decisions, decision)]
+    waiting = not_applied(decisions)
     failed: PylogError | OSError | None = None
     timeout = timeouts.HELP
     for decision in waiting:

@@ -226,6 +226,10 @@ class ObjectPublishes:
         """Nothing is ever pending: what is decided is visible."""
         return None
 
+    def pending(self) -> list[Decision]:
+        """None: what is decided is visible."""
+        return []
+
     def warn_of_old(self, topic: str, newest: int) -> bool:
         """Warns if records of the time `newest` (ms) and before are past the topic's retention; whether it did."""
         config = self._planned(self._log.follow(inf), topic, None).config

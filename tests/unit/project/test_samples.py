@@ -41,6 +41,7 @@ NOT_RUN = {
             "How do clients use tokens?",
         )
     },
+    "metrics.md: How do I scrape a server?": "it serves until it is stopped",
     "server.md: Start it": "it serves until it is stopped",
     "server.md: A client": "tests/unit/server/test_docs_server.py runs it, with a server",
     "server.md: Transactions": "tests/unit/server/test_docs_server.py runs it, with a server",

@@ -11,7 +11,16 @@ from tests.paths import ROOT
 MOST_MEMBERS = 25
 # The parts of a store in a folder, which another kind of store does not have.
 PARTS = {"logs", "decisions", "committed_offsets"}
-BUILT_ON_IT = ["spark_connector", "clients", "jobs", "cli", "storage/topic.py", "spark.py", "pytest_plugin.py"]
+BUILT_ON_IT = [
+    "spark_connector",
+    "clients",
+    "jobs",
+    "cli",
+    "metrics",
+    "storage/topic.py",
+    "spark.py",
+    "pytest_plugin.py",
+]
 # They work on the files of a store in a folder.
 TOOLS = [
     "cli/maintenance", "cli/records/dump.py", "cli/users.py", "jobs/compact.py", "jobs/retention.py", "jobs/verify.py",

@@ -16,6 +16,7 @@ from pyspark_log import Store
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.server import ServerConfig, serve
+from tests.paths import ROOT
 from tests.security_tools import Authority, name
 from tests.server_tools import Peer, Server, served
 
@@ -143,6 +144,15 @@ def test_the_ready_file_of_a_server_that_was_killed(path, tmp_path):
     assert not ready.exists()
     done = _serve(path, "--ready-file", str(tmp_path / "nowhere" / "ready"))
     assert (done.returncode, "--ready-file" in done.stderr, "is missing" in done.stderr) == (2, True, True)
+
+
+def test_a_ready_file_in_the_current_folder(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    server = Server(path, ".")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    server.start()
+    assert (tmp_path / "ready").read_text() == f"{server.bootstrap}\n"
+    assert server.stop() == 0
 
 
 def test_the_manager_is_notified(path, tmp_path, monkeypatch):

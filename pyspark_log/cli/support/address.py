@@ -1,0 +1,40 @@
+"""Addresses that commands listen on, and what they need for HTTP."""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+
+import click
+
+_KAFKAS = re.compile("(?:SASL_)?(?:PLAINTEXT|SSL)://")
+
+
+class Address(click.ParamType["tuple[str, int]"]):
+    """HOST:PORT, an IPv6 address in brackets; the port may be left out."""
+
+    name = "address"
+
+    def __init__(self, port: int) -> None:
+        """`port`: the one that is meant where it is left out."""
+        self._port = port
+
+    def convert(
+        self, value: str | tuple[str, int], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        """Host and port."""
+        if isinstance(value, tuple):
+            return value
+        plain = _KAFKAS.sub("", value)  # as in Kafka's listeners
+        host, colon, port = plain.rpartition(":")
+        if not colon or (plain.count(":") > 1 and not host.startswith("[")):
+            host, port = plain, str(self._port)
+        if not host or host.isdecimal() or not port.isdecimal() or int(port) > 65535 or "/" in host:
+            self.fail(f"{value!r} is no HOST:PORT, such as 127.0.0.1:{self._port}", param, ctx)
+        return host.strip("[]"), int(port)
+
+
+def check_prometheus_client() -> None:
+    """Says what to install for metrics, if it is missing. click.ClickException."""
+    if find_spec("prometheus_client") is None:
+        raise click.ClickException("metrics need prometheus_client: pip install 'pyspark-log[server]'")
