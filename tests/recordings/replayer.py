@@ -218,7 +218,7 @@ class Replay:
     def _compare(self, one, ours):
         where, kafka = f"{one.name} {one.version}", self._change(one.response)
         if one.key == _API_VERSIONS:
-            kafka, ours = (answer._replace(api_keys=_served(answer, kafka)) for answer in (kafka, ours))
+            kafka, ours = (_served(answer, kafka) for answer in (kafka, ours))
         elif one.key == _FETCH:
             self._compare_batches(one, kafka, ours)
             masked = {"records": None}
@@ -294,9 +294,9 @@ def _masked(response, fields):
 
 
 def _served(answer, kafka):
-    """Of the APIs that an answer lists those which the recorded client saw, and of their versions, too."""
+    """An answer with those of its APIs and their versions that the recorded client saw, which saw no features."""
     seen = {one.api_key: one for one in kafka.api_keys}
-    return [
+    keys = [
         one._replace(
             min_version=max(one.min_version, seen[one.api_key].min_version),
             max_version=min(one.max_version, seen[one.api_key].max_version),
@@ -304,3 +304,4 @@ def _served(answer, kafka):
         for one in answer.api_keys
         if one.api_key in seen
     ]
+    return type(answer)(answer.error_code, keys)

@@ -18,6 +18,7 @@ SETTINGS = {
     "log.retention.ms": "-1",
     "log.message.timestamp.after.max.ms": str((1 << 63) - 1),
     "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
 }
 
 

@@ -92,6 +92,15 @@ def _offset_error(answer):
     return answer.topics[0].partitions[0].error_code
 
 
+def test_clients_learn_that_both_versions_of_the_protocol_are_served(peer):
+    answers = [peer.ask(m.ApiVersionsRequest("tests", "1"), version) for version in (2, 3, 4)]
+    final = [[tuple(one) for one in answer.finalized_features] for answer in answers]
+    assert final == [[], [("transaction.version", 2, 2)], [("transaction.version", 2, 2)]]
+    # Before version 4 the lowest level of a feature cannot be 0.
+    supported = [[tuple(one) for one in answer.supported_features] for answer in answers]
+    assert supported == [[], [], [("transaction.version", 0, 2)]]
+
+
 @pytest.mark.parametrize("version", [9, 12])
 @pytest.mark.parametrize("commit", [True, False])
 def test_records_and_offsets_count_when_they_are_committed(peer, store, topic, version, commit):
