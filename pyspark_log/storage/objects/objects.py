@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pyspark_log.errors import InvalidConfigError, ObjectStoreError
 from pyspark_log.storage.objects.address import ObjectAddress
 from pyspark_log.storage.objects.library import library
 from pyspark_log.storage.objects.observer import notify
+
+_T = TypeVar("_T")
 
 # How often a request is tried again, and for how long, before it counts as failed: object stores answer 503 when they
 # are asked too much, and ask for patience.
@@ -129,7 +131,8 @@ class Objects:
         found = None
         with _explained(lib, self.address, "get", key):
             try:
-                answer = lib.get(client, key, options=None if most is None else {"range": (0, most)})
+                options = None if most is None else {"range": (0, most)}
+                answer = _whole(lib, lambda: lib.get(client, key, options=options))
                 found = Found(memoryview(answer.bytes()), answer.meta["size"])
             except FileNotFoundError:
                 pass
@@ -153,7 +156,8 @@ class Objects:
         with _explained(lib, self.address, "get", key):
             starts, lengths = [one[0] for one in ranges], [one[1] for one in ranges]
             try:
-                found = [memoryview(one) for one in lib.get_ranges(client, key, starts=starts, lengths=lengths)]
+                parts = _whole(lib, lambda: lib.get_ranges(client, key, starts=starts, lengths=lengths))
+                found = [memoryview(one) for one in parts]
             except BaseException as error:
                 # The library panics if, of near ranges, one begins after the end; that is no Exception.
                 if type(error).__name__ != "PanicException":
@@ -221,6 +225,19 @@ class _explained:  # noqa: N801  (used as a function)
             raise ObjectStoreError(f"{self._where}: {self._what} has failed: {said}", retriable=True) from None
 
 
+def _whole(lib: Any, ask: Callable[[], _T]) -> _T:  # noqa: ANN401  (types of an extra)
+    """Asks again if an answer is cut: the library does so for an object, but not if the answer is that there is none."""
+    tries = _RETRIES
+    while True:
+        try:
+            return ask()
+        except lib.exceptions.BaseError as error:
+            if not tries or not _CUT.search(_said(error)):
+                raise
+            tries -= 1
+
+
+_CUT = re.compile(r"response body error")
 _BEYOND = re.compile(r"status code: 416\b")
 _DENIED = re.compile(r"status code: 40[13]\b")
 _TRIED_BEFORE = re.compile(r"after [1-9]\d* retries")

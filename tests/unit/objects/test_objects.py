@@ -13,7 +13,7 @@ from pyspark_log.storage.objects import objects as objects_module
 from pyspark_log.storage.objects.address import ObjectAddress
 from pyspark_log.storage.objects.objects import ObjectStatus
 from pyspark_log.storage.objects.observer import Request, set_observer
-from tests.object_proxy import Answer, proxy
+from tests.object_proxy import Answer, pass_on, proxy
 from tests.ports import HOST, free_ports
 
 
@@ -38,6 +38,25 @@ def test_the_first_bytes_of_an_object(objects):
     for most in (None, 4):
         found = objects.get("empty", most)
         assert (bytes(found.data), found.size) == (b"", 0)
+
+
+@pytest.mark.parametrize("key", ["there", "missing"])
+def test_an_answer_that_is_cut_is_asked_for_again(server, url, key):
+    cut = []
+
+    def cut_once(exchange):
+        answer = pass_on(exchange)
+        if exchange.method == "GET" and not cut:
+            cut.append(answer.status)
+            return Answer(answer.status, answer.headers, answer.body, cut=True)
+        return answer
+
+    with proxy(server, cut_once) as between:
+        objects = Objects(url, between.options)
+        objects.put("there", b"all of it")
+        found = objects.get(key)
+    assert cut == [200 if key == "there" else 404]
+    assert found is None if key == "missing" else bytes(found.data) == b"all of it"
 
 
 def test_of_several_creates_the_first_one_stays(objects):
