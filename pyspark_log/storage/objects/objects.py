@@ -174,9 +174,19 @@ class Objects:
         lib, client = self._client()
         notify("list", prefix)
         with _explained(lib, self.address, "list", prefix):
-            for chunk in lib.list(client, prefix or None):
-                for one in chunk:
-                    yield ObjectStatus(one["path"], one["size"])
+            last, tries = None, _RETRIES
+            while tries >= 0:
+                try:
+                    for chunk in lib.list(client, prefix or None, offset=last):
+                        for one in chunk:
+                            last = one["path"]
+                            yield ObjectStatus(last, one["size"])
+                    break
+                except lib.exceptions.BaseError as error:
+                    # Pages are in the order of the names.
+                    if not tries or not _CUT.search(_said(error)):
+                        raise
+                    tries -= 1
         notify("list", prefix, is_done=True)
 
     def delete(self, keys: Sequence[str]) -> None:
@@ -226,7 +236,7 @@ class _explained:  # noqa: N801  (used as a function)
 
 
 def _whole(lib: Any, ask: Callable[[], _T]) -> _T:  # noqa: ANN401  (types of an extra)
-    """Asks again if an answer is cut: the library does so for an object, but not if the answer is that there is none."""
+    """Asks again if an answer is cut: the library does so for an object, but not for the answer that there is none."""
     tries = _RETRIES
     while True:
         try:
