@@ -55,19 +55,20 @@ class Side:
 
     # ---- a producer's requests; each gives what is compared
 
-    def init(self, who, name, version, timeout, knows):
-        known = self.producers[who] if knows and version >= 3 else (-1, -1)
+    def init(self, producer, name, version, timeout, knows):
+        known = self.producers[producer] if knows and version >= 3 else (-1, -1)
         request = m.InitProducerIdRequest(self.prefix + name, timeout, *known)
         answer = self.ask(request, version, lambda one: [one.error_code])
         if not answer.error_code:
-            self.producers[who] = answer.producer_id, answer.producer_epoch
+            self.producers[producer] = answer.producer_id, answer.producer_epoch
         return answer.error_code, self.named(answer.producer_id), answer.producer_epoch
 
-    def add(self, who, name, version, parts):
+    def add(self, producer, name, version, parts):
         topics = [m.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(self.prefix + topic, ns) for topic, ns in parts]
+        producer_id, epoch = self.producers[producer]
         request = m.AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self.prefix + name, v3_and_below_topics=topics,
-            **dict(zip(("v3_and_below_producer_id", "v3_and_below_producer_epoch"), self.producers[who], strict=True)),
+            v3_and_below_transactional_id=self.prefix + name, v3_and_below_producer_id=producer_id,
+            v3_and_below_producer_epoch=epoch, v3_and_below_topics=topics,
         )  # fmt: skip
 
         def errors(answer):
@@ -76,12 +77,12 @@ class Side:
 
         return sorted(errors(self.ask(request, version, errors)))
 
-    def add_offsets(self, who, name, version, group):
-        request = m.AddOffsetsToTxnRequest(self.prefix + name, *self.producers[who], self.prefix + group)
+    def add_offsets(self, producer, name, version, group):
+        request = m.AddOffsetsToTxnRequest(self.prefix + name, *self.producers[producer], self.prefix + group)
         return self.ask(request, version, lambda one: [one.error_code]).error_code
 
-    def produce(self, who, name, version, topic, value, sequence):
-        producer_id, epoch = self.producers[who]
+    def produce(self, producer, name, version, topic, value, sequence):
+        producer_id, epoch = self.producers[producer]
         batch = build(
             [Record(None, value, _NOW)], "none", transactional=True, producer_id=producer_id, producer_epoch=epoch,
             base_sequence=sequence,
@@ -97,11 +98,11 @@ class Side:
         [part] = [part for topic in answer.responses for part in topic.partition_responses]
         return part.error_code, part.base_offset
 
-    def commit_offset(self, who, name, version, group, offset):
+    def commit_offset(self, producer, name, version, group, offset):
         part = m.TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(0, offset, -1, "")
         topic = m.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(self.prefix + "x", [part])
         request = m.TxnOffsetCommitRequest(
-            self.prefix + name, self.prefix + group, *self.producers[who], topics=[topic]
+            self.prefix + name, self.prefix + group, *self.producers[producer], topics=[topic]
         )
 
         def errors(answer):
@@ -109,12 +110,12 @@ class Side:
 
         return errors(self.ask(request, version, errors))
 
-    def end(self, who, name, version, commit):
-        request = m.EndTxnRequest(self.prefix + name, *self.producers[who], commit)
+    def end(self, producer, name, version, commit):
+        request = m.EndTxnRequest(self.prefix + name, *self.producers[producer], commit)
         answer = self.ask(request, version, lambda one: [one.error_code])
         self.described(name)  # Kafka answers before it has written the markers.
         if version >= 5 and not answer.error_code:
-            self.producers[who] = answer.producer_id, answer.producer_epoch
+            self.producers[producer] = answer.producer_id, answer.producer_epoch
         return answer.error_code, self.named(answer.producer_id), answer.producer_epoch
 
     # ---- what there is
@@ -193,47 +194,47 @@ class Script:
                 created = m.CreateTopicsRequest.CreatableTopic(side.prefix + topic, 1, 1)
                 side.peer.ask(m.CreateTopicsRequest([created], 10_000, False), 5)
                 wait_for_leader(side.peer, side.prefix + topic)
-        for who in self.names:
-            self.init(who)
+        for producer in self.names:
+            self.init(producer)
         for _ in range(STEPS):
             steps = [self.produce, self.end, self.init, self.add, self.offsets, self.look]
             (step,) = self.chance.choices(steps, [10, 6, 2, 3, 3, 2])
             step(self.chance.choice(list(self.names)))
         self.look("p")
 
-    def init(self, who):
+    def init(self, producer):
         version, timeout = self.chance.choice([0, 2, 4, 5]), self.chance.choice([60_000] * 6 + [0, 2_000_000])
-        self.both("init", who, self.names[who], version, timeout, self.chance.random() < 0.3)
+        self.both("init", producer, self.names[producer], version, timeout, self.chance.random() < 0.3)
         # As a client does that begins again; but its old one may continue.
-        self.sequences.pop(who, None)
+        self.sequences.pop(producer, None)
 
-    def add(self, who):
+    def add(self, producer):
         parts = self.chance.choice([[("x", [0])], [("x", [0]), ("y", [0])], [("y", [0])], [("y", [0, 9])]])
-        self.both("add", who, self.names[who], self.chance.choice([0, 2, 3]), parts)
+        self.both("add", producer, self.names[producer], self.chance.choice([0, 2, 3]), parts)
 
-    def produce(self, who):
+    def produce(self, producer):
         topic, version = self.chance.choice(TOPICS), self.chance.choice([9, 11, 12])
         if version < 12 and self.chance.random() < 0.8:
-            self.both("add", who, self.names[who], 3, [(topic, [0])])
+            self.both("add", producer, self.names[producer], 3, [(topic, [0])])
         self.values += 1
-        ids = tuple(side.producers[who] for side in self.sides)
+        ids = tuple(side.producers[producer] for side in self.sides)
         place = (ids, topic)
         sequence = self.sequences.get(place, 0)
-        error, _ = self.both("produce", who, self.names[who], version, topic, b"%d" % self.values, sequence)
+        error, _ = self.both("produce", producer, self.names[producer], version, topic, b"%d" % self.values, sequence)
         if not error:
             self.sequences[place] = sequence + 1
 
-    def offsets(self, who):
+    def offsets(self, producer):
         version, group = self.chance.choice([3, 4, 5]), self.chance.choice(["g", "h"])
         if version < 5 and self.chance.random() < 0.8:
-            self.both("add_offsets", who, self.names[who], self.chance.choice([0, 3]), group)
+            self.both("add_offsets", producer, self.names[producer], self.chance.choice([0, 3]), group)
         self.values += 1
-        self.both("commit_offset", who, self.names[who], version, group, self.values)
+        self.both("commit_offset", producer, self.names[producer], version, group, self.values)
 
-    def end(self, who):
-        self.both("end", who, self.names[who], self.chance.choice([1, 3, 4, 5]), self.chance.random() < 0.6)
+    def end(self, producer):
+        self.both("end", producer, self.names[producer], self.chance.choice([1, 3, 4, 5]), self.chance.random() < 0.6)
 
-    def look(self, _who):
+    def look(self, _producer):
         for name in ("one", "two", "three"):
             self.both("described", name)
         for group in ("g", "h"):

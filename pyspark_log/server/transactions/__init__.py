@@ -1,5 +1,5 @@
 """The coordinator of transactions of Kafka's clients (KIP-98, KIP-890)."""
 
-from pyspark_log.server.transactions.transactions import EndOutcome, InitOutcome, Transactions
+from pyspark_log.server.transactions.transactions import Outcome, Transactions
 
-__all__ = ["EndOutcome", "InitOutcome", "Transactions"]
+__all__ = ["Outcome", "Transactions"]

@@ -36,16 +36,8 @@ _PREPARED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 _AT_REST = (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
 
-class InitOutcome(NamedTuple):
-    """A producer's id and epoch, or why it gets none."""
-
-    error: ErrorCode
-    producer_id: int = NO_PRODUCER
-    epoch: int = NO_EPOCH
-
-
-class EndOutcome(NamedTuple):
-    """Why a transaction was not ended; NONE: it was, and the producer has this id and epoch now."""
+class Outcome(NamedTuple):
+    """What became of a producer's request: why nothing; or NONE, and the id and epoch that it has now."""
 
     error: ErrorCode
     producer_id: int = NO_PRODUCER
@@ -124,7 +116,7 @@ class Transactions:
 
     # ---- requests
 
-    def init_producer(self, transactional_id: str, timeout: int, wanted: tuple[int, int]) -> Wait[InitOutcome]:
+    def init_producer(self, transactional_id: str, timeout: int, wanted: tuple[int, int]) -> Wait[Outcome]:
         """Gives a producer its id and epoch, and fences earlier ones of the transactional id.
 
         Args:
@@ -134,25 +126,25 @@ class Transactions:
         """
         return self._loop.start(self._init_producer(transactional_id, timeout, wanted))
 
-    async def _init_producer(self, name: str, timeout: int, wanted: tuple[int, int]) -> InitOutcome:
+    async def _init_producer(self, name: str, timeout: int, wanted: tuple[int, int]) -> Outcome:
         one = self._ids.setdefault(name, _Id())
         now = self._now()
         known = one.known or TransactionMetadata(
             self._new_producer_id(), NO_EPOCH, timeout, TransactionState.EMPTY, updated=now
         )
         if one.is_changing or known.state in _PREPARED:
-            return InitOutcome(ErrorCode.CONCURRENT_TRANSACTIONS)
+            return Outcome(ErrorCode.CONCURRENT_TRANSACTIONS)
         if known.state is TransactionState.ONGOING:
             if wanted[0] not in (NO_PRODUCER, known.producer_id):
-                return InitOutcome(ErrorCode.PRODUCER_FENCED)
+                return Outcome(ErrorCode.PRODUCER_FENCED)
             await self._end(name, one, transitions.fenced(known, now))
             # As in Kafka: the client asks again, and then its epoch is another one.
-            return InitOutcome(ErrorCode.CONCURRENT_TRANSACTIONS)
+            return Outcome(ErrorCode.CONCURRENT_TRANSACTIONS)
         made = transitions.initialized(known, timeout, wanted, self._new_producer_id(), now)
         if isinstance(made, ErrorCode):
-            return InitOutcome(made)
+            return Outcome(made)
         error = await self._write(name, one, made)
-        return InitOutcome(error) if error else InitOutcome(error, made.producer_id, made.epoch)
+        return Outcome(error) if error else Outcome(error, made.producer_id, made.epoch)
 
     def add(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: AbstractSet[TopicPartition], version: int
@@ -178,33 +170,31 @@ class Transactions:
             return made
         return await self._write(name, one, made) if made is not one.known else ErrorCode.NONE
 
-    def end(
-        self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool, version: int
-    ) -> Wait[EndOutcome]:
+    def end(self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool, version: int) -> Wait[Outcome]:
         """Commits or aborts the producer's transaction.
 
         `version`: of the protocol of transactions that the client uses.
         """
         return self._loop.start(self._end_by_client(transactional_id, producer_id, epoch, commit, version))
 
-    async def _end_by_client(self, name: str, producer_id: int, epoch: int, commit: bool, version: int) -> EndOutcome:
+    async def _end_by_client(self, name: str, producer_id: int, epoch: int, commit: bool, version: int) -> Outcome:
         one = self._ids.get(name)
         if one is None or one.known is None:
-            return EndOutcome(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+            return Outcome(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         known = one.known
         made = transitions.ended(
             known, producer_id, epoch, commit=commit, version=version, new_id=self._new_producer_id(), now=self._now()
         )
         if isinstance(made, ErrorCode):
-            return EndOutcome(made)
+            return Outcome(made)
         if one.is_changing:
-            return EndOutcome(ErrorCode.CONCURRENT_TRANSACTIONS)
+            return Outcome(ErrorCode.CONCURRENT_TRANSACTIONS)
         if made is known:
-            return EndOutcome(ErrorCode.NONE, known.producer_id, known.epoch)
+            return Outcome(ErrorCode.NONE, known.producer_id, known.epoch)
         error = await self._end(name, one, made)
         if error:
-            return EndOutcome(error)
-        return EndOutcome(ErrorCode.NONE, *(made.producer_id, made.epoch) if made.next_id < 0 else (made.next_id, 0))
+            return Outcome(error)
+        return Outcome(ErrorCode.NONE, *(made.producer_id, made.epoch) if made.next_id < 0 else (made.next_id, 0))
 
     # ---- what is appended in a transaction
 

@@ -5,9 +5,16 @@ import itertools
 import pytest
 
 from pyspark_log import Store
+from tests.security_tools import Authority
 from tests.server_tools import Peer, served_anew
 
 _names = (f"topic{number}" for number in itertools.count())
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    """Issues certificates."""
+    return Authority(tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture(scope="module")

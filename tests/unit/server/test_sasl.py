@@ -21,7 +21,7 @@ from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.handlers import APIS
 from pyspark_log.server.security.users import Users, make_credential, salted_password
-from tests.security_tools import PASSWORDS, Authority, TlsPeer, add_users, log_in, name, tls_options
+from tests.security_tools import PASSWORDS, TlsPeer, add_users, log_in, name, tls_options
 from tests.server_tools import PATIENCE, Peer, served
 
 _MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"]
@@ -30,11 +30,6 @@ _SESSION = 4
 _COUNT = int(os.environ.get("PYLOG_DAMAGED_REQUESTS", "3000")) // 50
 _ASK = m.ApiVersionsRequest("tests", "1.0")
 _METADATA = m.MetadataRequest(())
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory):
-    return Authority(tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture(scope="module")

@@ -25,11 +25,6 @@ _RULES = "RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/L"
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory):
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
 def server(tmp_path_factory, authority):
     """Without authentication."""
     folder = tmp_path_factory.mktemp("server")
