@@ -15,13 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark_log.arguments import check_text, check_whole
-from pyspark_log.config import INT_MAX, int_config
+from pyspark_log.config import INT_MAX
 from pyspark_log.errors import (
     CorruptRecordError,
     InvalidConfigError,
     OffsetConflictError,
     StagedOutputError,
-    TopicExistsError,
     UnknownTopicError,
 )
 from pyspark_log.storage.catalog import OFFSETS_TOPIC, check_name, store_json
@@ -59,15 +58,7 @@ _TOPIC_CONFIGS = {
 
 def place_of(logs: LogManager, group: str) -> TopicIdPartition:
     """The partition of a group's committed offsets; creates the topic if needed."""
-    try:
-        topic = logs.describe_topic(OFFSETS_TOPIC)
-    except UnknownTopicError:
-        try:
-            count = int_config(logs.configs, "offsets.topic.num.partitions")
-            TopicAdmin(logs).create(OFFSETS_TOPIC, count, _TOPIC_CONFIGS)
-        except TopicExistsError:
-            pass  # another process was faster
-        topic = logs.describe_topic(OFFSETS_TOPIC)
+    topic = TopicAdmin(logs).internal(OFFSETS_TOPIC, "offsets.topic.num.partitions", _TOPIC_CONFIGS)
     return TopicIdPartition(OFFSETS_TOPIC, topic.topic_id, records.partition_for(group, topic.partitions))
 
 

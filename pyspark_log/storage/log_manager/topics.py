@@ -67,6 +67,19 @@ class TopicAdmin:
                 files.sync_folder(folder)
             self._catalog.adopt(description)
 
+    def internal(self, name: str, partitions: str, configs: Mapping[str, str]) -> TopicDescription:
+        """Describes one of the engine's own topics, which is created if it is missing.
+
+        `partitions`: the store's config that says how many it gets.
+        """
+        try:
+            return self._catalog.describe(name)
+        except UnknownTopicError:
+            try:
+                return self.create(name, int_config(self._logs.configs, partitions), configs)
+            except TopicExistsError:  # Another process was faster.
+                return self._catalog.describe(name)
+
     def create_if_missing(self, name: str) -> bool:
         """Creates a topic that is about to be written to, if the store allows that; returns whether it did."""
         try:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from pyspark_log.config import int_config
-from pyspark_log.errors import CorruptRecordError, InvalidProducerEpochError, TopicExistsError, UnknownTopicError
+from pyspark_log.errors import CorruptRecordError, InvalidProducerEpochError, UnknownTopicError
 from pyspark_log.storage.catalog import TRANSACTIONS_TOPIC
 from pyspark_log.storage.compaction import compact_if_due
 from pyspark_log.storage.groups.records import partition_for
@@ -89,16 +88,8 @@ class TransactionLog:
             compact_if_due(logs, TopicPartition(TRANSACTIONS_TOPIC, partition))
 
     def _partition_of(self, transactional_id: str) -> int:
-        logs = self._logs
-        try:
-            topic = logs.describe_topic(TRANSACTIONS_TOPIC)
-        except UnknownTopicError:
-            try:
-                count = int_config(logs.configs, "transaction.state.log.num.partitions")
-                TopicAdmin(logs).create(TRANSACTIONS_TOPIC, count, _TOPIC_CONFIGS)
-            except TopicExistsError:
-                pass  # another process was faster
-            topic = logs.describe_topic(TRANSACTIONS_TOPIC)
+        count = "transaction.state.log.num.partitions"
+        topic = TopicAdmin(self._logs).internal(TRANSACTIONS_TOPIC, count, _TOPIC_CONFIGS)
         return partition_for(transactional_id, topic.partitions)
 
     def coordinator_epoch(self, transactional_id: str) -> int:
