@@ -1,0 +1,161 @@
+"""Which principal may do what: Kafka's access control lists (KIP-11, KIP-290), by the rules of StandardAuthorizer."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+#: The name of a literal pattern that means all resources of its kind.
+ANY = "*"
+#: The only resource of the kind CLUSTER.
+CLUSTER_NAME = "kafka-cluster"
+_EVERY_USER = "User:*"
+# Decisions that are remembered, at most.
+_MOST_KNOWN = 10_000
+
+
+class Resource(IntEnum):
+    """The kinds of resources; Kafka's numbers."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class Pattern(IntEnum):
+    """How a name is meant; Kafka's numbers."""
+
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class Operation(IntEnum):
+    """What is done; Kafka's numbers."""
+
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class Permission(IntEnum):
+    """Whether it may be done; Kafka's numbers."""
+
+    DENY = 2
+    ALLOW = 3
+
+
+# Whichever of these is allowed allows the operation, too. What is denied is denied alone.
+_IMPLIED_BY: Mapping[Operation, frozenset[Operation]] = {
+    Operation.DESCRIBE: frozenset({Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}),
+    Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
+}
+
+
+class Acl(NamedTuple):
+    """An entry of the list.
+
+    Attributes:
+        resource, name, pattern: of what.
+        principal: such as `User:anna`; `User:*` is each one.
+        host: the client's address; `*` is each one.
+        operation: what it does.
+        permission: whether it may.
+    """
+
+    resource: Resource
+    name: str
+    pattern: Pattern
+    principal: str
+    host: str
+    operation: Operation
+    permission: Permission
+
+    def is_of(self, principal: str, host: str) -> bool:
+        """Whether it is about this client."""
+        return self.principal in (principal, _EVERY_USER) and self.host in (host, ANY)
+
+    def allows(self, operation: Operation) -> bool:
+        """Whether it allows an operation, also as one that is implied by what it names."""
+        named = self.operation
+        is_named = named in (operation, Operation.ALL) or named in _IMPLIED_BY.get(operation, ())
+        return self.permission is Permission.ALLOW and is_named
+
+    def denies(self, operation: Operation) -> bool:
+        """Whether it denies an operation."""
+        return self.permission is Permission.DENY and self.operation in (operation, Operation.ALL)
+
+
+class Rules:
+    """All entries, as they are at one time.
+
+    Attributes:
+        acls: the entries.
+    """
+
+    def __init__(self, acls: Iterable[Acl], super_users: Collection[str] = ()) -> None:
+        """`super_users`: principals that may do everything, whatever the entries say."""
+        self.acls = frozenset(acls)
+        self._super_users = frozenset(super_users)
+        self._by_name: dict[tuple[Resource, Pattern, str], list[Acl]] = {}
+        for one in self.acls:
+            self._by_name.setdefault((one.resource, one.pattern, one.name), []).append(one)
+        self._known: dict[tuple[str, str, Operation, Resource, str], bool] = {}
+
+    def allow(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:
+        """Whether a client may do something. An entry that denies it counts before all that allow it."""
+        if principal in self._super_users:
+            return True
+        asked = principal, host, operation, resource, name
+        known = self._known.get(asked)
+        if known is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            mine = [one for one in self._about(resource, name) if one.is_of(principal, host)]
+            known = any(one.allows(operation) for one in mine) and not any(one.denies(operation) for one in mine)
+            self._known[asked] = known
+        return known
+
+    def allow_any(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
+        """Whether a client may do something with any resource of a kind, of those that there are or could be.
+
+        So it is for an idempotent producer, which has not said yet what it writes to (KIP-679).
+        """
+        # As Kafka looks whether any name is allowed at all; there, and only there, implied operations count.
+        if self.allow(principal, host, operation, resource, "hardcode"):
+            return True
+        mine = [one for one in self.acls if one.resource is resource and one.is_of(principal, host)]
+        denied = [one for one in mine if one.denies(operation)]
+        if any(one.name == ANY and one.pattern is Pattern.LITERAL for one in denied):
+            return False
+        literal = {one.name for one in denied if one.pattern is Pattern.LITERAL}
+        prefixes = tuple(one.name for one in denied if one.pattern is Pattern.PREFIXED)
+        for one in mine:
+            if one.permission is Permission.ALLOW and one.operation in (operation, Operation.ALL):
+                if one.name == ANY and one.pattern is Pattern.LITERAL:
+                    return True
+                is_denied = one.pattern is Pattern.LITERAL and one.name in literal
+                if not is_denied and not one.name.startswith(prefixes):
+                    return True
+        return False
+
+    def _about(self, resource: Resource, name: str) -> Iterator[Acl]:
+        """The entries about a resource."""
+        for known in (name, ANY):
+            yield from self._by_name.get((resource, Pattern.LITERAL, known), ())
+        for size in range(1, len(name) + 1):
+            yield from self._by_name.get((resource, Pattern.PREFIXED, name[:size]), ())
