@@ -10,7 +10,7 @@ from pyspark_log.server.counts import Counts
 from pyspark_log.server.groups import Groups
 from pyspark_log.server.network import Loop, Workers
 from pyspark_log.server.producer_ids import ProducerIds
-from pyspark_log.server.security import Users
+from pyspark_log.server.security import Acls, Users
 from pyspark_log.server.topic_ids import TopicIds
 from pyspark_log.server.transactions import Transactions
 from pyspark_log.storage.folder_store import FolderStore
@@ -34,6 +34,7 @@ class Broker:
         groups: the groups that this server coordinates.
         transactions: the transactions that it coordinates.
         users: those with passwords.
+        acls: what each principal may do; None: everything.
         counts: what is counted.
     """
 
@@ -50,4 +51,5 @@ class Broker:
     groups: Groups
     transactions: Transactions
     users: Users
+    acls: Acls | None
     counts: Counts

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pyspark_log.errors import PylogError
+from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.broker import Broker
+from pyspark_log.server.handlers.errors import RefusedError
 from pyspark_log.server.security import ANONYMOUS, Login
+from pyspark_log.server.security.acls import Operation, Resource
+
+_log = logging.getLogger(__name__)
+
+#: The error for what a client may not do, by the kind of resource.
+NOT_ALLOWED: Mapping[Resource, ErrorCode] = {
+    Resource.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    Resource.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    Resource.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    Resource.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
 
 
 @dataclass
@@ -49,6 +65,23 @@ class Call:
     client: Client
     client_id: str | None
     version: int
+
+    def allows(self, operation: Operation, resource: Resource, name: str) -> bool:
+        """Whether the client may do something; not, if what it may do cannot be read."""
+        acls = self.broker.acls
+        if acls is None:
+            return True
+        try:
+            rules = acls.rules()
+        except (PylogError, OSError) as error:
+            _log.error("%s", error)
+            return False
+        return rules.allow(self.client.principal, self.client.host, operation, resource, name)
+
+    def require(self, operation: Operation, resource: Resource, name: str) -> None:
+        """Refuses what the client may not do. RefusedError."""
+        if not self.allows(operation, resource, name):
+            raise RefusedError(NOT_ALLOWED[resource], f"{self.client.principal} may not do that")
 
     async def name_of(self, topic_id: bytes) -> str | None:
         """The topic of an id; None: there is none."""

@@ -17,6 +17,7 @@ from pyspark_log.kafka.messages import (
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.errors import RefusedError, attempt
 from pyspark_log.server.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED, advertised
+from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 from pyspark_log.storage.catalog import INTERNAL_TOPICS
 from pyspark_log.types import LATEST
 
@@ -44,9 +45,11 @@ async def describe_cluster(call: Call, request: DescribeClusterRequest) -> Descr
 
 
 async def list_partition_reassignments(
-    _call: Call, _request: ListPartitionReassignmentsRequest
+    call: Call, _request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     """Lists no reassignments: there is one server."""
+    if not call.allows(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
+        return ListPartitionReassignmentsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return ListPartitionReassignmentsResponse(error_message=None)
 
 
@@ -54,6 +57,8 @@ async def alter_partition_reassignments(
     call: Call, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     """Takes reassignments to this server, where all partitions are already; to others it refuses them."""
+    if not call.allows(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
+        return AlterPartitionReassignmentsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     topics = []
     for topic in request.topics:
         rows = [
@@ -101,6 +106,7 @@ def _deleted(
     log_start = [-1]
 
     def delete() -> None:
+        call.require(Operation.DELETE, Resource.TOPIC, topic)
         if topic in INTERNAL_TOPICS:
             raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
         if wanted.offset < _ALL_RECORDS:

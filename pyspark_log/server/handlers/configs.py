@@ -22,6 +22,7 @@ from pyspark_log.server.configs import Change, Config
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.errors import RefusedError, attempt
 from pyspark_log.server.handlers.metadata import advertised
+from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 from pyspark_log.storage.catalog import PUBLISH_TOPIC, check_name
 
 _Result = DescribeConfigsResponse.DescribeConfigsResult
@@ -53,6 +54,7 @@ def _described(
 
     def describe() -> None:
         wanted = resource.configuration_keys
+        _require(call, Operation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name)
         for one in _configs_of(call, resource.resource_type, resource.resource_name):
             if wanted is None or one.name in wanted:
                 rows.append(_row(one, request))
@@ -60,6 +62,14 @@ def _described(
     code, why = attempt(describe)
     # Kafka's text for no error is an empty one here.
     return _Result(code, why or "", resource.resource_type, resource.resource_name, () if code else rows)
+
+
+def _require(call: Call, operation: Operation, kind: int, name: str) -> None:
+    """Refuses a client that may not do that with the configs of a topic or of the server. RefusedError."""
+    if kind == _Resource.TOPIC:
+        call.require(operation, Resource.TOPIC, name)
+    else:
+        call.require(operation, Resource.CLUSTER, CLUSTER_NAME)
 
 
 def _configs_of(call: Call, kind: int, name: str) -> Iterable[Config]:
@@ -145,6 +155,7 @@ def _change(
     servers = [(_Resource.BROKER, ""), (_Resource.BROKER, str(call.broker.node_id))]
 
     def change() -> None:
+        _require(call, Operation.ALTER_CONFIGS, kind, topic)
         if times > 1 or len({name for name, _, _ in changes}) < len(changes):
             raise RefusedError(ErrorCode.INVALID_REQUEST, "the same is in the request twice")
         checked = [(name, _checked(name, number, value), value) for name, number, value in changes]

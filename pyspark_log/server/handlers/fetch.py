@@ -14,8 +14,9 @@ from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import FetchRequest, FetchResponse
 from pyspark_log.server.appends import PartitionKey
 from pyspark_log.server.handlers.call import Call
-from pyspark_log.server.handlers.errors import code_of
+from pyspark_log.server.handlers.errors import RefusedError, code_of
 from pyspark_log.server.handlers.leader_epochs import check_epoch
+from pyspark_log.server.security.acls import Operation, Resource
 from pyspark_log.storage.catalog import PUBLISH_TOPIC
 from pyspark_log.storage.log.read import LogReader
 from pyspark_log.storage.log_manager import TopicLogs
@@ -118,9 +119,12 @@ def _part(call: Call, name: str | None, wanted: FetchRequest.FetchPartition) -> 
     try:
         if name == PUBLISH_TOPIC:
             raise UnknownTopicError(f"{name} is not served")
+        call.require(Operation.READ, Resource.TOPIC, name)
         logs = call.broker.store.logs.topic(name)
         logs.check(wanted.partition)
         return _Part(wanted, logs, PartitionKey(logs.description.topic_id, wanted.partition), ErrorCode.NONE)
+    except RefusedError as error:
+        return _Part(wanted, None, PartitionKey("", wanted.partition), error.code)
     except (PylogError, OSError) as error:
         return _Part(wanted, None, PartitionKey("", wanted.partition), code_of(error))
 

@@ -7,6 +7,7 @@ from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.errors import code_of
+from pyspark_log.server.security.acls import Operation, Resource
 from pyspark_log.storage.log.leader_epochs import FILE_NAME, LeaderEpochs
 from pyspark_log.storage.log.read import LogReader
 from pyspark_log.storage.log.state import PartitionState
@@ -47,6 +48,8 @@ async def offset_for_leader_epoch(call: Call, request: OffsetForLeaderEpochReque
 def _end(
     call: Call, topic: str, wanted: OffsetForLeaderEpochRequest.OffsetForLeaderPartition
 ) -> OffsetForLeaderEpochResponse.EpochEndOffset:
+    if not call.allows(Operation.DESCRIBE, Resource.TOPIC, topic):
+        return _End(ErrorCode.TOPIC_AUTHORIZATION_FAILED, wanted.partition, NO_EPOCH, _NO_OFFSET)
     try:
         reader = call.broker.store.logs.recovered(topic, wanted.partition)
         state = reader.state()

@@ -10,6 +10,7 @@ from pyspark_log.kafka.messages import ListOffsetsRequest, ListOffsetsResponse
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.errors import code_of
 from pyspark_log.server.handlers.leader_epochs import NO_EPOCH, check_epoch, epochs_of
+from pyspark_log.server.security.acls import Operation, Resource
 from pyspark_log.storage.log.read import LogReader
 from pyspark_log.storage.log.state import PartitionState
 
@@ -53,6 +54,8 @@ def _partition(
     call: Call, topic: str, wanted: ListOffsetsRequest.ListOffsetsPartition, *, is_committed: bool, is_twice: bool
 ) -> ListOffsetsResponse.ListOffsetsPartitionResponse:
     number, time = wanted.partition_index, wanted.timestamp
+    if not call.allows(Operation.DESCRIBE, Resource.TOPIC, topic):
+        return _Partition(number, ErrorCode.TOPIC_AUTHORIZATION_FAILED, _NOTHING, _NOTHING, NO_EPOCH)
     try:
         reader = call.broker.store.logs.recovered(topic, number)
         state = reader.state()

@@ -14,6 +14,7 @@ from pyspark_log.kafka.messages import (
 )
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.errors import RefusedError, attempt
+from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 from pyspark_log.storage.catalog import PUBLISH_TOPIC
 from pyspark_log.types import TopicPartition
 
@@ -26,6 +27,8 @@ _DirPartition = DescribeLogDirsResponse.DescribeLogDirsPartition
 
 async def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     """Describes the log dirs, with the sizes of all partitions or of those that are named."""
+    if not call.allows(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
+        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wanted = None
     if request.topics is not None:
         wanted = {TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions}
@@ -82,6 +85,7 @@ def _begin_move(call: Call, at: TopicPartition, path: str, *, is_known: bool) ->
     store = call.broker.store
 
     def begin() -> None:
+        call.require(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME)
         store.check_writable()
         store.logs.topic(at.topic).check(at.partition)
         if not is_known:

@@ -6,7 +6,8 @@ from pyspark_log.errors import PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import MetadataRequest, MetadataResponse
 from pyspark_log.server.handlers.call import Call
-from pyspark_log.server.handlers.errors import code_of
+from pyspark_log.server.handlers.errors import RefusedError, code_of
+from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 from pyspark_log.server.topic_ids import NO_ID, id_bytes
 from pyspark_log.storage.catalog import INTERNAL_TOPICS, PUBLISH_TOPIC, check_name
 
@@ -20,8 +21,15 @@ _Partition = MetadataResponse.MetadataResponsePartition
 _TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
 #: The same for the cluster.
 CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
+_DESCRIBE = Operation.DESCRIBE, Resource.TOPIC
 #: What is in place of such bits if a client has not asked for them.
 NOT_ASKED = -(1 << 31)
+
+
+def require_create(call: Call, topic: str) -> None:
+    """Refuses a client that may create neither each topic nor this one. RefusedError."""
+    if not call.allows(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME):
+        call.require(Operation.CREATE, Resource.TOPIC, topic)
 
 
 def advertised(call: Call) -> tuple[str, int]:
@@ -47,7 +55,11 @@ async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
 def _topics(call: Call, request: MetadataRequest) -> list[MetadataResponse.MetadataResponseTopic]:
     operations = _TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     if request.topics is None or (call.version == 0 and not request.topics):
-        names = [name for name in call.broker.store.topics(internal=True) if name != PUBLISH_TOPIC]
+        names = [
+            name
+            for name in call.broker.store.topics(internal=True)
+            if name != PUBLISH_TOPIC and call.allows(*_DESCRIBE, name)
+        ]
         found = [_described(call, name, operations) for name in names]
         # One that was deleted meanwhile is none of all topics.
         return [topic for topic in found if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
@@ -59,7 +71,7 @@ def _topics(call: Call, request: MetadataRequest) -> list[MetadataResponse.Metad
             topics.append(_described(call, wanted.name, operations, may_create=may_create))
             continue
         name = call.broker.topics.name(wanted.topic_id)
-        if name is None:
+        if name is None or not call.allows(*_DESCRIBE, name):
             topics.append(_Topic(ErrorCode.UNKNOWN_TOPIC_ID, None, wanted.topic_id))
         else:
             topics.append(_described(call, name, operations))
@@ -71,8 +83,11 @@ def _described(
 ) -> MetadataResponse.MetadataResponseTopic:
     broker = call.broker
     try:
+        call.require(*_DESCRIBE, name)
         check_name(name)
         if may_create and name not in INTERNAL_TOPICS and broker.store.writable:
+            if not broker.store.logs.catalog.exists(name):
+                require_create(call, name)
             broker.store.ensure_topic(name)
         topic = broker.store.logs.topic(name)
         nodes = [broker.node_id]
@@ -80,6 +95,8 @@ def _described(
             _Partition(ErrorCode.NONE, number, broker.node_id, topic.leader_epoch(number), nodes, nodes)
             for number in range(topic.description.partitions)
         ]
+    except RefusedError as error:
+        return _Topic(error.code, name, NO_ID, False, (), NOT_ASKED)
     except (PylogError, OSError) as error:
         return _Topic(code_of(error), name, NO_ID, name in INTERNAL_TOPICS, (), operations)
     broker.topics.note(name)

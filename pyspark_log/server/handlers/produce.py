@@ -13,6 +13,7 @@ from pyspark_log.server.counts import Counts
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.errors import code_of
 from pyspark_log.server.network import ClosedByServerError
+from pyspark_log.server.security.acls import Operation, Resource
 from pyspark_log.storage.catalog import check_not_internal
 from pyspark_log.storage.log import Appended, LogWriter
 from pyspark_log.storage.log_manager import check_batch
@@ -48,6 +49,8 @@ _FIRST_WITH_ZSTD = 7
 _PRODUCER = Struct(">qh")
 # From these versions on a batch adds its partition to the transaction, and an error can ask to abort it (KIP-890).
 _FIRST_THAT_ADDS, _FIRST_ABORTABLE = 12, 11
+_NOT_ALLOWED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+_WRITE = Operation.WRITE, Resource.TOPIC
 # Topics are named by their ids from this version on.
 _FIRST_BY_ID = 13
 
@@ -88,9 +91,12 @@ async def _append_in_transaction(
                 producer = _PRODUCER.unpack_from(records, PRODUCER_ID_AT)
                 by_producer.setdefault(producer, set()).add(TopicPartition(found, part.index))
     errors, admitted = dict[TopicPartition, ErrorCode](), 0
+    if by_producer and not call.allows(Operation.WRITE, Resource.TRANSACTIONAL_ID, name):
+        refused = dict.fromkeys(set[TopicPartition]().union(*by_producer.values()), _NOT_ALLOWED)
+        return await _append(call, request, names, refused)
     try:
         for (producer_id, epoch), partitions in by_producer.items():
-            known = {at: _unknown(call, at) for at in partitions}
+            known = {at: _unknown(call, at) or not call.allows(*_WRITE, at.topic) for at in partitions}
             adds = call.version >= _FIRST_THAT_ADDS
             wanted = frozenset(at for at, error in known.items() if not error)
             admitted += 1
@@ -253,6 +259,8 @@ def _refusal(call: Call, request: ProduceRequest, topic: str | None, records: by
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED, "the store is served for reading only"
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic of that id"
+    if not call.allows(Operation.WRITE, Resource.TOPIC, topic):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{call.client.principal} may not write to {topic}"
     if request.acks not in _ACKS:
         return ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}; it must be 0, 1 or -1 (all)"
     if len(records) <= _FLAGS_AT:

@@ -19,6 +19,8 @@ from pyspark_log.kafka.messages import (
 from pyspark_log.server.configs import of_topic, without_effect
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.errors import RefusedError, attempt
+from pyspark_log.server.handlers.metadata import require_create
+from pyspark_log.server.security.acls import Operation, Resource
 from pyspark_log.server.topic_ids import NO_ID, id_bytes
 from pyspark_log.storage.catalog import check_name, check_not_internal
 from pyspark_log.storage.catalog.topics import MAX_PARTITIONS
@@ -54,6 +56,7 @@ def _create(
     def create() -> None:
         if is_twice:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "the topic is in the request twice")
+        require_create(call, topic.name)
         check_name(topic.name)
         check_not_internal(topic.name)
         store.check_writable()
@@ -143,6 +146,7 @@ def _grow(
     def grow() -> None:
         if is_twice:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "the topic is in the request twice")
+        call.require(Operation.ALTER, Resource.TOPIC, topic.name)
         check_not_internal(topic.name)
         now = call.broker.store.describe_topic(topic.name).partitions
         _check_count(topic.count)
@@ -183,8 +187,12 @@ async def _delete(call: Call, name: str, topic_id: bytes) -> DeleteTopicsRespons
             code = ErrorCode.INVALID_REQUEST if name else ErrorCode.UNKNOWN_TOPIC_ID
             return _Deleted(name or None, topic_id, code, None)
         name = found
+        if not call.allows(Operation.DESCRIBE, Resource.TOPIC, name):
+            # That there is one is not revealed.
+            return _Deleted(None, topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
 
     def delete() -> None:
+        call.require(Operation.DELETE, Resource.TOPIC, name)
         call.broker.store.check_writable()
         call.broker.store.delete_topic(name)
 

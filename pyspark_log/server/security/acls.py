@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+from pyspark_log.server.security.followed_file import FollowedFile
+from pyspark_log.storage.catalog.store_json import ACLS_FILE
+from pyspark_log.storage.fs.json_fields import Fields
+
+_E = TypeVar("_E", bound=IntEnum)
 
 #: The name of a literal pattern that means all resources of its kind.
 ANY = "*"
 #: The only resource of the kind CLUSTER.
 CLUSTER_NAME = "kafka-cluster"
 _EVERY_USER = "User:*"
+_VERSION = 1
 # Decisions that are remembered, at most.
 _MOST_KNOWN = 10_000
 
@@ -159,3 +167,62 @@ class Rules:
             yield from self._by_name.get((resource, Pattern.LITERAL, known), ())
         for size in range(1, len(name) + 1):
             yield from self._by_name.get((resource, Pattern.PREFIXED, name[:size]), ())
+
+
+class Acls:
+    """The entries of a store, in a file; each change of it counts at once. Safe to use from several threads."""
+
+    def __init__(self, folder: str, super_users: Collection[str]) -> None:
+        """Of the store in a folder; `super_users` as those of `Rules`."""
+        self._super_users = super_users
+        self._file = FollowedFile(folder, ACLS_FILE, "list of ACLs", self._rules(()), self._decoded, _encoded)
+
+    def _rules(self, acls: Iterable[Acl]) -> Rules:
+        return Rules(acls, self._super_users)
+
+    def rules(self) -> Rules:
+        """The rules as they are now. DescriptionError: the file is damaged. OSError."""
+        return self._file.content()
+
+    def change(self, make: Callable[[frozenset[Acl]], Iterable[Acl]]) -> None:
+        """Replaces the entries by what `make` makes of them.
+
+        Raises:
+            DescriptionError, OSError: as `rules`; nothing was changed.
+            LockTimeoutError: another process changes them for too long.
+        """
+        self._file.change(lambda rules: self._rules(make(rules.acls)))
+
+    def _decoded(self, data: bytes) -> Rules:
+        content = Fields.parse(data)
+        content.check_version(_VERSION, "the list of ACLs")
+        return self._rules(_acl(Fields(one)) for one in content.list("acls"))
+
+
+def _encoded(rules: Rules) -> bytes:
+    acls = [
+        {
+            "resource": one.resource.name, "name": one.name, "pattern": one.pattern.name, "principal": one.principal,
+            "host": one.host, "operation": one.operation.name, "permission": one.permission.name,
+        }
+        for one in sorted(rules.acls)
+    ]  # fmt: skip
+    return json.dumps({"version": _VERSION, "acls": acls}, indent=2).encode() + b"\n"
+
+
+def _acl(fields: Fields) -> Acl:
+    def number(kind: type[_E], name: str) -> _E:
+        try:
+            return kind[fields.text(name)]
+        except KeyError:
+            raise ValueError(f"{name!r} is none of {', '.join(kind.__members__)}") from None
+
+    return Acl(
+        number(Resource, "resource"),
+        fields.text("name"),
+        number(Pattern, "pattern"),
+        fields.text("principal"),
+        fields.text("host"),
+        number(Operation, "operation"),
+        number(Permission, "permission"),
+    )

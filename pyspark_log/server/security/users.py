@@ -10,16 +10,14 @@ import base64
 import hashlib
 import hmac
 import json
-import os
 import secrets
-import threading
 import unicodedata
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pyspark_log.errors import DescriptionError, InvalidConfigError, shortened
-from pyspark_log.storage.catalog.store_json import STATE_FOLDER, USERS_FILE
-from pyspark_log.storage.fs import files, lock_for
+from pyspark_log.errors import InvalidConfigError, shortened
+from pyspark_log.server.security.followed_file import FollowedFile
+from pyspark_log.storage.catalog.store_json import USERS_FILE
 from pyspark_log.storage.fs.json_fields import Fields
 
 #: The mechanisms of SCRAM with their hash functions, the strongest first.
@@ -30,10 +28,7 @@ LEAST_ITERATIONS, MOST_ITERATIONS, ITERATIONS = 4096, 16384, 8192
 LEAST_SALT = 12
 
 _VERSION = 1
-_LOCK = "users.lock"
-_MOST_BYTES = 64 * 1024 * 1024
 _MOST_NAME = 255
-_MODE = 0o600
 
 
 class Credential(NamedTuple):
@@ -93,14 +88,12 @@ class Users:
 
     def __init__(self, folder: str) -> None:
         """Of the store in a folder."""
-        self._path = f"{folder}/{STATE_FOLDER}/{USERS_FILE}"
-        self._lock_path = f"{folder}/{STATE_FOLDER}/{_LOCK}"
-        self._lock = threading.Lock()
-        self._known: tuple[tuple[int, int, int] | None, _Content] = (None, _Content({}, secrets.token_bytes(32)))
+        nothing = _Content({}, secrets.token_bytes(32))
+        self._file = FollowedFile(folder, USERS_FILE, "list of users", nothing, _decoded, _encoded)
 
     def all(self) -> Mapping[str, Credentials]:
         """The credentials of each user, by name. DescriptionError: the file is damaged. OSError."""
-        return self._content().users
+        return self._file.content().users
 
     def credential(self, name: str, mechanism: str) -> tuple[Credential, bool]:
         """The credential of a user, and whether there is one: one of a user that does not exist looks the same.
@@ -108,7 +101,7 @@ class Users:
         Raises:
             DescriptionError, OSError: as `all`.
         """
-        users, secret = self._content()
+        users, secret = self._file.content()
         found = users.get(name, {}).get(mechanism)
         if found is not None:
             return found, True
@@ -136,32 +129,17 @@ class Users:
             DescriptionError, OSError: as `all`; nothing was changed.
             LockTimeoutError: another process changes users for too long.
         """
-        files.make_folder(os.path.dirname(self._path))
-        files.open_or_create(self._lock_path).close()
-        with lock_for(self._lock_path).held():
-            users, secret = self._content()
-            after = dict(users)
+
+        def changed(content: _Content) -> _Content:
+            after = dict(content.users)
             for name, credentials in changes.items():
                 left = {**after.pop(name, {}), **credentials}
                 kept = {mechanism: one for mechanism, one in left.items() if one is not None}
                 if kept:
                     after[name] = kept
-            files.replace_whole(self._path, _encoded(_Content(after, secret)), mode=_MODE)
+            return _Content(after, content.secret)
 
-    def _content(self) -> _Content:
-        try:
-            status = files.status_of(self._path)
-        except FileNotFoundError:
-            return _Content({}, self._known[1].secret)
-        identity = (status.st_ino, status.st_ctime_ns, status.st_size)
-        with self._lock:
-            if self._known[0] != identity:
-                try:
-                    content = _decoded(files.read_whole(self._path, _MOST_BYTES))
-                except ValueError as error:
-                    raise DescriptionError(f"{self._path} is no valid list of users: {error}") from None
-                self._known = identity, content
-            return self._known[1]
+        self._file.change(changed)
 
 
 def _encoded(content: _Content) -> bytes:

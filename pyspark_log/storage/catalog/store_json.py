@@ -30,8 +30,9 @@ TOPICS_FOLDER = "topics"
 #: Where a repaired copy keeps the bytes that were left out of it, and a store the files that were set aside.
 CUT_FOLDER = "cut"
 TOPICS_LOCK = "topics.lock"
-#: In the folder of states: the users of a server (server/security/users.py).
+#: In the folder of states: the users of a server, and what they may do (server/security).
 USERS_FILE = "users.json"
+ACLS_FILE = "acls.json"
 LOG_DIRS = "log.dirs"
 
 # What a process that was killed while it created a store may leave.
@@ -264,7 +265,7 @@ def _make_first(folder: str, path: str) -> None:
     """Creates the log dir of a store to which nothing was ever written."""
     try:
         names = files.list_folder(f"{folder}/{STATE_FOLDER}")
-        written = [name for name in names if name != USERS_FILE and not _LOCK.fullmatch(name)]
+        written = [name for name in names if name not in (USERS_FILE, ACLS_FILE) and not _LOCK.fullmatch(name)]
     except FileNotFoundError:
         written = []
     if written and not files.is_folder(path):

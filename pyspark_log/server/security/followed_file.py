@@ -1,0 +1,69 @@
+"""A small file of a store that processes change as a whole, and that each of them follows."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from pyspark_log.errors import DescriptionError
+from pyspark_log.storage.catalog.store_json import STATE_FOLDER
+from pyspark_log.storage.fs import files, lock_for
+
+_T = TypeVar("_T")
+
+_MOST_BYTES = 64 * 1024 * 1024
+_MODE = 0o600
+
+
+class FollowedFile(Generic[_T]):
+    """What is in the file; safe to use from several threads. Only the file's owner may read it."""
+
+    def __init__(
+        self, folder: str, name: str, what: str, empty: _T, decode: Callable[[bytes], _T], encode: Callable[[_T], bytes]
+    ) -> None:
+        """Reads nothing yet.
+
+        Args:
+            folder: the store's.
+            name: the file's.
+            what: it is, for errors.
+            empty: what it is while there is no file.
+            decode: reads the file's bytes. ValueError: they are damaged.
+            encode: makes them.
+        """
+        self._path, self._what = f"{folder}/{STATE_FOLDER}/{name}", what
+        self._lock_path = f"{self._path.removesuffix('.json')}.lock"
+        self._decode, self._encode = decode, encode
+        self._lock = threading.Lock()
+        self._empty = empty
+        self._known: tuple[tuple[int, int, int] | None, _T] = (None, empty)
+
+    def content(self) -> _T:
+        """What is in it now; the same object until the file changes. DescriptionError: it is damaged. OSError."""
+        try:
+            status = files.status_of(self._path)
+        except FileNotFoundError:
+            return self._empty
+        identity = (status.st_ino, status.st_ctime_ns, status.st_size)
+        with self._lock:
+            if self._known[0] != identity:
+                try:
+                    content = self._decode(files.read_whole(self._path, _MOST_BYTES))
+                except ValueError as error:
+                    raise DescriptionError(f"{self._path} is no valid {self._what}: {error}") from None
+                self._known = identity, content
+            return self._known[1]
+
+    def change(self, make: Callable[[_T], _T]) -> None:
+        """Replaces what is in it by what `make` returns, under a lock.
+
+        Raises:
+            DescriptionError, OSError: as `content`; nothing was changed.
+            LockTimeoutError: another process changes it for too long.
+        """
+        files.make_folder(os.path.dirname(self._path))
+        files.open_or_create(self._lock_path).close()
+        with lock_for(self._lock_path).held():
+            files.replace_whole(self._path, self._encode(make(self.content())), mode=_MODE)
