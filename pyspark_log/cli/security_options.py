@@ -77,6 +77,12 @@ _OPTIONS = (
         metavar="SECONDS",
         help="How far the authority's clock may be from this one.",
     ),
+    click.option("--acls", is_flag=True, help="Clients may do only what the ACLs allow (`pylog acls`, kafka-acls)."),
+    click.option(
+        "--super-users",
+        metavar="LIST",
+        help="Kafka's super.users, such as 'User:anna;User:ben': they may do everything. With --acls.",
+    ),
     click.option(
         "--allow-anonymous",
         is_flag=True,
@@ -107,6 +113,8 @@ def security_configs(
     oauthbearer_audience: str | None,
     oauthbearer_principal_claim: str,
     oauthbearer_clock_skew: int,
+    acls: bool,
+    super_users: str | None,
     allow_anonymous: bool,
 ) -> dict[str, Any]:
     """The arguments of ServerConfig for what was given. click.UsageError: it does not fit together."""
@@ -121,6 +129,9 @@ def security_configs(
         raise click.UsageError("--oauthbearer-jwks, --oauthbearer-issuer and --oauthbearer-audience belong together.")
     if sasl_mechanisms is None and (any(bearer) or sasl_max_session is not None):
         raise click.UsageError("Options of authentication want --sasl-mechanisms.")
+    if super_users is not None and not acls:
+        raise click.UsageError("--super-users wants --acls.")
+    supers = frozenset(name.strip() for name in (super_users or "").split(";") if name.strip()) if acls else None
     tls = tokens = sasl = None
     if tls_certificate is not None and tls_key is not None:
         tls = TlsConfig(
@@ -135,7 +146,7 @@ def security_configs(
     if sasl_mechanisms is not None:
         names = [name.strip().upper() for name in sasl_mechanisms.split(",")]
         sasl = SaslConfig(tuple(dict.fromkeys(names)), sasl_max_session, tokens)
-    return {"tls": tls, "sasl": sasl, "allow_anonymous": allow_anonymous}
+    return {"tls": tls, "sasl": sasl, "allow_anonymous": allow_anonymous, "super_users": supers}
 
 
 def _key_password(path: str | None) -> str | None:

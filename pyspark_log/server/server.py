@@ -8,7 +8,7 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from pyspark_log.server.groups import Groups
 from pyspark_log.server.handlers import APIS, Client
 from pyspark_log.server.network import ClosedByServerError, Limits, Listener, Loop, Workers
 from pyspark_log.server.producer_ids import ProducerIds
-from pyspark_log.server.security import Login, PrincipalRules, Sasl, SaslConfig, TlsConfig, Users, subject, user
+from pyspark_log.server.security import Acls, Login, PrincipalRules, Sasl, SaslConfig, TlsConfig, Users, subject, user
 from pyspark_log.server.session import ClientSession, SaslSession
 from pyspark_log.server.topic_ids import TopicIds
 from pyspark_log.server.transactions import Transactions
@@ -58,6 +58,8 @@ class ServerConfig:
         tls: how connections are encrypted; None: they are not.
         sasl: how clients authenticate themselves; None: they need not.
         allow_anonymous: whether others than this machine may be served without authentication.
+        super_users: the principals that may do everything, whatever the ACLs say; None: there are none, and each client
+            may do everything.
         metrics: host and port of HTTP for metrics; None: there is none. It needs prometheus_client.
         groups: the times of groups. Unlike Kafka's default, the first rebalance of a group does not wait for more
             members: one that comes later joins by another one.
@@ -72,6 +74,7 @@ class ServerConfig:
     tls: TlsConfig | None = None
     sasl: SaslConfig | None = None
     allow_anonymous: bool = False
+    super_users: Collection[str] | None = None
     metrics: tuple[str, int] | None = None
     groups: Settings = field(default_factory=lambda: Settings(initial_rebalance_delay=0))
 
@@ -162,6 +165,7 @@ class _Server:
             groups=self._groups,
             transactions=self._transactions,
             users=users,
+            acls=None if config.super_users is None else Acls(store.path, config.super_users),
             counts=Counts(served),
         )
         self._pages = None

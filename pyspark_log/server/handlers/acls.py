@@ -33,6 +33,7 @@ async def describe_acls(call: Call, request: DescribeAclsRequest) -> DescribeAcl
     found: dict[tuple[Resource, str, Pattern], list[Acl]] = {}
 
     def look(acls: Acls = call.broker.acls) -> None:
+        call.require(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME)
         for one in _matching(acls.rules().acls, request):
             found.setdefault((one.resource, one.name, one.pattern), []).append(one)
 
@@ -63,6 +64,9 @@ async def create_acls(call: Call, request: CreateAclsRequest) -> CreateAclsRespo
 def _create(call: Call, wanted: Sequence[CreateAclsRequest.AclCreation]) -> list[tuple[ErrorCode, str | None]]:
     if call.broker.acls is None:
         return [_DISABLED for _ in wanted]
+    refused = attempt(lambda: call.require(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME))
+    if refused[0]:
+        return [refused for _ in wanted]
     made, results = list[Acl](), list[tuple[ErrorCode, str | None]]()
     for one in wanted:
         results.append(attempt(lambda one=one: made.append(_acl(one))))  # type: ignore[misc]
@@ -114,6 +118,7 @@ def _delete(call: Call, wanted: DeleteAclsRequest.DeleteAclsFilter) -> DeleteAcl
         return DeleteAclsResponse.DeleteAclsFilterResult(*_DISABLED, ())
 
     def left(known: frozenset[Acl]) -> Iterable[Acl]:
+        call.require(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME)
         gone[:] = sorted(_matching(known, wanted))
         return known - set(gone)
 

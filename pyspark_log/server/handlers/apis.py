@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NamedTuple
 
 from pyspark_log.server.handlers import api_versions, fetch, produce
+from pyspark_log.server.handlers.acls import create_acls, delete_acls, describe_acls
 from pyspark_log.server.handlers.cluster import (
     alter_partition_reassignments,
     delete_records,
@@ -98,6 +99,9 @@ APIS: Mapping[int, Api] = {
     26: Api(_versions(0, 5), end_txn),
     27: Api(_versions(1, 2), write_txn_markers),
     28: Api(_versions(0, 5), txn_offset_commit),
+    29: Api(_versions(1, 3), describe_acls),
+    30: Api(_versions(1, 3), create_acls),
+    31: Api(_versions(1, 3), delete_acls),
     32: Api(_versions(1, 4), describe_configs),
     33: Api(_versions(0, 2), alter_configs),
     34: Api(_versions(1, 2), alter_replica_log_dirs),

@@ -78,6 +78,11 @@ class Call:
             return False
         return rules.allow(self.client.principal, self.client.host, operation, resource, name)
 
+    def may_write_any(self) -> bool:
+        """Whether there could be a topic that the client may write to."""
+        acls, client = self.broker.acls, self.client
+        return acls is None or acls.rules().allow_any(client.principal, client.host, Operation.WRITE, Resource.TOPIC)
+
     def require(self, operation: Operation, resource: Resource, name: str) -> None:
         """Refuses what the client may not do. RefusedError."""
         if not self.allows(operation, resource, name):

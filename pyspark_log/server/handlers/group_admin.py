@@ -16,6 +16,9 @@ from pyspark_log.kafka.messages import (
 from pyspark_log.kafka.schemas import Struct
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.metadata import NOT_ASKED
+from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
+
+_DESCRIBE = Operation.DESCRIBE, Resource.GROUP
 
 # What may be done with a group where nothing restricts it; as in metadata.py: read 3, delete 6, describe 8, describe
 # configs 10, alter configs 11.
@@ -26,7 +29,12 @@ async def describe_groups(call: Call, request: DescribeGroupsRequest) -> Describ
     """Describes groups, also those that have committed offsets alone."""
     groups = call.broker.groups
     await groups.refresh()
-    described = [groups.coordinator.describe(name, call.version) for name in request.groups]
+    described = [
+        groups.coordinator.describe(name, call.version)
+        if call.allows(*_DESCRIBE, name)
+        else DescribeGroupsResponse.DescribedGroup(ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=name)
+        for name in request.groups
+    ]
     return DescribeGroupsResponse(groups=[_with_operations(one, request) for one in described])
 
 
@@ -35,7 +43,12 @@ async def consumer_group_describe(call: Call, request: ConsumerGroupDescribeRequ
     groups = call.broker.groups
     await groups.refresh()
     topics = await groups.topics(at_once=True)
-    described = [groups.coordinator.describe_modern(name, topics) for name in request.group_ids]
+    described = [
+        groups.coordinator.describe_modern(name, topics)
+        if call.allows(*_DESCRIBE, name)
+        else ConsumerGroupDescribeResponse.DescribedGroup(ErrorCode.GROUP_AUTHORIZATION_FAILED, None, name)
+        for name in request.group_ids
+    ]
     return ConsumerGroupDescribeResponse(groups=[_with_operations(one, request) for one in described])
 
 
@@ -49,7 +62,10 @@ async def list_groups(call: Call, request: ListGroupsRequest) -> ListGroupsRespo
     """Lists groups by state and type."""
     groups = call.broker.groups
     await groups.refresh()
-    return ListGroupsResponse(groups=groups.coordinator.list_groups(request))
+    found = groups.coordinator.list_groups(request)
+    if not call.allows(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
+        found = [one for one in found if call.allows(*_DESCRIBE, one.group_id)]
+    return ListGroupsResponse(groups=found)
 
 
 async def delete_groups(call: Call, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
@@ -69,6 +85,8 @@ async def delete_groups(call: Call, request: DeleteGroupsRequest) -> DeleteGroup
 
 
 async def _deleted(call: Call, name: str) -> ErrorCode:
+    if not call.allows(Operation.DELETE, Resource.GROUP, name):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
     coordinator = call.broker.groups.coordinator
     error: ErrorCode = await call.broker.groups.ask(lambda token: coordinator.delete(token, name))
     return error

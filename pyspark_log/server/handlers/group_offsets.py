@@ -17,6 +17,7 @@ from pyspark_log.kafka.messages import (
 )
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.errors import code_of
+from pyspark_log.server.security.acls import Operation, Resource
 from pyspark_log.server.topic_ids import NO_ID
 from pyspark_log.storage.groups import OffsetAndMetadata
 from pyspark_log.storage.groups.changes import GroupChange
@@ -28,6 +29,7 @@ _Committed = dict[TopicPartition, OffsetAndMetadata]
 # Topics are named by their ids from this version on, in commits and fetches; several groups in a fetch from the other.
 _FIRST_BY_ID, _FIRST_OF_MANY = 10, 8
 _NOTHING = -1
+_DESCRIBE = Operation.DESCRIBE, Resource.TOPIC
 # An offset that a transaction may change which is open.
 _UNSTABLE = OffsetAndMetadata(_NOTHING, _NOTHING, "", _NOTHING)
 
@@ -40,7 +42,8 @@ async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommi
     groups = call.broker.groups
     now = groups.now()
     # The group may be "", which only its members may not name.
-    error = ErrorCode.NONE if call.broker.store.writable else ErrorCode.GROUP_AUTHORIZATION_FAILED
+    may = call.broker.store.writable and call.allows(Operation.READ, Resource.GROUP, request.group_id)
+    error = ErrorCode.NONE if may else ErrorCode.GROUP_AUTHORIZATION_FAILED
     names = [await _name_of(call, topic.name, topic.topic_id) for topic in request.topics]
     errors = dict[tuple[int, int], ErrorCode]()
     offsets = dict[TopicPartition, OffsetAndMetadata]()
@@ -92,6 +95,8 @@ def refusal(
     """Why an offset cannot be committed; NONE: it can. `topic`: None: there is none of that id."""
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
+    if not call.allows(Operation.READ, Resource.TOPIC, topic):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if len((part.committed_metadata or "").encode()) > MAX_METADATA_BYTES:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     if part.committed_offset < 0:
@@ -123,9 +128,14 @@ async def offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchRe
     return OffsetFetchResponse(
         topics=[
             OffsetFetchResponse.OffsetFetchResponseTopic(
-                name, [OffsetFetchResponse.OffsetFetchResponsePartition(*one) for one in _rows(parts, error)]
+                name,
+                [
+                    OffsetFetchResponse.OffsetFetchResponsePartition(*one)
+                    for one in _rows(parts, error or _may(call, name))
+                ],
             )
             for name, parts in _found(committed, wanted)
+            if wanted is not None or call.allows(*_DESCRIBE, name)
         ],
         error_code=error,
     )
@@ -142,6 +152,8 @@ async def _of_group(
         return OffsetFetchResponse.OffsetFetchResponseGroup(group.group_id, topics, error)
     if group.topics is None:
         for name, parts in _found(committed, None):
+            if not call.allows(*_DESCRIBE, name):
+                continue
             topic_id = call.broker.topics.note(name) or NO_ID
             if call.version < _FIRST_BY_ID or topic_id != NO_ID:
                 topics.append(_topic(name, topic_id, parts))
@@ -154,20 +166,26 @@ async def _of_group(
             topics.append(OffsetFetchResponse.OffsetFetchResponseTopics("", topic.topic_id, partitions))
             continue
         [(_, parts)] = _found(committed, [(name_or_none, topic.partition_indexes)])
-        topics.append(_topic(name_or_none, topic.topic_id, parts))
+        topics.append(_topic(name_or_none, topic.topic_id, parts, _may(call, name_or_none)))
     return OffsetFetchResponse.OffsetFetchResponseGroup(group.group_id, topics)
 
 
+def _may(call: Call, topic: str) -> ErrorCode:
+    return ErrorCode.NONE if call.allows(*_DESCRIBE, topic) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
 def _topic(
-    name: str, topic_id: bytes, parts: Mapping[int, OffsetAndMetadata | None]
+    name: str, topic_id: bytes, parts: Mapping[int, OffsetAndMetadata | None], error: ErrorCode = ErrorCode.NONE
 ) -> OffsetFetchResponse.OffsetFetchResponseTopics:
-    partitions = [OffsetFetchResponse.OffsetFetchResponsePartitions(*one) for one in _rows(parts, ErrorCode.NONE)]
+    partitions = [OffsetFetchResponse.OffsetFetchResponsePartitions(*one) for one in _rows(parts, error)]
     return OffsetFetchResponse.OffsetFetchResponseTopics(name, topic_id, partitions)
 
 
 async def _committed(call: Call, group: str, *, is_stable: bool) -> tuple[_Committed, ErrorCode]:
     """The committed offsets of a group; if they are to be stable, _UNSTABLE where a transaction may change them."""
     log, workers = call.broker.store.groups.log, call.broker.workers
+    if not call.allows(Operation.DESCRIBE, Resource.GROUP, group):
+        return {}, ErrorCode.GROUP_AUTHORIZATION_FAILED
     try:
         # Before the offsets: a transaction that ends in between is seen there.
         pending = await workers.run(log.pending, group) if is_stable else ()
@@ -196,7 +214,7 @@ def _rows(
 ) -> list[tuple[int, int, int, str, ErrorCode]]:
     rows = []
     for number, kept in parts.items():
-        if kept is None or kept is _UNSTABLE:
+        if kept is None or kept is _UNSTABLE or error:
             code = error or (ErrorCode.NONE if kept is None else ErrorCode.UNSTABLE_OFFSET_COMMIT)
             rows.append((number, _NOTHING, _NOTHING, "", code))
         else:
@@ -210,6 +228,8 @@ def _rows(
 async def offset_delete(call: Call, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     """Deletes committed offsets of topics that the group's members do not subscribe to."""
     groups = call.broker.groups
+    if not call.allows(Operation.DELETE, Resource.GROUP, request.group_id):
+        return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     await groups.refresh()
     error = groups.coordinator.check_offset_delete(request.group_id)
     if error:
@@ -219,7 +239,8 @@ async def offset_delete(call: Call, request: OffsetDeleteRequest) -> OffsetDelet
         is_read = groups.coordinator.subscribes(request.group_id, topic.name)
         rows = []
         for part in topic.partitions:
-            code = unknown(call, topic.name, part.partition_index)
+            may = call.allows(Operation.READ, Resource.TOPIC, topic.name)
+            code = unknown(call, topic.name, part.partition_index) if may else ErrorCode.TOPIC_AUTHORIZATION_FAILED
             if is_read and not code:
                 code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             if not code:

@@ -23,12 +23,20 @@ from pyspark_log.server.coordinator import Client
 from pyspark_log.server.coordinator.modern import JOIN
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.metadata import advertised
+from pyspark_log.server.security.acls import Operation, Resource
 
 _log = logging.getLogger(__name__)
 
 _Coordinator = FindCoordinatorResponse.Coordinator
 # The kinds of keys, groups and transactions, with the error where nothing can be written.
-_REFUSED = {0: ErrorCode.GROUP_AUTHORIZATION_FAILED, 1: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+_REFUSED = {
+    0: (ErrorCode.GROUP_AUTHORIZATION_FAILED, Resource.GROUP),
+    1: (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Resource.TRANSACTIONAL_ID),
+}
+# A join may be answered with no protocol from this version on.
+_FIRST_WITHOUT_PROTOCOL = 7
+_READ = Operation.READ, Resource.GROUP
+_NOT_ALLOWED = ErrorCode.GROUP_AUTHORIZATION_FAILED
 _NO_NODE = -1
 # Many keys in a request from this version on.
 _FIRST_OF_MANY = 4
@@ -48,14 +56,21 @@ def _coordinator(call: Call, kind: int, key: str) -> FindCoordinatorResponse.Coo
     if kind not in _REFUSED:
         error, why = ErrorCode.INVALID_REQUEST, f"no kind of coordinator has the number {kind}"
         return _Coordinator(key, _NO_NODE, "", -1, error, why)
+    refused, resource = _REFUSED[kind]
     if not call.broker.store.writable:
-        return _Coordinator(key, _NO_NODE, "", -1, _REFUSED[kind], "the store is served for reading only")
+        return _Coordinator(key, _NO_NODE, "", -1, refused, "the store is served for reading only")
+    if not call.allows(Operation.DESCRIBE, resource, key):
+        return _Coordinator(key, _NO_NODE, "", -1, refused, "the client may not ask for that")
     # Kafka's text for no error is an empty one, and its name in versions before 4.
     return _Coordinator(key, call.broker.node_id, *advertised(call), ErrorCode.NONE, "")
 
 
 async def join_group(call: Call, request: JoinGroupRequest) -> JoinGroupResponse:
     """Joins a group; waits for its other members."""
+    if not call.allows(*_READ, request.group_id):
+        return JoinGroupResponse(
+            error_code=_NOT_ALLOWED, generation_id=-1, protocol_name="" if call.version < 7 else None
+        )
     groups = call.broker.groups
     response: JoinGroupResponse = await groups.ask(
         lambda token: groups.coordinator.join(token, request, call.version, _client(call), groups.now())
@@ -76,6 +91,8 @@ def _client(call: Call) -> Client:
 
 async def sync_group(call: Call, request: SyncGroupRequest) -> SyncGroupResponse:
     """Gets the member's assignment; waits for the leader's."""
+    if not call.allows(*_READ, request.group_id):
+        return SyncGroupResponse(error_code=_NOT_ALLOWED)
     groups = call.broker.groups
     response: SyncGroupResponse = await groups.ask(lambda token: groups.coordinator.sync(token, request, call.version))
     return response
@@ -83,12 +100,16 @@ async def sync_group(call: Call, request: SyncGroupRequest) -> SyncGroupResponse
 
 async def heartbeat(call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
     """Prolongs the member's session."""
+    if not call.allows(*_READ, request.group_id):
+        return HeartbeatResponse(error_code=_NOT_ALLOWED)
     groups = call.broker.groups
     return groups.coordinator.heartbeat(request, groups.now())
 
 
 async def leave_group(call: Call, request: LeaveGroupRequest) -> LeaveGroupResponse:
     """Removes members from a group."""
+    if not call.allows(*_READ, request.group_id):
+        return LeaveGroupResponse(error_code=_NOT_ALLOWED)
     groups = call.broker.groups
     response: LeaveGroupResponse = await groups.ask(
         lambda token: groups.coordinator.leave(token, request, call.version, groups.now())
@@ -100,6 +121,10 @@ async def consumer_group_heartbeat(
     call: Call, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
     """Joins a group of KIP-848, prolongs the member's session and brings its assignment, or leaves."""
+    if not call.allows(*_READ, request.group_id):
+        return ConsumerGroupHeartbeatResponse(error_code=_NOT_ALLOWED)
+    if not all(call.allows(Operation.DESCRIBE, Resource.TOPIC, name) for name in request.subscribed_topic_names or ()):
+        return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     groups = call.broker.groups
     # A member that joins may have just created its topic; the others hear of it with their next heartbeats.
     topics = await groups.topics(at_once=request.member_epoch == JOIN)

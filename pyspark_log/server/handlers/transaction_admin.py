@@ -19,6 +19,7 @@ from pyspark_log.kafka.messages import (
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.errors import code_of
 from pyspark_log.server.handlers.group_offsets import unknown
+from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
 from pyspark_log.storage.transactions import TransactionMetadata, TransactionState
 from pyspark_log.types import TopicPartition
@@ -32,7 +33,12 @@ async def describe_transactions(call: Call, request: DescribeTransactionsRequest
     """Describes transactional ids."""
     known = call.broker.transactions.known
     return DescribeTransactionsResponse(
-        transaction_states=[_described(name, known.get(name)) for name in request.transactional_ids]
+        transaction_states=[
+            _described(name, known.get(name))
+            if call.allows(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, name)
+            else _Described(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, name)
+            for name in request.transactional_ids
+        ]
     )
 
 
@@ -69,6 +75,7 @@ async def list_transactions(call: Call, request: ListTransactionsRequest) -> Lis
             and (not ids or one.producer_id in ids)
             and (request.duration_filter < 0 or now - one.started > request.duration_filter)
             and (not pattern.pattern or pattern.fullmatch(name))
+            and call.allows(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, name)
         ],
     )
 
@@ -88,6 +95,8 @@ async def describe_producers(call: Call, request: DescribeProducersRequest) -> D
 
 def _producers(call: Call, topic: str, partition: int) -> DescribeProducersResponse.PartitionResponse:
     logs = call.broker.store.logs
+    if not call.allows(Operation.READ, Resource.TOPIC, topic):
+        return DescribeProducersResponse.PartitionResponse(partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     try:
         logs.topic(topic).check(partition)
         entries = logs.producers(topic, partition)
@@ -134,7 +143,9 @@ def _write_markers(call: Call, request: WriteTxnMarkersRequest) -> WriteTxnMarke
 
 
 def _write_marker(call: Call, wanted: WriteTxnMarkersRequest.WritableTxnMarker, at: TopicPartition) -> ErrorCode:
-    if not call.broker.store.writable:
+    cluster = Resource.CLUSTER, CLUSTER_NAME
+    may = call.allows(Operation.CLUSTER_ACTION, *cluster) or call.allows(Operation.ALTER, *cluster)
+    if not call.broker.store.writable or not may:
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     if error := unknown(call, at.topic, at.partition):
         return error

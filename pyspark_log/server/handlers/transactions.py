@@ -21,6 +21,7 @@ from pyspark_log.kafka.messages import (
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.errors import code_of
 from pyspark_log.server.handlers.group_offsets import refusal, unknown
+from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 from pyspark_log.storage.catalog import TRANSACTIONS_TOPIC
 from pyspark_log.storage.groups import OffsetAndMetadata
 from pyspark_log.types import TopicPartition
@@ -31,28 +32,34 @@ _INIT_SAYS_FENCED, _SAYS_FENCED = 4, 2
 _END_OF_EACH, _COMMIT_OF_EACH = 5, 5
 _COMMIT_SAYS_ABORT = 4
 _EPOCH_EACH = 2
+_WRITE = Operation.WRITE, Resource.TRANSACTIONAL_ID
+_READ = Operation.READ, Resource.GROUP
 
 
 async def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse:
     """Gives a producer an id and an epoch; with a transactional id, earlier producers of it are fenced."""
     broker, name = call.broker, request.transactional_id
-    if not broker.store.writable:
-        refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return _no_producer(refused if name is None else _NOT_ALLOWED)
+    if error := _init_refusal(call, request):
+        return InitProducerIdResponse(error_code=error, producer_epoch=-1)
     if name is None:
         return InitProducerIdResponse(producer_id=broker.producer_ids.next(), producer_epoch=0)
-    if not name or (request.producer_id < 0) != (request.producer_epoch < 0):
-        return _no_producer(ErrorCode.INVALID_REQUEST)
-    if not 0 < request.transaction_timeout_ms <= broker.transactions.max_timeout:
-        return _no_producer(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
     wanted = request.producer_id, request.producer_epoch
     outcome = await broker.transactions.init_producer(name, request.transaction_timeout_ms, wanted)
     error = outcome.error if call.version >= _INIT_SAYS_FENCED else _before_fencing(outcome.error)
     return InitProducerIdResponse(error_code=error, producer_id=outcome.producer_id, producer_epoch=outcome.epoch)
 
 
-def _no_producer(error: ErrorCode) -> InitProducerIdResponse:
-    return InitProducerIdResponse(error_code=error, producer_epoch=-1)
+def _init_refusal(call: Call, request: InitProducerIdRequest) -> ErrorCode:
+    name, writable = request.transactional_id, call.broker.store.writable
+    if name is None:
+        may = call.allows(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER, CLUSTER_NAME) or call.may_write_any()
+        return ErrorCode.NONE if writable and may else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    if not writable or not call.allows(*_WRITE, name):
+        return _NOT_ALLOWED
+    if not name or (request.producer_id < 0) != (request.producer_epoch < 0):
+        return ErrorCode.INVALID_REQUEST
+    in_time = 0 < request.transaction_timeout_ms <= call.broker.transactions.max_timeout
+    return ErrorCode.NONE if in_time else ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
 _NOT_ALLOWED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -97,7 +104,7 @@ async def add_partitions_to_txn(call: Call, request: AddPartitionsToTxnRequest) 
 
 
 def _partition_error(call: Call, topic: str, partition: int) -> ErrorCode:
-    if topic == TRANSACTIONS_TOPIC:
+    if topic == TRANSACTIONS_TOPIC or not call.allows(Operation.WRITE, Resource.TOPIC, topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return unknown(call, topic, partition)
 
@@ -105,7 +112,7 @@ def _partition_error(call: Call, topic: str, partition: int) -> ErrorCode:
 async def _add(
     call: Call, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]
 ) -> ErrorCode:
-    if not call.broker.store.writable:
+    if not call.broker.store.writable or not call.allows(*_WRITE, transactional_id):
         return _NOT_ALLOWED
     if not transactional_id:
         return ErrorCode.INVALID_REQUEST
@@ -117,6 +124,10 @@ async def add_offsets_to_txn(call: Call, request: AddOffsetsToTxnRequest) -> Add
     """Adds the offsets of a group to the producer's transaction."""
     if not request.group_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if not call.allows(*_WRITE, request.transactional_id):
+        return AddOffsetsToTxnResponse(error_code=_NOT_ALLOWED)
+    if not call.allows(*_READ, request.group_id):
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     try:
         at = await call.broker.workers.run(call.broker.store.groups.log.partition_of, request.group_id)
     except (PylogError, OSError) as failure:
@@ -127,7 +138,7 @@ async def add_offsets_to_txn(call: Call, request: AddOffsetsToTxnRequest) -> Add
 
 async def end_txn(call: Call, request: EndTxnRequest) -> EndTxnResponse:
     """Commits or aborts the producer's transaction."""
-    if not call.broker.store.writable:
+    if not call.broker.store.writable or not call.allows(*_WRITE, request.transactional_id):
         return EndTxnResponse(error_code=_NOT_ALLOWED)
     if not request.transactional_id:
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -146,11 +157,16 @@ async def end_txn(call: Call, request: EndTxnRequest) -> EndTxnResponse:
 async def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
     """Commits offsets of a group as a part of the producer's transaction."""
     now = call.broker.groups.now()
+    refused = ErrorCode.NONE
+    if not call.broker.store.writable or not call.allows(*_WRITE, request.transactional_id):
+        refused = _NOT_ALLOWED
+    elif not call.allows(*_READ, request.group_id):
+        refused = ErrorCode.GROUP_AUTHORIZATION_FAILED
     errors, offsets = dict[TopicPartition, ErrorCode](), dict[TopicPartition, OffsetAndMetadata]()
     for topic in request.topics:
         for part in topic.partitions:
             at = TopicPartition(topic.name, part.partition_index)
-            error = refusal(call, topic.name, part) if call.broker.store.writable else _NOT_ALLOWED
+            error = refused or refusal(call, topic.name, part)
             errors[at] = error
             if not error:
                 offsets[at] = OffsetAndMetadata(

@@ -15,6 +15,7 @@ from pyspark_log.kafka.messages import (
 )
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.errors import RefusedError, attempt
+from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 from pyspark_log.server.security.users import (
     LEAST_ITERATIONS,
     LEAST_SALT,
@@ -42,6 +43,7 @@ async def describe_user_scram_credentials(
 
     def read() -> None:
         nonlocal users
+        call.require(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME)
         users = call.broker.users.all()
 
     code, why = await call.broker.workers.run(attempt, read)
@@ -83,6 +85,7 @@ def _altered(
     for name in {**deletions, **upsertions}:
 
         def alter(name: str = name) -> None:
+            call.require(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME)
             if not call.broker.store.writable:
                 raise RefusedError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "the store is served for reading only")
             try:
