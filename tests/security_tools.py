@@ -90,10 +90,10 @@ def tls_options(certificate, key):
     return "--tls-certificate", certificate, "--tls-key", key
 
 
-def add_users(path):
-    """Adds the users of PASSWORDS to a store."""
+def add_users(path, passwords=PASSWORDS):
+    """Adds users with passwords to a store."""
     users = Users(str(path))
-    for user, password in PASSWORDS.items():
+    for user, password in passwords.items():
         users.change({user: {one: make_credential(one, password) for one in ("SCRAM-SHA-256", "SCRAM-SHA-512")}})
     return users
 

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 from kafka_tools import Broker
-from test_server_beside_kafka import NO_ID, _plain
 
 from pyspark_log import Store
 from pyspark_log.kafka import messages as m
@@ -16,16 +15,13 @@ from tests.server_tools import PATIENCE, Peer, served
 from tests.unit.record_tools import Record, build
 
 #: anna has rights by name, bert by a prefix, carl none, and dora is a super user.
+NO_ID = bytes(16)
 USERS = ("anna", "bert", "carl", "dora")
 _NOW = int(time.time() * 1000)
 
 
 def _batch(**fields):
     return build([Record(None, b"v", _NOW)], "none", **fields)
-
-
-def _topics(kind, name, rows, field="topics"):
-    return kind(**{field: [rows(name)]})
 
 
 def _requests(topic, group, tid):
@@ -142,3 +138,100 @@ def _login(where, user):
     answer = peer.ask(m.SaslAuthenticateRequest(f"\0{user}\0{PASSWORDS.get(user, user)}".encode()), 2)
     assert answer.error_code == 0
     return peer
+
+
+# ---- the two sides, with the same entries
+
+TOPIC, GROUP, TRANSACTION = "team-a", "team-g", "team-t"
+#: Rights by name, which anna has; bert has those of topics, groups and transactional ids by the prefix "team-".
+_RIGHTS = {
+    Resource.TOPIC: (
+        Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.ALTER_CONFIGS,
+    ),
+    Resource.GROUP: (Operation.READ, Operation.DELETE),
+    Resource.TRANSACTIONAL_ID: (Operation.WRITE,),
+    Resource.CLUSTER: (Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS),
+}  # fmt: skip
+_NAMES = {
+    Resource.TOPIC: (TOPIC, f"{TOPIC}-missing", f"{TOPIC}-new"), Resource.GROUP: (GROUP, f"{GROUP}-missing"),
+    Resource.TRANSACTIONAL_ID: (TRANSACTION,), Resource.CLUSTER: (CLUSTER_NAME,),
+}  # fmt: skip
+
+
+def _entries():
+    """Of anna by name, and of bert by a prefix."""
+    found = []
+    for resource, operations in _RIGHTS.items():
+        for operation in operations:
+            found += [(resource, name, Pattern.LITERAL, "User:anna", operation) for name in _NAMES[resource]]
+            if resource is not Resource.CLUSTER:
+                found.append((resource, "team-", Pattern.PREFIXED, "User:bert", operation))
+    return [
+        m.CreateAclsRequest.AclCreation(resource, name, pattern, user, "*", operation, Permission.ALLOW)
+        for resource, name, pattern, user, operation in found
+    ]
+
+
+def _prepare(where):
+    """Makes the topic, and the entries."""
+    with _login(where, "dora") as peer:
+        made = m.CreateTopicsRequest([m.CreateTopicsRequest.CreatableTopic(TOPIC, 1, 1)], 10_000, False)
+        assert peer.ask(made, 5).topics[0].error_code == 0
+        results = peer.ask(m.CreateAclsRequest(_entries()), 3).results
+        assert {one.error_code for one in results} == {0}
+        end = time.monotonic() + PATIENCE
+        # Kafka has made its coordinators and takes the entries in some time later.
+        while len(peer.ask(m.DescribeAclsRequest(1, None, 1, None, None, 1, 1), 3).resources) < len(_NAMES) + 2:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        for kind, key in ((0, GROUP), (1, TRANSACTION)):
+            find = m.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+            while peer.ask(find, 4).coordinators[0].error_code:
+                assert time.monotonic() < end
+                time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def sides(kafka, tmp_path_factory):
+    """Kafka, and then a server, with the same users and entries."""
+    port, controller = free_ports(2)
+    passwords = {user: PASSWORDS.get(user, user) for user in (*USERS, "broker")}
+    users = " ".join(f'user_{user}="{password}"' for user, password in passwords.items())
+    broker = Broker(tmp_path_factory.mktemp("broker"), settings={
+        "listeners": f"SASL_PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller}",
+        "controller.quorum.voters": f"1@{HOST}:{controller}",
+        "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "SASL_PLAINTEXT", "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:dora;User:broker;User:ANONYMOUS",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config":
+            "org.apache.kafka.common.security.plain.PlainLoginModule required "
+            f'username="broker" password="broker" {users};',
+    })  # fmt: skip
+    folder = tmp_path_factory.mktemp("server")
+    Store.create(folder / "store").close()
+    add_users(folder / "store", passwords)
+    options = ("--sasl-mechanisms", "PLAIN", "--acls", "--super-users", "User:dora")
+    try:
+        broker.start()
+        with served(folder / "store", folder, *options) as server:
+            where = SimpleNamespace(host=HOST, port=port), server
+            for side in where:
+                _prepare(side)
+            yield where
+        broker.stop()
+    finally:
+        broker.kill()
+
+
+@pytest.mark.parametrize("user", USERS)
+@pytest.mark.parametrize("name", _requests(TOPIC, GROUP, TRANSACTION))
+def test_the_answer_is_kafkas(sides, user, name):
+    request, version = _requests(TOPIC, GROUP, TRANSACTION)[name]
+    answers = []
+    for where in sides:
+        with _login(where, user) as peer:
+            answers.append(_errors(peer.ask(request, version)))
+    kafkas, ours = answers
+    assert ours == kafkas
