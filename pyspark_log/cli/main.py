@@ -25,6 +25,7 @@ _BROKEN_PIPE = 141
 #: The commands, each in the file of its name, with the first sentence of its help. A command is loaded when it is
 #: asked for: most need pyarrow, which takes a second.
 COMMANDS = {
+    "acls": "Add, list and remove what clients of `pylog serve --acls` may do.",
     "backup": "Copy the store, as it is at one moment, into a new folder or URL while it stays in use.",
     "clean": "Delete what exceeds TOPIC's retention, or that of all topics.",
     "compact": "Compact TOPIC: keep the last record of each key.",

@@ -1,0 +1,143 @@
+"""`pylog acls`: what the clients of `pylog serve` may do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from typing import Any, TypeVar
+
+import click
+
+from pyspark_log.cli.support import CommandGroup, confirm, json_option, print_json, print_table, yes_option
+from pyspark_log.cli.target import Target
+from pyspark_log.errors import ReadOnlyError
+from pyspark_log.server.security.acls import ANY, CLUSTER_NAME, Acl, Acls, Operation, Pattern, Permission, Resource
+
+_F = TypeVar("_F", bound=Callable[..., object])
+
+_OPERATIONS = {one.name.lower().replace("_", "-"): one for one in Operation}
+_OPTIONS = (
+    click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="A topic; '*' is each one."),
+    click.option("--group", "groups", multiple=True, metavar="GROUP", help="A group; '*' is each one."),
+    click.option("--transactional-id", "ids", multiple=True, metavar="ID", help="A transactional id; '*' is each one."),
+    click.option("--cluster", is_flag=True, help="The server as a whole."),
+    click.option("--prefixed", is_flag=True, help="Names are what names begin with."),
+    click.option(
+        "--principal", "principals", multiple=True, metavar="PRINCIPAL", help="Such as User:anna; User:* is each one."
+    ),
+    click.option("--host", "hosts", multiple=True, metavar="ADDRESS", help="A client's address; by default each one."),
+    click.option(
+        "--operation", "operations", multiple=True, type=click.Choice(list(_OPERATIONS)), help="By default all."
+    ),
+    click.option("--deny", is_flag=True, help="What may not be done; that counts before all that may."),
+)
+
+
+def _described(command: _F) -> _F:
+    """Gives a command the options that describe entries; each can be given several times."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.group(cls=CommandGroup)
+def acls() -> None:
+    """Add, list and remove what clients of `pylog serve --acls` may do.
+
+    A server counts each change at once. Nothing is allowed that no entry allows, but for super users.
+    """
+
+
+@acls.command()
+@_described
+@click.pass_obj
+def add(target: Target, /, **described: Any) -> None:  # noqa: ANN401  (those of `_described`)
+    """Add entries: of each principal, for each resource and operation."""
+    wanted = _entries(**described)
+    known = _acls(target)
+    new = wanted - known.rules().acls
+    known.change(lambda acls: acls | wanted)
+    click.echo(f"Added {len(new)} entries.")
+
+
+@acls.command("list")
+@json_option
+@click.pass_obj
+def list_acls(target: Target, as_json: bool) -> None:
+    """Print all entries."""
+    found = sorted(_acls(target).rules().acls)
+    rows = [_row(one) for one in found]
+    names = ("principal", "host", "permission", "operation", "resource", "name", "pattern")
+    if as_json:
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
+    else:
+        print_table([name.upper() for name in names], rows)
+
+
+@acls.command()
+@_described
+@yes_option
+@click.pass_obj
+def remove(target: Target, /, yes: bool, **described: Any) -> None:  # noqa: ANN401  (those of `_described`)
+    """Remove entries: those that `add` with the same options adds."""
+    wanted = _entries(**described)
+    known = _acls(target)
+    gone = wanted & known.rules().acls
+    if not gone:
+        raise click.ClickException("there is no such entry; `pylog acls list` prints all")
+    confirm(f"Remove {len(gone)} entries?", yes)
+    known.change(lambda acls: acls - wanted)
+    click.echo(f"Removed {len(gone)} entries.")
+
+
+def _entries(
+    *,
+    topics: Sequence[str],
+    groups: Sequence[str],
+    ids: Sequence[str],
+    cluster: bool,
+    prefixed: bool,
+    principals: Sequence[str],
+    hosts: Sequence[str],
+    operations: Sequence[str],
+    deny: bool,
+) -> frozenset[Acl]:
+    for principal in principals:
+        if not all(principal.partition(":")):
+            raise click.UsageError(f"{principal!r} is no principal, such as User:anna.")
+    if not principals:
+        raise click.UsageError("--principal is missing.")
+    resources = list(_resources(topics, groups, ids, prefixed=prefixed))
+    if cluster:
+        resources.append((Resource.CLUSTER, CLUSTER_NAME, Pattern.LITERAL))
+    if not resources:
+        raise click.UsageError("About what? Give --topic, --group, --transactional-id or --cluster.")
+    permission = Permission.DENY if deny else Permission.ALLOW
+    chosen = [_OPERATIONS[one] for one in operations] or [Operation.ALL]
+    return frozenset(
+        Acl(*resource, principal, host, operation, permission)
+        for resource, principal, host, operation in product(resources, principals, hosts or (ANY,), chosen)
+    )
+
+
+def _resources(
+    topics: Sequence[str], groups: Sequence[str], ids: Sequence[str], *, prefixed: bool
+) -> Iterator[tuple[Resource, str, Pattern]]:
+    kinds = ((Resource.TOPIC, topics), (Resource.GROUP, groups), (Resource.TRANSACTIONAL_ID, ids))
+    for kind, names in kinds:
+        for name in names:
+            yield kind, name, Pattern.PREFIXED if prefixed else Pattern.LITERAL
+
+
+def _row(one: Acl) -> tuple[str, ...]:
+    return (
+        one.principal, one.host, one.permission.name.lower(), one.operation.name.lower().replace("_", "-"),
+        one.resource.name.lower().replace("_", "-"), one.name, one.pattern.name.lower(),
+    )  # fmt: skip
+
+
+def _acls(target: Target) -> Acls:
+    store = target.open_folder()
+    if not store.writable:
+        raise ReadOnlyError(f"{store.path} cannot be written to, and so has no ACLs")
+    return Acls(store.path, ())
