@@ -21,8 +21,8 @@ from pyspark_log.server.security.acls import ANY, CLUSTER_NAME, Acl, Acls, Opera
 
 _E = TypeVar("_E", bound=IntEnum)
 _Filter = DescribeAclsRequest | DeleteAclsRequest.DeleteAclsFilter
-# In filters: each kind, or each pattern that is about a name.
-_EACH, _MATCH = 1, 2
+# In filters: no kind, each kind, or each pattern that is about a name.
+_UNKNOWN, _EACH, _MATCH = 0, 1, 2
 _DISABLED = (ErrorCode.SECURITY_DISABLED, "the server decides by no ACLs: start it with --acls")
 
 
@@ -92,8 +92,8 @@ def _acl(wanted: CreateAclsRequest.AclCreation) -> Acl:
         raise RefusedError(ErrorCode.INVALID_REQUEST, "a resource has a name")
     if made.resource is Resource.CLUSTER and made.name != CLUSTER_NAME:
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"the only name of a cluster is {CLUSTER_NAME}")
-    kind, colon, name = made.principal.partition(":")
-    if not (kind and colon and name):
+    kind, colon, _ = made.principal.partition(":")
+    if not (kind and colon):
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"the principal {made.principal!r} is not of the form TYPE:NAME")
     return made
 
@@ -135,13 +135,9 @@ def _delete(call: Call, wanted: DeleteAclsRequest.DeleteAclsFilter) -> DeleteAcl
 
 def _matching(acls: Iterable[Acl], wanted: _Filter) -> list[Acl]:
     """The entries that a filter is true for. RefusedError: it makes no sense."""
-    for number, kind in (
-        (wanted.resource_type_filter, Resource), (wanted.operation, Operation), (wanted.permission_type, Permission),
-    ):  # fmt: skip
-        if number != _EACH:
-            _of(kind, number)
-    if wanted.pattern_type_filter not in (_EACH, _MATCH):
-        _of(Pattern, wanted.pattern_type_filter)
+    kinds = wanted.resource_type_filter, wanted.pattern_type_filter, wanted.operation, wanted.permission_type
+    if _UNKNOWN in kinds:
+        raise RefusedError(ErrorCode.INVALID_REQUEST, "a filter says of what kind an entry is, or that each is meant")
     return [
         one
         for one in acls

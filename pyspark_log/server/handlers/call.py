@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from pyspark_log.errors import PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.broker import Broker
 from pyspark_log.server.handlers.errors import RefusedError
 from pyspark_log.server.security import ANONYMOUS, Login
-from pyspark_log.server.security.acls import Operation, Resource
+from pyspark_log.server.security.acls import OPERATIONS, Operation, Resource, Rules, host_of
 
 _log = logging.getLogger(__name__)
 
@@ -44,10 +45,10 @@ class Client:
     principal: str = ANONYMOUS
     login: Login | None = None
 
-    @property
+    @cached_property
     def host(self) -> str:
-        """The address without the port."""
-        return self.peer.rpartition(":")[0]
+        """The address without the port, as ACLs name it."""
+        return host_of(self.peer.rpartition(":")[0])
 
 
 @dataclass(frozen=True)
@@ -66,22 +67,31 @@ class Call:
     client_id: str | None
     version: int
 
-    def allows(self, operation: Operation, resource: Resource, name: str) -> bool:
-        """Whether the client may do something; not, if what it may do cannot be read."""
+    @cached_property
+    def _rules(self) -> Rules | None:
+        """The rules of this request; None: it may do everything."""
         acls = self.broker.acls
         if acls is None:
-            return True
+            return None
         try:
-            rules = acls.rules()
+            return acls.rules()
         except (PylogError, OSError) as error:
-            _log.error("%s", error)
-            return False
-        return rules.allow(self.client.principal, self.client.host, operation, resource, name)
+            _log.error("only super users are served: %s", error)
+            return acls.without_entries
+
+    def allows(self, operation: Operation, resource: Resource, name: str) -> bool:
+        """Whether the client may do something; if what it may do cannot be read, only a super user may."""
+        rules = self._rules
+        return rules is None or rules.allow(self.client.principal, self.client.host, operation, resource, name)
 
     def may_write_any(self) -> bool:
         """Whether there could be a topic that the client may write to."""
-        acls, client = self.broker.acls, self.client
-        return acls is None or acls.rules().allow_any(client.principal, client.host, Operation.WRITE, Resource.TOPIC)
+        rules, client = self._rules, self.client
+        return rules is None or rules.allow_any(client.principal, client.host, Operation.WRITE, Resource.TOPIC)
+
+    def operations(self, resource: Resource, name: str) -> int:
+        """What the client may do with a resource: a bit for each operation, by its number."""
+        return sum(1 << one for one in OPERATIONS[resource] if self.allows(one, resource, name))
 
     def require(self, operation: Operation, resource: Resource, name: str) -> None:
         """Refuses what the client may not do. RefusedError."""

@@ -16,7 +16,7 @@ from pyspark_log.kafka.messages import (
 )
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.errors import RefusedError, attempt
-from pyspark_log.server.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED, advertised
+from pyspark_log.server.handlers.metadata import advertised, cluster_operations
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 from pyspark_log.storage.catalog import INTERNAL_TOPICS
 from pyspark_log.types import LATEST
@@ -35,12 +35,11 @@ async def describe_cluster(call: Call, request: DescribeClusterRequest) -> Descr
         is_known = request.endpoint_type == _CONTROLLERS
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
         return DescribeClusterResponse(error_code=code, error_message="clients find brokers here, and no controllers")
-    asked = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
         cluster_id=broker.store.cluster_id,
         controller_id=broker.node_id,
         brokers=[_Broker(broker.node_id, host, port, None)],
-        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+        cluster_authorized_operations=cluster_operations(call, asked=request.include_cluster_authorized_operations),
     )
 
 
@@ -57,8 +56,7 @@ async def alter_partition_reassignments(
     call: Call, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     """Takes reassignments to this server, where all partitions are already; to others it refuses them."""
-    if not call.allows(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
-        return AlterPartitionReassignmentsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    may = call.allows(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME)
     topics = []
     for topic in request.topics:
         rows = [
@@ -68,13 +66,15 @@ async def alter_partition_reassignments(
             for part in topic.partitions
         ]
         topics.append(AlterPartitionReassignmentsResponse.ReassignableTopicResponse(topic.name, rows))
-    return AlterPartitionReassignmentsResponse(error_message=None, responses=topics)
+    error = ErrorCode.NONE if may else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return AlterPartitionReassignmentsResponse(error_code=error, error_message=None, responses=topics)
 
 
 def _reassigned(
     call: Call, topic: str, part: AlterPartitionReassignmentsRequest.ReassignablePartition
 ) -> tuple[ErrorCode, str | None]:
     def reassign() -> None:
+        call.require(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME)
         call.broker.store.logs.topic(topic).check(part.partition_index)
         if part.replicas is None:
             raise RefusedError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "there is none that could be cancelled")

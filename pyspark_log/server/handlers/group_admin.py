@@ -20,10 +20,6 @@ from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 
 _DESCRIBE = Operation.DESCRIBE, Resource.GROUP
 
-# What may be done with a group where nothing restricts it; as in metadata.py: read 3, delete 6, describe 8, describe
-# configs 10, alter configs 11.
-_GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8, 10, 11))
-
 
 async def describe_groups(call: Call, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     """Describes groups, also those that have committed offsets alone."""
@@ -35,7 +31,7 @@ async def describe_groups(call: Call, request: DescribeGroupsRequest) -> Describ
         else DescribeGroupsResponse.DescribedGroup(ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=name)
         for name in request.groups
     ]
-    return DescribeGroupsResponse(groups=[_with_operations(one, request) for one in described])
+    return DescribeGroupsResponse(groups=[_with_operations(call, one, request) for one in described])
 
 
 async def consumer_group_describe(call: Call, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
@@ -49,13 +45,16 @@ async def consumer_group_describe(call: Call, request: ConsumerGroupDescribeRequ
         else ConsumerGroupDescribeResponse.DescribedGroup(ErrorCode.GROUP_AUTHORIZATION_FAILED, None, name)
         for name in request.group_ids
     ]
-    return ConsumerGroupDescribeResponse(groups=[_with_operations(one, request) for one in described])
+    return ConsumerGroupDescribeResponse(groups=[_with_operations(call, one, request) for one in described])
 
 
-def _with_operations(described: Struct, request: DescribeGroupsRequest | ConsumerGroupDescribeRequest) -> Struct:
+def _with_operations(
+    call: Call, described: Struct, request: DescribeGroupsRequest | ConsumerGroupDescribeRequest
+) -> Struct:
     """A group with what may be done with it, if that was asked for; with one that is not there, nothing may."""
     asked = request.include_authorized_operations and described.error_code == ErrorCode.NONE
-    return described._replace(authorized_operations=_GROUP_OPERATIONS if asked else NOT_ASKED)
+    operations = call.operations(Resource.GROUP, described.group_id) if asked else NOT_ASKED
+    return described._replace(authorized_operations=operations)
 
 
 async def list_groups(call: Call, request: ListGroupsRequest) -> ListGroupsResponse:

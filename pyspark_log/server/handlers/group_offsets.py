@@ -28,6 +28,8 @@ _Committed = dict[TopicPartition, OffsetAndMetadata]
 
 # Topics are named by their ids from this version on, in commits and fetches; several groups in a fetch from the other.
 _FIRST_BY_ID, _FIRST_OF_MANY = 10, 8
+# From this version on a fetch has an error of its own, without topics.
+_FIRST_WITH_ERROR = 2
 _NOTHING = -1
 _DESCRIBE = Operation.DESCRIBE, Resource.TOPIC
 # An offset that a transaction may change which is open.
@@ -125,6 +127,8 @@ async def offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchRe
     topics = request.topics
     # All of them: an empty list in version 1, which has no null.
     wanted = None if topics is None else [(topic.name, topic.partition_indexes) for topic in topics]
+    if error and call.version >= _FIRST_WITH_ERROR:
+        return OffsetFetchResponse(error_code=error)
     return OffsetFetchResponse(
         topics=[
             OffsetFetchResponse.OffsetFetchResponseTopic(

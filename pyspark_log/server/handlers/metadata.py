@@ -15,15 +15,17 @@ _Broker = MetadataResponse.MetadataResponseBroker
 _Topic = MetadataResponse.MetadataResponseTopic
 _Partition = MetadataResponse.MetadataResponsePartition
 
-# What may be done with a topic or the cluster where nothing restricts it: a bit for each operation, by its code in
-# Kafka's AclOperation (read 3, write 4, create 5, delete 6, alter 7, describe 8, cluster action 9, describe configs 10,
-# alter configs 11, idempotent write 12).
-_TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
-#: The same for the cluster.
-CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
 _DESCRIBE = Operation.DESCRIBE, Resource.TOPIC
-#: What is in place of such bits if a client has not asked for them.
+#: What is in place of the operations that a client may do if it has not asked for them.
 NOT_ASKED = -(1 << 31)
+
+
+def cluster_operations(call: Call, *, asked: bool) -> int:
+    """The operations that the client may do with the cluster."""
+    if not asked:
+        return NOT_ASKED
+    cluster = Resource.CLUSTER, CLUSTER_NAME
+    return call.operations(*cluster) if call.allows(Operation.DESCRIBE, *cluster) else 0
 
 
 def require_create(call: Call, topic: str) -> None:
@@ -46,21 +48,19 @@ async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
         cluster_id=broker.store.cluster_id,
         controller_id=broker.node_id,
         topics=topics,
-        cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
-        ),
+        cluster_authorized_operations=cluster_operations(call, asked=request.include_cluster_authorized_operations),
     )
 
 
 def _topics(call: Call, request: MetadataRequest) -> list[MetadataResponse.MetadataResponseTopic]:
-    operations = _TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    asked = request.include_topic_authorized_operations
     if request.topics is None or (call.version == 0 and not request.topics):
         names = [
             name
             for name in call.broker.store.topics(internal=True)
             if name != PUBLISH_TOPIC and call.allows(*_DESCRIBE, name)
         ]
-        found = [_described(call, name, operations) for name in names]
+        found = [_described(call, name, asked=asked) for name in names]
         # One that was deleted meanwhile is none of all topics.
         return [topic for topic in found if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     # Versions without the field create what is missing.
@@ -68,18 +68,19 @@ def _topics(call: Call, request: MetadataRequest) -> list[MetadataResponse.Metad
     topics = []
     for wanted in request.topics:
         if wanted.name is not None:
-            topics.append(_described(call, wanted.name, operations, may_create=may_create))
+            topics.append(_described(call, wanted.name, asked=asked, may_create=may_create))
             continue
         name = call.broker.topics.name(wanted.topic_id)
-        if name is None or not call.allows(*_DESCRIBE, name):
-            topics.append(_Topic(ErrorCode.UNKNOWN_TOPIC_ID, None, wanted.topic_id))
+        if name is not None and call.allows(*_DESCRIBE, name):
+            topics.append(_described(call, name, asked=asked))
         else:
-            topics.append(_described(call, name, operations))
+            error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            topics.append(_Topic(error, None, wanted.topic_id))
     return topics
 
 
 def _described(
-    call: Call, name: str, operations: int, *, may_create: bool = False
+    call: Call, name: str, *, asked: bool, may_create: bool = False
 ) -> MetadataResponse.MetadataResponseTopic:
     broker = call.broker
     try:
@@ -98,7 +99,9 @@ def _described(
     except RefusedError as error:
         return _Topic(error.code, name, NO_ID, False, (), NOT_ASKED)
     except (PylogError, OSError) as error:
+        operations = call.operations(Resource.TOPIC, name) if asked else NOT_ASKED
         return _Topic(code_of(error), name, NO_ID, name in INTERNAL_TOPICS, (), operations)
+    operations = call.operations(Resource.TOPIC, name) if asked else NOT_ASKED
     broker.topics.note(name)
     topic_id = id_bytes(topic.description.topic_id)
     return _Topic(ErrorCode.NONE, name, topic_id, name in INTERNAL_TOPICS, partitions, operations)

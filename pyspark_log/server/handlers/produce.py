@@ -49,8 +49,7 @@ _FIRST_WITH_ZSTD = 7
 _PRODUCER = Struct(">qh")
 # From these versions on a batch adds its partition to the transaction, and an error can ask to abort it (KIP-890).
 _FIRST_THAT_ADDS, _FIRST_ABORTABLE = 12, 11
-_NOT_ALLOWED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-_WRITE = Operation.WRITE, Resource.TOPIC
+_WRITE, _WRITE_AS = (Operation.WRITE, Resource.TOPIC), (Operation.WRITE, Resource.TRANSACTIONAL_ID)
 # Topics are named by their ids from this version on.
 _FIRST_BY_ID = 13
 
@@ -91,9 +90,8 @@ async def _append_in_transaction(
                 producer = _PRODUCER.unpack_from(records, PRODUCER_ID_AT)
                 by_producer.setdefault(producer, set()).add(TopicPartition(found, part.index))
     errors, admitted = dict[TopicPartition, ErrorCode](), 0
-    if by_producer and not call.allows(Operation.WRITE, Resource.TRANSACTIONAL_ID, name):
-        refused = dict.fromkeys(set[TopicPartition]().union(*by_producer.values()), _NOT_ALLOWED)
-        return await _append(call, request, names, refused)
+    if not call.allows(*_WRITE_AS, name):
+        return await _append(call, request, names, {})
     try:
         for (producer_id, epoch), partitions in by_producer.items():
             known = {at: _unknown(call, at) or not call.allows(*_WRITE, at.topic) for at in partitions}
@@ -255,17 +253,26 @@ def _is_checksum_right(batch: bytes) -> bool:
 
 def _refusal(call: Call, request: ProduceRequest, topic: str | None, records: bytes) -> tuple[ErrorCode, str] | None:
     """Why a batch is refused before its partition is looked at; None: it is not."""
-    if not call.broker.store.writable:
-        return ErrorCode.TOPIC_AUTHORIZATION_FAILED, "the store is served for reading only"
-    if topic is None:
-        return ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic of that id"
-    if not call.allows(Operation.WRITE, Resource.TOPIC, topic):
-        return ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{call.client.principal} may not write to {topic}"
+    if refusal := _refusal_of_client(call, request.transactional_id, topic):
+        return refusal
     if request.acks not in _ACKS:
         return ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}; it must be 0, 1 or -1 (all)"
     if len(records) <= _FLAGS_AT:
         return ErrorCode.INVALID_RECORD, f"{len(records)} bytes are no record batch"
     return _refusal_of_batch(records[MAGIC_AT], records[_FLAGS_AT], call.version, request.transactional_id)
+
+
+def _refusal_of_client(call: Call, transactional_id: str | None, topic: str | None) -> tuple[ErrorCode, str] | None:
+    if not call.broker.store.writable:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED, "the store is served for reading only"
+    if transactional_id is not None and not call.allows(*_WRITE_AS, transactional_id):
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return code, f"{call.client.principal} may not write as {transactional_id}"
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic of that id"
+    if not call.allows(*_WRITE, topic):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{call.client.principal} may not write to {topic}"
+    return None
 
 
 def _refusal_of_batch(

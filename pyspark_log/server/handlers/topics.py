@@ -76,9 +76,11 @@ def _create(
         return _Created(topic.name, NO_ID, code, why, num_partitions=-1, replication_factor=-1)
     [description] = made
     topic_id = call.broker.topics.note(topic.name) if not validate_only else None
-    return _Created(
-        topic.name, topic_id or NO_ID, code, None, 0, description.partitions, 1, _described(call, description.configs)
-    )
+    created = _Created(topic.name, topic_id or NO_ID, code, None)
+    if not call.allows(Operation.DESCRIBE_CONFIGS, Resource.TOPIC, topic.name):
+        return created._replace(topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    rows = _described(call, description.configs)
+    return created._replace(num_partitions=description.partitions, replication_factor=1, configs=rows)
 
 
 def _partitions(call: Call, topic: CreateTopicsRequest.CreatableTopic) -> int | None:
@@ -187,9 +189,10 @@ async def _delete(call: Call, name: str, topic_id: bytes) -> DeleteTopicsRespons
             code = ErrorCode.INVALID_REQUEST if name else ErrorCode.UNKNOWN_TOPIC_ID
             return _Deleted(name or None, topic_id, code, None)
         name = found
-        if not call.allows(Operation.DESCRIBE, Resource.TOPIC, name):
-            # That there is one is not revealed.
-            return _Deleted(None, topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
+    if not call.allows(Operation.DESCRIBE, Resource.TOPIC, name):
+        # The other one of name and id is not revealed, and so not that there is one.
+        by_id = topic_id != NO_ID
+        return _Deleted(None if by_id else name, topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
 
     def delete() -> None:
         call.require(Operation.DELETE, Resource.TOPIC, name)

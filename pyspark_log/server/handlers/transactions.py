@@ -32,7 +32,7 @@ _INIT_SAYS_FENCED, _SAYS_FENCED = 4, 2
 _END_OF_EACH, _COMMIT_OF_EACH = 5, 5
 _COMMIT_SAYS_ABORT = 4
 _EPOCH_EACH = 2
-_WRITE = Operation.WRITE, Resource.TRANSACTIONAL_ID
+_NOT_ALLOWED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 _READ = Operation.READ, Resource.GROUP
 
 
@@ -50,11 +50,11 @@ async def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitPr
 
 
 def _init_refusal(call: Call, request: InitProducerIdRequest) -> ErrorCode:
-    name, writable = request.transactional_id, call.broker.store.writable
+    name = request.transactional_id
     if name is None:
         may = call.allows(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER, CLUSTER_NAME) or call.may_write_any()
-        return ErrorCode.NONE if writable and may else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    if not writable or not call.allows(*_WRITE, name):
+        return ErrorCode.NONE if call.broker.store.writable and may else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    if not _may_write(call, name):
         return _NOT_ALLOWED
     if not name or (request.producer_id < 0) != (request.producer_epoch < 0):
         return ErrorCode.INVALID_REQUEST
@@ -62,7 +62,8 @@ def _init_refusal(call: Call, request: InitProducerIdRequest) -> ErrorCode:
     return ErrorCode.NONE if in_time else ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
-_NOT_ALLOWED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+def _may_write(call: Call, transactional_id: str) -> bool:
+    return call.broker.store.writable and call.allows(Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id)
 
 
 def _before_fencing(error: ErrorCode) -> ErrorCode:
@@ -71,20 +72,19 @@ def _before_fencing(error: ErrorCode) -> ErrorCode:
 
 async def add_partitions_to_txn(call: Call, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
     """Adds partitions to the producer's transaction, all or none of them."""
+    name = request.v3_and_below_transactional_id
     found = {
         TopicPartition(topic.name, number): _partition_error(call, topic.name, number)
         for topic in request.v3_and_below_topics
         for number in topic.partitions
     }
-    if any(found.values()):
+    if not _may_write(call, name):
+        found = dict.fromkeys(found, _NOT_ALLOWED)
+    elif any(found.values()):
         found = {at: error or ErrorCode.OPERATION_NOT_ATTEMPTED for at, error in found.items()}
     else:
         error = await _add(
-            call,
-            request.v3_and_below_transactional_id,
-            request.v3_and_below_producer_id,
-            request.v3_and_below_producer_epoch,
-            frozenset(found),
+            call, name, request.v3_and_below_producer_id, request.v3_and_below_producer_epoch, frozenset(found)
         )
         found = dict.fromkeys(found, error)
     return AddPartitionsToTxnResponse(
@@ -112,8 +112,6 @@ def _partition_error(call: Call, topic: str, partition: int) -> ErrorCode:
 async def _add(
     call: Call, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]
 ) -> ErrorCode:
-    if not call.broker.store.writable or not call.allows(*_WRITE, transactional_id):
-        return _NOT_ALLOWED
     if not transactional_id:
         return ErrorCode.INVALID_REQUEST
     error = await call.broker.transactions.add(transactional_id, producer_id, epoch, partitions, 0)
@@ -124,7 +122,7 @@ async def add_offsets_to_txn(call: Call, request: AddOffsetsToTxnRequest) -> Add
     """Adds the offsets of a group to the producer's transaction."""
     if not request.group_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
-    if not call.allows(*_WRITE, request.transactional_id):
+    if not _may_write(call, request.transactional_id):
         return AddOffsetsToTxnResponse(error_code=_NOT_ALLOWED)
     if not call.allows(*_READ, request.group_id):
         return AddOffsetsToTxnResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -138,7 +136,7 @@ async def add_offsets_to_txn(call: Call, request: AddOffsetsToTxnRequest) -> Add
 
 async def end_txn(call: Call, request: EndTxnRequest) -> EndTxnResponse:
     """Commits or aborts the producer's transaction."""
-    if not call.broker.store.writable or not call.allows(*_WRITE, request.transactional_id):
+    if not _may_write(call, request.transactional_id):
         return EndTxnResponse(error_code=_NOT_ALLOWED)
     if not request.transactional_id:
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -158,7 +156,7 @@ async def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> TxnO
     """Commits offsets of a group as a part of the producer's transaction."""
     now = call.broker.groups.now()
     refused = ErrorCode.NONE
-    if not call.broker.store.writable or not call.allows(*_WRITE, request.transactional_id):
+    if not _may_write(call, request.transactional_id):
         refused = _NOT_ALLOWED
     elif not call.allows(*_READ, request.group_id):
         refused = ErrorCode.GROUP_AUTHORIZATION_FAILED

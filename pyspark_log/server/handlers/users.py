@@ -47,9 +47,9 @@ async def describe_user_scram_credentials(
         users = call.broker.users.all()
 
     code, why = await call.broker.workers.run(attempt, read)
-    if code:
-        return DescribeUserScramCredentialsResponse(0, code, why, ())
     asked = Counter(one.name for one in request.users or ())
+    if code:
+        return DescribeUserScramCredentialsResponse(0, code, why, [_Described(name, code, why, ()) for name in asked])
     results = [_described(name, asked[name], users.get(name)) for name in asked or users]
     return DescribeUserScramCredentialsResponse(error_message=None, results=results)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import IntEnum
@@ -67,11 +68,42 @@ class Permission(IntEnum):
     ALLOW = 3
 
 
+#: What can be done with a resource, by its kind.
+OPERATIONS: Mapping[Resource, tuple[Operation, ...]] = {
+    Resource.TOPIC: (
+        Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS,
+    ),
+    Resource.GROUP: (
+        Operation.READ, Operation.DELETE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS,
+    ),
+    Resource.CLUSTER: (
+        Operation.CREATE, Operation.ALTER, Operation.DESCRIBE, Operation.CLUSTER_ACTION, Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS, Operation.IDEMPOTENT_WRITE,
+    ),
+    Resource.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE, Operation.TWO_PHASE_COMMIT),
+    Resource.DELEGATION_TOKEN: (Operation.DESCRIBE,),
+    Resource.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
+}  # fmt: skip
+
 # Whichever of these is allowed allows the operation, too. What is denied is denied alone.
 _IMPLIED_BY: Mapping[Operation, frozenset[Operation]] = {
     Operation.DESCRIBE: frozenset({Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}),
     Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
 }
+
+
+def host_of(address: str) -> str:
+    """An address as ACLs name it: as Java writes it, IPv6 in eight numbers without leading zeros."""
+    try:
+        known = ipaddress.ip_address(address.strip("[]").partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(known, ipaddress.IPv4Address):
+        return str(known)
+    if known.ipv4_mapped is not None:
+        return str(known.ipv4_mapped)
+    return ":".join(f"{int(part, 16):x}" for part in known.exploded.split(":"))
 
 
 class Acl(NamedTuple):
@@ -170,12 +202,17 @@ class Rules:
 
 
 class Acls:
-    """The entries of a store, in a file; each change of it counts at once. Safe to use from several threads."""
+    """The entries of a store, in a file; each change of it counts at once. Safe to use from several threads.
+
+    Attributes:
+        without_entries: the rules if there were none.
+    """
 
     def __init__(self, folder: str, super_users: Collection[str]) -> None:
         """Of the store in a folder; `super_users` as those of `Rules`."""
         self._super_users = super_users
-        self._file = FollowedFile(folder, ACLS_FILE, "list of ACLs", self._rules(()), self._decoded, _encoded)
+        self.without_entries = self._rules(())
+        self._file = FollowedFile(folder, ACLS_FILE, "list of ACLs", self.without_entries, self._decoded, _encoded)
 
     def _rules(self, acls: Iterable[Acl]) -> Rules:
         return Rules(acls, self._super_users)
