@@ -11,11 +11,27 @@ import click
 from pyspark_log.cli.support import CommandGroup, confirm, json_option, print_json, print_table, yes_option
 from pyspark_log.cli.target import Target
 from pyspark_log.errors import ReadOnlyError
-from pyspark_log.server.security.acls import ANY, CLUSTER_NAME, Acl, Acls, Operation, Pattern, Permission, Resource
+from pyspark_log.server.security.acls import (
+    ANY,
+    CLUSTER_NAME,
+    OPERATIONS,
+    Acl,
+    Acls,
+    Operation,
+    Pattern,
+    Permission,
+    Resource,
+    host_of,
+)
 
 _F = TypeVar("_F", bound=Callable[..., object])
 
-_OPERATIONS = {one.name.lower().replace("_", "-"): one for one in Operation}
+
+def _text(one: Operation | Resource | Permission | Pattern) -> str:
+    return one.name.lower().replace("_", "-")
+
+
+_OPERATIONS = {_text(one): one for one in Operation}
 _OPTIONS = (
     click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="A topic; '*' is each one."),
     click.option("--group", "groups", multiple=True, metavar="GROUP", help="A group; '*' is each one."),
@@ -114,8 +130,12 @@ def _entries(
         raise click.UsageError("About what? Give --topic, --group, --transactional-id or --cluster.")
     permission = Permission.DENY if deny else Permission.ALLOW
     chosen = [_OPERATIONS[one] for one in operations] or [Operation.ALL]
+    for (kind, *_), operation in product(resources, chosen):
+        if operation not in (Operation.ALL, *OPERATIONS[kind]):
+            known = ", ".join(_text(one) for one in OPERATIONS[kind])
+            raise click.UsageError(f"A {_text(kind)} has no operation {_text(operation)}, but {known}.")
     return frozenset(
-        Acl(*resource, principal, host, operation, permission)
+        Acl(*resource, principal, host_of(host), operation, permission)
         for resource, principal, host, operation in product(resources, principals, hosts or (ANY,), chosen)
     )
 
@@ -131,8 +151,8 @@ def _resources(
 
 def _row(one: Acl) -> tuple[str, ...]:
     return (
-        one.principal, one.host, one.permission.name.lower(), one.operation.name.lower().replace("_", "-"),
-        one.resource.name.lower().replace("_", "-"), one.name, one.pattern.name.lower(),
+        one.principal, one.host, _text(one.permission), _text(one.operation), _text(one.resource), one.name,
+        _text(one.pattern),
     )  # fmt: skip
 
 

@@ -186,7 +186,7 @@ FILTERS = {
     "prefixed": _filter(2, "odd", 4), "a match": _filter(2, "oddity", 2), "a match of any": _filter(2, None, 2),
     "each": _filter(2, "*", 3), "each, a match": _filter(2, "*", 2), "an operation": _filter(operation=3),
     "a host": _filter(host="*"), "another host": _filter(host="x"), "denied": _filter(permission=2),
-    "an unknown resource": _filter(0), "resource 99": _filter(99), "an unknown pattern": _filter(pattern=0),
+    "an unknown resource": _filter(0), "an unknown pattern": _filter(pattern=0),
     "operation 0": _filter(operation=0), "nobody's": _filter(principal="x"),
     "an empty name": _filter(2, ""), "a denied write of groups": _filter(3, None, 1, None, None, 4, 2),
 }  # fmt: skip

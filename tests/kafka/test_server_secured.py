@@ -169,3 +169,29 @@ def test_a_client_with_a_token(tool, authority, tmp_path):
     with served(tmp_path / "store", tmp_path, *options) as server:
         _write_and_read(tool, server, settings, "token", options=allowed)
         assert ": User:service" in server.output()
+
+
+def test_kafka_acls_says_what_a_user_may_do(tool, authority, tmp_path):
+    Store.create(tmp_path / "store").close()
+    add_users(tmp_path / "store")
+    options = tls_options(*authority.issue("server", name(CN="localhost")))
+    options += ("--sasl-mechanisms", "PLAIN", "--acls", "--super-users", "User:anna")
+    anna, bert = (_sasl(authority, "PLAIN", user, PASSWORDS[user]) for user in ("anna", "bert"))
+    acls = "org.apache.kafka.tools.AclCommand"
+    topics = "org.apache.kafka.tools.TopicCommand"
+    with served(tmp_path / "store", tmp_path, *options) as server:
+        with pytest.raises(AssertionError, match="TopicAuthorizationException"):
+            tool(server, bert, topics, "--create", "--topic", "orders")
+        rights = ("--allow-principal", "User:bert", "--topic", "orders")
+        added = tool(server, anna, acls, "--add", *rights, "--producer")
+        tool(server, anna, acls, "--add", *rights, "--consumer", "--group", "*")
+        assert "principal=User:bert, host=*, operation=CREATE, permissionType=ALLOW" in added
+        _write_and_read(tool, server, bert, "orders")
+        assert tool(server, bert, topics, "--list") == "orders\n"
+        with pytest.raises(AssertionError, match="ClusterAuthorizationException: User:bert may not describe cluster"):
+            tool(server, bert, acls, "--list")
+        tool(server, anna, acls, "--remove", *rights, "--producer", "--force")
+        listed = tool(server, anna, acls, "--list", "--topic", "orders")
+        assert sorted(re.findall(r"operation=(\w+)", listed)) == ["READ"]
+        with pytest.raises(AssertionError, match="TopicAuthorizationException"):
+            tool(server, bert, topics, "--delete", "--topic", "orders")

@@ -96,7 +96,8 @@ class Call:
     def require(self, operation: Operation, resource: Resource, name: str) -> None:
         """Refuses what the client may not do. RefusedError."""
         if not self.allows(operation, resource, name):
-            raise RefusedError(NOT_ALLOWED[resource], f"{self.client.principal} may not do that")
+            what = " ".join(one.name.lower().replace("_", "-") for one in (operation, resource))
+            raise RefusedError(NOT_ALLOWED[resource], f"{self.client.principal} may not {what} {name}")
 
     async def name_of(self, topic_id: bytes) -> str | None:
         """The topic of an id; None: there is none."""

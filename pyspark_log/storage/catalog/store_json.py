@@ -31,8 +31,8 @@ TOPICS_FOLDER = "topics"
 CUT_FOLDER = "cut"
 TOPICS_LOCK = "topics.lock"
 #: In the folder of states: the users of a server, and what they may do (server/security).
-USERS_FILE = "users.json"
-ACLS_FILE = "acls.json"
+USERS_FILE, ACLS_FILE = "users.json", "acls.json"
+SERVERS_FILES = (USERS_FILE, ACLS_FILE)
 LOG_DIRS = "log.dirs"
 
 # What a process that was killed while it created a store may leave.
@@ -265,7 +265,7 @@ def _make_first(folder: str, path: str) -> None:
     """Creates the log dir of a store to which nothing was ever written."""
     try:
         names = files.list_folder(f"{folder}/{STATE_FOLDER}")
-        written = [name for name in names if name not in (USERS_FILE, ACLS_FILE) and not _LOCK.fullmatch(name)]
+        written = [name for name in names if name not in SERVERS_FILES and not _LOCK.fullmatch(name)]
     except FileNotFoundError:
         written = []
     if written and not files.is_folder(path):

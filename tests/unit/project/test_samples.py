@@ -36,6 +36,7 @@ NOT_RUN = {
             "How do I encrypt?",
             "How do I encrypt? #2",
             "How do I add a user?",
+            "What may a user do? #2",
             "What does a client have to set?",
             "What does a client have to set? #2",
             "How do clients use tokens?",

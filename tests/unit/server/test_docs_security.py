@@ -28,13 +28,16 @@ def place(tmp_path_factory):
     (folder / "etc").mkdir()
     with Store.create(folder / "store") as store:
         store.create_topic("orders", 1)
-    for code in _SH[0], _SH[2]:
+    printed = []
+    for code in _SH[0], _SH[2], _SH[4]:
         script = f'pylog() {{ "{sys.executable}" -m pyspark_log.cli.main "$@"; }}\n{_here(code, folder)}'
         done = subprocess.run(
             ["sh", "-ec", script], capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=folder
         )
         assert done.returncode == 0, done.stderr
-    assert "anna  SCRAM-SHA-512" in done.stdout
+        printed.append(done.stdout)
+    assert "anna  SCRAM-SHA-512" in printed[1]
+    assert printed[2].count("User:anna  *     allow") == 3
     return folder
 
 
@@ -46,11 +49,9 @@ def _options(code, folder):
     """Those of a line that starts a server, but for its store and its address."""
     words = shlex.split(_here(code, folder))
     assert words[:2] == ["pylog", "serve"]
-    given = dict(zip(words[2::2], words[3::2], strict=True))
-    assert given.pop("--store") == f"{folder}/store"
-    assert given.pop("--listen").startswith("0.0.0.0:")
-    assert given.pop("--advertise") == "kafka.example:9093"
-    return [word for pair in given.items() for word in pair]
+    first = ["--store", f"{folder}/store", "--listen", "0.0.0.0:9093", "--advertise", "kafka.example:9093"]
+    assert words[2:8] == first
+    return words[8:]
 
 
 def _server(code, folder):
@@ -61,8 +62,9 @@ def _server(code, folder):
     return server
 
 
-def test_the_clients(place):
-    server = _server(_SH[1], place).start()
+@pytest.mark.parametrize("line", [1, 5])
+def test_the_clients(place, line):
+    server = _server(_SH[line], place).start()
     try:
         password = (place / "etc/anna.password").read_text().strip()
         printed = []

@@ -38,13 +38,12 @@ from pyspark_log.storage.catalog import (
 from pyspark_log.storage.catalog.kafka_files import read_partition_metadata
 from pyspark_log.storage.catalog.log_dirs import PARTITION_FOLDER
 from pyspark_log.storage.catalog.store_json import (
-    ACLS_FILE,
     CUT_FOLDER,
+    SERVERS_FILES,
     STAGING_FOLDER,
     STATE_FOLDER,
     STORE_FILE,
     TOPICS_FOLDER,
-    USERS_FILE,
 )
 from pyspark_log.storage.catalog.topics import DELETED_FOLDER
 from pyspark_log.storage.folder_store import FolderStore
@@ -478,7 +477,7 @@ def unknown_files(store: FolderStore, described: Sequence[TopicDescription]) -> 
     for name in _names(f"{store.path}/{STATE_FOLDER}"):
         match = _STATE_NAME.fullmatch(name)
         if match is None:
-            if name not in (USERS_FILE, ACLS_FILE) and not _LOCK_NAME.fullmatch(name):
+            if name not in SERVERS_FILES and not _LOCK_NAME.fullmatch(name):
                 yield _unknown(finding, f"{STATE_FOLDER}/{name}")
         elif not match[3] and not damaged and int(match[2]) >= ids.get(match[1], 0):
             yield finding.note(f"{STATE_FOLDER}/{name}", "a state file of no topic", _IF_DELETED)

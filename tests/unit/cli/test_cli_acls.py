@@ -1,0 +1,59 @@
+"""`pylog acls`: what the clients of a server may do."""
+
+import json
+
+import pytest
+from cli_tools import output, pylog
+
+from pyspark_log.server.security.acls import Acls
+from pyspark_log.storage.store import Store
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store.create(tmp_path / "store")
+    yield store
+    store.close()
+
+
+def test_add_list_remove(store):
+    described = ("--principal", "User:anna", "--topic", "orders", "--operation", "read")
+    assert output(store, "acls", "add", *described, "--operation", "write") == "Added 2 entries.\n"
+    assert output(store, "acls", "add", *described) == "Added 0 entries.\n"
+    assert output(store, "acls", "add", "--principal", "User:*", "--cluster", "--host", "::1", "--deny") == (
+        "Added 1 entries.\n"
+    )
+    assert output(store, "acls", "list").splitlines() == [
+        "PRINCIPAL  HOST             PERMISSION  OPERATION  RESOURCE  NAME           PATTERN",
+        "User:anna  *                allow       read       topic     orders         literal",
+        "User:anna  *                allow       write      topic     orders         literal",
+        "User:*     0:0:0:0:0:0:0:1  deny        all        cluster   kafka-cluster  literal",
+    ]
+    assert json.loads(output(store, "acls", "list", "--json"))[0]["operation"] == "read"
+    assert output(store, "acls", "remove", *described, "--yes") == "Removed 1 entries.\n"
+    assert len(Acls(store.path, ()).rules().acls) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("--topic", "t"), "--principal is missing"),
+        (("--principal", "anna", "--topic", "t"), "'anna' is no principal, such as User:anna"),
+        (("--principal", "User:anna"), "Give --topic, --group, --transactional-id or --cluster"),
+        (
+            ("--principal", "User:anna", "--group", "g", "--operation", "write"),
+            "A group has no operation write, but read, delete, describe, describe-configs, alter-configs.",
+        ),
+    ],
+)
+def test_what_makes_no_sense_changes_nothing(store, arguments, why):
+    result = pylog(store, "acls", "add", *arguments)
+    assert result.exit_code == 2
+    assert why in result.stderr
+    assert not Acls(store.path, ()).rules().acls
+
+
+def test_an_entry_that_is_not_there(store):
+    result = pylog(store, "acls", "remove", "--principal", "User:anna", "--topic", "t", "--yes")
+    assert result.exit_code == 1
+    assert "there is no such entry; `pylog acls list` prints all" in result.stderr

@@ -1,0 +1,74 @@
+"""The ACLs of a store: their file, and addresses as they name them. tests/kafka compares the decisions with Kafka's."""
+
+import json
+
+import pytest
+
+from pyspark_log import Store
+from pyspark_log.admin import verify
+from pyspark_log.errors import DescriptionError
+from pyspark_log.server.security.acls import Acl, Acls, Operation, Pattern, Permission, Resource, host_of
+
+READ = Acl(Resource.TOPIC, "orders", Pattern.LITERAL, "User:anna", "*", Operation.READ, Permission.ALLOW)
+ASKED = "127.0.0.1", Operation.READ, Resource.TOPIC, "orders"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    Store.create(tmp_path / "store").close()
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def acls(folder):
+    return Acls(str(folder), {"User:admin"})
+
+
+def test_a_change_counts_at_once_and_elsewhere(acls, folder):
+    other = Acls(str(folder), ())
+    assert not acls.rules().allow("User:anna", *ASKED)
+    other.change(lambda known: known | {READ})
+    assert acls.rules().allow("User:anna", *ASKED)
+    assert acls.rules() is acls.rules()
+    other.change(lambda known: known - {READ})
+    assert not acls.rules().allow("User:anna", *ASKED)
+    assert acls.rules().allow("User:admin", *ASKED)
+
+
+def test_the_file(acls, folder):
+    acls.change(lambda _: [READ, READ._replace(host="10.0.0.7", permission=Permission.DENY)])
+    path = folder / "state" / "acls.json"
+    content = json.loads(path.read_text())
+    assert content["version"] == 1
+    assert content["acls"][0] == {
+        "resource": "TOPIC", "name": "orders", "pattern": "LITERAL", "principal": "User:anna", "host": "*",
+        "operation": "READ", "permission": "ALLOW",
+    }  # fmt: skip
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [str(finding) for finding in verify(str(folder)).findings] == []
+    rules = Acls(str(folder), ()).rules()
+    assert rules.allow("User:anna", *ASKED)
+    assert not rules.allow("User:anna", "10.0.0.7", *ASKED[1:])
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"version": 1, "acls": [{"resource": "TOPIC"}]}'])
+def test_a_damaged_file_is_no_empty_one(acls, folder, content):
+    path = folder / "state" / "acls.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+    with pytest.raises(DescriptionError, match="no valid list of ACLs"):
+        acls.rules()
+    with pytest.raises(DescriptionError):
+        acls.change(lambda known: known | {READ})
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("127.0.0.1", "127.0.0.1"), ("::1", "0:0:0:0:0:0:0:1"), ("[::1]", "0:0:0:0:0:0:0:1"),
+        ("::ffff:10.0.0.7", "10.0.0.7"), ("fe80::0a%eth0", "fe80:0:0:0:0:0:0:a"), ("*", "*"), ("x", "x"),
+    ],
+)  # fmt: skip
+def test_addresses_are_javas(address, expected):
+    assert host_of(address) == expected
