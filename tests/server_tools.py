@@ -115,9 +115,10 @@ def served_anew(folder, *options, kind=Server):
 class Peer:
     """A connection to a server."""
 
-    def __init__(self, server):
-        """Connects."""
-        self.socket = socket.create_connection((server.host, server.port), timeout=PATIENCE)
+    def __init__(self, server, source=""):
+        """Connects, if given from that address of this machine."""
+        address = server.host, server.port
+        self.socket = socket.create_connection(address, timeout=PATIENCE, source_address=(source, 0))
         self._next = 0
         self._versions = {}
 

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 from kafka_tools import Broker
-from rights_requests import NO_ID, Names, of_groups, of_records, of_topics, of_transactions, requests
 
 from pyspark_log import Store
 from pyspark_log.kafka import messages as m
@@ -15,6 +14,7 @@ from pyspark_log.server.handlers import APIS
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Pattern, Permission, Resource
 from pyspark_log.storage.catalog import INTERNAL_TOPICS
 from tests.ports import HOST, free_ports
+from tests.rights_requests import NO_ID, Names, of_groups, of_records, of_topics, of_transactions, requests
 from tests.security_tools import add_users
 from tests.server_tools import PATIENCE, Peer, served
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import struct
 import time
 
 from record_tools import Record, build, read
@@ -73,3 +74,21 @@ def list_offset(peer, topic, time, version=7, partition=0, **fields):
     request = m.ListOffsetsRequest(-1, 0, [m.ListOffsetsRequest.ListOffsetsTopic(topic, [wanted])])._replace(**fields)
     [[answer]] = [one.partitions for one in peer.ask(request, version).topics]
     return answer
+
+
+def damaged_frame(frame, chance):
+    """A frame with some bytes changed, cut out or put in; its length may be right or not."""
+    body = bytearray(frame[4:])
+    for _ in range(chance.randint(1, 3)):
+        at = chance.randrange(len(body))
+        kind = chance.random()
+        if kind < 0.6:
+            body[at] = chance.choice([0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)])
+        elif kind < 0.8:
+            del body[at : at + chance.randint(1, 8)]
+        else:
+            body[at:at] = chance.randbytes(chance.randint(1, 8))
+        if len(body) < 12:
+            break
+    size = len(body) if chance.random() < 0.9 else chance.choice([0, len(body) + 1000, chance.getrandbits(32)])
+    return struct.pack(">I", size & 0xFFFFFFFF) + bytes(body)

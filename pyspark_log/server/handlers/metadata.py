@@ -7,6 +7,7 @@ from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import MetadataRequest, MetadataResponse
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.errors import RefusedError, code_of
+from pyspark_log.server.network import ClosedByServerError
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 from pyspark_log.server.topic_ids import NO_ID, id_bytes
 from pyspark_log.storage.catalog import INTERNAL_TOPICS, PUBLISH_TOPIC, check_name
@@ -16,6 +17,8 @@ _Topic = MetadataResponse.MetadataResponseTopic
 _Partition = MetadataResponse.MetadataResponsePartition
 
 _DESCRIBE = Operation.DESCRIBE, Resource.TOPIC
+# Topics are asked for by name or id from this version on.
+_FIRST_BY_ID = 12
 #: What is in place of the operations that a client may do if it has not asked for them.
 NOT_ASKED = -(1 << 31)
 
@@ -63,6 +66,8 @@ def _topics(call: Call, request: MetadataRequest) -> list[MetadataResponse.Metad
         found = [_described(call, name, asked=asked) for name in names]
         # One that was deleted meanwhile is none of all topics.
         return [topic for topic in found if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    if call.version < _FIRST_BY_ID and any(one.name is None for one in request.topics):
+        raise ClosedByServerError(f"version {call.version} of Metadata has names of topics, not ids")
     # Versions without the field create what is missing.
     may_create = call.version < 4 or request.allow_auto_topic_creation
     topics = []

@@ -5,9 +5,8 @@ PYLOG_DAMAGED_REQUESTS says how many; docs/testing.md has what was run.
 
 import os
 import random
-import struct
 
-from server_requests import EARLIEST, batch, fetch_request, produce, produce_request
+from server_requests import EARLIEST, batch, damaged_frame, fetch_request, produce, produce_request
 
 from pyspark_log.kafka import messages as m
 from tests.server_tools import Peer
@@ -45,24 +44,6 @@ def _requests(topic):
     ]
 
 
-def _damaged(frame, chance):
-    """A frame with some bytes changed, cut out or put in; its length may be right or not."""
-    body = bytearray(frame[4:])
-    for _ in range(chance.randint(1, 3)):
-        at = chance.randrange(len(body))
-        kind = chance.random()
-        if kind < 0.6:
-            body[at] = chance.choice([0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)])
-        elif kind < 0.8:
-            del body[at : at + chance.randint(1, 8)]
-        else:
-            body[at:at] = chance.randbytes(chance.randint(1, 8))
-        if len(body) < 12:
-            break
-    size = len(body) if chance.random() < 0.9 else chance.choice([0, len(body) + 1000, chance.getrandbits(32)])
-    return struct.pack(">I", size & 0xFFFFFFFF) + bytes(body)
-
-
 def test_the_server_continues(server, peer, store, topic):
     chance = random.Random(29)
     produce(peer, topic, batch(b"first"))
@@ -76,7 +57,7 @@ def test_the_server_continues(server, peer, store, topic):
         request, version = chance.choice(requests)
         frame = other.encoded(request, version)
         # Not into another API, which might delete what the test needs.
-        damaged = bytearray(_damaged(frame, chance))
+        damaged = bytearray(damaged_frame(frame, chance))
         damaged[4:6] = frame[4:6]
         try:
             other.socket.sendall(damaged)

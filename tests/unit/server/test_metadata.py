@@ -107,6 +107,13 @@ def test_by_id(peer, store, topic):
     ]
 
 
+@pytest.mark.parametrize("version", [10, 11])
+def test_versions_with_ids_in_vain(peer, version):
+    """They have a field for ids, and their answers must have names: Kafka closes the connection, too."""
+    peer.send(m.MetadataRequest([m.MetadataRequest.MetadataRequestTopic(b"\x01" * 16, None)], False), version)
+    assert peer.is_closed_by_server()
+
+
 def test_a_missing_topic_is_made_if_the_client_wants_it(peer, store):
     assert _metadata(peer, "made").topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert _metadata(peer, "made", create=True).topics[0].error_code == ErrorCode.NONE
