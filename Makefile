@@ -52,6 +52,13 @@ test-pyspark: java $(VENV)/.stamp-native  ## The fast tests of the connector wit
 test-all: java-note $(VENV)/.stamp-native  ## Every test
 	"$(BIN)/python" -m pytest $(SPREAD)
 
+.PHONY: audit
+audit: $(VENV)/.stamp-native  ## Known weaknesses of all packages that are installed here, by pip-audit
+	"$(PYTHON)" -m venv .audit
+	.audit/bin/pip install --quiet --disable-pip-version-check pip-audit
+	"$(BIN)/python" -m pip freeze --exclude-editable > .audit/packages
+	.audit/bin/pip-audit --strict --no-deps --disable-pip -r .audit/packages
+
 # One after the other. docs/testing.md describes each, and when it was run last.
 .PHONY: test-long
 test-long:  ## What takes many hours: test-all with its files on a disk, model, fuzz, programs, campaigns, crash

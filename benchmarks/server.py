@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import tables
 from server_clients import (
@@ -100,13 +101,21 @@ class Side:
         return int(line.split()[1]) * 1024 / 1e6
 
 
+class Named(Protocol):
+    """What figures are of."""
+
+    @property
+    def name(self) -> str:
+        """OURS or KAFKA."""
+
+
 class Figures:
     """What was measured: of each line the figures of each side, one for each round."""
 
     def __init__(self) -> None:
         self._found: dict[str, dict[str, list[float]]] = {}
 
-    def add(self, line: str, side: Side, value: float) -> None:
+    def add(self, line: str, side: Named, value: float) -> None:
         """Notes a figure of the round."""
         self._found.setdefault(line, {}).setdefault(side.name, []).append(value)
 

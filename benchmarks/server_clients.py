@@ -8,7 +8,7 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -82,15 +82,20 @@ class Taken(NamedTuple):
     p99: float
 
 
-def create_topic(bootstrap: str, name: str, partitions: int = 1) -> None:
+#: Settings of librdkafka beside its defaults.
+Settings = Mapping[str, str]
+_DEFAULTS: Settings = {}
+
+
+def create_topic(bootstrap: str, name: str, partitions: int = 1, settings: Settings = _DEFAULTS) -> None:
     """Makes a topic."""
-    client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
+    client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3, **settings})
     client.create_topics([NewTopic(name, partitions, 1)])[name].result(_PATIENCE)
 
 
-def delete_topic(bootstrap: str, name: str) -> None:
+def delete_topic(bootstrap: str, name: str, settings: Settings = _DEFAULTS) -> None:
     """Deletes a topic."""
-    client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
+    client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3, **settings})
     client.delete_topics([name])[name].result(_PATIENCE)
 
 
@@ -112,11 +117,11 @@ def java_producer(
     return Produced(*map(float, numbers.groups()))
 
 
-def java_consumer(bootstrap: str, load: Load) -> Consumed:
-    """Runs kafka-consumer-perf-test."""
+def java_consumer(bootstrap: str, load: Load, settings: Sequence[str] = ()) -> Consumed:
+    """Runs kafka-consumer-perf-test; `settings` are the consumer's."""
     said = run(
         f"{_TOOLS}.ConsumerPerformance", "--bootstrap-server", bootstrap, "--topic", load.topic, "--num-records",
-        load.count, **_JAVA,
+        load.count, "--command-property", f"client.id={load.topic}", *settings, **_JAVA,
     )  # fmt: skip
     heading, *_, line = [line for line in said.splitlines() if ", " in line]
     found = dict(zip(heading.split(", "), line.split(", "), strict=True))

@@ -8,6 +8,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from scramp import ScramClient
 
 from pyspark_log.kafka import messages as m
 from pyspark_log.server.security.users import Users, make_credential
@@ -112,3 +113,19 @@ def log_in(peer, user, password, version=2):
     handshake = peer.ask(m.SaslHandshakeRequest("PLAIN"), 1)
     assert handshake.error_code == 0
     return peer.ask(m.SaslAuthenticateRequest(f"\0{user}\0{password}".encode()), version)
+
+
+def scram_log_in(peer, user, password, mechanism="SCRAM-SHA-256"):
+    """Authenticates a peer by SCRAM; the last answer."""
+    assert peer.ask(m.SaslHandshakeRequest(mechanism), 1).error_code == 0
+    client = ScramClient([mechanism], user, password)
+    first = peer.ask(m.SaslAuthenticateRequest(client.get_client_first().encode()), 2)
+    if first.error_code:
+        return first
+    assert first.session_lifetime_ms == 0
+    client.set_server_first(bytes(first.auth_bytes).decode())
+    last = peer.ask(m.SaslAuthenticateRequest(client.get_client_final().encode()), 2)
+    if not last.error_code:
+        # The server has proved that it knows the user, too.
+        client.set_server_final(bytes(last.auth_bytes).decode())
+    return last

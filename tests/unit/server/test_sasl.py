@@ -12,7 +12,6 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 from kafka_peer import kafka
-from scramp import ScramClient
 from server_requests import batch, produce_request
 
 from pyspark_log import Store
@@ -21,7 +20,7 @@ from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.handlers import APIS
 from pyspark_log.server.security.users import Users, make_credential, salted_password
-from tests.security_tools import PASSWORDS, TlsPeer, add_users, log_in, name, tls_options
+from tests.security_tools import PASSWORDS, TlsPeer, add_users, log_in, name, scram_log_in, tls_options
 from tests.server_tools import PATIENCE, Peer, served
 
 _MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"]
@@ -59,22 +58,6 @@ def plain(tmp_path):
     options = ("--sasl-mechanisms", ",".join(_MECHANISMS), "--sasl-max-session", str(_SESSION), "--verbose")
     with served(tmp_path / "store", tmp_path, *options) as running:
         yield running
-
-
-def _scram(peer, user, password, mechanism="SCRAM-SHA-256"):
-    """Authenticates a peer by SCRAM; the last answer."""
-    assert peer.ask(m.SaslHandshakeRequest(mechanism), 1).error_code == 0
-    client = ScramClient([mechanism], user, password)
-    first = peer.ask(m.SaslAuthenticateRequest(client.get_client_first().encode()), 2)
-    if first.error_code:
-        return first
-    assert first.session_lifetime_ms == 0
-    client.set_server_first(bytes(first.auth_bytes).decode())
-    last = peer.ask(m.SaslAuthenticateRequest(client.get_client_final().encode()), 2)
-    if not last.error_code:
-        # The server has proved that it knows the user, too.
-        client.set_server_final(bytes(last.auth_bytes).decode())
-    return last
 
 
 # ---- clients
@@ -208,7 +191,7 @@ def test_the_answer_does_not_show_whether_a_user_exists(plain, version):
 
 
 @pytest.mark.parametrize("mechanism", _MECHANISMS[:2])
-def test_nor_does_scram(plain, mechanism):
+def test_nor_doesscram_log_in(plain, mechanism):
     """An unknown user gets a salt, always the same one, and fails at the end."""
     salts, answers = {}, []
     for user in ("anna", "nobody") * 2:
@@ -219,7 +202,7 @@ def test_nor_does_scram(plain, mechanism):
             _, salt, iterations = bytes(first.auth_bytes).split(b",")
             salts.setdefault(user, set()).add((salt, iterations))
         with Peer(plain) as peer:
-            answers.append(_scram(peer, user, "wrong", mechanism))
+            answers.append(scram_log_in(peer, user, "wrong", mechanism))
             assert peer.is_closed_by_server()
     assert {user: len(found) for user, found in salts.items()} == {"anna": 1, "nobody": 1}
     assert len({len(salt) for found in salts.values() for salt, _ in found}) == 1
@@ -268,7 +251,7 @@ def test_what_is_no_message_of_plain(server, authority, message):
     b"", b"n,,", b"n,,n=anna", b"n,,n=,r=x", b"n,a=bert,n=anna,r=x", b"y,,n=anna,r=", b"p=tls-unique,,n=anna,r=x",
     b"n,,n=anna,r=x,tokenauth=true", b"\xff\xff", b"n,,n=an=na,r=x", b"n,,m=x,n=anna,r=x", b"\0" * 1000,
 ])  # fmt: skip
-def test_what_is_no_first_message_of_scram(server, authority, message):
+def test_what_is_no_first_message_ofscram_log_in(server, authority, message):
     with TlsPeer(server, authority.context()) as peer:
         peer.ask(m.SaslHandshakeRequest("SCRAM-SHA-512"), 1)
         assert peer.ask(m.SaslAuthenticateRequest(message), 2).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
@@ -282,7 +265,7 @@ def test_a_damaged_list_of_users_lets_none_in(plain, tmp_path):
         answer = log_in(peer, "anna", PASSWORDS["anna"])
     assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     with Peer(plain) as peer:
-        assert _scram(peer, "anna", PASSWORDS["anna"]).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert scram_log_in(peer, "anna", PASSWORDS["anna"]).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     plain.wait_for("users cannot be authenticated: ")
     assert plain.output().count("is no valid list of users") == 2
 
@@ -320,7 +303,7 @@ def test_mutated_logins(plain):
 # ---- sessions and users
 
 
-@pytest.mark.parametrize("log", [log_in, _scram])
+@pytest.mark.parametrize("log", [log_in, scram_log_in])
 def test_a_session_that_ends(plain, log):
     with Peer(plain) as peer:
         for _ in range(2):
@@ -438,7 +421,7 @@ def test_users_by_kafkas_requests(plain):
         assert _describe(peer) == {user: [(1, 8192), (2, 8192)] for user in PASSWORDS} | _describe(peer, "dora")
         for mechanism in _MECHANISMS[:2]:
             with Peer(plain) as other:
-                assert _scram(other, "dora", "a password", mechanism).error_code == 0
+                assert scram_log_in(other, "dora", "a password", mechanism).error_code == 0
         assert _alter(peer, [("dora", 2)]) == [("dora", 0)]
         assert _describe(peer, "dora", "nobody", "anna", "anna") == {
             "dora": [(1, 4096)], "nobody": ErrorCode.RESOURCE_NOT_FOUND, "anna": ErrorCode.DUPLICATE_RESOURCE,
@@ -482,7 +465,7 @@ def test_no_secret_is_in_the_log_or_the_list_of_processes(plain, authority):
         {"anna": {one: make_credential(one, secret) for one in ("SCRAM-SHA-256", "SCRAM-SHA-512")}}
     )
     for password in (secret, wrong):
-        for log in (log_in, _scram):
+        for log in (log_in, scram_log_in):
             with Peer(plain) as peer:
                 log(peer, "anna", password)
         with Peer(plain) as peer:
