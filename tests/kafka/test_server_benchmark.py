@@ -1,4 +1,4 @@
-"""The benchmark of the server runs, as far as that shows without a broker beside it."""
+"""The benchmarks of the server run: the large one as far as that shows without a broker beside it."""
 
 import subprocess
 import sys
@@ -22,3 +22,13 @@ def test_all_is_measured(tmp_path):
         "server: throughput": 18, "server: processor time": 15, "server: times": 12, "server: process": 3,
     }  # fmt: skip
     assert all(float(row[1].replace(",", "")) >= 0 for rows in tables.values() for row in rows)
+
+
+@pytest.mark.slow
+def test_what_security_costs_is_measured(tmp_path):
+    command = [sys.executable, ROOT / "benchmarks/secured.py", "--quick", "--folder", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    speeds, times = (part.splitlines() for part in done.stdout.strip().split("\n\n"))
+    assert (len(speeds), len(times)) == (3 + 6, 3 + 3)
+    assert all(float(cell.replace(",", "")) > 0 for row in (*speeds[3:], *times[3:]) for cell in row.split("|")[2:4])
