@@ -95,6 +95,16 @@ async def fetch(call: Call, request: FetchRequest) -> FetchResponse:
     )
 
 
+def taken_back(call: Call, response: FetchResponse) -> FetchResponse:
+    """The answer to a client that has to wait: nothing, which does not count as sent. It then asks again."""
+    for topic in response.responses:
+        name = topic.topic or call.broker.topics.known_name(topic.topic_id)
+        size = sum(len(part.records or b"") for part in topic.partitions)
+        if name is not None and size:
+            call.broker.counts.topic(name).bytes_out -= size
+    return FetchResponse(error_code=response.error_code)
+
+
 async def _wait_for_records(call: Call, request: FetchRequest, search: _Search, parts: Sequence[_Part]) -> None:
     by_key = {part.key: part for part in parts}
     loop, appends = call.broker.loop, call.broker.appends
