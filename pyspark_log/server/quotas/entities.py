@@ -67,7 +67,8 @@ def check_quota(entity: Entity, name: str, value: float) -> None:
     """Refuses what is no quota of an entity, or no value of it. InvalidConfigError."""
     known = OF_CLIENTS if entity.ip is None else OF_ADDRESSES
     if name not in known:
-        raise InvalidConfigError(f"{shortened(name)!r} is no quota of it: there are {', '.join(known)}")
+        whose = "users and client ids" if entity.ip is None else "addresses"
+        raise InvalidConfigError(f"{shortened(name)!r} is no quota of {whose}: there are {', '.join(known)}")
     if not 0 < value < math.inf:
         raise InvalidConfigError(f"{name} is {value}; it must be greater than 0")
     if name in _WHOLE:
