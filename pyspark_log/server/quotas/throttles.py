@@ -49,6 +49,9 @@ class _Counted:
         self.rate, self.throttled = Rate(), 0
         self.pauses, self.waits = Rate(), Rate()
 
+    def is_over(self, now: int) -> bool:
+        return self.rate.is_over(now) and self.waits.is_over(now)
+
 
 _Key = tuple[str, str, str]
 
@@ -121,7 +124,7 @@ class Throttles:
     def _sweep(self) -> None:
         """Drops what makes no difference any more: clients choose their ids, so there may be any number."""
         now = self.now()
-        self._counted = {key: one for key, one in self._counted.items() if not one.rate.is_over(now)}
+        self._counted = {key: one for key, one in self._counted.items() if not one.is_over(now)}
         self._connections = {host: rate for host, rate in self._connections.items() if not rate.is_over(now)}
         with self._mutations:
             self._buckets = {key: bucket for key, bucket in self._buckets.items() if not bucket.is_full(now)}
@@ -155,10 +158,11 @@ class Throttle:
         pause_ms: how long nothing more is read from the client (ms).
     """
 
-    __slots__ = ("_bounds", "_name", "_throttles", "pause_ms")
+    __slots__ = ("_bounds", "_mutated", "_name", "_throttles", "pause_ms")
 
     def __init__(self, throttles: Throttles, bounds: Mapping[str, Bound]) -> None:
-        self._throttles, self._bounds, self._name, self.pause_ms = throttles, bounds, "", 0
+        self._throttles, self._bounds = throttles, bounds
+        self._name, self.pause_ms, self._mutated = "", 0, 0
 
     @property
     def most_fetched(self) -> int | None:
@@ -186,15 +190,21 @@ class Throttle:
     def mutate(self, partitions: int, *, strict: bool) -> bool:
         """Partitions are to be made or deleted; from any thread. Whether they may; unless `strict`, they always may."""
         bound = self._bounds.get(MUTATION)
-        pause = 0 if bound is None else self._throttles.take(partitions, bound, strict=strict)
+        if bound is None:
+            return True
+        pause = self._throttles.take(partitions, bound, strict=strict)
         self._pause(MUTATION, pause)
-        return not strict or pause == 0
+        may = not strict or pause == 0
+        self._mutated += partitions if may else 0
+        return may
 
     def note(self) -> None:
-        """Counts the pause, if there is one, for metrics. After all others."""
-        bound = self._bounds.get(self._name)
-        if bound is not None:
-            one, now = self._throttles.counted(self._name, bound), self._throttles.now()
+        """Counts for metrics what was not counted for a rate. After all others."""
+        now = self._throttles.now()
+        if self._mutated:
+            self._throttles.counted(MUTATION, self._bounds[MUTATION]).rate.add(self._mutated, now)
+        if self.pause_ms:
+            one = self._throttles.counted(self._name, self._bounds[self._name])
             one.throttled += 1
             one.pauses.add(self.pause_ms, now)
             one.waits.add(1, now)
