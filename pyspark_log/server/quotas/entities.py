@@ -59,7 +59,7 @@ def check_entity(entity: Entity) -> None:
     for kind, name in entity.parts():
         if len(name) > _MOST_NAME:
             raise InvalidConfigError(f"{kind} {shortened(name)!r} has more than {_MOST_NAME} characters")
-    if entity.ip and address(entity.ip) is None:
+    if entity.ip and not _is_address(entity.ip):
         raise InvalidConfigError(f"{shortened(entity.ip)!r} is no address of IP")
 
 
@@ -78,11 +78,9 @@ def check_quota(entity: Entity, name: str, value: float) -> None:
             raise InvalidConfigError(f"{name} is {value}; it must be a whole number")
 
 
-def address(host: str) -> str | None:
-    """An address in its usual form, so that two forms of one are equal; None: it is none."""
+def _is_address(text: str) -> bool:
     try:
-        found = ipaddress.ip_address(host.partition("%")[0])
+        ipaddress.ip_address(text)
     except ValueError:
-        return None
-    mapped = getattr(found, "ipv4_mapped", None)
-    return str(mapped or found)
+        return False
+    return True

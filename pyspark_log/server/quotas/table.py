@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from pyspark_log.server.quotas.entities import CONNECTION, DEFAULT, OF_CLIENTS, Entity, Quotas, address
+from pyspark_log.server.quotas.entities import CONNECTION, DEFAULT, OF_CLIENTS, Entity, Quotas
+from pyspark_log.server.security.acls import host_of
 
 # Decisions that are remembered, at most.
 _MOST_KNOWN = 10_000
@@ -34,7 +35,7 @@ class Table:
     def __init__(self, quotas: Quotas) -> None:
         self.quotas = quotas
         self._addresses = {
-            entity.ip and address(entity.ip): values[CONNECTION]
+            entity.ip and host_of(entity.ip): values[CONNECTION]
             for entity, values in quotas.items()
             if CONNECTION in values
         }
@@ -65,7 +66,7 @@ class Table:
         """How many connections an address may make a second; None: any number."""
         if not self._addresses:
             return None
-        own = self._addresses.get(address(host))
+        own = self._addresses.get(host_of(host))
         return own if own is not None else self._addresses.get(DEFAULT)
 
 

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from pyspark_log.errors import DescriptionError
-from pyspark_log.server.quotas.entities import FETCH, MUTATION, PRODUCE, REQUEST, address
+from pyspark_log.server.quotas.entities import FETCH, MUTATION, PRODUCE, REQUEST
 from pyspark_log.server.quotas.quota_file import QuotaFile
 from pyspark_log.server.quotas.rates import BURST_S, WINDOW_MS, Rate, TokenBucket
 from pyspark_log.server.quotas.table import Bound, Table
+from pyspark_log.server.security.acls import host_of
 
 _log = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ class Throttles:
         if bound is None:
             return 0
         now = self.now()
-        rate = self._connections.setdefault(address(host) or host, Rate())
+        rate = self._connections.setdefault(host_of(host), Rate())
         rate.add(1, now)
         wait = min(rate.excess_ms(bound, now), _MOST_OF_TIME)
         if wait:
