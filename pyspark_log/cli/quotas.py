@@ -35,7 +35,7 @@ _OPTIONS = (
 )
 
 
-def _for_whom(command: _F) -> _F:
+def _of_clients(command: _F) -> _F:
     """Gives a command the options that say for which clients a quota is."""
     for option in reversed(_OPTIONS):
         command = option(command)
@@ -52,9 +52,9 @@ def quotas() -> None:
 
 @quotas.command("set")
 @click.argument("values", metavar="NAME=VALUE...", nargs=-1, required=True)
-@_for_whom
+@_of_clients
 @click.pass_obj
-def set_quotas(target: Target, /, values: Sequence[str], **whom: Any) -> None:  # noqa: ANN401  (those of `_for_whom`)
+def set_quotas(target: Target, /, values: Sequence[str], **parts: Any) -> None:  # noqa: ANN401  (those of `_of_clients`)
     """Set quotas of a user, a client id, both together, or an address.
 
     \b
@@ -64,7 +64,7 @@ def set_quotas(target: Target, /, values: Sequence[str], **whom: Any) -> None:  
     controller_mutation_rate=N  partitions a second that it may create and delete
     connection_creation_rate=N  connections a second, for an address
     """
-    entity = _entity(**whom)
+    entity = _entity(**parts)
     wanted = {}
     for one in values:
         name, _, value = one.partition("=")
@@ -99,12 +99,12 @@ def list_quotas(target: Target, as_json: bool) -> None:
 
 @quotas.command()
 @click.argument("names", metavar="[NAME]...", nargs=-1, type=click.Choice([*OF_CLIENTS, *OF_ADDRESSES]))
-@_for_whom
+@_of_clients
 @yes_option
 @click.pass_obj
-def remove(target: Target, /, names: Sequence[str], yes: bool, **whom: Any) -> None:  # noqa: ANN401
+def remove(target: Target, /, names: Sequence[str], yes: bool, **parts: Any) -> None:  # noqa: ANN401
     """Remove quotas of a user, a client id, both together, or an address: those that are named, or all."""
-    entity, file = _entity(**whom), _file(target)
+    entity, file = _entity(**parts), _file(target)
     known = file.table().quotas.get(entity, {})
     gone = [name for name in known if not names or name in names]
     if not gone:
@@ -127,12 +127,12 @@ def _entity(
     ip: str | None,
     ip_defaults: bool,
 ) -> Entity:
-    parts = []
+    names = []
     for name, is_default in ((user, user_defaults), (client, client_defaults), (ip, ip_defaults)):
         if name is not None and (is_default or not name):
             raise click.UsageError("A name is not empty, and has no option for defaults beside it.")
-        parts.append(DEFAULT if is_default else name)
-    entity = Entity(*parts)
+        names.append(DEFAULT if is_default else name)
+    entity = Entity(*names)
     check_entity(entity)
     return entity
 

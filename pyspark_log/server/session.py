@@ -16,7 +16,7 @@ from pyspark_log.server.security import Login
 _log = logging.getLogger(__name__)
 
 _RESPONSES: dict[int, Message] = {key: api(key)[1] for key in APIS}
-# The APIs that count for quotas: those that can tell the client of a pause. Others log in, or are for brokers.
+# The APIs that count for quotas: their responses can say how long the pause is. Others log in, or are for brokers.
 _LIMITED = frozenset(key for key, response in _RESPONSES.items() if "throttle_time_ms" in response.struct._fields)
 
 

@@ -29,7 +29,7 @@ def _configs(server, *arguments):
 
 
 @pytest.mark.parametrize(
-    ("whom", "entity", "shown", "quotas"),
+    ("clients", "entity", "shown", "quotas"),
     [
         (("--entity-type", "users", "--entity-name", "anna"), Entity("anna"), "user-principal 'anna'",
          {"producer_byte_rate": 1000.0, "request_percentage": 12.5}),
@@ -47,16 +47,16 @@ def _configs(server, *arguments):
         (("--ip-defaults",), Entity(ip=DEFAULT), "the default ip", {"connection_creation_rate": 20.0}),
     ],
 )  # fmt: skip
-def test_kafka_configs(configured, whom, entity, shown, quotas):
+def test_kafka_configs(configured, clients, entity, shown, quotas):
     file = QuotaFile(str(configured.path))
     added = ",".join(f"{name}={value:.15g}" for name, value in quotas.items())
-    _configs(configured, "--alter", *whom, "--add-config", added)
+    _configs(configured, "--alter", *clients, "--add-config", added)
     assert file.table().quotas[entity] == quotas
-    described = _configs(configured, "--describe", *whom)
+    described = _configs(configured, "--describe", *clients)
     [line] = [one for one in described.splitlines() if one.startswith("Quota configs for")]
     assert line.startswith(f"Quota configs for {shown}")
     assert dict(re.findall(r"([a-z_]+)=([\d.]+)", line)) == {name: str(value) for name, value in quotas.items()}
-    _configs(configured, "--alter", *whom, "--delete-config", ",".join(quotas))
+    _configs(configured, "--alter", *clients, "--delete-config", ",".join(quotas))
     assert entity not in file.table().quotas
 
 
@@ -114,17 +114,17 @@ def test_the_rate_is_the_quota_and_others_are_not_slowed(kafka, tmp_path):
     assert other[1] < 500
 
 
-def _produced(told):
+def _produced(printed):
     """Records a second, and the mean latency (ms)."""
     [(rate, latency)] = re.findall(
-        r"^\d+ records sent, ([\d.]+) records/sec .*?, ([\d.]+) ms avg latency.*50th", told, re.M
+        r"^\d+ records sent, ([\d.]+) records/sec .*?, ([\d.]+) ms avg latency.*50th", printed, re.M
     )
     return float(rate), float(latency)
 
 
-def _consumed(told):
+def _consumed(printed):
     """Records a second, of the time in which it had its partitions."""
-    names, values = ([one.strip() for one in line.split(",")] for line in told.splitlines()[-2:])
+    names, values = ([one.strip() for one in line.split(",")] for line in printed.splitlines()[-2:])
     found = dict(zip(names, values, strict=True))
     assert int(found["data.consumed.in.nMsg"]) >= RECORDS
     return int(found["data.consumed.in.nMsg"]) / int(found["fetch.time.ms"]) * 1000

@@ -15,7 +15,7 @@ from pyspark_log.server.network import Wait
 async def answer_limited(
     call: Call, key: int, handler: Callable[..., Coroutine[Wait[Any], None, Any]], request: Struct, size: int
 ) -> Struct | None:
-    """Has a request handled, counts what it uses, and tells the client of the pause that follows.
+    """Has a request handled, counts what it uses, and says in the response how long the pause is that follows.
 
     Args:
         call: with a throttle.
@@ -32,7 +32,7 @@ async def answer_limited(
     if key == fetch.KEY and (most := throttle.most_fetched) is not None:
         # So that there is an answer that the quota allows, however long the client waits.
         request = request._replace(max_bytes=min(request.max_bytes, most), min_bytes=min(request.min_bytes, most))
-    work = _Work(handler(call, request), call.broker.loop.time)
+    work = Work(handler(call, request), call.broker.loop.time)
     response = await work
     if key == produce.KEY:
         throttle.produced(size)
@@ -44,7 +44,7 @@ async def answer_limited(
     return None if response is None else response._replace(throttle_time_ms=throttle.pause_ms)
 
 
-class _Work:
+class Work:
     """Awaits a coroutine.
 
     Attributes:

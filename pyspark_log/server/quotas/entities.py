@@ -25,7 +25,7 @@ _MOST_NAME = 1024
 
 
 class Entity(NamedTuple):
-    """Whom a quota is for.
+    """The clients that a quota is for.
 
     Attributes:
         user: a name, without `User:`; DEFAULT; None: it is for no user in particular.

@@ -23,8 +23,8 @@ def known(store):
 
 def test_set_list_remove(store, known):
     assert output(store, "quotas", "list") == "USER  CLIENT-ID  IP  QUOTA  VALUE\n"
-    told = output(store, "quotas", "set", "--user", "anna", "producer_byte_rate=1000000", "request_percentage=12.5")
-    assert told == "Set producer_byte_rate, request_percentage of user anna.\n"
+    printed = output(store, "quotas", "set", "--user", "anna", "producer_byte_rate=1000000", "request_percentage=12.5")
+    assert printed == "Set producer_byte_rate, request_percentage of user anna.\n"
     output(store, "quotas", "set", "--user", "anna", "--client-defaults", "consumer_byte_rate=5")
     output(store, "quotas", "set", "--ip-defaults", "connection_creation_rate=7")
     output(store, "quotas", "set", "--user", "anna", "producer_byte_rate=2e6")
@@ -43,8 +43,8 @@ def test_set_list_remove(store, known):
     assert json.loads(output(store, "quotas", "list", "--json"))[-1] == {
         "entity": {"user": "anna", "client-id": None}, "values": {"consumer_byte_rate": 5.0}
     }  # fmt: skip
-    told = output(store, "quotas", "remove", "--user", "anna", "request_percentage", "--yes")
-    assert told == "Removed request_percentage of user anna.\n"
+    printed = output(store, "quotas", "remove", "--user", "anna", "request_percentage", "--yes")
+    assert printed == "Removed request_percentage of user anna.\n"
     assert known()[Entity("anna")] == {"producer_byte_rate": 2e6}
     output(store, "quotas", "remove", "--user", "anna", "--yes")
     assert set(known()) == {Entity("anna", DEFAULT), Entity(ip=DEFAULT)}
