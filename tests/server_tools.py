@@ -113,7 +113,13 @@ def served_anew(folder, *options, kind=Server):
 
 
 class Peer:
-    """A connection to a server."""
+    """A connection to a server.
+
+    Attributes:
+        client_id: the name that it gives itself.
+    """
+
+    client_id = "tests"
 
     def __init__(self, server, source=""):
         """Connects, if given from that address of this machine."""
@@ -145,7 +151,7 @@ class Peer:
         """A request as bytes, which is about to be sent."""
         self._next += 1
         self._versions[self._next] = message_of(request).api_key, version
-        return b"".join(map(bytes, encode_request(request, version, self._next, "tests")))
+        return b"".join(map(bytes, encode_request(request, version, self._next, self.client_id)))
 
     def response(self):
         """The next response. ConnectionError: the server has closed the connection."""

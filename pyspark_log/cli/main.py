@@ -45,6 +45,7 @@ COMMANDS = {
     "perf": "Measure how fast this store can be written and read.",
     "produce": "Append each line of standard input to TOPIC as a record.",
     "publishers": "List, describe and delete publishers: streaming queries and transactional ids.",
+    "quotas": "Set, list and remove how much clients of `pylog serve` may use.",
     "recover": "Apply publishes that are decided but not visible everywhere yet.",
     "repair": "Create a repaired copy of a damaged store in a new folder.",
     "serve": "Serve the store to Kafka's clients, until Ctrl-C or SIGTERM.",

@@ -10,6 +10,7 @@ from pyspark_log.server.counts import Counts
 from pyspark_log.server.groups import Groups
 from pyspark_log.server.network import Loop, Workers
 from pyspark_log.server.producer_ids import ProducerIds
+from pyspark_log.server.quotas import QuotaFile, Throttles
 from pyspark_log.server.security import Acls, Users
 from pyspark_log.server.topic_ids import TopicIds
 from pyspark_log.server.transactions import Transactions
@@ -35,6 +36,8 @@ class Broker:
         transactions: the transactions that it coordinates.
         users: those with passwords.
         acls: what each principal may do; None: everything.
+        quotas: how much each may use.
+        throttles: what they have used.
         counts: what is counted.
     """
 
@@ -52,4 +55,6 @@ class Broker:
     transactions: Transactions
     users: Users
     acls: Acls | None
+    quotas: QuotaFile
+    throttles: Throttles
     counts: Counts

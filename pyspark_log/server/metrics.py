@@ -23,6 +23,7 @@ from pyspark_log.kafka.schemas import api
 from pyspark_log.metrics import TEXT, LiveGroup, Page, StoreMetrics, as_text
 from pyspark_log.server.broker import Broker
 from pyspark_log.server.network import ApiTimes, Listener
+from pyspark_log.server.quotas import Usage
 from pyspark_log.server.session import ClientSession
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.timings import BOUNDS, LOCK_WAITS, SYNCS, Spans
@@ -41,6 +42,15 @@ _PARTS: Mapping[str, Callable[[ApiTimes], Spans]] = {
     "kafka_network_requestmetrics_localtimems": lambda times: times.local,
     "kafka_network_requestmetrics_remotetimems": lambda times: times.remote,
     "kafka_network_requestmetrics_responsesendtimems": lambda times: times.send,
+}
+# Clients that are limited: so many get series of their own, those that were throttled most.
+_MOST_LIMITED = 100
+#: The quotas that are rates, by Kafka's names of what is limited; and the metric of each rate.
+_LIMITED: Mapping[str, tuple[str, str]] = {
+    "producer_byte_rate": ("Produce", "kafka_server_quota_byte_rate"),
+    "consumer_byte_rate": ("Fetch", "kafka_server_quota_byte_rate"),
+    "request_percentage": ("Request", "kafka_server_quota_request_time"),
+    "controller_mutation_rate": ("ControllerMutation", "kafka_server_quota_mutation_rate"),
 }
 # A broker's purgatories, with the APIs whose requests wait in them.
 _WAITING: Mapping[str, Sequence[int]] = {"Produce": [0], "Fetch": [1], "Rebalance": [11, 14]}
@@ -62,6 +72,7 @@ class _Counted(NamedTuple):
     request_bytes: int
     software: Counter[str]
     waiting: Counter[int]
+    usages: Sequence[Usage]
 
 
 class ServerMetrics:
@@ -141,8 +152,8 @@ class ServerMetrics:
             self._in_loop(lambda: self._forget(gone))
         topics = {name: counts for name, counts in counted.topics.items() if name not in gone}
         own = [
-            *_of_topics(topics), *_of_requests(counted), *_of_connections(counted, self._protocol), *_of_disks(),
-            *self._process.collect(),
+            *_of_topics(topics), *_of_requests(counted), *_of_connections(counted, self._protocol),
+            *_of_quotas(counted.usages), *_of_disks(), *self._process.collect(),
         ]  # fmt: skip
         return Page(as_text(own) + self._store.text(), content_type=TEXT)
 
@@ -178,6 +189,7 @@ class ServerMetrics:
             listener.request_bytes,
             software,
             waiting,
+            list(self._broker.throttles.usages()),
         )
 
     def _forget(self, topics: Collection[str]) -> None:
@@ -260,6 +272,25 @@ def _of_connections(counted: _Counted, listener: str) -> Iterator[Metric]:
     yield software
 
 
+def _of_quotas(usages: Sequence[Usage]) -> Iterator[Metric]:
+    labels = ["resource", "user", "clientId"]
+    rates = {name: _gauge(name, labels) for _, name in _LIMITED.values()}
+    pauses = _gauge("kafka_server_quota_throttle_time", labels)
+    throttled = _counter("pylog_quota_throttled_requests_total", labels)
+    # Of those that have one name when it is cut, the last one: a series may not be there twice.
+    by_name = {
+        (one.name, one.user[:_MOST_CHARACTERS], one.client_id[:_MOST_CHARACTERS]): one
+        for one in sorted(usages, key=lambda one: one.throttled)[-_MOST_LIMITED:]
+    }
+    for (name, user, client_id), one in by_name.items():
+        resource, rate = _LIMITED[name]
+        whose = [resource, user, client_id]
+        rates[rate].add_metric(whose, one.rate)
+        pauses.add_metric(whose, one.pause_ms)
+        throttled.add_metric(whose, one.throttled)
+    yield from (*rates.values(), pauses, throttled)
+
+
 def _of_disks() -> Iterator[Metric]:
     for name, spans, unit in (
         ("kafka_log_logflushstats_logflushrateandtimems", SYNCS, _MS),
@@ -304,6 +335,11 @@ HELP: Mapping[str, str] = {
     "kafka_server_socket_server_metrics_connection_refused_total": "Connections that a limit has refused",
     "kafka_server_socket_server_metrics_connection_count": "Open connections",
     "kafka_server_socket_server_metrics_connections_software": "Open connections by the client's library",
+    "kafka_server_quota_byte_rate": "Bytes a second of a client that has such a quota",
+    "kafka_server_quota_request_time": "Percent of a thread's time, of a client that has such a quota",
+    "kafka_server_quota_mutation_rate": "Partitions a second, of a client that has such a quota",
+    "kafka_server_quota_throttle_time": "Mean pause of a client after a request that was too much, in eleven seconds",
+    "pylog_quota_throttled_requests_total": "Requests that were followed by a pause",
     "kafka_log_logflushstats_logflushrateandtimems": "Syncs of files",
     "pylog_lock_wait_seconds": "Waits for locks of partitions that another process had",
 }

@@ -22,6 +22,7 @@ from pyspark_log.server.groups import Groups
 from pyspark_log.server.handlers import APIS, Client
 from pyspark_log.server.network import ClosedByServerError, Limits, Listener, Loop, Workers
 from pyspark_log.server.producer_ids import ProducerIds
+from pyspark_log.server.quotas import QuotaFile, Throttles
 from pyspark_log.server.security import Acls, Login, PrincipalRules, Sasl, SaslConfig, TlsConfig, Users, subject, user
 from pyspark_log.server.session import ClientSession, SaslSession
 from pyspark_log.server.topic_ids import TopicIds
@@ -137,7 +138,11 @@ class _Server:
         self._rules = PrincipalRules("DEFAULT" if config.tls is None else config.tls.principal_rules)
         self._sasl = None if config.sasl is None else Sasl(loop, config.sasl, users, lambda: store.logs.clock() / 1000)
         tls = None if config.tls is None else _certificates(config.tls, loop)
-        self._listener = Listener(loop, config.host, config.port, self._open_session, config.limits, tls)
+        quotas = QuotaFile(store.path)
+        throttles = Throttles(quotas, loop.time)
+        self._listener = Listener(
+            loop, config.host, config.port, self._open_session, config.limits, tls, throttles.connection_wait
+        )
         host, port = self._listener.address
         if not (_is_loopback(host) or _authenticates(config) or config.allow_anonymous):
             raise InvalidConfigError(
@@ -166,6 +171,8 @@ class _Server:
             transactions=self._transactions,
             users=users,
             acls=None if config.super_users is None else Acls(store.path, config.super_users),
+            quotas=quotas,
+            throttles=throttles,
             counts=Counts(served),
         )
         self._pages = None

@@ -9,13 +9,15 @@ from typing import Any
 from pyspark_log.kafka import MessageError, UnsupportedVersionError, decode_request, encode_response
 from pyspark_log.kafka.schemas import Message, api
 from pyspark_log.server.broker import Broker
-from pyspark_log.server.handlers import APIS, Call, Client, api_versions
+from pyspark_log.server.handlers import APIS, Call, Client, answer_limited, api_versions
 from pyspark_log.server.network import ClosedByServerError
 from pyspark_log.server.security import Login
 
 _log = logging.getLogger(__name__)
 
 _RESPONSES: dict[int, Message] = {key: api(key)[1] for key in APIS}
+# The APIs that count for quotas: their responses can say how long the pause is. Others log in, or are for brokers.
+_LIMITED = frozenset(key for key, response in _RESPONSES.items() if "throttle_time_ms" in response.struct._fields)
 
 
 class ClientSession:
@@ -24,15 +26,17 @@ class ClientSession:
     Attributes:
         client: what is known of it.
         is_authenticated: whether the client is known as well as it has to be.
+        pause: how long nothing is read after the response to the request that was answered last (s).
     """
 
     def __init__(self, broker: Broker, client: Client) -> None:
         """`client`: what is known of it."""
         self._broker, self.client = broker, client
-        self.is_authenticated = True
+        self.is_authenticated, self.pause = True, 0.0
 
     async def answer(self, frame: bytes | bytearray) -> Sequence[Any] | None:
         """Answers a request as `Session.answer` says."""
+        self.pause = 0.0
         try:
             header, request = decode_request(frame)
         except UnsupportedVersionError as error:
@@ -45,7 +49,15 @@ class ClientSession:
             return self._answer_unknown(UnsupportedVersionError(key, version, header.correlation_id))
         counts = self._broker.counts
         counts.requests[key][version] += 1
-        response = await served.handler(Call(self._broker, self.client, header.client_id, version), request)
+        throttle = None
+        if self.is_authenticated and key in _LIMITED:
+            throttle = self._broker.throttles.of(self.client.name, header.client_id or "")
+        call = Call(self._broker, self.client, header.client_id, version, throttle)
+        if throttle is None:
+            response = await served.handler(call, request)
+        else:
+            response = await answer_limited(call, key, served.handler, request, len(frame))
+            self.pause = throttle.pause_ms / 1000
         if response is None:
             return None
         if not served.counts_errors:

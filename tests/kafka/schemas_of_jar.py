@@ -14,7 +14,7 @@ from tests.paths import ROOT
 
 #: The keys of the APIs whose messages are stored.
 KEYS = {
-    *range(4), *range(8, 38), 42, *range(44, 48), 50, 51, 60, 61, 65, 66, 68, 69, 74, 75,
+    *range(4), *range(8, 38), 42, *range(44, 52), 60, 61, 65, 66, 68, 69, 74, 75,
 }  # fmt: skip
 #: Messages that belong to no API.
 OTHERS = ("RequestHeader", "ResponseHeader", "ConsumerProtocolAssignment", "ConsumerProtocolSubscription")

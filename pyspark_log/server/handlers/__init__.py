@@ -2,5 +2,6 @@
 
 from pyspark_log.server.handlers.apis import APIS, Api
 from pyspark_log.server.handlers.call import Call, Client
+from pyspark_log.server.handlers.limited import answer_limited
 
-__all__ = ["APIS", "Api", "Call", "Client"]
+__all__ = ["APIS", "Api", "Call", "Client", "answer_limited"]

@@ -32,6 +32,7 @@ from pyspark_log.server.handlers.leader_epochs import offset_for_leader_epoch
 from pyspark_log.server.handlers.list_offsets import list_offsets
 from pyspark_log.server.handlers.log_dirs import alter_replica_log_dirs, describe_log_dirs
 from pyspark_log.server.handlers.metadata import metadata
+from pyspark_log.server.handlers.quotas import alter_client_quotas, describe_client_quotas
 from pyspark_log.server.handlers.sasl import sasl_authenticate, sasl_handshake
 from pyspark_log.server.handlers.topics import create_partitions, create_topics, delete_topics
 from pyspark_log.server.handlers.transaction_admin import (
@@ -113,6 +114,8 @@ APIS: Mapping[int, Api] = {
     45: Api(_versions(0, 1), alter_partition_reassignments),
     46: Api(_versions(0, 0), list_partition_reassignments),
     47: Api(_versions(0, 0), offset_delete),
+    48: Api(_versions(0, 1), describe_client_quotas),
+    49: Api(_versions(0, 1), alter_client_quotas),
     50: Api(_versions(0, 0), describe_user_scram_credentials),
     51: Api(_versions(0, 0), alter_user_scram_credentials),
     60: Api(_versions(0, 2), describe_cluster),

@@ -11,6 +11,7 @@ from pyspark_log.errors import PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.broker import Broker
 from pyspark_log.server.handlers.errors import RefusedError
+from pyspark_log.server.quotas import Throttle
 from pyspark_log.server.security import ANONYMOUS, Login
 from pyspark_log.server.security.acls import OPERATIONS, Operation, Resource, Rules, host_of
 
@@ -45,6 +46,11 @@ class Client:
     principal: str = ANONYMOUS
     login: Login | None = None
 
+    @property
+    def name(self) -> str:
+        """The user's name, as quotas have it."""
+        return self.principal.partition(":")[2]
+
     @cached_property
     def host(self) -> str:
         """The address without the port, as ACLs name it."""
@@ -60,12 +66,14 @@ class Call:
         client: whose request it is.
         client_id: the name that the client gives itself; None: none.
         version: of the request and its response.
+        throttle: what of its quotas the client uses; None: nothing limits it.
     """
 
     broker: Broker
     client: Client
     client_id: str | None
     version: int
+    throttle: Throttle | None = None
 
     @cached_property
     def _rules(self) -> Rules | None:
@@ -98,6 +106,20 @@ class Call:
         if not self.allows(operation, resource, name):
             what = " ".join(one.name.lower().replace("_", "-") for one in (operation, resource))
             raise RefusedError(NOT_ALLOWED[resource], f"{self.client.principal} may not {what} {name}")
+
+    def may_mutate(self, partitions: int, *, strict: bool) -> bool:
+        """Takes from the client's quota of partitions that are made and deleted; from any thread.
+
+        Args:
+            partitions: how many are to be.
+            strict: whether they may not, if the quota is used up; else the client only waits afterwards.
+        """
+        return self.throttle is None or self.throttle.mutate(partitions, strict=strict)
+
+    def require_mutation(self, partitions: int, first_strict: int) -> None:
+        """The same for a request that is strict from a version on. RefusedError: they may not."""
+        if not self.may_mutate(partitions, strict=self.version >= first_strict):
+            raise RefusedError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "the quota controller_mutation_rate is used up")
 
     async def name_of(self, topic_id: bytes) -> str | None:
         """The topic of an id; None: there is none."""

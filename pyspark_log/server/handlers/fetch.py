@@ -49,6 +49,7 @@ class _Part:
         error: why it cannot be read.
         found: the answer, once it was looked at.
         size: bytes of the records in it.
+        there: bytes of records that are there, as many as may be sent at most.
     """
 
     wanted: FetchRequest.FetchPartition
@@ -57,6 +58,7 @@ class _Part:
     error: ErrorCode
     found: FetchResponse.PartitionData | None = None
     size: int = 0
+    there: int = 0
 
 
 class _MustWaitError(Exception):
@@ -95,6 +97,16 @@ async def fetch(call: Call, request: FetchRequest) -> FetchResponse:
     )
 
 
+def taken_back(call: Call, response: FetchResponse) -> FetchResponse:
+    """The answer to a client that has to wait: nothing, which does not count as sent. It then asks again."""
+    for topic in response.responses:
+        name = topic.topic or call.broker.topics.known_name(topic.topic_id)
+        size = sum(len(part.records or b"") for part in topic.partitions)
+        if name is not None and size:
+            call.broker.counts.topic(name).bytes_out -= size
+    return FetchResponse(error_code=response.error_code)
+
+
 async def _wait_for_records(call: Call, request: FetchRequest, search: _Search, parts: Sequence[_Part]) -> None:
     by_key = {part.key: part for part in parts}
     loop, appends = call.broker.loop, call.broker.appends
@@ -103,7 +115,7 @@ async def _wait_for_records(call: Call, request: FetchRequest, search: _Search, 
     waiting = appends.waiting(by_key.keys())
     try:
         await search.look(parts)
-        while search.size < request.min_bytes and not any(part.error for part in parts):
+        while search.there < min(request.min_bytes, search.most) and not any(part.error for part in parts):
             left = deadline - loop.time()
             changed = await waiting.change(left) if left > 0 else ()
             if not changed:
@@ -133,12 +145,14 @@ class _Search:
     """Looks for the records of one request.
 
     Attributes:
+        most: the most bytes of records in the answer, but for the first batch.
         size: the bytes that were found.
+        there: the bytes that are there, if batches could be cut. The answer may have less, as only whole ones are sent.
     """
 
     def __init__(self, call: Call, request: FetchRequest) -> None:
-        self._call, self.size = call, 0
-        self._most = min(request.max_bytes, _MAX_BYTES)
+        self._call, self.size, self.there = call, 0, 0
+        self.most = min(request.max_bytes, _MAX_BYTES)
         self._is_committed = request.isolation_level == _READ_COMMITTED
 
     async def look(self, parts: Iterable[_Part]) -> None:
@@ -159,12 +173,14 @@ class _Search:
         if part.topic is None:
             return
         self.size -= part.size
-        part.size, part.error, part.found = 0, ErrorCode.NONE, None
+        self.there -= part.there
+        part.size, part.there, part.error, part.found = 0, 0, ErrorCode.NONE, None
         try:
             self._find(part, part.topic, may_wait=may_wait)
         except (PylogError, OSError) as error:
             part.error = code_of(error)
         self.size += part.size
+        self.there += part.there
 
     def _find(self, part: _Part, topic: TopicLogs, *, may_wait: bool) -> None:
         wanted, logs = part.wanted, self._call.broker.store.logs
@@ -190,12 +206,15 @@ class _Search:
         aborted: Sequence[FetchResponse.AbortedTransaction] | None = () if self._is_committed else None
         if not state.log_start <= start <= state.high_watermark:
             raise OffsetOutOfRangeError(topic.description.name, wanted.partition, start, state.log_start, end)
-        room = self._most - self.size
+        room = self.most - self.size
+        limit = max(min(wanted.partition_max_bytes, room), 0)
         if start < end and (room > 0 or self.size == 0):
-            records = reader.stored_batches(start, end, max(min(wanted.partition_max_bytes, room), 0), state)
+            records = reader.stored_batches(start, end, limit, state)
+        if records is not None:
+            part.there = records.length if records.next_offset >= end else max(limit, records.length)
         if records is not None and records.length > room and self.size > 0:
             records.file.close()
-            records = None
+            records, part.there = None, limit
         if records is not None:
             part.size = records.length
         if is_filtered:

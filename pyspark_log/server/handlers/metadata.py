@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pyspark_log.errors import PylogError
+from pyspark_log.config import int_config
+from pyspark_log.errors import PylogError, UnknownTopicError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import MetadataRequest, MetadataResponse
 from pyspark_log.server.handlers.call import Call
@@ -94,6 +95,9 @@ def _described(
         if may_create and name not in INTERNAL_TOPICS and broker.store.writable:
             if not broker.store.logs.catalog.exists(name):
                 require_create(call, name)
+                if not call.may_mutate(int_config(broker.store.configs, "num.partitions"), strict=True):
+                    # As Kafka: the client asks again.
+                    raise UnknownTopicError(f"topic {name!r} cannot be created now")
             broker.store.ensure_topic(name)
         topic = broker.store.logs.topic(name)
         nodes = [broker.node_id]

@@ -32,6 +32,8 @@ _Deleted = DeleteTopicsResponse.DeletableTopicResult
 _Grown = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 _DEFAULT = -1
+# From these versions on a request is refused whose client has used up its quota (KIP-599).
+_CREATE_IS_STRICT, _GROW_IS_STRICT, _DELETE_IS_STRICT = 6, 3, 5
 # Topics are deleted by name or id from this version on.
 _FIRST_BY_ID = 6
 
@@ -61,6 +63,7 @@ def _create(
         check_not_internal(topic.name)
         store.check_writable()
         partitions, configs = _partitions(call, topic), _configs(topic)
+        call.require_mutation(partitions or int_config(store.configs, "num.partitions"), _CREATE_IS_STRICT)
         if not validate_only:
             made.append(store.create_topic(topic.name, partitions, configs))
             return
@@ -165,6 +168,7 @@ def _grow(
             for one in topic.assignments:
                 _check_replicas(call, one.broker_ids)
         call.broker.store.check_writable()
+        call.require_mutation(topic.count - now, _GROW_IS_STRICT)
         if not validate_only:
             call.broker.store.add_partitions(topic.name, topic.count)
 
@@ -197,6 +201,7 @@ async def _delete(call: Call, name: str, topic_id: bytes) -> DeleteTopicsRespons
     def delete() -> None:
         call.require(Operation.DELETE, Resource.TOPIC, name)
         call.broker.store.check_writable()
+        call.require_mutation(call.broker.store.describe_topic(name).partitions, _DELETE_IS_STRICT)
         call.broker.store.delete_topic(name)
 
     try:

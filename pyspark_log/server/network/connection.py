@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pyspark_log.server.network.loop import Loop
+from pyspark_log.server.network.loop import Loop, Timer
 from pyspark_log.server.network.output import PlainOutput
 from pyspark_log.server.network.request_times import Answered, RequestTimes
 from pyspark_log.server.network.wait import Wait
@@ -49,9 +49,11 @@ class Session(Protocol):
 
     Attributes:
         is_authenticated: whether the client may send requests of any size.
+        pause: how long nothing is read after the response to the request that was answered last (s).
     """
 
     is_authenticated: bool
+    pause: float
 
     def answer(self, frame: bytes | bytearray) -> Coroutine[Wait[Any], None, Sequence[Any] | None]:
         """Answers a request, a frame without its length; awaits only `Wait`s.
@@ -152,6 +154,7 @@ class Connection:
         self._counted = 0  # bytes that `buffers` counts for this connection
         self._is_sending = False  # the system takes no more
         self._is_reading = False
+        self._pause: Timer | None = None  # at its end requests are handled again
         self._read_on()
 
     @property
@@ -161,8 +164,8 @@ class Connection:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is being handled or answered."""
-        return self._request is None and not self._is_sending
+        """Whether the next request may be handled: none is being handled or answered, and there is no pause."""
+        return self._request is None and not self._is_sending and self._pause is None
 
     @property
     def is_waiting(self) -> bool:
@@ -186,6 +189,8 @@ class Connection:
         request, self._request = self._request, None
         if request is not None:
             request.close()
+        if self._pause is not None:
+            self._pause.cancel()
         self._rest, self._frame = b"", None
         self._output.clear()
         self._count()
@@ -360,6 +365,8 @@ class Connection:
             self._unsent.append((self.api, self._arrived, self.last_request, self._clock(), self._waited))
             if end.value is not None:
                 self._output.add(end.value)
+            if self.session.pause:
+                self._pause = self._loop.call_later(self.session.pause, self._guard, self._end_pause)
         else:
             self._request = request
             self._waits_since = self._clock()
@@ -371,6 +378,11 @@ class Connection:
             self._waited += self._clock() - self._waits_since
             self._run(self._request)
             self._send_on()
+
+    def _end_pause(self) -> None:
+        """Continues with the requests that came meanwhile."""
+        self._pause = None
+        self._send_on()
 
     def _send(self) -> None:
         """Sends what is ready, as far as the system takes it now. OSError."""

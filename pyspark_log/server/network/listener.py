@@ -74,6 +74,7 @@ class Listener:
         open_session: OpenSession,
         limits: Limits,
         tls: Callable[[], ssl.SSLContext] | None = None,
+        wait_of: Callable[[str], float] = lambda _: 0.0,
     ) -> None:
         """Binds the address, and listens; `start` accepts.
 
@@ -83,15 +84,18 @@ class Listener:
             open_session: makes the session of a new connection.
             limits: what clients may take.
             tls: gives the server's side of TLS for a new connection; None: connections have none.
+            wait_of: how long an address has to wait until it may connect (s); 0: it may now.
 
         Raises:
             OSError: the address cannot be used.
         """
         self._loop, self._open_session, self._limits, self._tls = loop, open_session, limits, tls
+        self._wait_of = wait_of
         self._clock = loop.time
         self._buffers = Buffers(limits.queued_max_request_bytes)
         self.connections: set[Connection] = set()
         self._handshakes: set[Handshake] = set()
+        self._too_early: set[socket.socket] = set()
         self.accepted = self.refused = 0
         self.times = RequestTimes()
         self._by_host: Counter[str] = Counter()
@@ -128,6 +132,8 @@ class Listener:
         self._socket.close()
         if self._timer is not None:
             self._timer.cancel()
+        for early in list(self._too_early):
+            self._refuse(early)
         for handshake in list(self._handshakes):
             handshake.close()
         for connection in list(self.connections):
@@ -153,13 +159,20 @@ class Listener:
             self._loop.add_reader(self._socket.fileno(), self._accept)
 
     def _open(self, accepted: socket.socket, host: str, port: int) -> None:
-        limit = None
-        if len(self.connections) + len(self._handshakes) >= self._limits.max_connections:
+        limit, wait = None, 0.0
+        if len(self.connections) + len(self._handshakes) + len(self._too_early) >= self._limits.max_connections:
             limit = f"max.connections ({self._limits.max_connections})"
+        elif wait := self._wait_of(host):
+            limit = "connection_creation_rate"
         elif self._by_host[host] >= self._limits.max_connections_per_ip:
             limit = f"max.connections.per.ip ({self._limits.max_connections_per_ip})"
         if limit is not None:
-            accepted.close()
+            if wait:
+                # A client that is refused at once would connect again at once.
+                self._too_early.add(accepted)
+                self._loop.call_later(wait, self._refuse, accepted)
+            else:
+                accepted.close()
             self.refused += 1
             if host not in self._refused:
                 self._refused.add(host)
@@ -186,6 +199,10 @@ class Listener:
                 self._connect(secured, ended.peer, reached_at, secured.certificate())
 
         self._handshakes.add(Handshake(self._loop, accepted, f"{host}:{port}", self._tls, self._clock(), finished))
+
+    def _refuse(self, early: socket.socket) -> None:
+        self._too_early.discard(early)
+        early.close()
 
     def _connect(
         self, accepted: socket.socket | TlsSocket, peer: str, reached_at: tuple[str, int], certificate: bytes | None

@@ -16,9 +16,10 @@ class Wait(Generic[T]):
 
     Attributes:
         value, error: what has come of it; without meaning before.
+        worked: how long another thread has worked for it (s).
     """
 
-    __slots__ = ("_happened", "_then", "error", "value")
+    __slots__ = ("_happened", "_then", "error", "value", "worked")
 
     value: T
 
@@ -26,6 +27,7 @@ class Wait(Generic[T]):
         self._happened = False
         self._then: Callable[[], object] | None = None
         self.error: Exception | None = None
+        self.worked = 0.0
 
     def finish(self, value: T) -> None:
         """It has happened; a second time has no effect."""

@@ -47,11 +47,12 @@ class Workers:
     def _work(self) -> None:
         while (job := self._queue.get()) is not None:
             wait, function, arguments = job
-            value, failure = None, None
+            value, failure, began = None, None, self._loop.time()
             try:
                 value = function(*arguments)
             except Exception as error:  # noqa: BLE001  (it is raised where the result is awaited)
                 failure = error
+            wait.worked = self._loop.time() - began
             # If it was not empty, the loop is called already.
             is_first = not self._done
             self._done.append((wait, value, failure))

@@ -30,9 +30,9 @@ TOPICS_FOLDER = "topics"
 #: Where a repaired copy keeps the bytes that were left out of it, and a store the files that were set aside.
 CUT_FOLDER = "cut"
 TOPICS_LOCK = "topics.lock"
-#: In the folder of states: the users of a server, and what they may do (server/security).
-USERS_FILE, ACLS_FILE = "users.json", "acls.json"
-SERVERS_FILES = (USERS_FILE, ACLS_FILE)
+#: In the folder of states: the users of a server, what they may do, and how much (server/security, server/quotas).
+USERS_FILE, ACLS_FILE, QUOTAS_FILE = "users.json", "acls.json", "quotas.json"
+SERVERS_FILES = (USERS_FILE, ACLS_FILE, QUOTAS_FILE)
 LOG_DIRS = "log.dirs"
 
 # What a process that was killed while it created a store may leave.

@@ -82,6 +82,16 @@ class Fields:
             raise ValueError(f"{name!r} is {shortened(repr(value))} where an object should be")
         return {text(key, name): text(part, f"{name}.{key}") for key, part in value.items()}
 
+    def numbers(self, name: str) -> Mapping[str, float]:
+        """An object whose values are numbers."""
+        value = self.value(name)
+        if not isinstance(value, dict):
+            raise ValueError(f"{name!r} is {shortened(repr(value))} where an object should be")
+        for key, part in value.items():
+            if not isinstance(part, (int, float)) or isinstance(part, bool):
+                raise ValueError(f"'{name}.{key}' is {shortened(repr(part))} where a number should be")
+        return value
+
 
 def text(value: object, name: str) -> str:
     """Returns a value that should be a string; `name` is for the error."""

@@ -10,6 +10,7 @@ from server_requests import batch, produce
 
 from pyspark_log import Store
 from pyspark_log.metrics import StoreMetrics
+from pyspark_log.server.quotas import OF_CLIENTS, Entity, QuotaFile
 from tests.paths import ROOT
 from tests.scrapes import MeasuredServer, Scrape
 from tests.server_tools import PATIENCE, Peer, served
@@ -32,7 +33,9 @@ NAME = re.compile(r"\b(?:kafka|pylog|process)_\w+")
 def found(tmp_path_factory):
     """The metrics of a server under load, and those that its store has without it."""
     folder = tmp_path_factory.mktemp("server")
-    with Store.create(folder / "store") as store, served(folder / "store", folder, kind=MeasuredServer) as server:
+    Store.create(folder / "store").close()
+    QuotaFile(str(folder / "store")).change(lambda _: {Entity("ANONYMOUS"): dict.fromkeys(OF_CLIENTS, 1e9)})
+    with Store.open(folder / "store") as store, served(folder / "store", folder, kind=MeasuredServer) as server:
         producer = Producer({"bootstrap.servers": server.bootstrap})
         for number in range(100):
             producer.produce("t", value=b"%d" % number)

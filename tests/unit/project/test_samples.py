@@ -42,6 +42,7 @@ NOT_RUN = {
             "How do clients use tokens?",
         )
     },
+    "quotas.md: How do I limit a client? #2": "it needs Kafka; tests/kafka/test_server_quotas.py has it",
     "metrics.md: How do I scrape a server?": "it serves until it is stopped",
     "server.md: Start it": "it serves until it is stopped",
     "server.md: A client": "tests/unit/server/test_docs_server.py runs it, with a server",

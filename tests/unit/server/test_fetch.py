@@ -225,3 +225,12 @@ def test_committed_and_aborted_transactions(tmp_path):
         everything = fetch(peer, "t", 6)
         assert (everything.aborted_transactions, everything.last_stable_offset) == (None, 8)
         assert list(values(everything)) == [6, 7]
+
+
+@pytest.mark.parametrize("limit", [{"total": 2500}, {"max_bytes": 2500}, {"total": 500, "least": 1 << 20}])
+def test_a_fetch_waits_for_no_more_than_may_be_sent(peer, store, topic, limit):
+    """Of batches that fit only in part the answer has less than the client wants at least, however long it waits."""
+    for _ in range(3):
+        store.append(topic, [{"value": b"x" * 1000}])
+    answer = fetch(peer, topic, 0, **{"least": 2500, "wait": 600_000, **limit})
+    assert 0 < len(values(answer)) < 3

@@ -1,0 +1,141 @@
+"""DescribeClientQuotas and AlterClientQuotas: how much clients may use (KIP-546)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark_log.errors import InvalidConfigError
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.kafka.messages import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+from pyspark_log.server.handlers.call import Call
+from pyspark_log.server.handlers.errors import RefusedError, attempt
+from pyspark_log.server.quotas import DEFAULT, KINDS, Entity, Quotas, check_entity, check_quota
+from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
+
+_Described = DescribeClientQuotasResponse.EntryData
+_Altered = AlterClientQuotasResponse.EntryData
+
+# How a part of an entity is asked for: by its name, the default, or any.
+_EXACT, _DEFAULT, _ANY = range(3)
+_IP = "ip"
+
+
+# ---- describing
+
+
+async def describe_client_quotas(call: Call, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
+    """Lists the quotas of the entities that a filter is true for."""
+    found: list[DescribeClientQuotasResponse.EntryData] = []
+
+    def look() -> None:
+        call.require(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME)
+        wanted = _filter(request.components)
+        for entity, values in call.broker.quotas.table().quotas.items():
+            parts = dict(entity.parts())
+            if (parts.keys() == wanted.keys() if request.strict else parts.keys() >= wanted.keys()) and all(
+                name in (None, parts[kind]) for kind, name in wanted.items()
+            ):
+                found.append(_described(parts, values))
+
+    code, why = await call.broker.workers.run(attempt, look)
+    return DescribeClientQuotasResponse(0, code, why, None if code else found)
+
+
+def _filter(components: Sequence[DescribeClientQuotasRequest.ComponentData]) -> Mapping[str, str | None]:
+    """The names that are asked for, by the type of a part; None: any. RefusedError."""
+    wanted = dict[str, str | None]()
+    for one in components:
+        kind, name = one.entity_type, one.match
+        if not kind or kind in wanted:
+            raise RefusedError(ErrorCode.INVALID_REQUEST, f"the type {kind!r} is empty, or there twice")
+        if kind not in KINDS:
+            raise RefusedError(ErrorCode.UNSUPPORTED_VERSION, f"there is no type {kind!r}")
+        if one.match_type not in (_EXACT, _DEFAULT, _ANY):
+            raise RefusedError(ErrorCode.INVALID_REQUEST, f"there is no type {one.match_type} of matches")
+        if (name is None) != (one.match_type != _EXACT):
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "a name belongs to an exact match, and to no other")
+        # No entity has an empty name, and here that is the default.
+        wanted[kind] = DEFAULT if one.match_type == _DEFAULT else name if name != "" else "\0"
+    if _IP in wanted and len(wanted) > 1:
+        raise RefusedError(ErrorCode.INVALID_REQUEST, "an address has no user and no client id beside it")
+    return wanted
+
+
+def _described(parts: Mapping[str, str], values: Mapping[str, float]) -> DescribeClientQuotasResponse.EntryData:
+    return _Described(
+        [DescribeClientQuotasResponse.EntityData(kind, name or None) for kind, name in parts.items()],
+        [DescribeClientQuotasResponse.ValueData(name, value) for name, value in values.items()],
+    )
+
+
+# ---- altering
+
+
+async def alter_client_quotas(call: Call, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+    """Sets and deletes quotas; all of an entity, or none."""
+    entries = await call.broker.workers.run(_alter, call, request)
+    call.broker.throttles.look_again()
+    return AlterClientQuotasResponse(0, entries)
+
+
+def _alter(call: Call, request: AlterClientQuotasRequest) -> list[AlterClientQuotasResponse.EntryData]:
+    results = dict[frozenset[tuple[str, str | None]], tuple[ErrorCode, str | None]]()
+
+    def altered(quotas: Quotas) -> Quotas:
+        results.clear()
+        after = dict(quotas)
+        for one in request.entries:
+            parts = {part.entity_type: part.entity_name for part in one.entity}
+            key = frozenset(parts.items())
+            if key in results:
+                results[key] = ErrorCode.INVALID_REQUEST, "it is altered twice"
+            else:
+                results[key] = attempt(lambda parts=parts, one=one: _alter_one(after, parts, one.ops))  # type: ignore[misc]
+        return after
+
+    def alter() -> None:
+        call.require(Operation.ALTER_CONFIGS, Resource.CLUSTER, CLUSTER_NAME)
+        if not call.broker.store.writable:
+            raise RefusedError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "the store is served for reading only")
+        if request.validate_only:
+            altered(call.broker.quotas.table().quotas)
+        else:
+            call.broker.quotas.change(altered)
+
+    refused = attempt(alter)
+    if refused[0]:
+        results = {frozenset((one.entity_type, one.entity_name) for one in e.entity): refused for e in request.entries}
+    return [
+        _Altered(code, why, [AlterClientQuotasResponse.EntityData(*part) for part in key])
+        for key, (code, why) in results.items()
+    ]
+
+
+def _alter_one(
+    quotas: dict[Entity, Mapping[str, float]],
+    parts: Mapping[str, str | None],
+    changes: Sequence[AlterClientQuotasRequest.OpData],
+) -> None:
+    for kind, name in parts.items():
+        if kind not in KINDS or name == "":
+            raise RefusedError(ErrorCode.INVALID_REQUEST, f"there is no {kind} {name!r} that can have quotas")
+    entity = Entity(*(DEFAULT if kind in parts and parts[kind] is None else parts.get(kind) for kind in KINDS))
+    values = dict(quotas.get(entity, {}))
+    try:
+        check_entity(entity)
+        for one in changes:
+            if one.remove:
+                values.pop(one.key, None)
+            else:
+                check_quota(entity, one.key, one.value)
+                values[one.key] = one.value
+    except InvalidConfigError as error:
+        raise RefusedError(ErrorCode.INVALID_REQUEST, str(error)) from None
+    if len({one.key for one in changes}) < len(changes):
+        raise RefusedError(ErrorCode.INVALID_REQUEST, "a quota is altered twice")
+    quotas[entity] = values

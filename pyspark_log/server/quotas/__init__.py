@@ -1,0 +1,22 @@
+"""Quotas: how much clients may use of a server, and how long those wait that use more. It knows no messages of Kafka's.
+
+Names, levels and times are Kafka's (KIP-13, 55, 124, 219, 599, 612).
+"""
+
+from pyspark_log.server.quotas.entities import (
+    DEFAULT,
+    KINDS,
+    OF_ADDRESSES,
+    OF_CLIENTS,
+    Entity,
+    Quotas,
+    check_entity,
+    check_quota,
+)
+from pyspark_log.server.quotas.quota_file import QuotaFile
+from pyspark_log.server.quotas.throttles import Throttle, Throttles, Usage
+
+__all__ = [
+    "DEFAULT", "KINDS", "OF_ADDRESSES", "OF_CLIENTS", "Entity", "QuotaFile", "Quotas", "Throttle", "Throttles", "Usage",
+    "check_entity", "check_quota",
+]  # fmt: skip

@@ -1,0 +1,224 @@
+"""What clients have used of their quotas, and how long one has to wait whose request was too much."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from pyspark_log.errors import DescriptionError
+from pyspark_log.server.quotas.entities import FETCH, MUTATION, PRODUCE, REQUEST
+from pyspark_log.server.quotas.quota_file import QuotaFile
+from pyspark_log.server.quotas.rates import BURST_S, WINDOW_MS, Rate, TokenBucket
+from pyspark_log.server.quotas.table import Bound, Table
+from pyspark_log.server.security.acls import host_of
+
+_log = logging.getLogger(__name__)
+
+# How long a change of the file by another process may stay unseen, in seconds; a look takes some 3 us.
+_LOOK = 0.1
+# How often what no longer counts is dropped, in seconds.
+_SWEEP = 11.0
+# A client waits no longer for its time of threads, or an address for its connections (ms).
+_MOST_OF_TIME = WINDOW_MS
+
+
+class Usage(NamedTuple):
+    """What one user, client id or both of them use, and are limited in.
+
+    Attributes:
+        name: the quota's.
+        user, client_id: whose; "": of each one.
+        rate: how much a second now.
+        throttled: requests that were followed by a pause.
+        pause_ms: the mean pause after these, of late (ms).
+    """
+
+    name: str
+    user: str
+    client_id: str
+    rate: float
+    throttled: int
+    pause_ms: float
+
+
+class _Counted:
+    __slots__ = ("pauses", "rate", "throttled", "waits")
+
+    def __init__(self) -> None:
+        self.rate, self.throttled = Rate(), 0
+        self.pauses, self.waits = Rate(), Rate()
+
+    def is_over(self, now: int) -> bool:
+        return self.rate.is_over(now) and self.waits.is_over(now)
+
+
+_Key = tuple[str, str, str]
+
+
+class Throttles:
+    """The quotas of a server at work. All calls come from the loop's thread, but those of `mutate`."""
+
+    def __init__(self, file: QuotaFile, clock: Callable[[], float]) -> None:
+        """`clock`: gives the seconds of a clock that nothing sets. DescriptionError: the file is damaged. OSError."""
+        self._file, self._clock = file, clock
+        self._table = file.table()
+        self._next_look = self._next_sweep = 0.0
+        self._complaint = ""
+        self._counted: dict[_Key, _Counted] = {}
+        self._buckets: dict[tuple[str, str], TokenBucket] = {}
+        self._connections: dict[str, Rate] = {}
+        self._mutations = threading.Lock()
+
+    def of(self, user: str, client_id: str) -> Throttle | None:
+        """The throttle for a request of a client; None: nothing limits it."""
+        table = self._looked_at()
+        if not table.limits_clients:
+            return None
+        bounds = table.bounds(user, client_id)
+        return Throttle(self, bounds) if bounds else None
+
+    def connection_wait(self, host: str) -> float:
+        """How long an address has to wait until it may connect (s); 0: it may now, and that is counted."""
+        bound = self._looked_at().connection_rate(host)
+        if bound is None:
+            return 0
+        now = self.now()
+        rate = self._connections.setdefault(host_of(host), Rate())
+        rate.add(1, now)
+        wait = min(rate.excess_ms(bound, now), _MOST_OF_TIME)
+        if wait:
+            rate.add(-1, now)
+        return wait / 1000
+
+    def look_again(self) -> None:
+        """Takes a change of the file into account that this process has made."""
+        self._next_look = 0.0
+
+    def usages(self) -> Iterator[Usage]:
+        """What is used now, by those that are limited."""
+        now = self.now()
+        for (name, user, client_id), one in self._counted.items():
+            waits = one.waits.measure(now)[0]
+            pause = one.pauses.measure(now)[0] / waits if waits else 0
+            yield Usage(name, user, client_id, one.rate.measure(now)[0], one.throttled, pause)
+
+    def _looked_at(self) -> Table:
+        time = self._clock()
+        if time >= self._next_look:
+            self._next_look = time + _LOOK
+            self._look()
+            if time >= self._next_sweep:
+                self._next_sweep = time + _SWEEP
+                self._sweep()
+        return self._table
+
+    def _look(self) -> None:
+        try:
+            self._table, self._complaint = self._file.table(), ""
+        except (DescriptionError, OSError) as error:
+            if str(error) != self._complaint:
+                self._complaint = str(error)
+                _log.error("the quotas stay as they were: %s", error)
+
+    def _sweep(self) -> None:
+        """Drops what makes no difference any more: clients choose their ids, so there may be any number."""
+        now = self.now()
+        self._counted = {key: one for key, one in self._counted.items() if not one.is_over(now)}
+        self._connections = {host: rate for host, rate in self._connections.items() if not rate.is_over(now)}
+        with self._mutations:
+            self._buckets = {key: bucket for key, bucket in self._buckets.items() if not bucket.is_full(now)}
+
+    # ---- for `Throttle`
+
+    def now(self) -> int:
+        """The time (ms)."""
+        return int(self._clock() * 1000)
+
+    def counted(self, name: str, bound: Bound) -> _Counted:
+        """What is counted for a quota."""
+        key = name, bound.user, bound.client_id
+        found = self._counted.get(key)
+        if found is None:
+            found = self._counted[key] = _Counted()
+        return found
+
+    def take(self, count: int, bound: Bound, *, strict: bool) -> int:
+        """Takes permits as `TokenBucket.take`; from any thread."""
+        with self._mutations:
+            now = self.now()
+            bucket = self._buckets.setdefault((bound.user, bound.client_id), TokenBucket(now))
+            return bucket.take(count, bound.value, now, strict=strict)
+
+
+class Throttle:
+    """What one request uses, and the pause that follows it.
+
+    Attributes:
+        pause_ms: how long nothing more is read from the client (ms).
+    """
+
+    __slots__ = ("_bounds", "_mutated", "_name", "_throttles", "pause_ms")
+
+    def __init__(self, throttles: Throttles, bounds: Mapping[str, Bound]) -> None:
+        self._throttles, self._bounds = throttles, bounds
+        self._name, self.pause_ms, self._mutated = "", 0, 0
+
+    @property
+    def most_fetched(self) -> int | None:
+        """The most bytes that can ever be fetched at once; None: any number."""
+        bound = self._bounds.get(FETCH)
+        return None if bound is None else int(bound.value * BURST_S)
+
+    def produced(self, size: int) -> None:
+        """The request was to produce, and has this size (bytes)."""
+        self._count(PRODUCE, size)
+
+    def fetched(self, size: int) -> bool:
+        """The response to a fetch has this size (bytes). Whether it may not be sent: then it does not count."""
+        self._count(FETCH, size)
+        bound = self._bounds.get(FETCH)
+        if self.pause_ms and bound is not None:
+            self._throttles.counted(FETCH, bound).rate.add(-size, self._throttles.now())
+        return self.pause_ms > 0
+
+    def worked(self, seconds: float) -> None:
+        """The request took as much time of threads."""
+        # A rate of seconds a second, in percent.
+        self._count(REQUEST, seconds * 100, _MOST_OF_TIME)
+
+    def mutate(self, partitions: int, *, strict: bool) -> bool:
+        """Partitions are to be made or deleted; from any thread. Whether they may; unless `strict`, they always may."""
+        bound = self._bounds.get(MUTATION)
+        if bound is None:
+            return True
+        pause = self._throttles.take(partitions, bound, strict=strict)
+        self._pause(MUTATION, pause)
+        may = not strict or pause == 0
+        self._mutated += partitions if may else 0
+        return may
+
+    def note(self) -> None:
+        """Counts for metrics what was not counted for a rate. After all others."""
+        now = self._throttles.now()
+        if self._mutated:
+            self._throttles.counted(MUTATION, self._bounds[MUTATION]).rate.add(self._mutated, now)
+        if self.pause_ms:
+            one = self._throttles.counted(self._name, self._bounds[self._name])
+            one.throttled += 1
+            one.pauses.add(self.pause_ms, now)
+            one.waits.add(1, now)
+
+    def _count(self, name: str, amount: float, most_ms: int | None = None) -> None:
+        bound = self._bounds.get(name)
+        if bound is None:
+            return
+        now, rate = self._throttles.now(), self._throttles.counted(name, bound).rate
+        rate.add(amount, now)
+        pause = rate.excess_ms(bound.value, now)
+        self._pause(name, pause if most_ms is None else min(pause, most_ms))
+
+    def _pause(self, name: str, pause_ms: int) -> None:
+        if pause_ms > self.pause_ms:
+            self.pause_ms, self._name = pause_ms, name
