@@ -14,6 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from pyspark_log.errors import InvalidConfigError, LockTimeoutError, StoreError
+from pyspark_log.monitoring import is_loopback
 from pyspark_log.server.appends import Appends
 from pyspark_log.server.broker import Broker
 from pyspark_log.server.coordinator import Settings
@@ -139,7 +140,7 @@ class _Server:
         tls = None if config.tls is None else _certificates(config.tls, loop)
         self._listener = Listener(loop, config.host, config.port, self._open_session, config.limits, tls)
         host, port = self._listener.address
-        if not (_is_loopback(host) or _authenticates(config) or config.allow_anonymous):
+        if not (is_loopback(host) or _authenticates(config) or config.allow_anonymous):
             raise InvalidConfigError(
                 f"on {host}:{port} others than this machine could read and write without authentication: have clients "
                 "authenticate themselves (docs/security.md), or allow that by --allow-anonymous"
@@ -170,7 +171,9 @@ class _Server:
         )
         self._pages = None
         if config.metrics is not None:
-            self._pages = _Pages(self.broker, self._listener, _protocol(config), *config.metrics)
+            from pyspark_log.server.pages import Pages  # noqa: PLC0415
+
+            self._pages = Pages(self.broker, self._listener, _protocol(config), config.metrics)
 
     def _open_session(self, peer: str, reached_at: tuple[str, int], certificate: bytes | None) -> ClientSession:
         client = Client(peer, reached_at)
@@ -200,9 +203,9 @@ class _Server:
         )  # fmt: skip
         if not self._store.writable:
             _log.warning("%s is served for reading only: this process may not write to it", self._store.path)
-        if not _is_loopback(host) and not _authenticates(self._config):
+        if not is_loopback(host) and not _authenticates(self._config):
             _log.warning("all that reach %s:%d may read and write: there is no authentication", host, port)
-        elif not _is_loopback(host) and self._config.tls is None:
+        elif not is_loopback(host) and self._config.tls is None:
             _log.warning("what clients of %s:%d send is not encrypted: others on the way can read it", host, port)
         try:
             with self._signals():
@@ -251,31 +254,6 @@ class _Server:
 def _protocol(config: ServerConfig) -> str:
     """Kafka's `security.protocol` of a server's clients."""
     return ("" if config.sasl is None else "SASL_") + ("PLAINTEXT" if config.tls is None else "SSL")
-
-
-class _Pages:
-    """HTTP for metrics, which only a server loads that has it: prometheus_client takes some 7 MB."""
-
-    def __init__(self, broker: Broker, listener: Listener, protocol: str, host: str, port: int) -> None:
-        from pyspark_log.metrics import HttpServer  # noqa: PLC0415
-        from pyspark_log.server.metrics import ServerMetrics  # noqa: PLC0415
-
-        self._metrics = ServerMetrics(broker, listener, protocol)
-        self._http = HttpServer(host, port, self._metrics.pages())
-
-    def start(self) -> None:
-        self._http.start()
-        _log.info("metrics on http://%s:%d/metrics", *self._http.address)
-
-    def not_ready(self, why: str) -> None:
-        self._metrics.not_ready = why
-
-    def close(self) -> None:
-        self._http.close()
-
-
-def _is_loopback(host: str) -> bool:
-    return host == "::1" or host.startswith("127.")
 
 
 def _authenticates(config: ServerConfig) -> bool:

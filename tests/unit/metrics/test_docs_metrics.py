@@ -10,6 +10,7 @@ from server_requests import batch, produce
 
 from pyspark_log import Store
 from pyspark_log.metrics import StoreMetrics
+from pyspark_log.monitoring import Snapshots
 from tests.paths import ROOT
 from tests.scrapes import MeasuredServer, Scrape
 from tests.server_tools import PATIENCE, Peer, served
@@ -53,7 +54,7 @@ def found(tmp_path_factory):
         while (scrape := server.scrape()).by_labels("kafka_consumergroup_lag") == []:
             assert time.monotonic() < end
         consumer.close()
-        return scrape, Scrape(StoreMetrics(store).text().decode())
+        return scrape, Scrape(StoreMetrics(Snapshots(store)).text().decode())
 
 
 def test_the_table(found):

@@ -17,6 +17,7 @@ BUILT_ON_IT = [
     "jobs",
     "cli",
     "metrics",
+    "monitoring",
     "storage/topic.py",
     "spark.py",
     "pytest_plugin.py",
