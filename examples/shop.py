@@ -42,7 +42,7 @@ def rows(number: int, count: int, time_ms: int) -> dict[str, list[dict[str, obje
             paid = {"order": order, "by": chance.choice(["card", "invoice", "transfer"]), "amount": value["total"]}
             payments.append({**row, "key": str(order), "value": json.dumps(paid)})
         for page in range(chance.randint(2, 6)):
-            clicks.append({"key": customer, "value": f"GET /goods/{page} {customer}", "timestamp": time_ms, "headers": []})
+            clicks.append({**row, "value": f"GET /goods/{page} {customer}"})
     return {"orders": orders, "payments": payments, "clicks": clicks}
 
 

@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 _PATIENCE = 5.0
 
 
-class LoopStuckError(Exception):
+class LoopStuckError(TimeoutError):
     """The loop does not answer."""
 
 

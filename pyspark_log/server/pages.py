@@ -3,42 +3,121 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
 
 from pyspark_log.monitoring import GroupSnapshot, HttpServer, Snapshots, paths
 from pyspark_log.server.broker import Broker
 from pyspark_log.server.loop_calls import in_loop
-from pyspark_log.server.network import Listener
+from pyspark_log.server.network import Limits, Listener
+from pyspark_log.server.security import PrincipalRules, Sasl
+
+if TYPE_CHECKING:
+    import ssl
+
+    from pyspark_log.server.metrics import ServerMetrics
+    from pyspark_log.ui import Ui
 
 _log = logging.getLogger(__name__)
 
+# How old what is shown of the store may be, in seconds: a page renews itself more often than Prometheus asks.
+_FRESH = 2.0
+
 
 class Pages:
-    """The metrics of a server, on an address of their own. prometheus_client takes some 7 MB."""
+    """The metrics of a server, and the page of its store, each on an address of its own."""
 
-    def __init__(self, broker: Broker, listener: Listener, protocol: str, address: tuple[str, int]) -> None:
-        """Binds the address; `protocol`: Kafka's `security.protocol` of the server's clients. OSError."""
+    def __init__(self, broker: Broker, listener: Listener) -> None:
+        """There are none yet."""
+        self._broker, self._listener = broker, listener
+        self._snapshots = Snapshots(broker.store, lambda: _live_groups(broker), _FRESH)
+        self._metrics: tuple[ServerMetrics, HttpServer] | None = None
+        self._ui: tuple[Ui, HttpServer, str] | None = None
+
+    def add_metrics(self, address: tuple[str, int], protocol: str) -> None:
+        """Binds an address for metrics; prometheus_client takes some 7 MB.
+
+        Args:
+            address: host and port.
+            protocol: Kafka's `security.protocol` of the server's clients.
+
+        Raises:
+            OSError: the address cannot be used.
+        """
         from pyspark_log.server.metrics import ServerMetrics  # noqa: PLC0415
 
-        self._metrics = ServerMetrics(broker, listener, protocol, Snapshots(broker.store, lambda: _live_groups(broker)))
-        self._http = HttpServer(*address, paths(self._metrics.pages()))
+        metrics = ServerMetrics(self._broker, self._listener, protocol, self._snapshots)
+        self._metrics = metrics, HttpServer(*address, paths(metrics.pages()))
+
+    def add_ui(
+        self,
+        address: tuple[str, int],
+        *,
+        names: Collection[str],
+        schemas: str | None,
+        limits: Limits,
+        sasl: Sasl | None,
+        rules: PrincipalRules | None,
+        tls: Callable[[], ssl.SSLContext] | None,
+    ) -> tuple[str, int]:
+        """Binds an address for the page of the store; returns it.
+
+        Args:
+            address: host and port.
+            names: by which browsers may reach it.
+            schemas: the folder of schemas for Avro.
+            limits: of the server's clients.
+            sasl: the server's users; None: there is no login.
+            rules: of the principals of clients' certificates, which are required; None: they are not.
+            tls: the server's side of TLS for a new connection.
+
+        Raises:
+            OSError: the address cannot be used.
+        """
+        from pyspark_log.server.ui_view import UiView, admits  # noqa: PLC0415
+        from pyspark_log.ui import Guard, Ui  # noqa: PLC0415
+
+        view = UiView(self._broker, self._listener, limits, sasl)
+        guard = Guard([address[0], *names], view.log_in if sasl else None, admits(rules) if rules else None)
+        app = Ui(self._snapshots, guard, schemas=schemas, server=view)
+        http = HttpServer(*address, app.answer, tls)
+        self._ui = app, http, "http" if tls is None else "https"
+        return http.address
 
     def start(self) -> None:
-        """Answers from now on."""
-        self._http.start()
-        _log.info("metrics on http://%s:%d/metrics", *self._http.address)
+        """Answers for metrics from now on."""
+        if self._metrics is not None:
+            http = self._metrics[1]
+            http.start()
+            _log.info("metrics on http://%s:%d/metrics", *http.address)
 
-    def not_ready(self, why: str) -> None:
-        """Clients cannot be served yet, or any more; "": they can."""
-        self._metrics.not_ready = why
+    def ready(self) -> None:
+        """Clients can be served: shows the store from now on."""
+        if self._metrics is not None:
+            self._metrics[0].not_ready = ""
+        if self._ui is not None:
+            app, http, scheme = self._ui
+            app.start()
+            http.start()
+            host, port = http.address
+            _log.info("the page is on %s://%s:%d/", scheme, f"[{host}]" if ":" in host else host, port)
+
+    def stop(self) -> None:
+        """Clients cannot be served any more."""
+        if self._metrics is not None:
+            self._metrics[0].not_ready = "the server is stopping"
+        if self._ui is not None:
+            app, http, _ = self._ui
+            app.close()
+            http.close()
 
     def close(self) -> None:
         """Answers nothing any more."""
-        self._http.close()
+        if self._metrics is not None:
+            self._metrics[1].close()
 
 
 def _live_groups(broker: Broker) -> Mapping[str, GroupSnapshot]:
     """The groups of the server. LoopStuckError."""
-    return {
-        name: GroupSnapshot(*one) for name, one in in_loop(broker.loop, broker.groups.coordinator.summaries).items()
-    }
+    groups = in_loop(broker.loop, broker.groups.coordinator.summaries)
+    return {name: GroupSnapshot(*one) for name, one in groups.items()}

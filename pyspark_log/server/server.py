@@ -22,8 +22,10 @@ from pyspark_log.server.counts import Counts
 from pyspark_log.server.groups import Groups
 from pyspark_log.server.handlers import APIS, Client
 from pyspark_log.server.network import ClosedByServerError, Limits, Listener, Loop, Workers
+from pyspark_log.server.pages import Pages
 from pyspark_log.server.producer_ids import ProducerIds
 from pyspark_log.server.security import Acls, Login, PrincipalRules, Sasl, SaslConfig, TlsConfig, Users, subject, user
+from pyspark_log.server.security.sasl import BEARER
 from pyspark_log.server.session import ClientSession, SaslSession
 from pyspark_log.server.topic_ids import TopicIds
 from pyspark_log.server.transactions import Transactions
@@ -62,6 +64,9 @@ class ServerConfig:
         super_users: the principals that may do everything, whatever the ACLs say; None: there are none, and each client
             may do everything.
         metrics: host and port of HTTP for metrics; None: there is none. It needs prometheus_client.
+        ui: host and port of HTTP for the page of the store; None: there is none. It needs Jinja2. Where clients
+            authenticate themselves, its readers have to, too.
+        ui_schemas: the folder of schemas by which the page shows values in Avro.
         groups: the times of groups. Unlike Kafka's default, the first rebalance of a group does not wait for more
             members: one that comes later joins by another one.
     """
@@ -77,6 +82,8 @@ class ServerConfig:
     allow_anonymous: bool = False
     super_users: Collection[str] | None = None
     metrics: tuple[str, int] | None = None
+    ui: tuple[str, int] | None = None
+    ui_schemas: str | None = None
     groups: Settings = field(default_factory=lambda: Settings(initial_rebalance_delay=0))
 
 
@@ -169,11 +176,29 @@ class _Server:
             acls=None if config.super_users is None else Acls(store.path, config.super_users),
             counts=Counts(served),
         )
-        self._pages = None
+        self._pages = Pages(self.broker, self._listener)
         if config.metrics is not None:
-            from pyspark_log.server.pages import Pages  # noqa: PLC0415
+            self._pages.add_metrics(config.metrics, _protocol(config))
+        if config.ui is not None:
+            self._add_ui(config.ui, config)
 
-            self._pages = Pages(self.broker, self._listener, _protocol(config), config.metrics)
+    def _add_ui(self, address: tuple[str, int], config: ServerConfig) -> None:
+        if config.sasl is not None and not set(config.sasl.mechanisms) - {BEARER}:
+            raise InvalidConfigError(f"the page needs users with passwords to log in, which {BEARER} does not have")
+        names = [] if config.advertised is None else [config.advertised[0]]
+        tls = config.tls
+        requires_certificate = tls is not None and tls.client_ca is not None and tls.client_required
+        host, port = self._pages.add_ui(
+            address, names=names, schemas=config.ui_schemas, limits=config.limits, sasl=self._sasl,
+            rules=self._rules if requires_certificate else None,
+            # Of its own: each thread that uses certificates looks whether their files have changed.
+            tls=None if tls is None else _certificates(tls, self._loop),
+        )  # fmt: skip
+        if not (is_loopback(host) or _authenticates(config) or config.allow_anonymous):
+            raise InvalidConfigError(
+                f"on {host}:{port} others than this machine could read the store without authentication: have clients "
+                "authenticate themselves (docs/security.md), or allow that by --allow-anonymous"
+            )
 
     def _open_session(self, peer: str, reached_at: tuple[str, int], certificate: bytes | None) -> ClientSession:
         client = Client(peer, reached_at)
@@ -189,8 +214,7 @@ class _Server:
         return ClientSession(self.broker, client)
 
     def run(self, on_ready: Callable[[tuple[str, int]], object]) -> int:
-        if self._pages is not None:
-            self._pages.start()
+        self._pages.start()
         self._groups.load()
         self._transactions.load()
         self._listener.start()
@@ -209,8 +233,7 @@ class _Server:
             _log.warning("what clients of %s:%d send is not encrypted: others on the way can read it", host, port)
         try:
             with self._signals():
-                if self._pages is not None:
-                    self._pages.not_ready("")
+                self._pages.ready()
                 on_ready(self._listener.address)
                 self._loop.run()
         finally:
@@ -236,8 +259,7 @@ class _Server:
     def _close(self) -> None:
         if self._signal:
             _log.info("stopping after %s", signal.Signals(self._signal).name)
-        if self._pages is not None:
-            self._pages.not_ready("the server is stopping")
+        self._pages.stop()
         self._listener.close()
         self._groups.close()
         self._upkeep.stop()
@@ -246,8 +268,7 @@ class _Server:
             self._sasl.close()
         self._appends.close()
         self._store.close()
-        if self._pages is not None:
-            self._pages.close()
+        self._pages.close()
         _log.info("stopped")
 
 

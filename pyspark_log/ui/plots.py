@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 from pyspark_log.ui.history import Points
 
 _WIDTH, _HEIGHT = 440, 150
-_LEFT, _RIGHT, _TOP, _BOTTOM = 8, 62, 10, 22
+_LEFT, _RIGHT, _TOP, _BOTTOM = 1, 64, 10, 22
 _SMALL_WIDTH, _SMALL_HEIGHT = 96, 22
 _STEPS = (1, 2, 2.5, 5, 10)
 
