@@ -81,9 +81,10 @@ class Ui:
             lstrip_blocks=True, auto_reload=False,
         )  # fmt: skip
         self._templates.globals |= {
-            "texts": texts, "plot": plots.plot, "small_plot": plots.small_plot, "smooth": plots.smooth,
+            "texts": texts, "plot": plots.plot, "bars": plots.bars,
+            "small_plot": plots.small_plot, "smooth": plots.smooth,
             "visible": visible, "topic_url": look.topic_url, "bounds": bounds, "FORMATS": FORMATS,
-            "store": self._store.path, "version": __version__, "has_server": server is not None,
+            "store": self._store.path, "version": __version__,
         }  # fmt: skip
         self._templates.tests["record"] = lambda row: isinstance(row, Record)
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 MOST_RECORDS = 100
 #: Those that a page has unless it is asked for fewer or more.
 USUAL_RECORDS = 50
+#: Records of all partitions together, of which a page has the first or last ones.
+MOST_MIXED = 400
 #: Bytes of record batches, as they are stored, that a page of records is made of; or a single larger batch.
 MOST_BYTES = 1 << 20
 #: The same for one step of a look-up by key.

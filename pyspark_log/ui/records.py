@@ -19,7 +19,7 @@ from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.ingest.partitioner import murmur2
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_COMMITTED, TopicPartition
-from pyspark_log.ui.bounds import LISTED_BYTES, MOST_BYTES, MOST_HEADERS, MOST_PARTITIONS, SCAN_BYTES
+from pyspark_log.ui.bounds import LISTED_BYTES, MOST_BYTES, MOST_HEADERS, MOST_MIXED, MOST_PARTITIONS, SCAN_BYTES
 
 # Bytes of records that are decoded at a time, at least one batch.
 _STEP = 256 << 10
@@ -126,7 +126,7 @@ class Reader:
         share = len(numbers) or 1
         found = list[Record]()
         for number in numbers:
-            one = self._last(number, *self.range(number), max(count // share, 1), MOST_BYTES // share)
+            one = self._last(number, *self.range(number), max(min(count, MOST_MIXED // share), 1), MOST_BYTES // share)
             found += one.records
             look.notes += one.notes
             look.read += one.read
@@ -171,7 +171,9 @@ class Reader:
             found = self._store.offset_for_timestamp(self._topic, number, time)
             if found is not None:
                 one, end = Look(), self.range(number)[1]
-                self._forward(one, number, found.offset, end, max(count // share, 1), MOST_BYTES // share)
+                self._forward(
+                    one, number, found.offset, end, max(min(count, MOST_MIXED // share), 1), MOST_BYTES // share
+                )
                 records += one.records
                 look.notes += one.notes
                 look.read += one.read

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pyspark_log.errors import UnknownGroupError, UnknownTopicError
-from pyspark_log.monitoring import GroupSnapshot, Snapshot
+from pyspark_log.errors import UnknownGroupError
+from pyspark_log.monitoring import GroupSnapshot, Snapshot, TopicSnapshot
 from pyspark_log.storage.groups import assigned_partitions
 from pyspark_log.storage.groups.metadata import CONSUMER
 from pyspark_log.storage.publish.decision import NO_NUMBER
@@ -120,10 +120,8 @@ def overview(snapshot: Snapshot, history: History, query: Mapping[str, str]) -> 
 
 def topic(store: Store, snapshot: Snapshot, history: History, name: str, query: Mapping[str, str]) -> Context:
     """One topic. UnknownTopicError."""
-    found = snapshot.topics.get(name)
     described = store.describe_topic(name)
-    if found is None:
-        raise UnknownTopicError(f"topic {name} was created just now: load this page again")
+    found = snapshot.topics.get(name) or TopicSnapshot(described.partitions, ())  # it was created just now
     written = {one.partition: one for one in found.written}
     lags = {group: lag for (group, topic), lag in sorted(_lags(snapshot).items()) if topic == name}
     return {
@@ -132,6 +130,7 @@ def topic(store: Store, snapshot: Snapshot, history: History, name: str, query: 
         "stored": history.bytes_written(name), "rate": latest(history.written(name)),
         "rows": part([(number, written.get(number)) for number in range(found.partitions)], query),
         "open": sum(one.high_watermark - one.last_stable_offset for one in found.written if not one.problem),
+        "sizes": [max(written[number].size, 0) if number in written else 0 for number in range(found.partitions)],
         "readers": _group_rows(snapshot, history, lags),
     }  # fmt: skip
 

@@ -35,9 +35,11 @@ document.addEventListener("DOMContentLoaded", () => {
   // A field for an offset, a time or a key means that one is wanted.
   const by = document.getElementById("by");
   if (by) {
+    let isOurs = by.value === "last";
+    by.addEventListener("change", () => { isOurs = false; });
     document.getElementById("at").addEventListener("input", (event) => {
       const text = event.target.value.trim();
-      if (by.value === "last" && text) by.value = /^\d+$/.test(text) ? "offset" : /^\d{4}-\d\d-\d\d|^\d+\s*(ms|[smhdw])$/.test(text) ? "time" : "key";
+      if (isOurs) by.value = !text ? "last" : /^\d+$/.test(text) ? "offset" : /^\d{4}-\d\d-\d\d|^\d+\s*(ms|[smhdw])$/.test(text) ? "time" : "key";
     });
   }
 
@@ -77,15 +79,29 @@ document.addEventListener("DOMContentLoaded", () => {
   const fresh = document.getElementById("fresh");
   let renewed = Date.now();
 
+  const ARRIVING = 2500; // ms that a row is marked as new, as page.css has it
+  const seen = new WeakMap(), arrived = new Map();
+
   function replace(part, newer) {
+    if (seen.get(part) === newer.innerHTML) return;
+    seen.set(part, newer.innerHTML);
     const focused = part.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
     const known = part.hasAttribute("data-new") ? new Set([...part.querySelectorAll("tr[id]")].map((row) => row.id)) : null;
-    if (part.innerHTML === newer.innerHTML) return;
     part.replaceChildren(...newer.childNodes);
-    if (known) for (const row of part.querySelectorAll("tr[id]")) if (!known.has(row.id)) row.classList.add("new");
+    if (known) markNew(part, known);
     if (focused) {
       const again = [...part.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused);
       if (again) again.focus({ preventScroll: true });
+    }
+  }
+  function markNew(part, known) {
+    const now = Date.now();
+    for (const [id, since] of arrived) if (now - since > ARRIVING) arrived.delete(id);
+    for (const row of part.querySelectorAll("tr[id]")) {
+      if (!known.has(row.id)) arrived.set(row.id, now);
+      if (!arrived.has(row.id)) continue;
+      row.classList.add("new");
+      for (const cell of row.cells) cell.style.animationDelay = `${arrived.get(row.id) - now}ms`;
     }
   }
   async function renew() {

@@ -18,6 +18,7 @@ BUILT_ON_IT = [
     "cli",
     "metrics",
     "monitoring",
+    "ui",
     "storage/topic.py",
     "spark.py",
     "pytest_plugin.py",
