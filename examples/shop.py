@@ -55,7 +55,7 @@ def make(path: str) -> Store:
     store.append(
         "customers", [{"key": name, "value": json.dumps({"name": name.title(), "since": 2020})} for name in CUSTOMERS]
     )
-    store.append("customers", [{"key": "hugo", "value": None}])  # a tombstone: he has left
+    store.append("customers", [{"key": "hugo", "value": None}])  # a tombstone: this customer has left
     begin, number = int(time.time() * 1000) - PAST_S * 1000, 0
     for second in range(0, PAST_S, 30):
         for topic, found in rows(number, 60, begin + second * 1000).items():

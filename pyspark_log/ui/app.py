@@ -19,9 +19,9 @@ from pyspark_log.storage.fs import clock
 from pyspark_log.ui import bounds, look, plots, texts, views
 from pyspark_log.ui.avro import Schemas
 from pyspark_log.ui.formats import FORMATS, shown, visible
+from pyspark_log.ui.found import Record
 from pyspark_log.ui.guard import Guard
 from pyspark_log.ui.history import History
-from pyspark_log.ui.records import Record
 from pyspark_log.ui.server_view import ServerView
 
 _log = logging.getLogger(__name__)

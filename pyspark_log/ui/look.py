@@ -10,7 +10,7 @@ from pyspark_log.errors import InvalidConfigError
 from pyspark_log.storage.store import Store
 from pyspark_log.ui.bounds import MOST_RECORDS, RECORD_BYTES, USUAL_RECORDS
 from pyspark_log.ui.formats import FORMATS
-from pyspark_log.ui.records import Look, Reader, Record
+from pyspark_log.ui.found import Look, Record
 from pyspark_log.ui.texts import to_time
 
 _HEX = "hex:"
@@ -80,6 +80,8 @@ def looked(store: Store, topic: str, wanted: Wanted, now: int) -> tuple[Look, Wa
         UnknownTopicError: no such topic, or partition.
         InvalidConfigError: the offset or time is none, or an offset has no partition.
     """
+    from pyspark_log.ui.records import Reader  # noqa: PLC0415  (Arrow, which is loaded with the first look)
+
     reader = Reader(store, topic)
     wanted = wanted if reader.partitions > 1 else wanted._replace(partition=wanted.partition or 0)
     if wanted.by == "last" or not wanted.at:
@@ -132,6 +134,8 @@ def one_record(store: Store, topic: str, partition: str, offset: str) -> OneReco
     """One record, with all of its bytes that are shown. UnknownTopicError, InvalidConfigError."""
     if not (partition.isdecimal() and offset.isdecimal()) or len(offset) > 18:
         raise InvalidConfigError(f"{partition[:20]}, {offset[:20]}: expected the numbers of a partition and an offset")
+    from pyspark_log.ui.records import Reader  # noqa: PLC0415
+
     reader = Reader(store, topic, RECORD_BYTES)
     look = reader.from_offset(int(partition), 1, int(offset))
     first, end = reader.range(int(partition))

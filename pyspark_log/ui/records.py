@@ -7,10 +7,9 @@ A record batch is read whole, however large it is.
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +19,7 @@ from pyspark_log.storage.ingest.partitioner import murmur2
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_COMMITTED, TopicPartition
 from pyspark_log.ui.bounds import LISTED_BYTES, MOST_BYTES, MOST_HEADERS, MOST_MIXED, MOST_PARTITIONS, SCAN_BYTES
+from pyspark_log.ui.found import Gap, Look, Record
 
 # Bytes of records that are decoded at a time, at least one batch.
 _STEP = 256 << 10
@@ -27,70 +27,6 @@ _STEP = 256 << 10
 _WIDER = 8
 _TOO_MANY = f"These are of {MOST_PARTITIONS} of {{}} partitions: choose one to see the others."
 _NONE_SINCE = "There is no record of this time or later."
-
-
-class Record(NamedTuple):
-    """A record, as far as it is shown.
-
-    Attributes:
-        partition, offset: where it is.
-        time: in ms since 1970; None: it has none.
-        is_append_time: whether that is when it was appended, and not what its producer has said.
-        key, value: the first bytes; None: null.
-        key_size, value_size: all of their bytes.
-        headers: the first ones.
-        header_count: how many there are.
-        state: "aborted" or "open", as its transaction is; "": it is committed, or in none.
-    """
-
-    partition: int
-    offset: int
-    time: int | None
-    is_append_time: bool
-    key: bytes | None
-    key_size: int
-    value: bytes | None
-    value_size: int
-    headers: Sequence[tuple[str, bytes | None]]
-    header_count: int
-    state: str = ""
-
-
-class Gap(NamedTuple):
-    """Offsets without a record, from `first` to `last`.
-
-    Attributes:
-        marker: "commit" or "abort", if it is the marker of a transaction; "": compaction has removed what was there.
-        producer: the id of the producer whose transaction the marker ends.
-    """
-
-    first: int
-    last: int
-    marker: str = ""
-    producer: int = -1
-
-
-@dataclass
-class Look:
-    """What a look has found.
-
-    Attributes:
-        rows: in the order in which they are shown.
-        notes: what the reader of the page should know.
-        older, newer: the offset before which, or from which, the next page would look; None: there is nothing.
-        read: about how many bytes of record batches were looked at.
-    """
-
-    rows: list[Record | Gap] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    older: int | None = None
-    newer: int | None = None
-    read: int = 0
-
-    @property
-    def records(self) -> list[Record]:
-        """The records among the rows."""
-        return [row for row in self.rows if isinstance(row, Record)]
 
 
 class Reader:
@@ -189,7 +125,7 @@ class Reader:
         end = end if before is None else max(first, min(before, end))
         look = Look()
         begin = self._begin_of(partition, first, end, SCAN_BYTES)
-        wanted = pa.scalar(key, pa.binary())
+        wanted = _scalar(key)
         batches = self._batches(look, partition, begin, end, SCAN_BYTES)
         kept = _last_rows((batch.filter(pc.equal(batch.column("key"), wanted)) for batch in batches), count)
         records = self._records(partition, kept)
@@ -271,16 +207,18 @@ class Reader:
             keys, values, headers = (batch.column(name) for name in ("key", "value", "headers"))
             columns = (
                 batch.column("offset"), batch.column("timestamp").cast(pa.int64()), batch.column("timestampType"),
-                pc.binary_slice(keys, 0, self._most), pc.binary_length(keys).fill_null(0),
-                pc.binary_slice(values, 0, self._most), pc.binary_length(values).fill_null(0),
-                pc.list_slice(headers, 0, MOST_HEADERS), pc.list_value_length(headers).fill_null(0),
+                pc.binary_slice(keys, 0, self._most), pc.binary_length(keys),
+                pc.binary_slice(values, 0, self._most), pc.binary_length(values),
+                pc.list_slice(headers, 0, MOST_HEADERS), pc.list_value_length(headers),
             )  # fmt: skip
             for offset, micros, kind, key, key_size, value, value_size, named, count in zip(
                 *(column.to_pylist() for column in columns), strict=True
             ):
                 pairs = [(one["key"], one["value"]) for one in named or ()]
                 time = None if kind < 0 else micros // 1000
-                found.append(Record(partition, offset, time, kind == 1, key, key_size, value, value_size, pairs, count))
+                found.append(Record(
+                    partition, offset, time, kind == 1, key, key_size or 0, value, value_size or 0, pairs, count or 0
+                ))  # fmt: skip
         return found
 
     def _with_gaps(self, partition: int, records: Sequence[Record], start: int, end: int) -> list[Record | Gap]:
@@ -322,6 +260,12 @@ class Reader:
             return "open" if offset >= stable else "" if offset in committed else "aborted"
 
         return [record._replace(state=state(record.offset)) for record in records]
+
+
+def _scalar(data: bytes) -> pa.Scalar:
+    """By its buffers: pa.scalar imports pandas if it is installed, which takes a third of a second and 40 MB."""
+    buffers = [None, pa.py_buffer(array("i", [0, len(data)])), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), 1, buffers)[0]
 
 
 def _place(at: TopicPartition) -> tuple[str, int]:

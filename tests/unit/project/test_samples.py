@@ -43,6 +43,9 @@ NOT_RUN = {
         )
     },
     "metrics.md: How do I scrape a server?": "it serves until it is stopped",
+    "README.md: In a browser": "it serves until it is stopped; tests/unit/ui/test_docs_ui.py runs it",
+    "ui.md: How do I open it?": "it serves until it is stopped; tests/unit/ui/test_docs_ui.py runs it",
+    "ui.md: And that of a server?": "it serves until it is stopped; tests/unit/ui/test_docs_ui.py runs it",
     "server.md: Start it": "it serves until it is stopped",
     "server.md: A client": "tests/unit/server/test_docs_server.py runs it, with a server",
     "server.md: Transactions": "tests/unit/server/test_docs_server.py runs it, with a server",

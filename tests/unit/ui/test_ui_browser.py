@@ -13,7 +13,7 @@ from tests.browser import browser
 from tests.server_tools import PATIENCE
 from tests.ui_tools import shown
 
-EVIL = "<script>document.title='run'</script><img src=x onerror=\"document.title='run'\">"
+EVIL = "<script>document.title='run'</script><img src=data:,x onerror=\"document.title='run'\">"
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +91,9 @@ def test_what_a_record_holds_is_not_run(driver, page):
     insert = "const one = document.createElement('div'); one.innerHTML = arguments[0]; document.body.append(one)"
     driver.execute_script(insert, EVIL)
     until(driver, lambda: any("Content Security Policy" in one["message"] for one in driver.get_log("browser")))
+    assert driver.title != "run"
+    # What it says of this is no error of the page.
+    driver.get(page.url)
     driver.get_log("browser")
 
 

@@ -10,7 +10,8 @@ from transaction_tools import as_brokers
 from pyspark_log import Store
 from pyspark_log.admin import compact
 from pyspark_log.ui import bounds
-from pyspark_log.ui.records import Gap, Reader, Record
+from pyspark_log.ui.found import Gap, Record
+from pyspark_log.ui.records import Reader
 from tests.store_tools import rows, store_with
 from tests.ui_tools import shown
 
