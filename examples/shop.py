@@ -3,6 +3,11 @@
     python examples/shop.py /tmp/pylog-shop      # makes the store, and writes to it until Ctrl-C
     pylog ui --store /tmp/pylog-shop             # in another terminal; then open the address that it prints
 
+Or with a server, whose clients pay back in transactions (this takes confluent-kafka):
+
+    pylog serve --store /tmp/pylog-shop --ui-listen 127.0.0.1:9309
+    python examples/shop.py --refunds 127.0.0.1:9092
+
 What is written follows from its number alone, so two stores have the same records but for their times.
 """
 
@@ -12,7 +17,6 @@ import argparse
 import json
 import math
 import random
-import sys
 import time
 from pathlib import Path
 
@@ -86,11 +90,12 @@ def work(store: Store, seconds: float) -> None:
         for topic, found in rows(number, count, int(time.time() * 1000)).items():
             store.append(topic, found)
         number += count
-        for group, speed in (("billing", 1.0), ("fraud-check", 0.5), ("warehouse", 0.1), ("dashboards", 0.0)):
+        # One keeps up, one now and then, one falls back, and one has stopped.
+        fraud_check = 0.02 if now % 240 < 150 else 0.9
+        for group, speed in (("billing", 9.0), ("fraud-check", fraud_check), ("warehouse", 0.12), ("dashboards", 0.0)):
             for at, offset in positions[group].items():
                 end = store.latest_offset(at.topic, at.partition)
-                read = end if speed == 1.0 else min(end, offset + round(count * speed))
-                positions[group][at] = read
+                positions[group][at] = min(end, offset + round(count * speed))
             store.groups[group].commit(positions[group])
         for publisher, topic in (("spark-billing", "invoices"), ("spark-totals", "invoices")):
             publish(store, publisher, batch, topic)
@@ -98,19 +103,44 @@ def work(store: Store, seconds: float) -> None:
         time.sleep(max(0.0, 1 - (time.monotonic() - begin - now)))
 
 
+def refund(server: str, seconds: float) -> None:
+    """Pays back, in transactions of a client of Kafka, of which each fourth one is aborted; for that long."""
+    from confluent_kafka import Producer  # noqa: PLC0415  (only this needs it)
+
+    producer = Producer({"bootstrap.servers": server, "transactional.id": "refunds", "partitioner": "murmur2_random"})
+    producer.init_transactions()
+    begin, number = time.monotonic(), 0
+    while time.monotonic() - begin < seconds:
+        producer.begin_transaction()
+        for part in ("goods", "shipping"):
+            value = {"order": number, "refund": part, "amount": -(number % 7 + 1) * 4.5}
+            producer.produce("payments", key="refunds", value=json.dumps(value), headers=[("source", b"desk")])
+        producer.flush()
+        if number % 4 == 3:
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+        number += 1
+        time.sleep(2)
+
+
 def main() -> None:
-    """Makes the store, unless it is there, and works."""
+    """Makes the store and works, or pays back."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("path")
+    parser.add_argument("path", nargs="?", help="the store, which is created")
+    parser.add_argument("--refunds", metavar="HOST:PORT", help="the server, to pay back")
     parser.add_argument("--seconds", type=float, default=math.inf, help="how long to write; for ever by default")
     given = parser.parse_args()
-    if Path(given.path).exists():
-        sys.exit(f"{given.path} exists already")
-    with make(given.path) as store:
-        try:
-            work(store, given.seconds)
-        except KeyboardInterrupt:
-            return
+    try:
+        if given.refunds:
+            refund(given.refunds, given.seconds)
+        elif given.path is None or Path(given.path).exists():
+            parser.error("name a store that does not exist yet, or --refunds")
+        else:
+            with make(given.path) as store:
+                work(store, given.seconds)
+    except KeyboardInterrupt:
+        return
 
 
 if __name__ == "__main__":

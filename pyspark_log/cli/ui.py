@@ -42,7 +42,7 @@ def ui(
 ) -> None:
     """Show topics, records, groups and publishes in a browser, until Ctrl-C.
 
-    The page only reads. A server has it, too, with its clients and behind its login: `pylog serve --ui-listen`.
+    The page only reads. A server has it, too, with its clients and its login: `pylog serve --ui-listen`.
     """
     check_jinja()
     store = target.open()

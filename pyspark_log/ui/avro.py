@@ -76,7 +76,7 @@ def _value(schema: Any, data: bytes) -> object:  # noqa: ANN401
         value = fastavro.schemaless_reader(stream, schema, None)
     except Exception as error:  # noqa: BLE001  (fastavro raises what it meets in bytes of another schema)
         raise NotAvroError(f"the schema does not fit: {error or type(error).__name__}") from None
-    if left := len(data) - stream.tell():
+    if left := len(stream.read()):
         raise NotAvroError(f"the schema does not fit: {left} bytes are left")
     return value
 

@@ -1,6 +1,6 @@
 """Looks into a topic, within fixed bounds: the last records, those from an offset or a time on, those with a key.
 
-A look reads a window of a partition: offsets between which there are so many bytes of record batches at most, by the
+A look reads a window of a partition: offsets between which there are at most some bytes of record batches, by the
 indexes of the log. So what is read depends neither on how large a topic is nor on how many of its offsets have records.
 A record batch is read whole, however large it is.
 """
@@ -145,7 +145,7 @@ class Reader:
         return self._store.partitions.end_within(at, begin, end, most)[0] >= end
 
     def _begin_of(self, partition: int, first: int, end: int, most: int) -> int:
-        """An offset from which at most so many bytes reach to `end`, or one batch; at least half as far as could be."""
+        """An offset from which at most `most` bytes reach to `end`, or one batch; at least half as far as could be."""
         reach = 1
         while reach < end - first and self._fits(partition, max(first, end - 2 * reach), end, most):
             reach *= 2

@@ -42,7 +42,7 @@ def test_what_is_known_already_or_could_not_be_read_is_no_sample():
     assert history.written("a") == [(3.0, 2.0)]
 
 
-def test_a_topic_that_is_deleted_and_made_again():
+def test_a_topic_that_is_deleted_and_recreated():
     history = History(None)
     for second, end in ((1, 50), (2, 60), (3, None), (4, 0), (5, 10)):
         history.note(snapshot(second, {} if end is None else {"a": end}))
