@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from pyspark_log.monitoring import GroupSnapshot, HttpServer, Snapshots, paths
 from pyspark_log.server.broker import Broker
 from pyspark_log.server.loop_calls import in_loop
-from pyspark_log.server.network import Limits, Listener
-from pyspark_log.server.security import PrincipalRules, Sasl
+from pyspark_log.server.network import Listener
 
 if TYPE_CHECKING:
     import ssl
 
     from pyspark_log.server.metrics import ServerMetrics
+    from pyspark_log.server.ui_view import UiView
     from pyspark_log.ui import Ui
 
 _log = logging.getLogger(__name__)
@@ -52,33 +52,30 @@ class Pages:
     def add_ui(
         self,
         address: tuple[str, int],
+        view: UiView,
         *,
-        names: Collection[str],
+        names: Collection[str] | None,
+        has_login: bool,
         schemas: str | None,
-        limits: Limits,
-        sasl: Sasl | None,
-        rules: PrincipalRules | None,
         tls: Callable[[], ssl.SSLContext] | None,
     ) -> tuple[str, int]:
         """Binds an address for the page of the store; returns it.
 
         Args:
             address: host and port.
-            names: by which browsers may reach it.
+            view: what it shows of the server.
+            names: by which browsers may reach it, beside the host of the address; None: any.
+            has_login: whether its readers log in as users of the server.
             schemas: the folder of schemas for Avro.
-            limits: of the server's clients.
-            sasl: the server's users; None: there is no login.
-            rules: of the principals of clients' certificates, which are required; None: they are not.
             tls: the server's side of TLS for a new connection.
 
         Raises:
             OSError: the address cannot be used.
         """
-        from pyspark_log.server.ui_view import UiView, admits  # noqa: PLC0415
         from pyspark_log.ui import Guard, Ui  # noqa: PLC0415
 
-        view = UiView(self._broker, self._listener, limits, sasl)
-        guard = Guard([address[0], *names], view.log_in if sasl else None, admits(rules) if rules else None)
+        known = None if names is None else [address[0], *names]
+        guard = Guard(known, view.log_in if has_login else None, view.admit)
         app = Ui(self._snapshots, guard, schemas=schemas, server=view)
         http = HttpServer(*address, app.answer, tls)
         self._ui = app, http, "http" if tls is None else "https"

@@ -185,15 +185,19 @@ class _Server:
     def _add_ui(self, address: tuple[str, int], config: ServerConfig) -> None:
         if config.sasl is not None and not set(config.sasl.mechanisms) - {BEARER}:
             raise InvalidConfigError(f"the page needs users with passwords to log in, which {BEARER} does not have")
-        names = [] if config.advertised is None else [config.advertised[0]]
+        from pyspark_log.server.ui_view import UiView  # noqa: PLC0415
+
         tls = config.tls
-        requires_certificate = tls is not None and tls.client_ca is not None and tls.client_required
         host, port = self._pages.add_ui(
-            address, names=names, schemas=config.ui_schemas, limits=config.limits, sasl=self._sasl,
-            rules=self._rules if requires_certificate else None,
+            address,
+            UiView(self.broker, self._listener, config.limits, self._sasl, self._rules),
+            # Where readers are known, no other site can have a browser read for it.
+            names=None if _authenticates(config) else () if config.advertised is None else config.advertised[:1],
+            has_login=self._sasl is not None,
+            schemas=config.ui_schemas,
             # Of its own: each thread that uses certificates looks whether their files have changed.
             tls=None if tls is None else _certificates(tls, self._loop),
-        )  # fmt: skip
+        )
         if not (is_loopback(host) or _authenticates(config) or config.allow_anonymous):
             raise InvalidConfigError(
                 f"on {host}:{port} others than this machine could read the store without authentication: have clients "

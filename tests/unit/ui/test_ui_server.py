@@ -160,6 +160,25 @@ def test_certificates_of_readers(store, tmp_path):
             ask(server.ui_port, "/", connection=connection, host="localhost")
 
 
+def test_with_acls_super_users_alone_see_the_page(store, tmp_path):
+    """The page has all topics and groups together; what others may see of them is not decided one by one."""
+    add_users(store.path)
+    options = ("--sasl-mechanisms", "SCRAM-SHA-512", "--acls", "--super-users", "User:anna")
+    with served(store.path, tmp_path, *options, kind=ShownServer) as server:
+        assert store.path in ask(server.ui_port, "/", Authorization=login("anna", PASSWORDS["anna"]))[2]
+        assert ask(server.ui_port, "/")[0] == 401
+        for path in ("/", "/topics/none", "/server", "/static/page.js"):
+            status, _, body = ask(server.ui_port, path, Authorization=login("bert", PASSWORDS["bert"]))
+            assert (status, "User:bert is no super user" in body) == (403, True)
+
+
+def test_with_acls_and_without_a_login(store, tmp_path):
+    for super_users, status in (("User:anna", 403), ("User:ANONYMOUS", 200)):
+        with served(store.path, tmp_path, "--acls", "--super-users", super_users, kind=ShownServer) as server:
+            assert ask(server.ui_port, "/")[0] == status
+            assert ask(server.ui_port, "/", Host="evil.example")[0] == 421
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [
