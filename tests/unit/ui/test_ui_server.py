@@ -113,13 +113,13 @@ def test_guesses_are_slowed(store, tmp_path):
     add_users(store.path)
     with served(store.path, tmp_path, "--sasl-mechanisms", "SCRAM-SHA-512", kind=ShownServer) as server:
 
-        def guess():
-            assert ask(server.ui_port, "/", Authorization=login("anna", "wrong"))[0] == 401
+        def guess(number):
+            assert ask(server.ui_port, "/", Authorization=login(f"user{number}", "wrong"))[0] == 401
 
-        for _ in range(10):
-            guess()
+        for number in range(10):
+            guess(number)
         began = time.monotonic()
-        threads = [threading.Thread(target=guess) for _ in range(8)]
+        threads = [threading.Thread(target=guess, args=[number]) for number in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
