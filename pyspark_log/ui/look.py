@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 from pyspark_log.errors import InvalidConfigError
 from pyspark_log.storage.store import Store
-from pyspark_log.ui.bounds import MOST_RECORDS, RECORD_BYTES, USUAL_RECORDS
+from pyspark_log.ui.bounds import MOST_DIGITS, MOST_RECORDS, RECORD_BYTES, USUAL_RECORDS
 from pyspark_log.ui.formats import FORMATS
 from pyspark_log.ui.found import Look, Record
 from pyspark_log.ui.texts import to_time
@@ -102,7 +102,7 @@ def looked(store: Store, topic: str, wanted: Wanted, now: int) -> tuple[Look, Wa
         wanted = wanted if wanted.partition is not None else wanted._replace(partition=reader.partition_of(key))
         assert wanted.partition is not None
         return reader.with_key(wanted.partition, wanted.most, key, wanted.before), wanted, reader.partitions
-    if not wanted.at.strip().isdecimal() or len(wanted.at.strip()) > 18:
+    if not wanted.at.strip().isdecimal() or len(wanted.at.strip()) > MOST_DIGITS:
         raise InvalidConfigError(f"offset {wanted.at[:40]!r}: must be a whole number, 0 or more")
     wanted = wanted._replace(partition=wanted.partition or 0)
     assert wanted.partition is not None
@@ -132,7 +132,7 @@ class OneRecord(NamedTuple):
 
 def one_record(store: Store, topic: str, partition: str, offset: str) -> OneRecord:
     """One record, with all of its bytes that are shown. UnknownTopicError, InvalidConfigError."""
-    if not (partition.isdecimal() and offset.isdecimal()) or len(offset) > 18:
+    if not all(text.isdecimal() and len(text) <= MOST_DIGITS for text in (partition, offset)):
         raise InvalidConfigError(f"{partition[:20]}, {offset[:20]}: expected the numbers of a partition and an offset")
     from pyspark_log.ui.records import Reader  # noqa: PLC0415
 
@@ -155,6 +155,6 @@ def _number(query: Mapping[str, str], name: str) -> int | None:
     text = query.get(name, "")
     if not text:
         return None
-    if not text.isdecimal() or len(text) > 18:
+    if not text.isdecimal() or len(text) > MOST_DIGITS:
         raise InvalidConfigError(f"{name} = {text[:40]!r}: must be a whole number, 0 or more")
     return int(text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +18,15 @@ from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.ingest.partitioner import murmur2
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_COMMITTED, TopicPartition
-from pyspark_log.ui.bounds import LISTED_BYTES, MOST_BYTES, MOST_HEADERS, MOST_MIXED, MOST_PARTITIONS, SCAN_BYTES
+from pyspark_log.ui.bounds import (
+    LISTED_BYTES,
+    MOST_BYTES,
+    MOST_HEADERS,
+    MOST_MIXED,
+    MOST_PARTITIONS,
+    MOST_ROWS,
+    SCAN_BYTES,
+)
 from pyspark_log.ui.found import Gap, Look, Record
 
 # Bytes of records that are decoded at a time, at least one batch.
@@ -54,20 +62,12 @@ class Reader:
 
     def last_of_all(self, count: int) -> Look:
         """The last records of all partitions, the newest first."""
-        numbers = self.written()
-        look = Look()
-        if len(numbers) > MOST_PARTITIONS:
-            look.notes.append(_TOO_MANY.format(len(numbers)))
-            numbers = numbers[:MOST_PARTITIONS]
-        share = len(numbers) or 1
-        found = list[Record]()
-        for number in numbers:
-            one = self._last(number, *self.range(number), max(min(count, MOST_MIXED // share), 1), MOST_BYTES // share)
-            found += one.records
-            look.notes += one.notes
-            look.read += one.read
-        found.sort(key=lambda record: (record.time or 0, record.offset, record.partition), reverse=True)
-        look.rows += found[:count]
+
+        def last(partition: int, most: int, most_bytes: int) -> Look:
+            return self._last(partition, *self.range(partition), most, most_bytes)
+
+        look, records = self._together(self.written(), count, last)
+        look.rows += reversed(records[-count:])
         return look
 
     def last(self, partition: int, count: int, before: int | None = None) -> Look:
@@ -98,26 +98,37 @@ class Reader:
             if found is None:
                 return Look(notes=[_NONE_SINCE])
             return self.from_offset(numbers[0], count, found.offset)
-        look, records = Look(), list[Record]()
+
+        def since(partition: int, most: int, most_bytes: int) -> Look:
+            look, found = Look(), self._store.offset_for_timestamp(self._topic, partition, time)
+            if found is not None:
+                self._forward(look, partition, found.offset, self.range(partition)[1], most, most_bytes)
+            return look
+
+        look, records = self._together(numbers, count, since)
+        look.rows += records[:count]
+        look.notes += [] if records else [_NONE_SINCE]
+        return look
+
+    def _together(
+        self, numbers: Sequence[int], count: int, look_at: Callable[[int, int, int], Look]
+    ) -> tuple[Look, list[Record]]:
+        """The looks at several partitions as one, without rows, and their records in the order of their times.
+
+        `look_at` is given a partition, and how many records and bytes are its share.
+        """
+        together, records = Look(), list[Record]()
         if len(numbers) > MOST_PARTITIONS:
-            look.notes.append(_TOO_MANY.format(len(numbers)))
-        numbers = numbers[:MOST_PARTITIONS]
+            together.notes.append(_TOO_MANY.format(len(numbers)))
+            numbers = numbers[:MOST_PARTITIONS]
         share = len(numbers) or 1
         for number in numbers:
-            found = self._store.offset_for_timestamp(self._topic, number, time)
-            if found is not None:
-                one, end = Look(), self.range(number)[1]
-                self._forward(
-                    one, number, found.offset, end, max(min(count, MOST_MIXED // share), 1), MOST_BYTES // share
-                )
-                records += one.records
-                look.notes += one.notes
-                look.read += one.read
+            look = look_at(number, max(min(count, MOST_MIXED // share), 1), MOST_BYTES // share)
+            records += look.records
+            together.notes += look.notes
+            together.read += look.read
         records.sort(key=lambda record: (record.time or 0, record.offset, record.partition))
-        look.rows += records[:count]
-        if not records:
-            look.notes.append(_NONE_SINCE)
-        return look
+        return together, records
 
     def with_key(self, partition: int, count: int, key: bytes, before: int | None = None) -> Look:
         """The last records with a key, or those before an offset, the newest first; in one step of the search."""
@@ -226,6 +237,8 @@ class Reader:
         at = TopicPartition(self._topic, partition)
         batches = self._store.partitions.producer_batches(at, start, end) if start < end else []
         markers = {header.base_offset: (header.producer_id, marker) for header, marker in batches if marker is not None}
+        if len(markers) > MOST_ROWS:
+            markers = {}  # they are shown as one gap, or a few
         if any(header.is_transactional and marker is None for header, marker in batches):
             records = self._with_states(at, records)
         rows, next_offset = list[Record | Gap](), start

@@ -13,7 +13,7 @@ from pyspark_log.storage.groups.metadata import CONSUMER
 from pyspark_log.storage.publish.decision import NO_NUMBER
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
-from pyspark_log.ui.bounds import MOST_ROWS
+from pyspark_log.ui.bounds import MOST_DIGITS, MOST_ROWS
 from pyspark_log.ui.history import History, Points, Trend, latest
 
 _ENGINES = "__"
@@ -79,7 +79,7 @@ class Part(NamedTuple):
 def part(rows: Sequence[Any], query: Mapping[str, str]) -> Part:
     """As many rows as a page has, from the one on that the query says."""
     text = query.get("from", "0")
-    first = min(int(text), len(rows)) if text.isdecimal() else 0
+    first = min(int(text), len(rows)) if text.isdecimal() and len(text) <= MOST_DIGITS else 0
     end = first + MOST_ROWS
     return Part(
         rows[first:end], first, len(rows), max(first - MOST_ROWS, 0) if first else None,

@@ -150,6 +150,10 @@ def test_looks(page):
         ("/topics/orders/records?by=magic", 400, "must be last, offset, time or key"),
         ("/topics/orders/records?format=xml", 400, "must be one of auto"),
         ("/topics/orders/records/a/b", 400, "expected the numbers"),
+        (f"/topics/orders/records/{'9' * 5000}/1", 400, "expected the numbers"),
+        (f"/topics/orders/records?partition={'9' * 5000}", 400, "must be a whole number"),
+        (f"/topics/orders/records?by=time&at={'9' * 5000}", 400, "digits"),
+        ("/topics/%00%ff/records", 400, "[PYLOG_INVALID_TOPIC]"),
         ("/topics/orders/other", 404, "there is no page"),
         ("/none", 404, "there is no page /none"),
         ("/static/../app.py", 404, "there is no page"),
@@ -159,6 +163,18 @@ def test_what_is_refused(page, target, status, said):
     found, _, body = page.get(target)
     assert found == status
     assert said in without_tags(body)
+
+
+def test_the_engines_own_topics(page):
+    for topic in ("__consumer_offsets", "__pylog_publish"):
+        assert topic in page.text("/?internal=1")
+        assert page.text(f"/topics/{topic}").count("readable") > 0
+        assert "records of" in page.text(f"/topics/{topic}/records")
+
+
+def test_parts_of_tables(page):
+    for start, shown_rows in ((0, 3), (2, 1), (3, 0), ("x", 3), ("9" * 5000, 3)):
+        assert page.get(f"/topics/orders?from={start}")[2].count("readable") == shown_rows
 
 
 def test_a_page_only_reads(page, path):
