@@ -16,6 +16,8 @@ import pyarrow.compute as pc
 
 from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.ingest.partitioner import murmur2
+from pyspark_log.storage.record import BatchHeader
+from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_COMMITTED, TopicPartition
 from pyspark_log.ui.bounds import (
@@ -235,7 +237,7 @@ class Reader:
     def _with_gaps(self, partition: int, records: Sequence[Record], start: int, end: int) -> list[Record | Gap]:
         """The records of [start, end), with the offsets between them, and what became of their transactions."""
         at = TopicPartition(self._topic, partition)
-        batches = self._store.partitions.producer_batches(at, start, end) if start < end else []
+        batches = self._producer_batches(partition, start, end) if start < end else []
         markers = {header.base_offset: (header.producer_id, marker) for header, marker in batches if marker is not None}
         if len(markers) > MOST_ROWS:
             markers = {}  # they are shown as one gap, or a few
@@ -258,6 +260,13 @@ class Reader:
                 rows.append(record)
                 next_offset = record.offset + 1
         return rows
+
+    def _producer_batches(self, partition: int, start: int, end: int) -> list[tuple[BatchHeader, EndTxnMarker | None]]:
+        """The batches with a producer id that have offsets in [start, end), and perhaps some after them."""
+        at, partitions = TopicPartition(self._topic, partition), self._store.partitions
+        # A range that ends within a batch would leave that out.
+        until = partitions.end_within(at, start, self.range(partition)[1], 2 * MOST_BYTES)[0]
+        return partitions.producer_batches(at, start, max(end, until))
 
     def _with_states(self, at: TopicPartition, records: Sequence[Record]) -> list[Record]:
         stable = self._store.partitions.latest_offsets([at], isolation_level=READ_COMMITTED)[at]

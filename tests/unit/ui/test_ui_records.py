@@ -140,6 +140,10 @@ def test_transactions_and_their_markers(log, tmp_path):
             (b"p0", ""), (b"a0", "aborted"), (b"a1", "aborted"), (b"b0", ""), (4, "abort", 1), (b"c0", "open"),
             (6, "commit", 2), (b"p1", "open"),
         ]  # fmt: skip
+        # A look may begin and end within a batch.
+        for offset in (1, 2):
+            assert [one.state for one in Reader(store, "t").from_offset(0, 1, offset).records] == ["aborted"]
+            assert Reader(store, "t").last(0, 1, offset + 1).records[0].state == "aborted"
 
 
 def test_gaps_of_what_was_compacted(root):
