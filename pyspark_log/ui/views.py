@@ -152,7 +152,7 @@ def group(store: Store, snapshot: Snapshot, history: History, name: str, query: 
     [row] = _group_rows(snapshot, history, [name])
     ends = snapshot.ends()
     rows = [
-        (at, offset, ends.get(at), left) for whose, at, offset, left in sorted(snapshot.positions()) if whose == name
+        (at, offset, ends.get(at, 0), left) for whose, at, offset, left in sorted(snapshot.positions()) if whose == name
     ]
     owners = dict[TopicPartition, str]()
     described = store.groups.log.describe(name)

@@ -1,5 +1,6 @@
 """The page of a store as a browser asks for it: what it shows, what it refuses, and that nothing in a store is run."""
 
+import json
 import re
 import shutil
 import socket
@@ -163,6 +164,27 @@ def test_what_is_refused(page, target, status, said):
     found, _, body = page.get(target)
     assert found == status
     assert said in without_tags(body)
+
+
+def test_avro(tmp_path):
+    schema = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}
+    (tmp_path / "t-value.avsc").write_text(json.dumps(schema))
+    with Store.create(tmp_path / "store") as store:
+        store.create_topic("t", 1)
+        store.append("t", [{"key": "k", "value": b"\x0e"}])
+    with shown(tmp_path / "store", "--schemas", tmp_path) as page:
+        assert '{"n": 7}' in page.text("/topics/t/records?format=avro")
+        text = page.text("/topics/t/records/0/0?format=avro")
+        assert '"n": 7' in text
+        assert "there is no schema" in text  # for the key
+
+
+def test_a_group_of_a_partition_without_records(tmp_path):
+    with Store.create(tmp_path / "store") as store:
+        store.create_topic("t", 1)
+        store.groups["g"].commit({TopicPartition("t", 0): 0})
+    with shown(tmp_path / "store") as page:
+        assert "t 0 0 0 0 -" in page.text("/groups/g")
 
 
 def test_the_engines_own_topics(page):
