@@ -203,6 +203,10 @@ class _Server:
                 f"on {host}:{port} others than this machine could read the store without authentication: have clients "
                 "authenticate themselves (docs/security.md), or allow that by --allow-anonymous"
             )
+        if not is_loopback(host) and tls is None:
+            _log.warning(
+                "the page on %s:%d is not encrypted: others on the way can read it, with passwords", host, port
+            )
 
     def _open_session(self, peer: str, reached_at: tuple[str, int], certificate: bytes | None) -> ClientSession:
         client = Client(peer, reached_at)

@@ -191,6 +191,18 @@ def test_a_server_that_does_not_start(store, tmp_path, options, why):
         Server(store.path, tmp_path, *options).start()
 
 
+def test_a_page_for_others_without_encryption_is_warned_of(store, tmp_path):
+    server = ShownServer(store.path, tmp_path, "--sasl-mechanisms", "PLAIN")
+    server.options = tuple(option.replace(HOST, "0.0.0.0") for option in server.options)
+    server.start()
+    try:
+        assert "is not encrypted: others on the way can read it, with passwords" in server.output()
+        assert ask(server.ui_port, "/")[0] == 401
+        assert server.stop() == 0
+    finally:
+        server.kill()
+
+
 def test_users_without_passwords_cannot_log_in(store, tmp_path):
     (tmp_path / "jwks.json").write_text(json.dumps(KeySet([ECKey.generate_key("P-256")]).as_dict(private=False)))
     options = ("--oauthbearer-jwks", tmp_path / "jwks.json", "--oauthbearer-issuer", "i", "--oauthbearer-audience", "a")
