@@ -144,7 +144,7 @@ $(VENV)/.stamp-install: pyproject.toml
 		exit 1; }
 	@echo "Making .venv and installing pyspark-log with Spark into it (once; takes a few minutes)."
 	@"$(PYTHON)" -m venv "$(VENV)"
-	@"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --editable '.[spark,server,test,examples,dev]'
+	@"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --editable '.[spark,server,ui,test,examples,dev]'
 	@touch "$@"
 
 # The compiled kernels again when their source has changed. The install has just built them, so the first
@@ -260,6 +260,17 @@ $(CLIENTS)/object-servers/.stamp-%:
 		GOBIN="$(CURDIR)/$(CLIENTS)/object-servers/$*" go install github.com/versity/versitygw/cmd/versitygw@v$* && touch "$@"; \
 	else \
 		echo "There is no Go here: the tests with versitygw are skipped (Debian, Ubuntu: apt install golang)." >&2; \
+	fi
+
+.PHONY: browser
+browser:  ## Chromium for the tests of the page, where Debian's packages can be installed
+	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then :; \
+	elif command -v apt-get >/dev/null && [ "$$(id -u)" -eq 0 ]; then \
+		echo "Installing Chromium (once)."; \
+		apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends \
+			chromium chromium-driver fonts-dejavu-core >/dev/null; \
+	else \
+		echo "There is no Chromium here: the tests with it are skipped (Debian: sudo apt install chromium chromium-driver)." >&2; \
 	fi
 
 .PHONY: clients-note

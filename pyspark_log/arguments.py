@@ -53,3 +53,14 @@ def to_ms(time: datetime | int) -> int:
         # From whole numbers, since a float loses some.
         return (time.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
     return time
+
+
+def point_in_time(text: str) -> int:
+    """A time as people give it, ms since 1970 or ISO-8601 (UTC if it names no zone), in ms; ValueError says what is."""
+    if text.isdecimal():
+        return int(text)
+    try:
+        point = datetime.fromisoformat(text.upper())
+    except ValueError:
+        raise ValueError(f"{text!r} is neither ms since 1970 nor ISO-8601 (2013-06-01T12:00:00Z)") from None
+    return to_ms(point if point.tzinfo is not None else point.replace(tzinfo=UTC))

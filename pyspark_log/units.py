@@ -60,3 +60,15 @@ def java_duration(text: str) -> timedelta:
     except OverflowError:
         pass  # no calendar reaches so far
     raise ValueError("is not a duration: PnDTnHnMnS, as in P7D or PT1H30M")
+
+
+def human_size(size: int) -> str:
+    """A number of bytes as people write it: 512 B, 1.5 KiB, 30.2 MiB."""
+    if size < 1024:
+        return f"{size} B"
+    amount = float(size)
+    for unit in ("KiB", "MiB", "GiB"):
+        amount /= 1024
+        if amount < 1024:
+            return f"{amount:.1f} {unit}"
+    return f"{amount / 1024:.1f} TiB"

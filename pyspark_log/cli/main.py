@@ -52,6 +52,7 @@ COMMANDS = {
     "tail": "Print the last records of each partition of TOPIC, then new ones as they arrive.",
     "top": "Watch how fast each TOPIC grows and how far its groups lag.",
     "topics": "Create, list, describe, alter and delete topics.",
+    "ui": "Show topics, records, groups and publishes in a browser, until Ctrl-C.",
     "users": "Add, list and remove the users that log in to `pylog serve` by a password.",
     "verify": "Check the whole store for damage.",
 }

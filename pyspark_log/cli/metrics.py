@@ -36,17 +36,18 @@ def metrics(target: Target, listen: tuple[str, int] | None, textfile: str | None
         raise click.UsageError("--listen and --textfile cannot be combined.")
     store = target.open()
     with interrupts.fatal():
-        from pyspark_log.metrics import TEXT, HttpServer, Page, StoreMetrics, as_text, store_metrics  # noqa: PLC0415
+        from pyspark_log.metrics import TEXT, StoreMetrics, as_text, store_metrics  # noqa: PLC0415
+        from pyspark_log.monitoring import HttpServer, Page, Snapshots, paths, take_snapshot  # noqa: PLC0415
 
     if listen is None:
-        text = as_text(store_metrics(store))
+        text = as_text(store_metrics(take_snapshot(store)))
         if textfile is None:
             click.echo(text, nl=False)
         else:
             files.replace_whole(os.path.abspath(textfile), text, sync=False)
         return
-    current = StoreMetrics(store)
-    server = HttpServer(*listen, {"/metrics": lambda: Page(current.text(), content_type=TEXT)})
+    current = StoreMetrics(Snapshots(store))
+    server = HttpServer(*listen, paths({"/metrics": lambda: Page(current.text(), content_type=TEXT)}))
     host, port = server.address
     click.echo(f"Metrics of {store.path} on http://{host}:{port}/metrics", err=True)
     server.run()

@@ -12,7 +12,7 @@ import click
 
 from pyspark_log.cli import interrupts
 from pyspark_log.cli.security_options import security_configs, security_options
-from pyspark_log.cli.support import Address, check_prometheus_client
+from pyspark_log.cli.support import Address, check_jinja, check_prometheus_client
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.fs import files
 
@@ -57,6 +57,19 @@ from pyspark_log.storage.fs import files
     metavar="HOST:PORT",
     help="Serve metrics for Prometheus by HTTP on that address (/metrics, /health, /ready), such as 127.0.0.1:9308.",
 )
+@click.option(
+    "--ui-listen",
+    type=Address(9309),
+    metavar="HOST:PORT",
+    help="Show the store in a browser on that address, such as 127.0.0.1:9309, as `pylog ui` does, with the server's "
+    "clients and transactions. Where clients log in, its readers have to, too.",
+)
+@click.option(
+    "--ui-schemas",
+    type=click.Path(exists=True, file_okay=False),
+    metavar="FOLDER",
+    help="The schemas by which that shows values in Avro, as `pylog ui --schemas`.",
+)
 @security_options
 @click.option("--verbose", is_flag=True, help="Log each connection, with the client's library.")
 @click.pass_obj
@@ -70,6 +83,8 @@ def serve(
     ready_file: str | None,
     max_connections_per_ip: int | None,
     metrics_listen: tuple[str, int] | None,
+    ui_listen: tuple[str, int] | None,
+    ui_schemas: str | None,
     verbose: bool,
     **security: Any,  # noqa: ANN401  (those of `security_options`)
 ) -> None:
@@ -103,7 +118,12 @@ def serve(
     limits = Limits() if max_connections_per_ip is None else Limits(max_connections_per_ip=max_connections_per_ip)
     if metrics_listen is not None:
         check_prometheus_client()
-    config = ServerConfig(*listen, advertise, node_id, sync_acks_all, limits, metrics=metrics_listen, **given)
+    if ui_listen is not None:
+        check_jinja()
+    config = ServerConfig(
+        *listen, advertise, node_id, sync_acks_all, limits, metrics=metrics_listen, ui=ui_listen, ui_schemas=ui_schemas,
+        **given,
+    )  # fmt: skip
     try:
         stopped_by = run(store, config, on_ready)
     finally:

@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from itertools import accumulate
-from queue import Empty, SimpleQueue
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from prometheus_client import ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -20,18 +19,16 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from pyspark_log.errors import PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.schemas import api
-from pyspark_log.metrics import TEXT, LiveGroup, Page, StoreMetrics, as_text
+from pyspark_log.metrics import TEXT, StoreMetrics, as_text
+from pyspark_log.monitoring import Page, Snapshots
 from pyspark_log.server.broker import Broker
+from pyspark_log.server.loop_calls import LoopStuckError, in_loop
 from pyspark_log.server.network import ApiTimes, Listener
 from pyspark_log.server.quotas import Usage
 from pyspark_log.server.session import ClientSession
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.timings import BOUNDS, LOCK_WAITS, SYNCS, Spans
 
-_T = TypeVar("_T")
-
-# How long the loop may take until it answers, in seconds; it never waits for anything but sockets.
-_PATIENCE = 5.0
 # Clients say their own names: so many, of so many characters, get series of their own.
 _MOST_SOFTWARE, _MOST_CHARACTERS = 100, 64
 _MS = 1000
@@ -56,10 +53,6 @@ _LIMITED: Mapping[str, tuple[str, str]] = {
 _WAITING: Mapping[str, Sequence[int]] = {"Produce": [0], "Fetch": [1], "Rebalance": [11, 14]}
 
 
-class LoopStuckError(Exception):
-    """The loop does not answer."""
-
-
 class _Counted(NamedTuple):
     """What was counted up to a moment: a copy, that the loop does not change."""
 
@@ -82,14 +75,20 @@ class ServerMetrics:
         not_ready: why clients cannot be served yet, or any more; "": they can.
     """
 
-    def __init__(self, broker: Broker, listener: Listener, protocol: str) -> None:
-        """Of a server that is about to start; `protocol`: Kafka's `security.protocol` of its clients."""
+    def __init__(self, broker: Broker, listener: Listener, protocol: str, snapshots: Snapshots) -> None:
+        """Of a server that is about to start.
+
+        Args:
+            broker, listener: of the server.
+            protocol: Kafka's `security.protocol` of its clients.
+            snapshots: give its store as it is.
+        """
         self._broker, self._listener, self._protocol = broker, listener, protocol
         self.not_ready = "the server is starting"
         # A server without it at the start is one for reading.
         self._writes = broker.store.writable
         self._process = ProcessCollector(registry=None)
-        self._store = StoreMetrics(broker.store, self._groups)
+        self._store = StoreMetrics(snapshots)
 
     def pages(self) -> Mapping[str, Callable[[], Page]]:
         """The pages by their paths."""
@@ -108,28 +107,18 @@ class ServerMetrics:
 
         return made
 
-    def _in_loop(self, function: Callable[[], _T]) -> _T:
-        """Calls a function in the thread of the loop. LoopStuckError."""
-        loop, found = self._broker.loop, SimpleQueue[_T]()
-        if not loop.is_closed:
-            loop.call_from_elsewhere(lambda: found.put(function()))
-        try:
-            return found.get(timeout=_PATIENCE)
-        except Empty:
-            raise LoopStuckError(f"the server has not answered for {_PATIENCE:g} s") from None
-
     # ---- the pages
 
     def _health(self) -> Page:
         if not self.not_ready:
-            self._in_loop(lambda: None)
+            in_loop(self._broker.loop, lambda: None)
         return Page(b"the process serves\n")
 
     def _ready(self) -> Page:
         problem = self.not_ready or self._problem_of_store()
         if problem:
             return _unavailable(problem)
-        self._in_loop(lambda: None)
+        in_loop(self._broker.loop, lambda: None)
         return Page(b"clients are served\n" if self._writes else b"clients are served, for reading\n")
 
     def _problem_of_store(self) -> str:
@@ -146,10 +135,10 @@ class ServerMetrics:
     def _metrics(self) -> Page:
         if self.not_ready:
             return _unavailable(self.not_ready)
-        counted = self._in_loop(self._counted)
+        counted = in_loop(self._broker.loop, self._counted)
         gone = self._deleted(counted.topics.keys())
         if gone:
-            self._in_loop(lambda: self._forget(gone))
+            in_loop(self._broker.loop, lambda: self._forget(gone))
         topics = {name: counts for name, counts in counted.topics.items() if name not in gone}
         own = [
             *_of_topics(topics), *_of_requests(counted), *_of_connections(counted, self._protocol),
@@ -195,10 +184,6 @@ class ServerMetrics:
     def _forget(self, topics: Collection[str]) -> None:
         for name in topics:
             self._broker.counts.topics.pop(name, None)
-
-    def _groups(self) -> Mapping[str, LiveGroup]:
-        groups = self._in_loop(self._broker.groups.coordinator.summaries)
-        return {name: LiveGroup(*one) for name, one in groups.items()}
 
 
 def _unavailable(why: str) -> Page:

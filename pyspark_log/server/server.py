@@ -14,6 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from pyspark_log.errors import InvalidConfigError, LockTimeoutError, StoreError
+from pyspark_log.monitoring import is_loopback
 from pyspark_log.server.appends import Appends
 from pyspark_log.server.broker import Broker
 from pyspark_log.server.coordinator import Settings
@@ -21,9 +22,11 @@ from pyspark_log.server.counts import Counts
 from pyspark_log.server.groups import Groups
 from pyspark_log.server.handlers import APIS, Client
 from pyspark_log.server.network import ClosedByServerError, Limits, Listener, Loop, Workers
+from pyspark_log.server.pages import Pages
 from pyspark_log.server.producer_ids import ProducerIds
 from pyspark_log.server.quotas import QuotaFile, Throttles
 from pyspark_log.server.security import Acls, Login, PrincipalRules, Sasl, SaslConfig, TlsConfig, Users, subject, user
+from pyspark_log.server.security.sasl import BEARER
 from pyspark_log.server.session import ClientSession, SaslSession
 from pyspark_log.server.topic_ids import TopicIds
 from pyspark_log.server.transactions import Transactions
@@ -62,6 +65,9 @@ class ServerConfig:
         super_users: the principals that may do everything, whatever the ACLs say; None: there are none, and each client
             may do everything.
         metrics: host and port of HTTP for metrics; None: there is none. It needs prometheus_client.
+        ui: host and port of HTTP for the page of the store; None: there is none. It needs Jinja2. Where clients
+            authenticate themselves, its readers have to, too.
+        ui_schemas: the folder of schemas by which the page shows values in Avro.
         groups: the times of groups. Unlike Kafka's default, the first rebalance of a group does not wait for more
             members: one that comes later joins by another one.
     """
@@ -77,6 +83,8 @@ class ServerConfig:
     allow_anonymous: bool = False
     super_users: Collection[str] | None = None
     metrics: tuple[str, int] | None = None
+    ui: tuple[str, int] | None = None
+    ui_schemas: str | None = None
     groups: Settings = field(default_factory=lambda: Settings(initial_rebalance_delay=0))
 
 
@@ -144,7 +152,7 @@ class _Server:
             loop, config.host, config.port, self._open_session, config.limits, tls, throttles.connection_wait
         )
         host, port = self._listener.address
-        if not (_is_loopback(host) or _authenticates(config) or config.allow_anonymous):
+        if not (is_loopback(host) or _authenticates(config) or config.allow_anonymous):
             raise InvalidConfigError(
                 f"on {host}:{port} others than this machine could read and write without authentication: have clients "
                 "authenticate themselves (docs/security.md), or allow that by --allow-anonymous"
@@ -175,9 +183,37 @@ class _Server:
             throttles=throttles,
             counts=Counts(served),
         )
-        self._pages = None
+        self._pages = Pages(self.broker, self._listener)
         if config.metrics is not None:
-            self._pages = _Pages(self.broker, self._listener, _protocol(config), *config.metrics)
+            self._pages.add_metrics(config.metrics, _protocol(config))
+        if config.ui is not None:
+            self._add_ui(config.ui, config)
+
+    def _add_ui(self, address: tuple[str, int], config: ServerConfig) -> None:
+        if config.sasl is not None and not set(config.sasl.mechanisms) - {BEARER}:
+            raise InvalidConfigError(f"the page needs users with passwords to log in, which {BEARER} does not have")
+        from pyspark_log.server.ui_view import UiView  # noqa: PLC0415
+
+        tls = config.tls
+        host, port = self._pages.add_ui(
+            address,
+            UiView(self.broker, self._listener, config.limits, self._sasl, self._rules),
+            # Where readers are known, no other site can have a browser read for it.
+            names=None if _authenticates(config) else () if config.advertised is None else config.advertised[:1],
+            has_login=self._sasl is not None,
+            schemas=config.ui_schemas,
+            # Of its own: each thread that uses certificates looks whether their files have changed.
+            tls=None if tls is None else _certificates(tls, self._loop),
+        )
+        if not (is_loopback(host) or _authenticates(config) or config.allow_anonymous):
+            raise InvalidConfigError(
+                f"on {host}:{port} others than this machine could read the store without authentication: have clients "
+                "authenticate themselves (docs/security.md), or allow that by --allow-anonymous"
+            )
+        if not is_loopback(host) and tls is None:
+            _log.warning(
+                "the page on %s:%d is not encrypted: others on the way can read it, with passwords", host, port
+            )
 
     def _open_session(self, peer: str, reached_at: tuple[str, int], certificate: bytes | None) -> ClientSession:
         client = Client(peer, reached_at)
@@ -193,8 +229,7 @@ class _Server:
         return ClientSession(self.broker, client)
 
     def run(self, on_ready: Callable[[tuple[str, int]], object]) -> int:
-        if self._pages is not None:
-            self._pages.start()
+        self._pages.start()
         self._groups.load()
         self._transactions.load()
         self._listener.start()
@@ -207,14 +242,13 @@ class _Server:
         )  # fmt: skip
         if not self._store.writable:
             _log.warning("%s is served for reading only: this process may not write to it", self._store.path)
-        if not _is_loopback(host) and not _authenticates(self._config):
+        if not is_loopback(host) and not _authenticates(self._config):
             _log.warning("all that reach %s:%d may read and write: there is no authentication", host, port)
-        elif not _is_loopback(host) and self._config.tls is None:
+        elif not is_loopback(host) and self._config.tls is None:
             _log.warning("what clients of %s:%d send is not encrypted: others on the way can read it", host, port)
         try:
             with self._signals():
-                if self._pages is not None:
-                    self._pages.not_ready("")
+                self._pages.ready()
                 on_ready(self._listener.address)
                 self._loop.run()
         finally:
@@ -240,8 +274,7 @@ class _Server:
     def _close(self) -> None:
         if self._signal:
             _log.info("stopping after %s", signal.Signals(self._signal).name)
-        if self._pages is not None:
-            self._pages.not_ready("the server is stopping")
+        self._pages.stop()
         self._listener.close()
         self._groups.close()
         self._upkeep.stop()
@@ -250,39 +283,13 @@ class _Server:
             self._sasl.close()
         self._appends.close()
         self._store.close()
-        if self._pages is not None:
-            self._pages.close()
+        self._pages.close()
         _log.info("stopped")
 
 
 def _protocol(config: ServerConfig) -> str:
     """Kafka's `security.protocol` of a server's clients."""
     return ("" if config.sasl is None else "SASL_") + ("PLAINTEXT" if config.tls is None else "SSL")
-
-
-class _Pages:
-    """HTTP for metrics, which only a server loads that has it: prometheus_client takes some 7 MB."""
-
-    def __init__(self, broker: Broker, listener: Listener, protocol: str, host: str, port: int) -> None:
-        from pyspark_log.metrics import HttpServer  # noqa: PLC0415
-        from pyspark_log.server.metrics import ServerMetrics  # noqa: PLC0415
-
-        self._metrics = ServerMetrics(broker, listener, protocol)
-        self._http = HttpServer(host, port, self._metrics.pages())
-
-    def start(self) -> None:
-        self._http.start()
-        _log.info("metrics on http://%s:%d/metrics", *self._http.address)
-
-    def not_ready(self, why: str) -> None:
-        self._metrics.not_ready = why
-
-    def close(self) -> None:
-        self._http.close()
-
-
-def _is_loopback(host: str) -> bool:
-    return host == "::1" or host.startswith("127.")
 
 
 def _authenticates(config: ServerConfig) -> bool:

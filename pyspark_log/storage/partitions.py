@@ -11,6 +11,8 @@ from pyspark_log.storage.fs.file_events import FileEvents
 from pyspark_log.storage.fs.mounts import is_shared
 from pyspark_log.storage.log.state import StateWatch
 from pyspark_log.storage.log_manager import LogManager, PartitionDescription, describe_partition
+from pyspark_log.storage.record import BatchHeader
+from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
 from pyspark_log.types import READ_UNCOMMITTED, OffsetAndTimestamp, TopicPartition, check_isolation
 
 
@@ -99,6 +101,17 @@ class Partitions:
     def end_within(self, at: TopicPartition, start: int, end: int, max_bytes: int) -> tuple[int, int]:
         """How far from `start` about `max_bytes` of records reach: an offset up to `end`, and the bytes up to it."""
         return self._logs.recovered(at.topic, at.partition).end_within(start, end, max_bytes)
+
+    def producer_batches(
+        self, at: TopicPartition, start: int, end: int
+    ) -> list[tuple[BatchHeader, EndTxnMarker | None]]:
+        """The batches of [start, end) that have producer ids, by their headers, with the markers of transactions.
+
+        Raises:
+            UnknownTopicError: no such partition.
+            OffsetOutOfRangeError: the range is not in the log.
+        """
+        return self._logs.recovered(at.topic, at.partition).producer_batches(start, end)
 
     def offset_of_max_timestamp(self, topic: str, partition: int) -> OffsetAndTimestamp | None:
         """The record with the largest time, the first of several by offset; None: no record has a time.

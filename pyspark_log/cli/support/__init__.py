@@ -3,7 +3,7 @@
 Nothing here loads rich or pyarrow before it is used: `pylog --help` must stay quick.
 """
 
-from pyspark_log.cli.support.address import Address, check_prometheus_client
+from pyspark_log.cli.support.address import Address, check_jinja, check_prometheus_client
 from pyspark_log.cli.support.commands import CommandGroup, with_store_option
 from pyspark_log.cli.support.completion import complete_groups, complete_topics
 from pyspark_log.cli.support.confirm import confirm, yes_option
@@ -14,7 +14,6 @@ from pyspark_log.cli.support.output import (
     alert,
     cell,
     good,
-    human_size,
     json_option,
     one_line,
     plural,
@@ -26,10 +25,11 @@ from pyspark_log.cli.support.output import (
 )
 from pyspark_log.cli.support.progress import ProgressBar
 from pyspark_log.cli.support.times import to_ms
+from pyspark_log.units import human_size
 
 __all__ = [
-    "NOTHING", "Address", "Colour", "CommandGroup", "ProgressBar", "alert", "cell", "check_prometheus_client",
-    "complete_groups", "complete_topics", "confirm", "good", "human_size", "interval_option", "is_end", "json_option",
-    "one_line", "plural", "print_json", "print_table", "strong", "table_text", "to_ms", "warn", "watch",
-    "with_store_option", "yes_option",
+    "NOTHING", "Address", "Colour", "CommandGroup", "ProgressBar", "alert", "cell", "check_jinja",
+    "check_prometheus_client", "complete_groups", "complete_topics", "confirm", "good", "human_size", "interval_option",
+    "is_end", "json_option", "one_line", "plural", "print_json", "print_table", "strong", "table_text", "to_ms", "warn",
+    "watch", "with_store_option", "yes_option",
 ]  # fmt: skip

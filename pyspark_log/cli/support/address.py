@@ -38,3 +38,9 @@ def check_prometheus_client() -> None:
     """Says what to install for metrics, if it is missing. click.ClickException."""
     if find_spec("prometheus_client") is None:
         raise click.ClickException("metrics need prometheus_client: pip install 'pyspark-log[server]'")
+
+
+def check_jinja() -> None:
+    """Says what to install for the page, if it is missing. click.ClickException."""
+    if find_spec("jinja2") is None:
+        raise click.ClickException("the page needs Jinja2: pip install 'pyspark-log[ui]'")

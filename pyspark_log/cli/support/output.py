@@ -160,18 +160,6 @@ def _styled(text: str, *, fg: str | None = None, bold: bool | None = None) -> st
     return text if os.environ.get("NO_COLOR") else click.style(text, fg=fg, bold=bold)
 
 
-def human_size(size: int) -> str:
-    """A number of bytes as people write it: 512 B, 1.5 KiB, 30.2 MiB."""
-    if size < 1024:
-        return f"{size} B"
-    amount = float(size)
-    for unit in ("KiB", "MiB", "GiB"):
-        amount /= 1024
-        if amount < 1024:
-            return f"{amount:.1f} {unit}"
-    return f"{amount / 1024:.1f} TiB"
-
-
 def _is_figure(cell: str) -> bool:
     """Whether a cell is a number or a size, and no name that begins with a digit."""
     return cell == NOTHING or _FIGURE.fullmatch(cell) is not None

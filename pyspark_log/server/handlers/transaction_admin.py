@@ -24,7 +24,6 @@ from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
 from pyspark_log.storage.transactions import TransactionMetadata, TransactionState
 from pyspark_log.types import TopicPartition
 
-_NAMES = {state: state.name.title().replace("_", "") for state in TransactionState}
 _Described = DescribeTransactionsResponse.TransactionState
 _Producer = DescribeProducersResponse.ProducerState
 
@@ -51,14 +50,14 @@ def _described(name: str, known: TransactionMetadata | None) -> DescribeTransact
     for at in sorted(known.partitions):
         topics.setdefault(at.topic, []).append(at.partition)
     return _Described(
-        ErrorCode.NONE, name, _NAMES[known.state], known.timeout, known.started, known.producer_id, known.epoch,
+        ErrorCode.NONE, name, known.state.kafkas_name, known.timeout, known.started, known.producer_id, known.epoch,
         [DescribeTransactionsResponse.TopicData(topic, numbers) for topic, numbers in topics.items()],
     )  # fmt: skip
 
 
 async def list_transactions(call: Call, request: ListTransactionsRequest) -> ListTransactionsResponse:
     """Lists transactional ids, by state, producer id, age, and a pattern of their names."""
-    states = {name: state for state, name in _NAMES.items()}
+    states = {state.kafkas_name: state for state in TransactionState}
     wanted = {states[name] for name in request.state_filters if name in states}
     strange = [name for name in request.state_filters if name not in states]
     try:
@@ -69,7 +68,7 @@ async def list_transactions(call: Call, request: ListTransactionsRequest) -> Lis
     return ListTransactionsResponse(
         unknown_state_filters=strange,
         transaction_states=[
-            ListTransactionsResponse.TransactionState(name, one.producer_id, _NAMES[one.state])
+            ListTransactionsResponse.TransactionState(name, one.producer_id, one.state.kafkas_name)
             for name, one in call.broker.transactions.known.items()
             if (not request.state_filters or one.state in wanted)
             and (not ids or one.producer_id in ids)

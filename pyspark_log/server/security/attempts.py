@@ -80,6 +80,11 @@ class Attempts:
                 self._loop.call_later(_PAUSE, self._resume, known)
         self._begin_next(known)
 
+    def slowed(self) -> list[str]:
+        """The addresses whose attempts are looked at one after the other."""
+        now = self._loop.time()
+        return [one for one, known in self._addresses.items() if known.failures >= _FREE and known.forgotten >= now]
+
     def _of(self, host: str) -> Address:
         address = _address(host)
         known = self._addresses.pop(address, None) or Address()

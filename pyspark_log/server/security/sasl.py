@@ -23,9 +23,9 @@ _log = logging.getLogger(__name__)
 
 #: The keys of the APIs that are served without authentication.
 HANDSHAKE, API_VERSIONS, AUTHENTICATE = 17, 18, 36
-_PLAIN, _BEARER = "PLAIN", "OAUTHBEARER"
+_PLAIN, BEARER = "PLAIN", "OAUTHBEARER"
 #: The mechanisms.
-MECHANISMS = (*HASHES, _PLAIN, _BEARER)
+MECHANISMS = (*HASHES, _PLAIN, BEARER)
 
 # Kafka's connection.failed.authentication.delay.ms: after as long a failure is answered (s).
 _DELAY = 0.1
@@ -34,7 +34,7 @@ _LEAST_SESSION = 1.0
 
 
 # What a mechanism needs beside this package.
-_NEEDED = {_BEARER: "joserfc", **dict.fromkeys(HASHES, "scramp")}
+_NEEDED = {BEARER: "joserfc", **dict.fromkeys(HASHES, "scramp")}
 
 
 class Answer(NamedTuple):
@@ -83,8 +83,8 @@ class Sasl:
                 raise InvalidConfigError(f"SASL mechanism {shown(mechanism)}: there are {', '.join(MECHANISMS)}")
             if mechanism in _NEEDED:
                 _load(mechanism, _NEEDED[mechanism])
-        if (_BEARER in config.mechanisms) != (config.tokens is not None):
-            raise InvalidConfigError(f"{_BEARER} belongs together with the keys, the issuer and the audience of tokens")
+        if (BEARER in config.mechanisms) != (config.tokens is not None):
+            raise InvalidConfigError(f"{BEARER} belongs together with the keys, the issuer and the audience of tokens")
         if config.tokens is not None:
             from pyspark_log.server.security.tokens import TokenKeys, check_source  # noqa: PLC0415  (it is large)
 
@@ -103,13 +103,30 @@ class Sasl:
         """Begins an authentication by an enabled mechanism."""
         if mechanism == _PLAIN:
             return Plain(self._users, self._workers)
-        if mechanism == _BEARER:
+        if mechanism == BEARER:
             from pyspark_log.server.security.tokens import Bearer  # noqa: PLC0415  (it is large)
 
             assert self._tokens is not None
             assert self._keys is not None
             return Bearer(self._tokens, self._keys, self._workers, self._clock)
         return Scram(mechanism, self._users, self._workers)
+
+    async def has_password(self, host: str, name: str, password: str) -> bool:
+        """Whether a user has a password, in the turn of an address; awaits only `Wait`s. As Login, for HTTP.
+
+        A failure is answered with some delay.
+        """
+        turn, failed = await self.attempts.turn(host), True
+        try:
+            failed = not await self._workers.run(self._users.has_password, name, password)
+        except (PylogError, OSError) as error:
+            _log.error("users cannot be authenticated: %s", error)
+        finally:
+            self.attempts.end(turn, failed=failed)
+        if failed:
+            _log.warning("%s: a login to the page failed: user %s", host, shown(name))
+            await _pause(self.loop, _DELAY)
+        return not failed
 
 
 def _load(mechanism: str, needed: str) -> None:
@@ -184,7 +201,7 @@ class Login:
             self.refusal = f"authentication by {self._mechanism} is not possible"
         else:
             return Answer(ErrorCode.NONE, data=answer, lifetime_ms=self._lifetime_ms())
-        await self._pause(_DELAY)
+        await _pause(self._sasl.loop, _DELAY)
         # The same for an unknown user and a wrong password.
         return Answer(ErrorCode.SASL_AUTHENTICATION_FAILED, f"authentication by {self._mechanism} failed")
 
@@ -217,10 +234,12 @@ class Login:
             return 0
         return max(int((self._ends - self._since) * 1000), 1)
 
-    async def _pause(self, seconds: float) -> None:
-        wait: Wait[None] = Wait()
-        timer = self._sasl.loop.call_later(seconds, wait.finish, None)
-        try:
-            await wait
-        finally:
-            timer.cancel()
+
+async def _pause(loop: Loop, seconds: float) -> None:
+    """Waits; awaits only `Wait`s."""
+    wait: Wait[None] = Wait()
+    timer = loop.call_later(seconds, wait.finish, None)
+    try:
+        await wait
+    finally:
+        timer.cancel()

@@ -10,6 +10,7 @@ from pyspark_log.errors import UnknownTopicError
 from pyspark_log.storage.log_manager import PartitionDescription
 from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.proposals import log_of, topic_of
+from pyspark_log.storage.record import BatchHeader
 from pyspark_log.types import READ_UNCOMMITTED, TopicPartition, check_isolation
 
 # A watch asks no more often for what others have decided, in seconds: each time is a request.
@@ -83,6 +84,10 @@ class ObjectPartitions:
                 return piece.base_offset, taken
             taken += piece.size
         return end, taken
+
+    def producer_batches(self, at: TopicPartition, start: int, end: int) -> list[tuple[BatchHeader, None]]:
+        """None: transactions of Kafka's clients are not in an object store."""
+        return []
 
 
 class ObjectWatch:

@@ -40,6 +40,11 @@ class TransactionState(IntEnum):
     DEAD = 6
     PREPARE_EPOCH_FENCE = 7
 
+    @property
+    def kafkas_name(self) -> str:
+        """As Kafka's requests and tools have it: PrepareCommit."""
+        return self.name.title().replace("_", "")
+
 
 @dataclass(frozen=True, slots=True)
 class TransactionMetadata:

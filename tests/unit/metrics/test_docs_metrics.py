@@ -10,6 +10,7 @@ from server_requests import batch, produce
 
 from pyspark_log import Store
 from pyspark_log.metrics import StoreMetrics
+from pyspark_log.monitoring import Snapshots
 from pyspark_log.server.quotas import OF_CLIENTS, Entity, QuotaFile
 from tests.paths import ROOT
 from tests.scrapes import MeasuredServer, Scrape
@@ -56,7 +57,7 @@ def found(tmp_path_factory):
         while (scrape := server.scrape()).by_labels("kafka_consumergroup_lag") == []:
             assert time.monotonic() < end
         consumer.close()
-        return scrape, Scrape(StoreMetrics(store).text().decode())
+        return scrape, Scrape(StoreMetrics(Snapshots(store)).text().decode())
 
 
 def test_the_table(found):

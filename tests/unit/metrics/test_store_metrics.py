@@ -12,6 +12,7 @@ from cli_tools import output, pylog
 from pyspark_log import Store, TopicPartition
 from pyspark_log.errors import PublishPendingError
 from pyspark_log.metrics import StoreMetrics
+from pyspark_log.monitoring import Snapshots
 from pyspark_log.storage.publish import publish
 from tests.object_server import moto
 from tests.scrapes import Scrape, get
@@ -90,9 +91,9 @@ def test_a_publish_that_is_pending_is_counted_and_applied(store_of_t, monkeypatc
         patched.setattr("pyspark_log.storage.publish.applier.apply", die)
         with pytest.raises(PublishPendingError, match="stop"):
             publish(store_of_t.decisions, "q", 0, stage(store_of_t, rows(b"a")))
-        current = StoreMetrics(store_of_t, fresh_s=0)
+        current = StoreMetrics(Snapshots(store_of_t, fresh_s=0))
         assert Scrape(current.text().decode()).value("pylog_publishes_pending") == 1
-    current = StoreMetrics(store_of_t, fresh_s=0)
+    current = StoreMetrics(Snapshots(store_of_t, fresh_s=0))
     assert Scrape(current.text().decode()).value("pylog_publishes_pending") == 1
     found = Scrape(current.text().decode())
     assert found.value("pylog_publishes_pending") == 0
@@ -134,22 +135,22 @@ def test_a_partition_that_cannot_be_read(store_of_t):
 
 
 def test_a_store_that_is_not_there_any_more(store_of_t, tmp_path, caplog):
-    current = StoreMetrics(store_of_t, fresh_s=0)
+    current = StoreMetrics(Snapshots(store_of_t, fresh_s=0))
     assert Scrape(current.text().decode()).value("pylog_store_up") == 1
     shutil.move(store_of_t.path, tmp_path / "aside")
     found = Scrape(current.text().decode())
     assert found.values == {("pylog_store_up", frozenset()): 0}
-    assert "its metrics cannot be read" in caplog.text
+    assert "cannot be read" in caplog.text
     shutil.move(tmp_path / "aside", store_of_t.path)
     assert Scrape(current.text().decode()).value("pylog_store_up") == 1
 
 
 def test_what_was_read_lately_is_not_read_again(store_of_t):
-    current = StoreMetrics(store_of_t, fresh_s=3600)
+    current = StoreMetrics(Snapshots(store_of_t, fresh_s=3600))
     before = current.text()
     store_of_t.append("t", rows(b"a"))
     assert current.text() is before
-    assert StoreMetrics(store_of_t).text() != before
+    assert StoreMetrics(Snapshots(store_of_t)).text() != before
 
 
 def test_a_file_for_the_node_exporter(store_of_t, tmp_path, monkeypatch):
@@ -220,6 +221,6 @@ def test_an_object_store_that_is_gone(tmp_path, monkeypatch):
             monkeypatch.setenv(name, value)
         monkeypatch.setattr("pyspark_log.storage.object_store.faulty_races", lambda *_: 0)
         store = Store.create(f"s3://{server.bucket}/store")
-        current = StoreMetrics(store, fresh_s=0)
+        current = StoreMetrics(Snapshots(store, fresh_s=0))
         assert Scrape(current.text().decode()).value("pylog_store_up") == 1
     assert Scrape(current.text().decode()).values == {("pylog_store_up", frozenset()): 0}

@@ -78,6 +78,8 @@ def test_the_source_distribution_has_all_sources_once(sources):
 
 def test_what_is_installed_has_every_module_and_the_jobs(installed):
     assert modules(installed) == modules(ROOT)
+    for folder in ("ui/static", "ui/templates"):
+        assert sorted(os.listdir(installed / "pyspark_log" / folder)) == sorted(os.listdir(PACKAGE / folder))
     assert (installed / "pyspark_log" / "py.typed").is_file()
     jobs = "runpy.run_module('pyspark_log.jobs', run_name='__main__')"
     folder = run(installed.parent, f"import runpy, sys; sys.path.insert(0, sys.argv[1]); {jobs}", installed)

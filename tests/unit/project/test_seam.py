@@ -17,6 +17,8 @@ BUILT_ON_IT = [
     "jobs",
     "cli",
     "metrics",
+    "monitoring",
+    "ui",
     "storage/topic.py",
     "spark.py",
     "pytest_plugin.py",

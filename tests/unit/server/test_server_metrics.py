@@ -311,8 +311,8 @@ def test_a_server_that_hangs(tmp_path):
     """A loop that does not run is not healthy; the process is stopped, and so can answer nothing at all itself."""
     code = """
 import sys, time
-from pyspark_log.server import metrics, session
-metrics._PATIENCE = 0.3
+from pyspark_log.server import loop_calls, session
+loop_calls._PATIENCE = 0.3
 answer = session.ClientSession.answer
 async def hang(self, frame):
     time.sleep(3)

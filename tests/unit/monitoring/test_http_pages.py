@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from pyspark_log.metrics import HttpServer, Page
-from pyspark_log.metrics import http as served
+from pyspark_log.monitoring import HttpServer, Page, paths
+from pyspark_log.monitoring import http as served
 from tests.ports import HOST
 from tests.scrapes import get
 from tests.server_tools import PATIENCE
@@ -23,7 +23,7 @@ def fail():
 @pytest.fixture
 def server():
     pages = {"/": lambda: Page(b"hello\n"), "/large": lambda: Page(BODY), "/fault": fail}
-    server = HttpServer(HOST, 0, pages)
+    server = HttpServer(HOST, 0, paths(pages))
     server.start()
     yield server
     server.close()
@@ -142,4 +142,4 @@ def test_it_ends(server):
 
 def test_an_address_that_is_in_use(server):
     with pytest.raises(OSError, match=f"cannot listen on {HOST}:{server.address[1]}: Address already in use"):
-        HttpServer(*server.address, {})
+        HttpServer(*server.address, paths({}))

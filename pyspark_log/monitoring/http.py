@@ -1,7 +1,7 @@
 """A small HTTP server for a few pages, in threads of its own: it never has to be waited for.
 
 A request may take ten seconds, and 8 KiB; there may be 16 at a time. Each gets one answer, and then its connection is
-closed. What is more than a request line and headers is not read.
+closed. What is more than a request line and headers is not read. GET and HEAD are all that there is.
 """
 
 from __future__ import annotations
@@ -15,21 +15,60 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import ssl
 
 _log = logging.getLogger(__name__)
 
 _MOST_SECONDS, _MOST_BYTES, _MOST_CONNECTIONS = 10.0, 8192, 16
-_REQUEST = re.compile(rb"([A-Z]{1,16}) (/[!-~]*) HTTP/1\.[01]")
+_REQUEST = re.compile(r"([A-Z]{1,16}) (/[!-~]*) HTTP/1\.[01]")
 _PLAIN = "text/plain; charset=utf-8"
 
 
+class Request(NamedTuple):
+    """A request.
+
+    Attributes:
+        path, query: of its target, before and after the "?", as they were sent.
+        headers: by their names in small letters; of several the last one.
+        host: the client's address.
+        certificate: the client's certificate (DER), which was checked; None: it has sent none.
+    """
+
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    host: str
+    certificate: bytes | None = None
+
+
 class Page(NamedTuple):
-    """An answer."""
+    """An answer; `headers` are those beside the type and the length of the body."""
 
     body: bytes
     status: HTTPStatus = HTTPStatus.OK
     content_type: str = _PLAIN
+    headers: Mapping[str, str] = {}
+
+
+Answer = Callable[[Request], Page]
+
+
+def paths(pages: Mapping[str, Callable[[], Page]]) -> Answer:
+    """Answers with the page of a path, whatever else a request says."""
+
+    def answer(request: Request) -> Page:
+        page = pages.get(request.path)
+        return _failure(HTTPStatus.NOT_FOUND) if page is None else page()
+
+    return answer
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is one that this machine alone can reach."""
+    return host == "::1" or host.startswith("127.")
 
 
 class HttpServer:
@@ -39,17 +78,18 @@ class HttpServer:
         address: host and port that it listens on.
     """
 
-    def __init__(self, host: str, port: int, pages: Mapping[str, Callable[[], Page]]) -> None:
+    def __init__(self, host: str, port: int, answer: Answer, tls: Callable[[], ssl.SSLContext] | None = None) -> None:
         """Binds the address; `start` accepts.
 
         Args:
             host, port: the address; port 0: any that is free.
-            pages: gives the answer for each path, in any thread, several at a time.
+            answer: gives the answer, in any thread, several at a time.
+            tls: gives the server's side of TLS for a new connection, in one thread; None: connections have none.
 
         Raises:
             OSError: the address cannot be used.
         """
-        self._pages = pages
+        self._answer_of, self._tls = answer, tls
         self._room, self._is_closed = threading.BoundedSemaphore(_MOST_CONNECTIONS), False
         try:
             family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
@@ -69,7 +109,7 @@ class HttpServer:
         while True:
             self._room.acquire()
             try:
-                accepted, _ = self._socket.accept()
+                accepted, (host, *_) = self._socket.accept()
             except ConnectionAbortedError:
                 self._room.release()
                 continue
@@ -81,7 +121,9 @@ class HttpServer:
                 _log.warning("no HTTP connection can be accepted now: %s", error)
                 time.sleep(1)
                 continue
-            threading.Thread(target=self._serve, args=(accepted,), name="http connection", daemon=True).start()
+            tls = None if self._tls is None else self._tls()
+            connection = (accepted, host, tls)
+            threading.Thread(target=self._serve, args=connection, name="http connection", daemon=True).start()
 
     def close(self) -> None:
         """Accepts nothing any more."""
@@ -90,31 +132,38 @@ class HttpServer:
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread
         self._socket.close()
 
-    def _serve(self, accepted: socket.socket) -> None:
+    def _serve(self, accepted: socket.socket, host: str, tls: ssl.SSLContext | None) -> None:
         deadline = time.monotonic() + _MOST_SECONDS
         try:
-            with accepted:
-                method, page = self._answer(_head(accepted, deadline))
+            with contextlib.ExitStack() as open_sockets:
+                open_sockets.enter_context(accepted)
+                certificate = None
+                if tls is not None:
+                    accepted.settimeout(_MOST_SECONDS)
+                    secured = open_sockets.enter_context(tls.wrap_socket(accepted, server_side=True))
+                    accepted, certificate = secured, secured.getpeercert(binary_form=True)
+                method, page = self._answer(_head(accepted, deadline), host, certificate)
                 accepted.settimeout(_left(deadline))
-                accepted.sendall(_response(page, with_body=method != b"HEAD"))
+                accepted.sendall(_response(page, with_body=method != "HEAD"))
                 accepted.shutdown(socket.SHUT_WR)
         except OSError as error:
             _log.debug("an HTTP client was given up: %s", error)
         finally:
             self._room.release()
 
-    def _answer(self, head: bytes) -> tuple[bytes, Page]:
-        request = _REQUEST.fullmatch(head.partition(b"\r\n")[0])
+    def _answer(self, head: str, host: str, certificate: bytes | None) -> tuple[str, Page]:
+        first, *lines = head.split("\r\n")
+        request = _REQUEST.fullmatch(first)
         if request is None:
-            return b"", _failure(HTTPStatus.BAD_REQUEST)
+            return "", _failure(HTTPStatus.BAD_REQUEST)
         method, target = request.groups()
-        page = self._pages.get(target.partition(b"?")[0].decode("ascii"))
-        if page is None:
-            return method, _failure(HTTPStatus.NOT_FOUND)
-        if method not in (b"GET", b"HEAD"):
+        if method not in ("GET", "HEAD"):
             return method, _failure(HTTPStatus.METHOD_NOT_ALLOWED)
+        path, _, query = target.partition("?")
+        fields = (line.partition(":") for line in lines)
+        headers = {name.strip().lower(): value.strip() for name, _, value in fields}
         try:
-            return method, page()
+            return method, self._answer_of(Request(path, query, headers, host, certificate))
         except Exception:  # noqa: BLE001  (the next request is answered)
             _log.exception("an error that was not expected")
             return method, _failure(HTTPStatus.INTERNAL_SERVER_ERROR)
@@ -128,7 +177,7 @@ def _left(deadline: float) -> float:
     return left
 
 
-def _head(accepted: socket.socket, deadline: float) -> bytes:
+def _head(accepted: socket.socket, deadline: float) -> str:
     """The request line and the headers, as far as there is room for them. OSError: they do not come."""
     head = b""
     while b"\r\n\r\n" not in head and len(head) < _MOST_BYTES:
@@ -137,7 +186,7 @@ def _head(accepted: socket.socket, deadline: float) -> bytes:
         if not data:
             raise ConnectionError("the request is not complete")
         head += data
-    return head if b"\r\n\r\n" in head else b""
+    return head.partition(b"\r\n\r\n")[0].decode("latin-1") if b"\r\n\r\n" in head else ""
 
 
 def _failure(status: HTTPStatus) -> Page:
@@ -150,5 +199,6 @@ def _response(page: Page, *, with_body: bool) -> bytes:
         f"Content-Type: {page.content_type}",
         f"Content-Length: {len(page.body)}",
         "Connection: close",
+        *(f"{name}: {value}" for name, value in page.headers.items()),
     )
     return "\r\n".join((*lines, "", "")).encode("ascii") + (page.body if with_body else b"")

@@ -1,0 +1,110 @@
+"""What the page of a store is shown of its server: clients, transactions, throttling; and its login."""
+
+from __future__ import annotations
+
+from queue import Empty, SimpleQueue
+
+from pyspark_log.kafka.schemas import api
+from pyspark_log.server.broker import Broker
+from pyspark_log.server.loop_calls import in_loop
+from pyspark_log.server.network import Limits, Listener
+from pyspark_log.server.network.connection import Connection
+from pyspark_log.server.security import ANONYMOUS, PrincipalRules, Sasl, subject, user
+from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
+from pyspark_log.server.session import ClientSession
+from pyspark_log.ui import ClientView, HeldBack, ServerState, TransactionView
+from pyspark_log.units import human_size
+
+# How long a login may take, with others of its address before it, in seconds.
+_PATIENCE = 8.0
+
+
+class UiView:
+    """A server, as the page sees it: its methods are called in the threads of HTTP."""
+
+    def __init__(
+        self, broker: Broker, listener: Listener, limits: Limits, sasl: Sasl | None, rules: PrincipalRules
+    ) -> None:
+        """Of a server that is about to start.
+
+        Args:
+            broker, listener, limits: of the server.
+            sasl: how clients authenticate themselves; None: they need not.
+            rules: of the principals of clients' certificates.
+        """
+        self._broker, self._listener, self._limits = broker, listener, limits
+        self._sasl, self._rules = sasl, rules
+
+    def state(self) -> ServerState:
+        """The server now. LoopStuckError."""
+        return in_loop(self._broker.loop, self._state)
+
+    def log_in(self, host: str, name: str, password: str) -> bool:
+        """Whether a user has a password, in the turn of its address, as clients of Kafka have theirs."""
+        assert self._sasl is not None
+        sasl, found = self._sasl, SimpleQueue[bool]()
+
+        def begin() -> None:
+            wait = self._broker.loop.start(sasl.has_password(host, name, password))
+            wait.then(lambda: found.put(wait.error is None and wait.value))
+
+        self._broker.loop.call_from_elsewhere(begin)
+        try:
+            return found.get(timeout=_PATIENCE)
+        except Empty:
+            return False
+
+    def admit(self, name: str | None, certificate: bytes | None) -> str:
+        """Why a reader is not shown the page; "": it is.
+
+        Where there are ACLs, super users alone are: the page has all topics and groups together.
+        """
+        principal = ANONYMOUS
+        if name is not None:
+            principal = user(name)
+        elif certificate is not None:
+            known = self._rules.name(subject(certificate))
+            if known is None:
+                return "no rule for principals fits the certificate"
+            principal = user(known)
+        acls = self._broker.acls
+        # What is allowed without entries, is allowed to super users.
+        if acls is None or acls.without_entries.allow(principal, "", Operation.ALL, Resource.CLUSTER, CLUSTER_NAME):
+            return ""
+        return f"the server has access rules, and {principal} is no super user: the page shows all topics and groups"
+
+    # ---- in the thread of the loop
+
+    def _state(self) -> ServerState:
+        now = self._broker.loop.time()
+        clients = [_client(one, now) for one in sorted(self._listener.connections, key=lambda one: one.begun)]
+        transactions = [
+            TransactionView(
+                name, one.state.kafkas_name, (one.producer_id, one.epoch), one.started, one.timeout,
+                sorted(one.partitions),
+            )
+            for name, one in sorted(self._broker.transactions.known.items())
+        ]  # fmt: skip
+        return ServerState(clients, transactions, self._throttling(len(clients)))
+
+    def _throttling(self, clients: int) -> list[HeldBack]:
+        limits, listener = self._limits, self._listener
+        used, most = listener.request_bytes, limits.queued_max_request_bytes
+        refused, slowed = listener.refused, [] if self._sasl is None else self._sasl.attempts.slowed()
+        return [
+            HeldBack("Bytes of requests that are not answered yet", human_size(used), human_size(most), used > most),
+            HeldBack("Connections", f"{clients:,}", f"{limits.max_connections:,}", clients >= limits.max_connections),
+            HeldBack(
+                "Connections that were refused", f"{refused:,}", f"{limits.max_connections_per_ip:,} an address", False
+            ),
+            HeldBack("Addresses that have failed to log in too often", f"{len(slowed):,}", "10 failures", bool(slowed)),
+        ]
+
+
+def _client(one: Connection, now: float) -> ClientView:
+    assert isinstance(one.session, ClientSession)
+    client = one.session.client
+    name = "" if one.last_request == one.begun else api(one.api)[0].name.removesuffix("Request")
+    return ClientView(
+        client.peer, client.software, client.principal, name, one.is_waiting, now - one.begun, now - one.last_request
+    )

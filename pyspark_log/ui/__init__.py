@@ -1,0 +1,10 @@
+"""The page of a store, `pylog ui`: what there is, how it changes, and looks into topics. All of it only reads.
+
+It needs Jinja2 (the extra `ui`), and so is loaded only where it is asked for.
+"""
+
+from pyspark_log.ui.app import Ui
+from pyspark_log.ui.guard import Guard
+from pyspark_log.ui.server_view import ClientView, HeldBack, ServerState, ServerView, TransactionView
+
+__all__ = ["ClientView", "Guard", "HeldBack", "ServerState", "ServerView", "TransactionView", "Ui"]

@@ -1,0 +1,130 @@
+"""Keys, values and headers as people read them: text, JSON, Avro or hex.
+
+What is shown comes from records, so nothing here trusts it: texts are cut, and characters that would not be seen, or
+that change the order of others, are shown by their numbers.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import unicodedata
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pyspark_log.ui.avro import NotAvroError, Schemas
+from pyspark_log.ui.bounds import SHOWN_CHARACTERS
+
+#: The forms that can be asked for. The first one takes JSON, text or hex, whichever fits.
+FORMATS = ("auto", "text", "json", "avro", "hex")
+# Characters that are shown by their numbers: controls, those without a meaning, halves of pairs, and those that are
+# invisible or change the direction. Line ends and tabs are not among them.
+_HIDDEN = {"Cc", "Cf", "Cn", "Co", "Cs"}
+_HEX_ROW = 16
+
+
+class Shown(NamedTuple):
+    """A key or value as it is shown.
+
+    Attributes:
+        text: what is shown.
+        kind: text, json, avro, hex, or null.
+        note: what the reader of the page should know; "": nothing.
+    """
+
+    text: str
+    kind: str
+    note: str = ""
+
+
+def shown(
+    data: bytes | None, size: int, wanted: str, schemas: Schemas, subject: str, *, is_laid_out: bool = False
+) -> Shown:
+    """Shows a key or value.
+
+    Args:
+        data: its first bytes; None: null.
+        size: all of its bytes.
+        wanted: one of FORMATS.
+        schemas: those for Avro.
+        subject: of the schema, such as `orders-value`.
+        is_laid_out: with line ends, for a page of its own.
+    """
+    if data is None:
+        return Shown("null", "null")
+    cut = f"cut after {len(data):,} of {size:,} bytes" if len(data) < size else ""
+    if wanted == "avro":
+        return _as_avro(data, cut, schemas, subject, is_laid_out=is_laid_out)
+    if wanted in ("auto", "json") and not cut:
+        found = _parsed(data, is_any=wanted == "json")
+        if found is not None:
+            return Shown(_json(found[0], is_laid_out=is_laid_out), "json")
+    text = _text(data, is_cut=bool(cut))
+    if wanted == "hex" or (wanted == "auto" and text is None):
+        return Shown(_hex(data, is_laid_out=is_laid_out), "hex", cut)
+    readable = visible(data.decode(errors="replace") if text is None else text)
+    return Shown(readable, "text", cut or ("no JSON" if wanted == "json" else ""))
+
+
+def _as_avro(data: bytes, cut: str, schemas: Schemas, subject: str, *, is_laid_out: bool) -> Shown:
+    """As hex with a note, where it cannot be."""
+    problem = f"{cut}: too long to decode" if cut else ""
+    try:
+        value = None if problem else schemas.decoded(subject, data)
+    except NotAvroError as error:
+        problem = str(error)
+    if problem:
+        return Shown(_hex(data, is_laid_out=is_laid_out), "hex", problem)
+    return Shown(_json(value, is_laid_out=is_laid_out), "avro")
+
+
+def visible(text: str) -> str:
+    """A text in which each character can be seen."""
+    if text.isprintable():
+        return text
+    return "".join(
+        f"\\u{{{ord(one):x}}}" if one not in "\n\t" and unicodedata.category(one) in _HIDDEN else one for one in text
+    )
+
+
+def _text(data: bytes, *, is_cut: bool) -> str | None:
+    """The text, if it is UTF-8 without control characters. The last character may be cut."""
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(data, final=not is_cut)
+    except UnicodeDecodeError:
+        return None
+    return None if any(one < " " and one not in "\t\n\r" for one in text) else text
+
+
+def _parsed(data: bytes, *, is_any: bool) -> tuple[object] | None:
+    """The JSON in some bytes, an object or array unless `is_any`; None: it is none, or too deep."""
+    if not is_any and data.lstrip()[:1] not in (b"{", b"["):
+        return None
+    try:
+        return (json.loads(data),)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _json(value: object, *, is_laid_out: bool) -> str:
+    """A value as JSON; cut, as the indents of what is deep may take far more than what they indent."""
+    encoder = json.JSONEncoder(ensure_ascii=False, indent=2 if is_laid_out else None, default=str)
+    text, parts = 0, list[str]()
+    for part in encoder.iterencode(value):
+        parts.append(part)
+        text += len(part)
+        if text > SHOWN_CHARACTERS:
+            parts.append("…")
+            break
+    return visible("".join(parts))
+
+
+def _hex(data: bytes, *, is_laid_out: bool) -> str:
+    return "\n".join(_hex_rows(data)) if is_laid_out else data.hex(" ")
+
+
+def _hex_rows(data: bytes) -> Iterator[str]:
+    for at in range(0, len(data), _HEX_ROW):
+        row = data[at : at + _HEX_ROW]
+        letters = "".join(chr(one) if 32 <= one < 127 else "." for one in row)
+        yield f"{at:08x}  {row.hex(' '):<{_HEX_ROW * 3 - 1}}  {letters}"

@@ -1,0 +1,176 @@
+"""Keys and values as the page shows them; and numbers, times and plots."""
+
+import io
+import json
+import time
+
+import fastavro
+import pytest
+
+from pyspark_log.ui import texts
+from pyspark_log.ui.avro import Schemas
+from pyspark_log.ui.bounds import SHOWN_CHARACTERS
+from pyspark_log.ui.formats import Shown, shown, visible
+from pyspark_log.ui.history import Trend
+from pyspark_log.ui.plots import bars, plot, small_plot
+
+NONE = Schemas(None)
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [{"name": "item", "type": "string"}, {"name": "n", "type": "int"}],
+}
+VALUE = {"item": "tea", "n": 3}
+
+
+def show(data, wanted="auto", schemas=NONE, **more):
+    return shown(data, more.pop("size", len(data or b"")), wanted, schemas, "orders-value", **more)
+
+
+@pytest.mark.parametrize(
+    ("data", "wanted", "expected"),
+    [
+        (None, "auto", Shown("null", "null")),
+        (b"", "auto", Shown("", "text")),
+        ("zażółć".encode(), "auto", Shown("zażółć", "text")),
+        (b'{"a": [1, 2]}', "auto", Shown('{"a": [1, 2]}', "json")),
+        (b"17", "auto", Shown("17", "text")),
+        (b"17", "json", Shown("17", "json")),
+        (b"{a}", "auto", Shown("{a}", "text")),
+        (b"{a}", "json", Shown("{a}", "text", "no JSON")),
+        (b"\xff\x00", "auto", Shown("ff 00", "hex")),
+        (b"a\x00b", "auto", Shown("61 00 62", "hex")),
+        (b"ab", "hex", Shown("61 62", "hex")),
+        (b"\xffa", "text", Shown("�a", "text")),
+        (b"a\x00b", "text", Shown("a\\u{0}b", "text")),
+        (b'{"a": 1}', "text", Shown('{"a": 1}', "text")),
+    ],
+)
+def test_forms(data, wanted, expected):
+    assert show(data, wanted) == expected
+
+
+def test_what_is_cut():
+    assert show("aż".encode()[:2], size=500) == Shown("a", "text", "cut after 2 of 500 bytes")
+    assert show(b'{"a": 1}', size=500).kind == "text"
+    assert show(b"\x00\x01", "avro", size=500).note.endswith("too long to decode")
+
+
+def test_laid_out():
+    assert show(b'{"a": [1]}', is_laid_out=True).text == '{\n  "a": [\n    1\n  ]\n}'
+    assert show(bytes(range(60, 80)), "hex", is_laid_out=True).text.splitlines() == [
+        "00000000  3c 3d 3e 3f 40 41 42 43 44 45 46 47 48 49 4a 4b  <=>?@ABCDEFGHIJK",
+        "00000010  4c 4d 4e 4f                                      LMNO",
+    ]
+
+
+def test_json_that_would_take_far_more_when_it_is_laid_out():
+    depth = 200
+    deep = b"[" + b",".join([b"[" * depth + b"]" * depth] * 600) + b"]"
+    assert len(deep) < 256 << 10
+    began = time.monotonic()
+    assert len(show(deep, is_laid_out=True).text) < SHOWN_CHARACTERS + 10_000
+    assert time.monotonic() - began < 10
+    too_deep = b"[" * 100_000 + b"]" * 100_000
+    assert show(too_deep).kind == "text"
+    assert show(b"[" + b"9" * 100_000 + b"]").kind == "text"
+
+
+def test_each_character_can_be_seen():
+    assert visible("a\u202eb\x1b[2J\u200b") == "a\\u{202e}b\\u{1b}[2J\\u{200b}"
+    assert visible("a\tb\n") == "a\tb\n"
+
+
+# ---- Avro
+
+
+@pytest.fixture
+def schemas(tmp_path):
+    (tmp_path / "orders-value.avsc").write_text(json.dumps(ORDER))
+    (tmp_path / "7.avsc").write_text(json.dumps(ORDER))
+    return Schemas(str(tmp_path))
+
+
+def encoded(value=VALUE, schema=ORDER):
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, schema, value)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("prefix", [b"", b"\0\0\0\0\7", b"\0\0\0\0\x09"])
+def test_avro(schemas, prefix):
+    assert show(prefix + encoded(), "avro", schemas) == Shown('{"item": "tea", "n": 3}', "avro")
+
+
+def test_what_is_no_avro(schemas, tmp_path):
+    assert show(b"a", "avro").note == "Avro needs schemas: name their folder by --schemas"
+    for data in (b"", b"\x02", encoded() + b"x", b"\0\0\0\0\7" + b"\x02"):
+        found = show(data, "avro", schemas)
+        assert found.kind == "hex"
+        assert "the schema does not fit" in found.note
+    (tmp_path / "orders-value.avsc").write_text("{")
+    assert "is no schema" in show(encoded(), "avro", schemas).note
+    (tmp_path / "orders-value.avsc").unlink()
+    assert show(encoded(), "avro", schemas).note.endswith("has no orders-value.avsc")
+
+
+def test_a_short_value_that_would_have_any_number_of_items(schemas, tmp_path):
+    (tmp_path / "orders-value.avsc").write_text('{"type": "array", "items": "null"}')
+    many = b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f"
+    assert "take no bytes" in show(many, "avro", schemas).note
+    nested = {"name": "R", "type": "record", "fields": [{"name": "f", "type": {"type": "array", "items": {
+        "name": "E", "type": "record", "fields": [{"name": "n", "type": "null"}]}}}]}  # fmt: skip
+    (tmp_path / "orders-value.avsc").write_text(json.dumps(nested))
+    assert "take no bytes" in show(many, "avro", schemas).note
+
+
+# ---- numbers and times
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (texts.count(1234567), "1,234,567"),
+        (texts.count(None), "-"),
+        ([texts.short(one) for one in (0, 5, 0.25, 950, 1200, 34_500_000, 5e12, 2e18)],
+         ["0", "5", "0.25", "950", "1.2 k", "34 M", "5 T", "2000000 T"]),
+        (texts.size_rate(2048), "2.0 KiB/s"),
+        ([texts.span(one) for one in (5, 300, 7200, 5 * 86_400)], ["5 s", "5 min", "2 h", "5 d"]),
+        ([texts.age(time, 100_000) for time in (99_900, 40_000, 200_000, -1, None)],
+         ["just now", "1 min ago", "in 2 min", "-", "-"]),
+        (texts.point(1_700_000_000_123), "2023-11-14 22:13:20.123"),
+        (texts.clock_time(1_700_000_000_123, 1_700_000_001_000), "22:13:20.123"),
+        (texts.clock_time(1_700_000_000_123, 1_800_000_000_000), "2023-11-14 22:13:20.123"),
+        (texts.to_time("10m", 1_000_000), 400_000),
+        (texts.to_time("2023-11-14T22:13:20Z", 0), 1_700_000_000_000),
+        (texts.to_time("123", 0), 123),
+        (texts.trend(0, Trend(5, 5)), ("good", "at the end, reads 5/s")),
+        (texts.trend(100, Trend(0, 10)), ("good", "shrinks by 10/s, at the end in 10 s")),
+        (texts.trend(100, Trend(15, 10)), ("bad", "grows by 5/s")),
+        (texts.trend(100, Trend(0, 0)), ("bad", "does not move")),
+        (texts.trend(100, Trend(10, 10)), ("plain", "keeps up, reads 10/s")),
+        (texts.trend(100, Trend(None, None)), ("plain", "is being measured")),
+    ],
+)  # fmt: skip
+def test_texts(found, expected):
+    assert found == expected
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "10 parsecs", "2023-13-01"])
+def test_what_is_no_time(text):
+    with pytest.raises(ValueError, match=r"ms|ISO"):
+        texts.to_time(text, 0)
+
+
+def test_plots():
+    points = [(float(second), second * 10.0) for second in range(0, 600, 5)]
+    drawn = plot(points, "A <name>", texts.rate)
+    assert 'aria-label="A &lt;name&gt;: now 6 k/s, at most 6 k/s in the last 10 min"' in drawn
+    assert ">10 k/s<" in drawn
+    assert drawn.count("<polyline") == 1
+    assert "being measured" in plot(points[:1], "name", texts.rate)
+    assert small_plot(points, "name").count(",") < 100
+    assert small_plot([], "name") == ""
+    assert ">5.0 KiB<" in plot([(0, 0), (1, 3000)], "name", texts.size, 1024)
+    assert bars([1, 2, 0], "name", texts.short).count("<rect") == 3
+    assert "<svg" in bars([], "name", texts.short)
