@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
 
 from pyspark_log.kafka.schemas import api
@@ -9,12 +10,21 @@ from pyspark_log.server.broker import Broker
 from pyspark_log.server.loop_calls import in_loop
 from pyspark_log.server.network import Limits, Listener
 from pyspark_log.server.network.connection import Connection
+from pyspark_log.server.quotas import Usage
 from pyspark_log.server.security import ANONYMOUS, PrincipalRules, Sasl, subject, user
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 from pyspark_log.server.session import ClientSession
 from pyspark_log.ui import ClientView, HeldBack, ServerState, TransactionView
 from pyspark_log.units import human_size
 
+# Of those that have quotas, the ones that had to wait most often.
+_MOST_QUOTAS = 50
+_QUOTAS: Mapping[str, tuple[str, Callable[[float], str]]] = {
+    "producer_byte_rate": ("Quota of bytes produced", lambda rate: f"{human_size(round(rate))}/s"),
+    "consumer_byte_rate": ("Quota of bytes fetched", lambda rate: f"{human_size(round(rate))}/s"),
+    "request_percentage": ("Quota of time", lambda rate: f"{rate:.1f} %"),
+    "controller_mutation_rate": ("Quota of partitions made and deleted", lambda rate: f"{rate:.1f}/s"),
+}
 # How long a login may take, with others of its address before it, in seconds.
 _PATIENCE = 8.0
 
@@ -98,7 +108,15 @@ class UiView:
                 "Connections that were refused", f"{refused:,}", f"{limits.max_connections_per_ip:,} an address", False
             ),
             HeldBack("Addresses that have failed to log in too often", f"{len(slowed):,}", "10 failures", bool(slowed)),
+            *map(_quota, sorted(self._broker.throttles.usages(), key=lambda one: one.throttled)[-_MOST_QUOTAS:]),
         ]
+
+
+def _quota(one: Usage) -> HeldBack:
+    parts = (("user", one.user), ("client", one.client_id))
+    whose = " ".join(f"{kind} {name}" for kind, name in parts if name) or "all together"
+    what, shown = _QUOTAS[one.name]
+    return HeldBack(f"{what}, {whose}", shown(one.rate), shown(one.bound), one.pause_ms > 0)
 
 
 def _client(one: Connection, now: float) -> ClientView:

@@ -31,6 +31,7 @@ class Usage(NamedTuple):
         name: the quota's.
         user, client_id: whose; "": of each one.
         rate: how much a second now.
+        bound: how much it may be.
         throttled: requests that were followed by a pause.
         pause_ms: the mean pause after these, of late (ms).
     """
@@ -39,15 +40,16 @@ class Usage(NamedTuple):
     user: str
     client_id: str
     rate: float
+    bound: float
     throttled: int
     pause_ms: float
 
 
 class _Counted:
-    __slots__ = ("pauses", "rate", "throttled", "waits")
+    __slots__ = ("bound", "pauses", "rate", "throttled", "waits")
 
     def __init__(self) -> None:
-        self.rate, self.throttled = Rate(), 0
+        self.rate, self.bound, self.throttled = Rate(), 0.0, 0
         self.pauses, self.waits = Rate(), Rate()
 
     def is_over(self, now: int) -> bool:
@@ -102,7 +104,7 @@ class Throttles:
         for (name, user, client_id), one in self._counted.items():
             waits = one.waits.measure(now)[0]
             pause = one.pauses.measure(now)[0] / waits if waits else 0
-            yield Usage(name, user, client_id, one.rate.measure(now)[0], one.throttled, pause)
+            yield Usage(name, user, client_id, one.rate.measure(now)[0], one.bound, one.throttled, pause)
 
     def _looked_at(self) -> Table:
         time = self._clock()
@@ -142,6 +144,7 @@ class Throttles:
         found = self._counted.get(key)
         if found is None:
             found = self._counted[key] = _Counted()
+        found.bound = bound.value
         return found
 
     def take(self, count: int, bound: Bound, *, strict: bool) -> int:

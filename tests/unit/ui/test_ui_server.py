@@ -15,6 +15,7 @@ from joserfc.jwk import ECKey, KeySet
 
 from pyspark_log import Store
 from pyspark_log.kafka import messages as m
+from pyspark_log.server.quotas import Entity, QuotaFile
 from tests.ports import HOST, free_ports
 from tests.security_tools import PASSWORDS, Authority, add_users, name, tls_options
 from tests.server_tools import PATIENCE, Peer, Server, served
@@ -53,6 +54,21 @@ def until(found):
     while not found():
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def test_a_client_that_has_used_up_its_quota(store, tmp_path):
+    store.create_topic("t", 1)
+    limits = {Entity(client_id="reports"): {"producer_byte_rate": 1000.0}}
+    QuotaFile(store.path).change(lambda _: limits)
+    with served(store.path, tmp_path, kind=ShownServer) as server:
+        settings = {"bootstrap.servers": server.bootstrap, "client.id": "reports", "enable.idempotence": False}
+        producer = Producer(settings)
+        producer.produce("t", value=bytes(20_000))
+        assert producer.flush(PATIENCE) == 0
+        text = server.text("/server")
+        found = re.search(r"Quota of bytes produced, client reports (\S+ KiB)/s (\S+ B)/s holds clients back", text)
+        assert found, text
+        assert found[2] == "1000 B"
 
 
 def test_clients_and_transactions(store, tmp_path):
