@@ -183,6 +183,17 @@ def of_cluster(at):
         "CreateAcls": (m.CreateAclsRequest([entry]), 3),
         "DescribeAcls": (m.DescribeAclsRequest(_ANY, None, _ANY, "User:nobody", None, _ANY, _ANY), 3),
         "DeleteAcls": (m.DeleteAclsRequest([found]), 3),
+        "DescribeClientQuotas": (m.DescribeClientQuotasRequest([], False), 1),
+        "AlterClientQuotas": (
+            m.AlterClientQuotasRequest(
+                [
+                    m.AlterClientQuotasRequest.EntryData(
+                        [m.AlterClientQuotasRequest.EntityData("user", "nobody")],
+                        [m.AlterClientQuotasRequest.OpData("producer_byte_rate", 1000.0, False)],
+                    )
+                ], True,
+            ), 1,
+        ),
         "DescribeUserScramCredentials": (
             m.DescribeUserScramCredentialsRequest([m.DescribeUserScramCredentialsRequest.UserName("nobody")]), 0,
         ),

@@ -35,6 +35,8 @@ async def describe_client_quotas(call: Call, request: DescribeClientQuotasReques
     def look() -> None:
         call.require(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME)
         wanted = _filter(request.components)
+        if any(one.match == "" for one in request.components):
+            return  # No entity has an empty name; here that is the default's.
         for entity, values in call.broker.quotas.table().quotas.items():
             parts = dict(entity.parts())
             if (parts.keys() == wanted.keys() if request.strict else parts.keys() >= wanted.keys()) and all(
@@ -59,8 +61,7 @@ def _filter(components: Sequence[DescribeClientQuotasRequest.ComponentData]) -> 
             raise RefusedError(ErrorCode.INVALID_REQUEST, f"there is no type {one.match_type} of matches")
         if (name is None) != (one.match_type != _EXACT):
             raise RefusedError(ErrorCode.INVALID_REQUEST, "a name belongs to an exact match, and to no other")
-        # No entity has an empty name, and here that is the default.
-        wanted[kind] = DEFAULT if one.match_type == _DEFAULT else name if name != "" else "\0"
+        wanted[kind] = DEFAULT if one.match_type == _DEFAULT else name
     if _IP in wanted and len(wanted) > 1:
         raise RefusedError(ErrorCode.INVALID_REQUEST, "an address has no user and no client id beside it")
     return wanted

@@ -63,16 +63,15 @@ def _create(
         check_not_internal(topic.name)
         store.check_writable()
         partitions, configs = _partitions(call, topic), _configs(topic)
-        call.require_mutation(partitions or int_config(store.configs, "num.partitions"), _CREATE_IS_STRICT)
-        if not validate_only:
-            made.append(store.create_topic(topic.name, partitions, configs))
-            return
         check_topic_configs(configs)
         if store.logs.catalog.exists(topic.name):
             raise TopicExistsError(f"topic {topic.name!r} exists already")
-        made.append(
-            TopicDescription(topic.name, "", partitions or int_config(store.configs, "num.partitions"), configs)
-        )
+        partitions = partitions or int_config(store.configs, "num.partitions")
+        call.require_mutation(partitions, _CREATE_IS_STRICT)
+        if validate_only:
+            made.append(TopicDescription(topic.name, "", partitions, configs))
+        else:
+            made.append(store.create_topic(topic.name, partitions, configs))
 
     code, why = attempt(create)
     if code:

@@ -174,8 +174,8 @@ class Connection:
 
     @property
     def holds_part(self) -> bool:
-        """Whether a part of a large request was received, and its rest is missing."""
-        return self._frame is not None
+        """Whether the rest of a large request is missing, or requests were received that wait for a pause."""
+        return self._frame is not None or (self._pause is not None and bool(self._rest))
 
     def close(self) -> None:
         """Closes it; what is not sent yet is lost."""

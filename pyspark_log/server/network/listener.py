@@ -257,7 +257,5 @@ class Listener:
                 )
                 connection.close()
             elif self._buffers.are_full and silent > _PATIENCE and connection.holds_part:
-                _log.warning(
-                    "%s: closing the connection: its request is not complete after %d s", connection.peer, silent
-                )
+                _log.warning("%s: closing the connection: it holds bytes of requests for %d s", connection.peer, silent)
                 connection.close()

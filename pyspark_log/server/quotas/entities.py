@@ -21,7 +21,8 @@ MUTATION, CONNECTION = "controller_mutation_rate", "connection_creation_rate"
 OF_CLIENTS, OF_ADDRESSES = (PRODUCE, FETCH, REQUEST, MUTATION), (CONNECTION,)
 # Those that are whole numbers, with the largest.
 _WHOLE: Mapping[str, int] = {PRODUCE: 2**63 - 1, FETCH: 2**63 - 1, CONNECTION: 2**31 - 1}
-_MOST_NAME = 1024
+#: The most characters of a name.
+MOST_NAME = 1024
 
 
 class Entity(NamedTuple):
@@ -57,8 +58,8 @@ def check_entity(entity: Entity) -> None:
     if all(part is None for part in entity):
         raise InvalidConfigError("a quota is for a user, a client id, both, or an address")
     for kind, name in entity.parts():
-        if len(name) > _MOST_NAME:
-            raise InvalidConfigError(f"{kind} {shortened(name)!r} has more than {_MOST_NAME} characters")
+        if len(name) > MOST_NAME:
+            raise InvalidConfigError(f"{kind} {shortened(name)!r} has more than {MOST_NAME} characters")
     if entity.ip and not _is_address(entity.ip):
         raise InvalidConfigError(f"{shortened(entity.ip)!r} is no address of IP")
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from pyspark_log.errors import DescriptionError
-from pyspark_log.server.quotas.entities import FETCH, MUTATION, PRODUCE, REQUEST
+from pyspark_log.server.quotas.entities import FETCH, MOST_NAME, MUTATION, PRODUCE, REQUEST
 from pyspark_log.server.quotas.quota_file import QuotaFile
 from pyspark_log.server.quotas.rates import BURST_S, WINDOW_MS, Rate, TokenBucket
 from pyspark_log.server.quotas.table import Bound, Table
@@ -18,6 +18,8 @@ _log = logging.getLogger(__name__)
 
 # How long a change of the file by another process may stay unseen, in seconds; a look takes some 3 us.
 _LOOK = 0.1
+# So many are counted each for itself in that time, and further ones together: clients choose their ids.
+_MOST_COUNTED, _OTHERS = 10_000, "(others)"
 # How often what no longer counts is dropped, in seconds.
 _SWEEP = 11.0
 # A client waits no longer for its time of threads, or an address for its connections (ms).
@@ -78,7 +80,8 @@ class Throttles:
         table = self._looked_at()
         if not table.limits_clients:
             return None
-        bounds = table.bounds(user, client_id)
+        # A longer one has no quota of its own.
+        bounds = table.bounds(user, client_id[: MOST_NAME + 1])
         return Throttle(self, bounds) if bounds else None
 
     def connection_wait(self, host: str) -> float:
@@ -125,7 +128,7 @@ class Throttles:
                 _log.error("the quotas stay as they were: %s", error)
 
     def _sweep(self) -> None:
-        """Drops what makes no difference any more: clients choose their ids, so there may be any number."""
+        """Drops what makes no difference any more."""
         now = self.now()
         self._counted = {key: one for key, one in self._counted.items() if not one.is_over(now)}
         self._connections = {host: rate for host, rate in self._connections.items() if not rate.is_over(now)}
@@ -142,6 +145,9 @@ class Throttles:
         """What is counted for a quota."""
         key = name, bound.user, bound.client_id
         found = self._counted.get(key)
+        if found is None and len(self._counted) >= _MOST_COUNTED:
+            key = name, bound.user, _OTHERS
+            found = self._counted.get(key)
         if found is None:
             found = self._counted[key] = _Counted()
         found.bound = bound.value

@@ -84,3 +84,12 @@ def test_a_store_for_reading(tmp_path, store):
         result = pylog(read_only, "quotas", "list")
     assert result.exit_code == 1
     assert "cannot be written to" in result.output
+
+
+def test_verify_and_backup(tmp_path, store):
+    store.create_topic("t", 1)
+    store.append("t", [{"value": b"v"}])
+    output(store, "quotas", "set", "--user", "anna", "producer_byte_rate=1000")
+    assert "no damage" in output(store, "verify")
+    output(store, "backup", "--into", str(tmp_path / "copy"))
+    assert not (tmp_path / "copy" / "state" / "quotas.json").exists()

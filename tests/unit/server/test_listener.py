@@ -20,7 +20,7 @@ _TCP_REPAIR = 19
 class _Echo:
     """Answers each request with itself; one that begins with "w" waits before."""
 
-    is_authenticated = True
+    is_authenticated, pause = True, 0.0
 
     def __init__(self):
         self.waits = []
@@ -214,3 +214,44 @@ def test_a_client_that_does_not_finish_its_handshake(loop, session, tmp_path):
     for client in clients:
         client.close()
     listener.close()
+
+
+def test_a_pause_delays_the_next_request_and_ends_with_the_connection(loop, session, listener, connect):
+    session.pause = 0.05
+    client = connect(_frame(b"the first one") + _frame(b"the second one"))
+    began = loop.time()
+    _run_until(loop, lambda: sum(times.count for times in list(listener.times.values())) == 2)
+    assert loop.time() - began >= 0.05
+    assert client.recv(100) == _frame(b"the first one") + _frame(b"the second one")
+    session.pause = 600.0
+    client.sendall(_frame(b"the third one"))
+    client.sendall(_frame(b"the fourth one") * 100)
+    [connection] = listener.connections
+    _run_until(loop, lambda: not connection.is_idle)
+    listener.close_idle(connection.last_request + _IDLE + 1)
+    assert connection.is_closed
+
+
+def test_paused_connections_give_back_what_they_hold_if_memory_is_short(loop, session, listener, connect):
+    session.pause = 600.0
+    for _ in range(20):
+        connect(_frame(_ASK) * 2000)
+    _run_until(loop, lambda: listener.request_bytes > 600_000)
+    listener.close_idle(loop.time() + 31)
+    assert listener.request_bytes < 600_000
+
+
+def test_an_address_that_connects_too_often_is_refused_later(loop, session):
+    waits = iter([0.0, 0.05, 600.0])
+    listener = Listener(loop, "127.0.0.1", 0, lambda *_: session, Limits(), wait_of=lambda _: next(waits))
+    listener.start()
+    clients = [socket.create_connection(listener.address) for _ in range(3)]
+    began = loop.time()
+    _run_until(loop, lambda: listener.refused == 2 and _is_closed(clients[1]))
+    assert loop.time() - began >= 0.05
+    assert not _is_closed(clients[2])
+    assert len(listener.connections) == listener.accepted == 1
+    listener.close()
+    assert _is_closed(clients[2])
+    for client in clients:
+        client.close()

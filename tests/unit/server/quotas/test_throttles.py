@@ -172,3 +172,20 @@ def test_a_damaged_file(file, throttles, clock, tmp_path, caplog):
     assert "the quotas stay as they were" in caplog.text
     with pytest.raises(DescriptionError, match=r"quotas.json is no valid list of quotas"):
         Throttles(file, clock)
+
+
+def test_a_client_that_changes_its_id_takes_no_more_memory(file, throttles, clock):
+    put(file, Entity(client_id=""), **{PRODUCE: 1000})
+    clock.now += 1
+    pauses = [pause(throttles, client=f"{number:0100000}", produced=10_000) for number in range(300)]
+    # Their first 1,025 characters are equal.
+    assert pauses[0] == 0
+    assert pauses[-1] > 0
+    assert len(list(throttles.usages())) == 1
+    pauses = [pause(throttles, client=str(number), produced=100) for number in range(11_000)]
+    assert not any(pauses[:9999])
+    # The others are one client.
+    assert pauses[-1] > 0
+    assert len(list(throttles.usages())) == 10_001
+    clock.now += 12
+    assert pause(throttles, client="10999", produced=10_000) == 0
