@@ -146,6 +146,8 @@ def _resources(
     kinds = ((Resource.TOPIC, topics), (Resource.GROUP, groups), (Resource.TRANSACTIONAL_ID, ids))
     for kind, names in kinds:
         for name in names:
+            if not name or (prefixed and name == ANY):
+                raise click.UsageError(f"{name!r} is not the beginning of a name; '*' without --prefixed is each one.")
             yield kind, name, Pattern.PREFIXED if prefixed else Pattern.LITERAL
 
 

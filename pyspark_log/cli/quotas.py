@@ -46,7 +46,7 @@ def _of_clients(command: _F) -> _F:
 def quotas() -> None:
     """Set, list and remove how much clients of `pylog serve` may use.
 
-    A server counts each change within a second. A client that uses more has to wait.
+    A server counts each change within a tenth of a second. A client that uses more has to wait.
     """
 
 

@@ -192,7 +192,7 @@ FILTERS = {
 }  # fmt: skip
 
 
-def _told(answer):
+def _without_texts(answer):
     """An answer about ACLs without texts and orders."""
     if isinstance(answer, m.CreateAclsResponse):
         return [int(one.error_code) for one in answer.results]
@@ -208,7 +208,7 @@ def _all_of(sides, request, version):
     for where, _ in sides:
         with _login(where, "dora") as peer:
             try:
-                answers.append(_told(peer.ask(request, version)))
+                answers.append(_without_texts(peer.ask(request, version)))
             except ConnectionError:
                 answers.append("closed")
     return answers

@@ -23,6 +23,7 @@ _E = TypeVar("_E", bound=IntEnum)
 _Filter = DescribeAclsRequest | DeleteAclsRequest.DeleteAclsFilter
 # In filters: no kind, each kind, or each pattern that is about a name.
 _UNKNOWN, _EACH, _MATCH = 0, 1, 2
+_LONGEST = 1024
 _DISABLED = (ErrorCode.SECURITY_DISABLED, "the server decides by no ACLs: start it with --acls")
 
 
@@ -64,7 +65,7 @@ async def create_acls(call: Call, request: CreateAclsRequest) -> CreateAclsRespo
 def _create(call: Call, wanted: Sequence[CreateAclsRequest.AclCreation]) -> list[tuple[ErrorCode, str | None]]:
     if call.broker.acls is None:
         return [_DISABLED for _ in wanted]
-    refused = attempt(lambda: call.require(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME))
+    refused = attempt(lambda: _require_alter(call))
     if refused[0]:
         return [refused for _ in wanted]
     made, results = list[Acl](), list[tuple[ErrorCode, str | None]]()
@@ -76,6 +77,13 @@ def _create(call: Call, wanted: Sequence[CreateAclsRequest.AclCreation]) -> list
         if error:
             results = [(code, text) if code else (error, why) for code, text in results]
     return results
+
+
+def _require_alter(call: Call) -> None:
+    """Refuses a client that may not change ACLs, and each one where they cannot be changed. RefusedError."""
+    call.require(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME)
+    if not call.broker.store.writable:
+        raise RefusedError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "the store is served for reading only")
 
 
 def _acl(wanted: CreateAclsRequest.AclCreation) -> Acl:
@@ -92,6 +100,8 @@ def _acl(wanted: CreateAclsRequest.AclCreation) -> Acl:
         raise RefusedError(ErrorCode.INVALID_REQUEST, "a resource has a name")
     if made.resource is Resource.CLUSTER and made.name != CLUSTER_NAME:
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"the only name of a cluster is {CLUSTER_NAME}")
+    if max(map(len, (made.name, made.principal, made.host))) > _LONGEST:
+        raise RefusedError(ErrorCode.INVALID_REQUEST, f"a name has {_LONGEST} characters at most")
     kind, colon, _ = made.principal.partition(":")
     if not (kind and colon):
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"the principal {made.principal!r} is not of the form TYPE:NAME")
@@ -116,9 +126,11 @@ def _delete(call: Call, wanted: DeleteAclsRequest.DeleteAclsFilter) -> DeleteAcl
     acls = call.broker.acls
     if acls is None:
         return DeleteAclsResponse.DeleteAclsFilterResult(*_DISABLED, ())
+    refused = attempt(lambda: _require_alter(call))
+    if refused[0]:
+        return DeleteAclsResponse.DeleteAclsFilterResult(*refused, ())
 
     def left(known: frozenset[Acl]) -> Iterable[Acl]:
-        call.require(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME)
         gone[:] = sorted(_matching(known, wanted))
         return known - set(gone)
 

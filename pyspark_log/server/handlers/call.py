@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from pyspark_log.errors import PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.broker import Broker
 from pyspark_log.server.handlers.errors import RefusedError
 from pyspark_log.server.quotas import Throttle
 from pyspark_log.server.security import ANONYMOUS, Login
 from pyspark_log.server.security.acls import OPERATIONS, Operation, Resource, Rules, host_of
-
-_log = logging.getLogger(__name__)
 
 #: The error for what a client may not do, by the kind of resource.
 NOT_ALLOWED: Mapping[Resource, ErrorCode] = {
@@ -78,14 +74,7 @@ class Call:
     @cached_property
     def _rules(self) -> Rules | None:
         """The rules of this request; None: it may do everything."""
-        acls = self.broker.acls
-        if acls is None:
-            return None
-        try:
-            return acls.rules()
-        except (PylogError, OSError) as error:
-            _log.error("only super users are served: %s", error)
-            return acls.without_entries
+        return None if self.broker.acls is None else self.broker.acls.current()
 
     def allows(self, operation: Operation, resource: Resource, name: str) -> bool:
         """Whether the client may do something; if what it may do cannot be read, only a super user may."""

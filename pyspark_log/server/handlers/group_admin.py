@@ -14,10 +14,12 @@ from pyspark_log.kafka.messages import (
     ListGroupsResponse,
 )
 from pyspark_log.kafka.schemas import Struct
+from pyspark_log.server.coordinator import Topics
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.metadata import NOT_ASKED
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 
+_Modern = ConsumerGroupDescribeResponse.DescribedGroup
 _DESCRIBE = Operation.DESCRIBE, Resource.GROUP
 
 
@@ -39,13 +41,23 @@ async def consumer_group_describe(call: Call, request: ConsumerGroupDescribeRequ
     groups = call.broker.groups
     await groups.refresh()
     topics = await groups.topics(at_once=True)
-    described = [
-        groups.coordinator.describe_modern(name, topics)
-        if call.allows(*_DESCRIBE, name)
-        else ConsumerGroupDescribeResponse.DescribedGroup(ErrorCode.GROUP_AUTHORIZATION_FAILED, None, name)
-        for name in request.group_ids
-    ]
+    described = [_modern(call, name, topics) for name in request.group_ids]
     return ConsumerGroupDescribeResponse(groups=[_with_operations(call, one, request) for one in described])
+
+
+def _modern(call: Call, name: str, topics: Topics) -> ConsumerGroupDescribeResponse.DescribedGroup:
+    if not call.allows(*_DESCRIBE, name):
+        return _Modern(ErrorCode.GROUP_AUTHORIZATION_FAILED, None, name)
+    described = call.broker.groups.coordinator.describe_modern(name, topics)
+    assigned = {
+        part.topic_name
+        for member in described.members
+        for assignment in (member.assignment, member.target_assignment)
+        for part in assignment.topic_partitions
+    }
+    if all(call.allows(Operation.DESCRIBE, Resource.TOPIC, topic) for topic in assigned):
+        return described
+    return _Modern(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "the group has topics that the client may not see", name)
 
 
 def _with_operations(

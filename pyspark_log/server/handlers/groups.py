@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
+from functools import partial
 
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import (
@@ -21,22 +23,19 @@ from pyspark_log.kafka.messages import (
 )
 from pyspark_log.server.coordinator import Client
 from pyspark_log.server.coordinator.modern import JOIN
-from pyspark_log.server.handlers.call import Call
+from pyspark_log.server.handlers.call import NOT_ALLOWED, Call
 from pyspark_log.server.handlers.metadata import advertised
 from pyspark_log.server.security.acls import Operation, Resource
 
 _log = logging.getLogger(__name__)
 
 _Coordinator = FindCoordinatorResponse.Coordinator
-# The kinds of keys, groups and transactions, with the error where nothing can be written.
-_REFUSED = {
-    0: (ErrorCode.GROUP_AUTHORIZATION_FAILED, Resource.GROUP),
-    1: (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Resource.TRANSACTIONAL_ID),
-}
+# The kinds of keys.
+_KINDS = {0: Resource.GROUP, 1: Resource.TRANSACTIONAL_ID}
 # A join may be answered with no protocol from this version on.
 _FIRST_WITHOUT_PROTOCOL = 7
 _READ = Operation.READ, Resource.GROUP
-_NOT_ALLOWED = ErrorCode.GROUP_AUTHORIZATION_FAILED
+_NOT_ALLOWED = NOT_ALLOWED[Resource.GROUP]
 _NO_NODE = -1
 # Many keys in a request from this version on.
 _FIRST_OF_MANY = 4
@@ -53,10 +52,11 @@ async def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindC
 
 
 def _coordinator(call: Call, kind: int, key: str) -> FindCoordinatorResponse.Coordinator:
-    if kind not in _REFUSED:
+    if kind not in _KINDS:
         error, why = ErrorCode.INVALID_REQUEST, f"no kind of coordinator has the number {kind}"
         return _Coordinator(key, _NO_NODE, "", -1, error, why)
-    refused, resource = _REFUSED[kind]
+    resource = _KINDS[kind]
+    refused = NOT_ALLOWED[resource]
     if not call.broker.store.writable:
         return _Coordinator(key, _NO_NODE, "", -1, refused, "the store is served for reading only")
     if not call.allows(Operation.DESCRIBE, resource, key):
@@ -123,14 +123,19 @@ async def consumer_group_heartbeat(
     """Joins a group of KIP-848, prolongs the member's session and brings its assignment, or leaves."""
     if not call.allows(*_READ, request.group_id):
         return ConsumerGroupHeartbeatResponse(error_code=_NOT_ALLOWED)
-    if not all(call.allows(Operation.DESCRIBE, Resource.TOPIC, name) for name in request.subscribed_topic_names or ()):
+    may_describe = partial(call.allows, Operation.DESCRIBE, Resource.TOPIC)
+    if not all(map(may_describe, request.subscribed_topic_names or ())):
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     groups = call.broker.groups
     # A member that joins may have just created its topic; the others hear of it with their next heartbeats.
     topics = await groups.topics(at_once=request.member_epoch == JOIN)
+    # As in Kafka, an expression gives the topics that the client sees whose heartbeat has it matched.
+    seen = topics
+    if call.broker.acls is not None:
+        seen = replace(topics, matching=lambda pattern: filter(may_describe, topics.matching(pattern)))
     response: ConsumerGroupHeartbeatResponse = await groups.ask(
         lambda token: groups.coordinator.modern_heartbeat(
-            token, request, call.version, _client(call), topics, groups.now()
+            token, request, call.version, _client(call), seen, groups.now()
         )
     )
     return response

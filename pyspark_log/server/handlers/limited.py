@@ -33,9 +33,12 @@ async def answer_limited(
         # So that there is an answer that the quota allows, however long the client waits.
         request = request._replace(max_bytes=min(request.max_bytes, most), min_bytes=min(request.min_bytes, most))
     work = Work(handler(call, request), call.broker.loop.time)
-    response = await work
-    if key == produce.KEY:
-        throttle.produced(size)
+    try:
+        response = await work
+    finally:
+        # Also what comes with an error that closes the connection.
+        if key == produce.KEY:
+            throttle.produced(size)
     if response is not None:
         throttle.worked(work.seconds)
     if key == fetch.KEY and throttle.fetched(sum(map(len, encode_response(response, call.version, 0)))):

@@ -271,7 +271,9 @@ def _refusal_of_client(call: Call, transactional_id: str | None, topic: str | No
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic of that id"
     if not call.allows(*_WRITE, topic):
-        return ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{call.client.principal} may not write to {topic}"
+        # A client that has an id alone does not learn the name.
+        name = topic if call.version < _FIRST_BY_ID else "it"
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{call.client.principal} may not write to {name}"
     return None
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from pyspark_log.errors import PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import (
@@ -16,6 +14,7 @@ from pyspark_log.kafka.messages import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from pyspark_log.server.group_topics import matching
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.errors import code_of
 from pyspark_log.server.handlers.group_offsets import unknown
@@ -33,7 +32,7 @@ async def describe_transactions(call: Call, request: DescribeTransactionsRequest
     known = call.broker.transactions.known
     return DescribeTransactionsResponse(
         transaction_states=[
-            _described(name, known.get(name))
+            _described(call, name, known.get(name))
             if call.allows(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, name)
             else _Described(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, name)
             for name in request.transactional_ids
@@ -41,13 +40,15 @@ async def describe_transactions(call: Call, request: DescribeTransactionsRequest
     )
 
 
-def _described(name: str, known: TransactionMetadata | None) -> DescribeTransactionsResponse.TransactionState:
+def _described(
+    call: Call, name: str, known: TransactionMetadata | None
+) -> DescribeTransactionsResponse.TransactionState:
     if not name:
         return _Described(ErrorCode.INVALID_REQUEST, name)
     if known is None:
         return _Described(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, name)
     topics: dict[str, list[int]] = {}
-    for at in sorted(known.partitions):
+    for at in sorted(one for one in known.partitions if call.allows(Operation.DESCRIBE, Resource.TOPIC, one.topic)):
         topics.setdefault(at.topic, []).append(at.partition)
     return _Described(
         ErrorCode.NONE, name, known.state.kafkas_name, known.timeout, known.started, known.producer_id, known.epoch,
@@ -57,24 +58,26 @@ def _described(name: str, known: TransactionMetadata | None) -> DescribeTransact
 
 async def list_transactions(call: Call, request: ListTransactionsRequest) -> ListTransactionsResponse:
     """Lists transactional ids, by state, producer id, age, and a pattern of their names."""
+    known = call.broker.transactions.known
     states = {state.kafkas_name: state for state in TransactionState}
     wanted = {states[name] for name in request.state_filters if name in states}
     strange = [name for name in request.state_filters if name not in states]
-    try:
-        pattern = re.compile(request.transactional_id_pattern or "")
-    except re.error:
-        return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+    # Not those that the client may not see: the time that a pattern takes would reveal something of their names.
+    seen = [one for one in known if call.allows(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, one)]
+    if request.transactional_id_pattern:
+        try:
+            seen = matching(seen, request.transactional_id_pattern)
+        except ValueError:
+            return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     now, ids = call.broker.store.logs.clock(), set(request.producer_id_filters)
     return ListTransactionsResponse(
         unknown_state_filters=strange,
         transaction_states=[
             ListTransactionsResponse.TransactionState(name, one.producer_id, one.state.kafkas_name)
-            for name, one in call.broker.transactions.known.items()
+            for name, one in ((name, known[name]) for name in seen)
             if (not request.state_filters or one.state in wanted)
             and (not ids or one.producer_id in ids)
             and (request.duration_filter < 0 or now - one.started > request.duration_filter)
-            and (not pattern.pattern or pattern.fullmatch(name))
-            and call.allows(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, name)
         ],
     )
 

@@ -71,7 +71,7 @@ def check_quota(entity: Entity, name: str, value: float) -> None:
         whose = "users and client ids" if entity.ip is None else "addresses"
         raise InvalidConfigError(f"{shortened(name)!r} is no quota of {whose}: there are {', '.join(known)}")
     if not 0 < value < math.inf:
-        raise InvalidConfigError(f"{name} is {value}; it must be greater than 0")
+        raise InvalidConfigError(f"{name} is {value}; it must be a number greater than 0")
     if name in _WHOLE:
         if value > _WHOLE[name]:
             raise InvalidConfigError(f"{name} is {value}; at most {_WHOLE[name]} is possible")

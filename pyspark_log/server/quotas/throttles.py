@@ -157,7 +157,10 @@ class Throttles:
         """Takes permits as `TokenBucket.take`; from any thread."""
         with self._mutations:
             now = self.now()
-            bucket = self._buckets.setdefault((bound.user, bound.client_id), TokenBucket(now))
+            key = bound.user, bound.client_id
+            if key not in self._buckets and len(self._buckets) >= _MOST_COUNTED:
+                key = bound.user, _OTHERS
+            bucket = self._buckets.setdefault(key, TokenBucket(now))
             return bucket.take(count, bound.value, now, strict=strict)
 
 

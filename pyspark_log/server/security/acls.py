@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
+from pyspark_log.errors import PylogError
 from pyspark_log.server.security.followed_file import FollowedFile
 from pyspark_log.storage.catalog.store_json import ACLS_FILE
 from pyspark_log.storage.fs.json_fields import Fields
+
+_log = logging.getLogger(__name__)
 
 _E = TypeVar("_E", bound=IntEnum)
 
@@ -20,8 +24,8 @@ ANY = "*"
 CLUSTER_NAME = "kafka-cluster"
 _EVERY_USER = "User:*"
 _VERSION = 1
-# Decisions that are remembered, at most.
-_MOST_KNOWN = 10_000
+# Decisions that are remembered, at most, and the longest name of which one is; in place of a name: of any.
+_MOST_KNOWN, _LONGEST_KNOWN, _EACH_NAME = 10_000, 249, ""
 
 
 class Resource(IntEnum):
@@ -154,6 +158,9 @@ class Rules:
         self._by_name: dict[tuple[Resource, Pattern, str], list[Acl]] = {}
         for one in self.acls:
             self._by_name.setdefault((one.resource, one.pattern, one.name), []).append(one)
+        # So that a long name costs no more than there are prefixes.
+        prefixes = [(kind, len(name)) for kind, pattern, name in self._by_name if pattern is Pattern.PREFIXED]
+        self._prefix_sizes = {kind: {size for of, size in prefixes if of is kind} for kind in Resource}
         self._known: dict[tuple[str, str, Operation, Resource, str], bool] = {}
 
     def allow(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:
@@ -163,11 +170,9 @@ class Rules:
         asked = principal, host, operation, resource, name
         known = self._known.get(asked)
         if known is None:
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
             mine = [one for one in self._about(resource, name) if one.is_of(principal, host)]
             known = any(one.allows(operation) for one in mine) and not any(one.denies(operation) for one in mine)
-            self._known[asked] = known
+            self._remember(asked, known)
         return known
 
     def allow_any(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
@@ -175,6 +180,20 @@ class Rules:
 
         So it is for an idempotent producer, which has not said yet what it writes to (KIP-679).
         """
+        asked = principal, host, operation, resource, _EACH_NAME
+        known = self._known.get(asked)
+        if known is None:
+            known = self._allows_any(principal, host, operation, resource)
+            self._remember(asked, known)
+        return known
+
+    def _remember(self, asked: tuple[str, str, Operation, Resource, str], answer: bool) -> None:
+        if len(asked[-1]) <= _LONGEST_KNOWN:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[asked] = answer
+
+    def _allows_any(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
         # As Kafka looks whether any name is allowed at all; there, and only there, implied operations count.
         if self.allow(principal, host, operation, resource, "hardcode"):
             return True
@@ -197,7 +216,7 @@ class Rules:
         """The entries about a resource."""
         for known in (name, ANY):
             yield from self._by_name.get((resource, Pattern.LITERAL, known), ())
-        for size in range(1, len(name) + 1):
+        for size in self._prefix_sizes[resource]:
             yield from self._by_name.get((resource, Pattern.PREFIXED, name[:size]), ())
 
 
@@ -210,7 +229,7 @@ class Acls:
 
     def __init__(self, folder: str, super_users: Collection[str]) -> None:
         """Of the store in a folder; `super_users` as those of `Rules`."""
-        self._super_users = super_users
+        self._super_users, self._complaint = super_users, ""
         self.without_entries = self._rules(())
         self._file = FollowedFile(folder, ACLS_FILE, "list of ACLs", self.without_entries, self._decoded, _encoded)
 
@@ -220,6 +239,17 @@ class Acls:
     def rules(self) -> Rules:
         """The rules as they are now. DescriptionError: the file is damaged. OSError."""
         return self._file.content()
+
+    def current(self) -> Rules:
+        """The same; if they cannot be read, the rules without entries, so that super users alone are served."""
+        try:
+            rules, self._complaint = self.rules(), ""
+        except (PylogError, OSError) as error:
+            if str(error) != self._complaint:
+                self._complaint = str(error)
+                _log.error("only super users are served: %s", error)
+            return self.without_entries
+        return rules
 
     def change(self, make: Callable[[frozenset[Acl]], Iterable[Acl]]) -> None:
         """Replaces the entries by what `make` makes of them.

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from pyspark_log.errors import DescriptionError
+from pyspark_log.errors import DescriptionError, InvalidConfigError
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 from pyspark_log.storage.fs import files, lock_for
 
@@ -38,7 +38,7 @@ class FollowedFile(Generic[_T]):
         self._decode, self._encode = decode, encode
         self._lock = threading.Lock()
         self._empty = empty
-        self._known: tuple[tuple[int, int, int] | None, _T] = (None, empty)
+        self._known: tuple[tuple[int, int, int] | None, _T | DescriptionError] = (None, empty)
 
     def content(self) -> _T:
         """What is in it now; the same object until the file changes. DescriptionError: it is damaged. OSError."""
@@ -50,20 +50,27 @@ class FollowedFile(Generic[_T]):
         with self._lock:
             if self._known[0] != identity:
                 try:
-                    content = self._decode(files.read_whole(self._path, _MOST_BYTES))
+                    content: _T | DescriptionError = self._decode(files.read_whole(self._path, _MOST_BYTES))
                 except ValueError as error:
-                    raise DescriptionError(f"{self._path} is no valid {self._what}: {error}") from None
+                    content = DescriptionError(f"{self._path} is no valid {self._what}: {error}")
                 self._known = identity, content
-            return self._known[1]
+            known = self._known[1]
+        if isinstance(known, DescriptionError):
+            raise DescriptionError(str(known))
+        return known
 
     def change(self, make: Callable[[_T], _T]) -> None:
         """Replaces what is in it by what `make` returns, under a lock.
 
         Raises:
             DescriptionError, OSError: as `content`; nothing was changed.
+            InvalidConfigError: it would be too large; nothing was changed.
             LockTimeoutError: another process changes it for too long.
         """
         files.make_folder(os.path.dirname(self._path))
         files.open_or_create(self._lock_path).close()
         with lock_for(self._lock_path).held():
-            files.replace_whole(self._path, self._encode(make(self.content())), mode=_MODE)
+            data = self._encode(make(self.content()))
+            if len(data) > _MOST_BYTES:
+                raise InvalidConfigError(f"the {self._what} would have {len(data):,} bytes, of {_MOST_BYTES:,}")
+            files.replace_whole(self._path, data, mode=_MODE)

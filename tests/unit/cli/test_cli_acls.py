@@ -38,6 +38,8 @@ def test_add_list_remove(store):
     ("arguments", "why"),
     [
         (("--topic", "t"), "--principal is missing"),
+        (("--principal", "User:anna", "--topic", ""), "'' is not the beginning of a name"),
+        (("--principal", "User:anna", "--topic", "*", "--prefixed"), "'*' without --prefixed is each one"),
         (("--principal", "anna", "--topic", "t"), "'anna' is no principal, such as User:anna"),
         (("--principal", "User:anna"), "Give --topic, --group, --transactional-id or --cluster"),
         (

@@ -15,7 +15,7 @@ from pyspark_log.kafka.schemas import api
 from pyspark_log.server.handlers import APIS
 from pyspark_log.server.handlers.limited import Work
 from pyspark_log.server.network import Loop, Wait, Workers
-from pyspark_log.server.quotas import Entity, QuotaFile
+from pyspark_log.server.quotas import Entity, QuotaFile, throttles
 from tests.scrapes import MeasuredServer
 from tests.security_tools import TlsPeer, add_users, log_in, name, tls_options
 from tests.server_tools import PATIENCE, Peer, Server, served, served_anew
@@ -370,3 +370,36 @@ def test_each_api_can_say_how_long_a_pause_is(key):
         sent = b"".join(map(bytes, encode_response(response.struct()._replace(throttle_time_ms=7), version, 1)))
         assert decode_response(key, version, sent[4:])[1].throttle_time_ms in (0, 7)
     assert decode_response(key, version, sent[4:])[1].throttle_time_ms == 7
+
+
+def test_what_comes_with_an_error_counts_too(server, me, quotas):
+    """Without acknowledgements an error closes the connection, after what it is not about was appended."""
+    quotas(me, producer_byte_rate=1000)
+    large = m.ProduceRequest.TopicProduceData(
+        "t-closing", bytes(16), [m.ProduceRequest.PartitionProduceData(0, _LARGE)]
+    )
+    with Store.open(server.path) as store:
+        store.create_topic("t-closing", 1)
+    missing = large._replace(name="missing")
+    for _ in range(20):
+        with Peer(server) as peer:
+            peer.send(m.ProduceRequest(None, 0, 1000, [large, missing]), 9)
+            assert peer.is_closed_by_server()
+    with Peer(server) as peer:
+        assert peer.ask(m.ProduceRequest(None, 1, 1000, [large]), 9).throttle_time_ms > 0
+
+
+def test_permits_are_kept_for_no_more_clients_than_rates(monkeypatch, tmp_path):
+    monkeypatch.setattr(throttles, "_MOST_COUNTED", 3)
+    Store.create(tmp_path / "store").close()
+    file = QuotaFile(str(tmp_path / "store"))
+    file.change(lambda _: {Entity(client_id=""): {"controller_mutation_rate": 1.0}})
+    made = throttles.Throttles(file, lambda: 1.0)
+    waits = []
+    for number in range(5):
+        throttle = made.of("", f"c{number}")
+        throttle.mutate(100, strict=False)
+        waits.append(throttle.pause_ms)
+    # The last two share what there is.
+    assert waits[:4] == [waits[0]] * 4
+    assert waits[4] > waits[0]
