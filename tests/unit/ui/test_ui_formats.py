@@ -75,7 +75,32 @@ def test_json_that_would_take_far_more_when_it_is_laid_out():
     assert time.monotonic() - began < 10
     too_deep = b"[" * 100_000 + b"]" * 100_000
     assert show(too_deep).kind == "text"
-    assert show(b"[" + b"9" * 100_000 + b"]").kind == "text"
+
+
+def test_json_is_shown_as_it_is_stored():
+    stored = (
+        '{"a": 1, "a": 2, "b": 12345678901234567890.123456789, "c": 1e400, "d": "\\u017c,:{ \\"", "e": [], "f": {}}'
+    )
+    assert show(stored.encode()) == Shown(stored, "json")
+    assert show(stored.replace(": ", ":\n").replace(", ", "\t,").encode()) == Shown(stored, "json")
+    lines = show(stored.encode(), is_laid_out=True).text.splitlines()
+    assert [line.strip().rstrip(",") for line in lines] == [
+        "{", '"a": 1', '"a": 2',
+        '"b": 12345678901234567890.123456789', '"c": 1e400', '"d": "\\u017c,:{ \\""', '"e": []',
+        '"f": {}', "}",
+    ]  # fmt: skip
+    digits = "9" * 100_000
+    assert show(f"[{digits}]".encode()) == Shown(f"[{digits}]", "json")
+    assert show(b"[NaN]").kind == "text"
+    assert show('{"a": "ż"}'.encode("utf-16-le")) == Shown('{"a": "ż"}', "json")
+
+
+@pytest.mark.parametrize("depth", [300, 900, 950, 980, 1200, 5000])
+@pytest.mark.parametrize("is_laid_out", [False, True])
+def test_deep_json(depth, is_laid_out):
+    found = show(b"[" * depth + b"]" * depth, is_laid_out=is_laid_out)
+    assert found.kind in ("json", "text")
+    assert found.text.count("[") == depth
 
 
 def test_each_character_can_be_seen():
