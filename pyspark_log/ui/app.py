@@ -48,7 +48,7 @@ _STATIC = {
 # The templates, by the first part of a path and the number of its parts.
 _PAGES = {
     ("", 1): "overview", ("topics", 2): "topic", ("topics", 3): "records", ("topics", 5): "record",
-    ("groups", 1): "groups", ("groups", 2): "group", ("publishes", 1): "publishes", ("server", 1): "server",
+    ("groups", 1): "groups", ("publishes", 1): "publishes", ("server", 1): "server",
 }  # fmt: skip
 _STATUS: Sequence[tuple[type[Exception], HTTPStatus]] = (
     (UnknownTopicError, HTTPStatus.NOT_FOUND),
@@ -119,6 +119,8 @@ class Ui:
 
     def _page(self, parts: list[str], query: dict[str, str]) -> Page | None:
         name = _PAGES.get((parts[0], len(parts)))
+        if name == "groups" and "group" in query:
+            name = "group"
         if name is None or (len(parts) > 2 and parts[2] != "records"):
             return None
         now = clock.now_ms()
@@ -140,7 +142,7 @@ class Ui:
             "overview": lambda: views.overview(snapshot, history, query),
             "topic": lambda: views.topic(store, snapshot, history, parts[1], query),
             "groups": lambda: views.groups(snapshot, history, query),
-            "group": lambda: views.group(store, snapshot, history, parts[1], query),
+            "group": lambda: views.group(store, snapshot, history, query["group"], query),
             "publishes": lambda: views.publishes(snapshot, query),
             "server": lambda: {"state": None if self._server is None else self._server.state()},
         }
