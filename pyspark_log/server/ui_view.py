@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
 
@@ -14,7 +15,7 @@ from pyspark_log.server.quotas import Usage
 from pyspark_log.server.security import ANONYMOUS, PrincipalRules, Sasl, subject, user
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 from pyspark_log.server.session import ClientSession
-from pyspark_log.ui import ClientView, HeldBack, ServerState, TransactionView
+from pyspark_log.ui import MOST_ROWS, ClientView, HeldBack, ServerState, TransactionView
 from pyspark_log.units import human_size
 
 # Of those that have quotas, the ones that had to wait most often.
@@ -58,6 +59,8 @@ class UiView:
             wait = self._broker.loop.start(sasl.has_password(host, name, password))
             wait.then(lambda: found.put(wait.error is None and wait.value))
 
+        if self._broker.loop.is_closed:
+            return False
         self._broker.loop.call_from_elsewhere(begin)
         try:
             return found.get(timeout=_PATIENCE)
@@ -87,15 +90,18 @@ class UiView:
 
     def _state(self) -> ServerState:
         now = self._broker.loop.time()
-        clients = [_client(one, now) for one in sorted(self._listener.connections, key=lambda one: one.begun)]
+        connections, known = self._listener.connections, self._broker.transactions.known
+        # Only what a page shows is made: clients wait for the loop meanwhile.
+        clients = [_client(one, now) for one in heapq.nsmallest(MOST_ROWS, connections, key=lambda one: one.begun)]
         transactions = [
             TransactionView(
                 name, one.state.kafkas_name, (one.producer_id, one.epoch), one.started, one.timeout,
                 sorted(one.partitions),
             )
-            for name, one in sorted(self._broker.transactions.known.items())
+            for name, one in ((name, known[name]) for name in heapq.nsmallest(MOST_ROWS, known))
         ]  # fmt: skip
-        return ServerState(clients, transactions, self._throttling(len(clients)))
+        held_back = self._throttling(len(connections))
+        return ServerState(clients, len(connections), transactions, len(known), held_back)
 
     def _throttling(self, clients: int) -> list[HeldBack]:
         limits, listener = self._limits, self._listener

@@ -48,7 +48,7 @@ _STATIC = {
 # The templates, by the first part of a path and the number of its parts.
 _PAGES = {
     ("", 1): "overview", ("topics", 2): "topic", ("topics", 3): "records", ("topics", 5): "record",
-    ("groups", 1): "groups", ("groups", 2): "group", ("publishes", 1): "publishes", ("server", 1): "server",
+    ("groups", 1): "groups", ("publishes", 1): "publishes", ("server", 1): "server",
 }  # fmt: skip
 _STATUS: Sequence[tuple[type[Exception], HTTPStatus]] = (
     (UnknownTopicError, HTTPStatus.NOT_FOUND),
@@ -119,27 +119,30 @@ class Ui:
 
     def _page(self, parts: list[str], query: dict[str, str]) -> Page | None:
         name = _PAGES.get((parts[0], len(parts)))
+        if name == "groups" and "group" in query:
+            name = "group"
         if name is None or (len(parts) > 2 and parts[2] != "records"):
             return None
-        snapshot, now = self._snapshots.current(), clock.now_ms()
+        now = clock.now_ms()
+        if name == "records":  # without figures of the store, which take longer: "Live" asks each second
+            return self._made(name, HTTPStatus.OK, query, self._records(parts[1], query, now))
+        if name == "record":
+            return self._made(name, HTTPStatus.OK, query, self._record(parts[1], parts[3], parts[4], query, now))
+        snapshot = self._snapshots.current()
         if snapshot.problem:
             return self._problem(HTTPStatus.SERVICE_UNAVAILABLE, snapshot.problem, "", query)
         self._history.note(snapshot)
-        context = self._context(name, parts, query, snapshot, now)
+        context = self._context(name, parts, query, snapshot)
         return self._made(name, HTTPStatus.OK, query, {**context, "snapshot": snapshot, "now": now})
 
-    def _context(
-        self, name: str, parts: list[str], query: dict[str, str], snapshot: Snapshot, now: int
-    ) -> dict[str, Any]:
-        """What the template of a page is given."""
+    def _context(self, name: str, parts: list[str], query: dict[str, str], snapshot: Snapshot) -> dict[str, Any]:
+        """What the template of a page with figures is given."""
         store, history = self._store, self._history
         contexts: Mapping[str, Callable[[], dict[str, Any]]] = {
             "overview": lambda: views.overview(snapshot, history, query),
             "topic": lambda: views.topic(store, snapshot, history, parts[1], query),
-            "records": lambda: self._records(parts[1], query, now),
-            "record": lambda: self._record(parts[1], parts[3], parts[4], query),
             "groups": lambda: views.groups(snapshot, history, query),
-            "group": lambda: views.group(store, snapshot, history, parts[1], query),
+            "group": lambda: views.group(store, snapshot, history, query["group"], query),
             "publishes": lambda: views.publishes(snapshot, query),
             "server": lambda: {"state": None if self._server is None else self._server.state()},
         }
@@ -154,9 +157,12 @@ class Ui:
             data, size = (record.key, record.key_size) if what == "key" else (record.value, record.value_size)
             return shown(data, size, wanted.form, self._schemas, f"{topic}-{what}")
 
-        return {"topic": topic, "look": found, "wanted": wanted, "partitions": partitions, "show": show}
+        return {
+            "topic": topic, "look": found, "wanted": wanted, "partitions": partitions, "show": show, "now": now,
+            "snapshot": None,
+        }  # fmt: skip
 
-    def _record(self, topic: str, partition: str, offset: str, query: Mapping[str, str]) -> dict[str, Any]:
+    def _record(self, topic: str, partition: str, offset: str, query: Mapping[str, str], now: int) -> dict[str, Any]:
         form = look.Wanted.of({"format": query.get("format", "auto")}).form
         with self._looks:
             found = look.one_record(self._store, topic, partition, offset)
@@ -173,7 +179,7 @@ class Ui:
 
         return {
             "topic": topic, "partition": int(partition), "offset": int(offset), "found": found, "form": form,
-            "show": show, "show_header": show_header,
+            "show": show, "show_header": show_header, "now": now, "snapshot": None,
         }  # fmt: skip
 
     def _problem(self, status: HTTPStatus, why: str, condition: str, query: dict[str, str]) -> Page:

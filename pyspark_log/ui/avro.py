@@ -19,6 +19,10 @@ class NotAvroError(Exception):
     """It cannot be shown as Avro; the message says why."""
 
 
+class _UnboundedError(Exception):
+    """Few bytes could be a value that takes any memory or time; the message says why."""
+
+
 class Schemas:
     """The schemas in a folder: `TOPIC-value.avsc`, `TOPIC-key.avsc`, and `NUMBER.avsc` for what has Confluent's prefix.
 
@@ -57,14 +61,15 @@ class Schemas:
         try:
             text = files.read_whole(path, SCHEMA_BYTES)
             schema = fastavro.parse_schema(json.loads(text))
+            _takes_no_bytes(schema, {})
         except FileNotFoundError:
             return None
+        except _UnboundedError as error:
+            raise NotAvroError(f"{path}: {error}") from None
         except OSError as error:
             raise NotAvroError(f"{path}: {error.strerror or error}") from None
         except Exception as error:  # noqa: BLE001  (fastavro raises what it meets in a schema that is none)
             raise NotAvroError(f"{path} is no schema: {error}") from None
-        if _has_items_without_bytes(schema):
-            raise NotAvroError(f"{path}: an array's items take no bytes, so that a short value could have any number")
         return schema
 
 
@@ -81,21 +86,33 @@ def _value(schema: Any, data: bytes) -> object:  # noqa: ANN401
     return value
 
 
-def _has_items_without_bytes(schema: object) -> bool:
+def _takes_no_bytes(schema: Any, known: dict[str, bool | None]) -> bool:  # noqa: ANN401
+    """Whether the values of a schema take no bytes. _UnboundedError.
+
+    Args:
+        schema: as fastavro has it once it is parsed: a named type is there as a whole first, then by its name.
+        known: the same of the named types before it; None: the schema is a part of that type.
+    """
     if isinstance(schema, list):
-        return any(_has_items_without_bytes(one) for one in schema)
-    if not isinstance(schema, dict):
-        return False
-    if schema.get("type") == "array" and _takes_no_bytes(schema["items"]):
-        return True
-    parts = [*schema.get("fields", ()), *(schema[name] for name in ("type", "items", "values") if name in schema)]
-    return any(_has_items_without_bytes(one) for one in parts)
-
-
-def _takes_no_bytes(schema: object) -> bool:
-    if isinstance(schema, dict):
-        kind = schema.get("type")
-        if kind == "record":
-            return all(_takes_no_bytes(one["type"]) for one in schema["fields"])
-        return kind == "null" or (kind == "fixed" and not schema["size"])
-    return schema == "null"
+        for one in schema:
+            _takes_no_bytes(one, known)
+        return False  # the number of the branch is before the value
+    if isinstance(schema, str):
+        if known.get(schema, False) is None:
+            # fastavro's reader in C calls itself for each level, as many as a value has: the process would crash.
+            raise _UnboundedError(f"{schema} refers to itself, so that a value could be of any depth")
+        return schema == "null" or bool(known.get(schema))
+    kind, name = schema["type"], schema.get("name")
+    if kind in ("record", "error"):
+        known[name] = None
+        fields = [_takes_no_bytes(one["type"], known) for one in schema["fields"]]
+        known[name] = all(fields)
+        return all(fields)
+    if kind == "fixed":
+        known[name] = not schema["size"]
+        return bool(known[name])
+    if kind == "array" and _takes_no_bytes(schema["items"], known):
+        raise _UnboundedError("an array's items take no bytes, so that a short value could have any number")
+    if kind == "map":
+        _takes_no_bytes(schema["values"], known)  # its keys take some
+    return bool(kind == "null")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from pyspark_log.ui.avro import NotAvroError, Schemas
@@ -21,6 +22,9 @@ FORMATS = ("auto", "text", "json", "avro", "hex")
 # invisible or change the direction. Line ends and tabs are not among them.
 _HIDDEN = {"Cc", "Cf", "Cn", "Co", "Cs"}
 _HEX_ROW = 16
+# The parts of a JSON text that is one: strings, signs, and numbers or words.
+_JSON_PART = re.compile(r'"(?:[^"\\]|\\.)*"|[][{},:]|[^][{},:"\s]+')
+_OPENING, _CLOSING = ("[", "{"), ("]", "}")
 
 
 class Shown(NamedTuple):
@@ -56,9 +60,9 @@ def shown(
     if wanted == "avro":
         return _as_avro(data, cut, schemas, subject, is_laid_out=is_laid_out)
     if wanted in ("auto", "json") and not cut:
-        found = _parsed(data, is_any=wanted == "json")
+        found = _checked(data, is_any=wanted == "json")
         if found is not None:
-            return Shown(_json(found[0], is_laid_out=is_laid_out), "json")
+            return Shown(_cut(_spaced(found, is_laid_out=is_laid_out)), "json")
     text = _text(data, is_cut=bool(cut))
     if wanted == "hex" or (wanted == "auto" and text is None):
         return Shown(_hex(data, is_laid_out=is_laid_out), "hex", cut)
@@ -68,14 +72,14 @@ def shown(
 
 def _as_avro(data: bytes, cut: str, schemas: Schemas, subject: str, *, is_laid_out: bool) -> Shown:
     """As hex with a note, where it cannot be."""
-    problem = f"{cut}: too long to decode" if cut else ""
+    problem = f"{cut}: too long to decode"
     try:
-        value = None if problem else schemas.decoded(subject, data)
+        if not cut:
+            encoder = json.JSONEncoder(ensure_ascii=False, indent=2 if is_laid_out else None, default=str)
+            return Shown(_cut(encoder.iterencode(schemas.decoded(subject, data))), "avro")
     except NotAvroError as error:
         problem = str(error)
-    if problem:
-        return Shown(_hex(data, is_laid_out=is_laid_out), "hex", problem)
-    return Shown(_json(value, is_laid_out=is_laid_out), "avro")
+    return Shown(_hex(data, is_laid_out=is_laid_out), "hex", problem)
 
 
 def visible(text: str) -> str:
@@ -96,27 +100,52 @@ def _text(data: bytes, *, is_cut: bool) -> str | None:
     return None if any(one < " " and one not in "\t\n\r" for one in text) else text
 
 
-def _parsed(data: bytes, *, is_any: bool) -> tuple[object] | None:
-    """The JSON in some bytes, an object or array unless `is_any`; None: it is none, or too deep."""
+def _checked(data: bytes, *, is_any: bool) -> str | None:
+    """The text of some bytes that are JSON, an object or array unless `is_any`; None: they are none, or too deep."""
     if not is_any and data.lstrip()[:1] not in (b"{", b"["):
         return None
     try:
-        return (json.loads(data),)
+        text = data.decode(json.detect_encoding(data))
+        # The numbers are not needed, and Python limits their digits.
+        json.loads(text, parse_int=len, parse_float=len, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return None
+    return text
 
 
-def _json(value: object, *, is_laid_out: bool) -> str:
-    """A value as JSON; cut, as the indents of what is deep may take far more than what they indent."""
-    encoder = json.JSONEncoder(ensure_ascii=False, indent=2 if is_laid_out else None, default=str)
-    text, parts = 0, list[str]()
-    for part in encoder.iterencode(value):
-        parts.append(part)
-        text += len(part)
-        if text > SHOWN_CHARACTERS:
-            parts.append("…")
+def _refuse(name: str) -> None:
+    raise ValueError(f"JSON has no {name}")
+
+
+def _spaced(text: str, *, is_laid_out: bool) -> Iterator[str]:
+    """The parts of a JSON text with other space between them, and else as they are: no name or digit is lost."""
+    depth, before = 0, ""
+    for found in _JSON_PART.finditer(text):
+        part = found[0]
+        if part in _CLOSING:
+            depth -= 1
+        if before in _OPENING and part in _CLOSING:
+            pass  # empty ones stay together
+        elif is_laid_out and (before in (*_OPENING, ",") or part in _CLOSING):
+            yield "\n" + "  " * depth
+        elif before in (",", ":"):
+            yield " "
+        if part in _OPENING:
+            depth += 1
+        yield part
+        before = part
+
+
+def _cut(parts: Iterable[str]) -> str:
+    """JSON from its parts; cut, as the indents of what is deep may take far more than what they indent."""
+    size, kept = 0, list[str]()
+    for part in parts:
+        kept.append(part)
+        size += len(part)
+        if size > SHOWN_CHARACTERS:
+            kept.append("…")
             break
-    return visible("".join(parts))
+    return visible("".join(kept))
 
 
 def _hex(data: bytes, *, is_laid_out: bool) -> str:

@@ -6,14 +6,14 @@ import threading
 from array import array
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from math import isnan, nan
+from math import inf, isnan, nan
 from typing import NamedTuple
 
 from pyspark_log.monitoring import Snapshot, Snapshots
 from pyspark_log.ui.bounds import MOST_HISTORIES, SAMPLES
 
-# How often the store is looked at, in seconds; and the part of the time that looking may take.
-_PERIOD, _LEAST_PAUSES = 5.0, 20
+# How often the store is looked at, in seconds.
+_PERIOD = 5.0
 # Over how many samples a rate of "now" is.
 _NOW = 12
 
@@ -44,7 +44,7 @@ class History:
         """`snapshots`: give the store as it is."""
         self._snapshots = snapshots
         self._lock, self._end = threading.Lock(), threading.Event()
-        self._times, self._count, self._last = _Ring(), 0, -1
+        self._times, self._count, self._last = _Ring(), 0, -inf
         self._ends, self._sizes = dict[str, _Ring](), dict[str, _Ring]()
         self._lags, self._committed = dict[str, _Ring](), dict[str, _Ring]()
 
@@ -59,13 +59,13 @@ class History:
     def _run(self) -> None:
         pause = 0.0
         while not self._end.wait(pause):
-            snapshot = self._snapshots.current()
-            self.note(snapshot)
-            pause = max(_PERIOD, snapshot.seconds * _LEAST_PAUSES)
+            self.note(self._snapshots.current())
+            pause = _PERIOD
 
     def note(self, snapshot: Snapshot) -> None:
-        """Takes a sample. One that is known already, or of a store that could not be read, is none."""
-        if snapshot.problem or snapshot.time == self._last:
+        """Takes a sample. One that comes too early, or is of a store that could not be read, is none."""
+        # Where the clock was set back, the time between is below 0.
+        if snapshot.problem or 0 <= snapshot.time - self._last < 1000 * _PERIOD:
             return
         lags, committed = dict[str, float](), dict[str, float]()
         for group, _, offset, left in snapshot.positions():

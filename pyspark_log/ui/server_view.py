@@ -66,10 +66,20 @@ class HeldBack(NamedTuple):
 
 
 class ServerState(NamedTuple):
-    """A server at a moment."""
+    """A server at a moment.
+
+    Attributes:
+        clients: as many as a page shows, those that are connected longest.
+        client_count: all of them.
+        transactions: as many as a page shows, by their names.
+        transaction_count: all of them.
+        throttling: what holds clients back.
+    """
 
     clients: Sequence[ClientView]
+    client_count: int
     transactions: Sequence[TransactionView]
+    transaction_count: int
     throttling: Sequence[HeldBack]
 
 

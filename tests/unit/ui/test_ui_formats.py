@@ -2,6 +2,8 @@
 
 import io
 import json
+import subprocess
+import sys
 import time
 
 import fastavro
@@ -73,7 +75,32 @@ def test_json_that_would_take_far_more_when_it_is_laid_out():
     assert time.monotonic() - began < 10
     too_deep = b"[" * 100_000 + b"]" * 100_000
     assert show(too_deep).kind == "text"
-    assert show(b"[" + b"9" * 100_000 + b"]").kind == "text"
+
+
+def test_json_is_shown_as_it_is_stored():
+    stored = (
+        '{"a": 1, "a": 2, "b": 12345678901234567890.123456789, "c": 1e400, "d": "\\u017c,:{ \\"", "e": [], "f": {}}'
+    )
+    assert show(stored.encode()) == Shown(stored, "json")
+    assert show(stored.replace(": ", ":\n").replace(", ", "\t,").encode()) == Shown(stored, "json")
+    lines = show(stored.encode(), is_laid_out=True).text.splitlines()
+    assert [line.strip().rstrip(",") for line in lines] == [
+        "{", '"a": 1', '"a": 2',
+        '"b": 12345678901234567890.123456789', '"c": 1e400', '"d": "\\u017c,:{ \\""', '"e": []',
+        '"f": {}', "}",
+    ]  # fmt: skip
+    digits = "9" * 100_000
+    assert show(f"[{digits}]".encode()) == Shown(f"[{digits}]", "json")
+    assert show(b"[NaN]").kind == "text"
+    assert show('{"a": "ż"}'.encode("utf-16-le")) == Shown('{"a": "ż"}', "json")
+
+
+@pytest.mark.parametrize("depth", [300, 900, 950, 980, 1200, 5000])
+@pytest.mark.parametrize("is_laid_out", [False, True])
+def test_deep_json(depth, is_laid_out):
+    found = show(b"[" * depth + b"]" * depth, is_laid_out=is_laid_out)
+    assert found.kind in ("json", "text")
+    assert found.text.count("[") == depth
 
 
 def test_each_character_can_be_seen():
@@ -122,6 +149,49 @@ def test_a_short_value_that_would_have_any_number_of_items(schemas, tmp_path):
         "name": "E", "type": "record", "fields": [{"name": "n", "type": "null"}]}}}]}  # fmt: skip
     (tmp_path / "orders-value.avsc").write_text(json.dumps(nested))
     assert "take no bytes" in show(many, "avro", schemas).note
+
+    empty = {"name": "E", "type": "record", "fields": [{"name": "n", "type": "null"}]}
+    for first, named in ((empty, "E"), ({"name": "F", "type": "fixed", "size": 0}, "F")):
+        wrapped = {"name": "W", "type": "record", "fields": [{"name": "n", "type": named}]}
+        for last in (named, wrapped):
+            by_name = {"name": "R", "type": "record", "fields": [
+                {"name": "one", "type": first}, {"name": "of", "type": {"type": "map", "values": "int"}},
+                {"name": "many", "type": {"type": "map", "values": {"type": "array", "items": last}}}]}  # fmt: skip
+            (tmp_path / "orders-value.avsc").write_text(json.dumps(by_name))
+            assert "take no bytes" in show(many, "avro", schemas).note
+
+
+@pytest.mark.parametrize(
+    "next_one",
+    [
+        ["null", "L"],
+        {"type": "array", "items": "L"},
+        {"type": "map", "values": ["null", "L"]},
+        {"type": "record", "name": "Other", "fields": [{"name": "back", "type": ["null", "L"]}]},
+    ],
+)
+def test_a_value_that_could_be_of_any_depth(schemas, tmp_path, next_one):
+    schema = {"type": "record", "name": "L", "namespace": "shop", "fields": [{"name": "next", "type": next_one}]}
+    (tmp_path / "orders-value.avsc").write_text(json.dumps(schema))
+    # In a process of its own: without the check the first of them crashes it.
+    code = (
+        "import sys; from pyspark_log.ui.avro import Schemas\n"
+        "try: Schemas(sys.argv[1]).decoded('orders-value', b'\\2' * 1_000_000 + b'\\0')\n"
+        "except Exception as error: print(error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, "shop.L refers to itself" in done.stdout) == (0, True)
+
+
+def test_a_named_type_may_be_used_twice(schemas, tmp_path):
+    point = {"type": "record", "name": "P", "fields": [{"name": "x", "type": "int"}]}
+    schema = {"type": "record", "name": "R", "fields": [
+        {"name": "one", "type": point}, {"name": "more", "type": {"type": "array", "items": "P"}}]}  # fmt: skip
+    (tmp_path / "orders-value.avsc").write_text(json.dumps(schema))
+    value = {"one": {"x": 1}, "more": [{"x": 2}, {"x": 3}]}
+    assert json.loads(show(encoded(value, schema), "avro", schemas).text) == value
 
 
 # ---- numbers and times

@@ -1,10 +1,12 @@
 """The page of a store as a browser asks for it: what it shows, what it refuses, and that nothing in a store is run."""
 
+import html
 import json
 import re
 import shutil
 import socket
 import time
+from urllib.parse import urljoin
 
 import pytest
 from cli_tools import pylog
@@ -36,7 +38,7 @@ def filled(path):
         store.append("orders", [{"key": "gone", "value": None}])
         store.append("orders", [{"key": EVIL, "value": EVIL, "headers": [(EVIL, EVIL.encode())]}])
         publish(store, "spark-1", 7, "orders", b"published")
-        for group, share in (("billing", 1), ("late/group " + EVIL, 2)):
+        for group, share in (("billing", 1), ("late/group " + EVIL, 2), ("..", 1), (".", 1), ("a&b=c#d%2e+e", 1)):
             store.groups[group].commit({
                 TopicPartition("orders", one): store.latest_offset("orders", one) // share for one in range(3)
             })  # fmt: skip
@@ -81,13 +83,24 @@ def test_each_link_leads_to_a_page(page):
     while left:
         path = left.pop()
         seen.add(path)
-        status, _, body = page.get(path.replace("&amp;", "&"))
+        target = html.unescape(path)
+        assert urljoin(page.url, target) == page.url + target  # a browser asks for the same
+        status, _, body = page.get(target)
         assert status == 200, path
         assert "Traceback" not in body
         if path.count("/") < 5:
             left |= {link for link in links(body) if not link.startswith("/static/")} - seen
         assert len(seen) < 600
     assert len(seen) > 80
+
+
+def test_a_group_of_any_name(page):
+    assert {found for _, found in re.findall(r'href="(/groups\?[^"]*)">([^<]*)<', page.get("/groups")[2])} >= {
+        ".",
+        "..",
+    }
+    for link, name in re.findall(r'href="(/groups\?group=[^"]*)">([^<]*)<', page.get("/groups")[2]):
+        assert f"<h1>{name}</h1>" in page.get(html.unescape(link))[2]
 
 
 def test_nothing_in_a_store_is_a_tag(page):
@@ -104,7 +117,7 @@ def test_nothing_in_a_store_is_a_tag(page):
         "/<script>alert(1)</script>",
         "/?filter=%3Cscript%3E",
         "/topics/%3Cscript%3E",
-        "/groups/%22%3E%3Cscript%3E",
+        "/groups?group=%22%3E%3Cscript%3E",
     ):
         _, _, body = page.get(path)
         assert "<script>" not in body
@@ -141,7 +154,7 @@ def test_looks(page):
         ("/topics/none/records", 404, "[PYLOG_UNKNOWN_TOPIC_OR_PARTITION]"),
         ("/topics/orders/records?partition=9", 404, "[PYLOG_UNKNOWN_TOPIC_OR_PARTITION]"),
         ("/topics/..%2F..%2Fetc/records", 400, "[PYLOG_INVALID_TOPIC]"),
-        ("/groups/none", 404, "[PYLOG_GROUP_ID_NOT_FOUND]"),
+        ("/groups?group=none", 404, "[PYLOG_GROUP_ID_NOT_FOUND]"),
         ("/topics/orders/records?by=offset&at=x", 400, "must be a whole number"),
         ("/topics/orders/records?by=offset&at=99999999999999999999", 400, "must be a whole number"),
         ("/topics/orders/records?partition=-1", 400, "must be a whole number"),
@@ -184,7 +197,7 @@ def test_a_group_of_a_partition_without_records(tmp_path):
         store.create_topic("t", 1)
         store.groups["g"].commit({TopicPartition("t", 0): 0})
     with shown(tmp_path / "store") as page:
-        assert "t 0 0 0 0 -" in page.text("/groups/g")
+        assert "t 0 0 0 0 -" in page.text("/groups?group=g")
 
 
 def test_the_engines_own_topics(page):
