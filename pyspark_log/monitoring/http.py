@@ -1,7 +1,9 @@
 """A small HTTP server for a few pages, in threads of its own: it never has to be waited for.
 
-A request may take ten seconds, and 8 KiB; there may be 16 at a time. Each gets one answer, and then its connection is
-closed. What is more than a request line and headers is not read. GET and HEAD are all that there is.
+A request may take ten seconds, and 8 KiB; there may be 16 at a time. It has to be there after two seconds, and of an
+address the server waits for four at most: one more, and the oldest connection is closed. A request gets one answer, and
+then its connection is closed. What is more than a request line and headers is not read. GET and HEAD are all that there
+is.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 if TYPE_CHECKING:
     import ssl
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MOST_SECONDS, _MOST_BYTES, _MOST_CONNECTIONS = 10.0, 8192, 16
+# How long a request may take to arrive, in seconds, and how many are waited for of an address.
+_MOST_SILENT_SECONDS, _MOST_SILENT = 2.0, 4
 _REQUEST = re.compile(r"([A-Z]{1,16}) (/[!-~]*) HTTP/1\.[01]")
 _PLAIN = "text/plain; charset=utf-8"
 
@@ -91,6 +95,8 @@ class HttpServer:
         """
         self._answer_of, self._tls = answer, tls
         self._room, self._is_closed = threading.BoundedSemaphore(_MOST_CONNECTIONS), False
+        # The connections of each address whose request is not there yet, the oldest first.
+        self._silent, self._lock = dict[str, list[socket.socket]](), threading.Lock()
         try:
             family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
             self._socket = socket.create_server((host, port), family=family)
@@ -121,9 +127,17 @@ class HttpServer:
                 _log.warning("no HTTP connection can be accepted now: %s", error)
                 time.sleep(1)
                 continue
-            tls = None if self._tls is None else self._tls()
-            connection = (accepted, host, tls)
-            threading.Thread(target=self._serve, args=connection, name="http connection", daemon=True).start()
+            connection = accepted
+            if self._tls is not None:
+                try:
+                    connection = self._tls().wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
+                except (OSError, ValueError) as error:  # it has left, or sent something before
+                    _log.debug("an HTTP client was given up: %s", error)
+                    accepted.close()
+                    self._room.release()
+                    continue
+            self._begin(connection, host)
+            threading.Thread(target=self._serve, args=(connection, host), name="http connection", daemon=True).start()
 
     def close(self) -> None:
         """Accepts nothing any more."""
@@ -132,17 +146,38 @@ class HttpServer:
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread
         self._socket.close()
 
-    def _serve(self, accepted: socket.socket, host: str, tls: ssl.SSLContext | None) -> None:
+    def _begin(self, accepted: socket.socket, host: str) -> None:
+        """Waits for the request of a connection, and not for the oldest one of its address if these are too many."""
+        with self._lock:
+            silent = self._silent.setdefault(host, [])
+            silent.append(accepted)
+            if len(silent) > _MOST_SILENT:
+                with contextlib.suppress(OSError):
+                    # Wakes its thread. TLS, which that thread uses, is left alone.
+                    socket.socket.shutdown(silent.pop(0), socket.SHUT_RDWR)
+
+    def _end(self, accepted: socket.socket, host: str) -> bool:
+        """Waits for it no more; whether it was waited for."""
+        with self._lock:
+            silent = self._silent.get(host, [])
+            if accepted not in silent:
+                return False
+            silent.remove(accepted)
+            if not silent:
+                del self._silent[host]
+            return True
+
+    def _serve(self, accepted: socket.socket, host: str) -> None:
         deadline = time.monotonic() + _MOST_SECONDS
         try:
-            with contextlib.ExitStack() as open_sockets:
-                open_sockets.enter_context(accepted)
-                certificate = None
-                if tls is not None:
-                    accepted.settimeout(_MOST_SECONDS)
-                    secured = open_sockets.enter_context(tls.wrap_socket(accepted, server_side=True))
-                    accepted, certificate = secured, secured.getpeercert(binary_form=True)
-                method, page = self._answer(_head(accepted, deadline), host, certificate)
+            with accepted:
+                try:
+                    head, certificate = self._asked(accepted, time.monotonic() + _MOST_SILENT_SECONDS)
+                finally:
+                    is_wanted = self._end(accepted, host)
+                if not is_wanted:
+                    return
+                method, page = self._answer(head, host, certificate)
                 accepted.settimeout(_left(deadline))
                 accepted.sendall(_response(page, with_body=method != "HEAD"))
                 accepted.shutdown(socket.SHUT_WR)
@@ -150,6 +185,16 @@ class HttpServer:
             _log.debug("an HTTP client was given up: %s", error)
         finally:
             self._room.release()
+
+    def _asked(self, accepted: socket.socket, deadline: float) -> tuple[str, bytes | None]:
+        """The head of a request, and the client's certificate, if it has sent one. OSError: they do not come."""
+        certificate = None
+        if self._tls is not None:
+            secured = cast("ssl.SSLSocket", accepted)
+            secured.settimeout(_left(deadline))
+            secured.do_handshake()
+            certificate = secured.getpeercert(binary_form=True)
+        return _head(accepted, deadline), certificate
 
     def _answer(self, head: str, host: str, certificate: bytes | None) -> tuple[str, Page]:
         first, *lines = head.split("\r\n")

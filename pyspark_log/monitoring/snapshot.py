@@ -20,7 +20,7 @@ from pyspark_log.types import TopicPartition
 
 _log = logging.getLogger(__name__)
 
-# Reading takes at most one part in so many of the time.
+# Reading takes at most this part of the time: 1 / 20.
 _LEAST_PAUSES = 20
 
 

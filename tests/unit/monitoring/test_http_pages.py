@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import ssl
 import threading
 import time
 
@@ -11,6 +12,7 @@ from pyspark_log.monitoring import HttpServer, Page, paths
 from pyspark_log.monitoring import http as served
 from tests.ports import HOST
 from tests.scrapes import get
+from tests.security_tools import Authority, name
 from tests.server_tools import PATIENCE
 
 BODY = b"x" * 5_000_000
@@ -127,6 +129,45 @@ def test_more_clients_than_there_is_room_for(server, monkeypatch):
     assert serving() <= served._MOST_CONNECTIONS
     for client in many:
         client.close()
+
+
+def test_one_address_that_asks_for_nothing_keeps_no_others_away(server, monkeypatch):
+    monkeypatch.setattr(served, "_MOST_SECONDS", 3600.0)
+    monkeypatch.setattr(served, "_MOST_SILENT_SECONDS", 3600.0)
+    many = [connected(server) for _ in range(3 * served._MOST_CONNECTIONS)]
+    assert get(server.address[1], "/") == (200, "hello\n")
+    # The newest ones are waited for.
+    many[-1].sendall(b"GET / HTTP/1.1\r\n\r\n")
+    assert all_of(many[-1]).endswith(b"hello\n")
+    for client in many:
+        client.close()
+
+
+def test_it_waits_for_a_request_two_seconds(server, monkeypatch):
+    monkeypatch.setattr(served, "_MOST_SECONDS", 3600.0)
+    began = time.monotonic()
+    with connected(server) as client:
+        assert all_of(client) == b""
+    assert time.monotonic() - began >= served._MOST_SILENT_SECONDS == 2.0
+
+
+def test_connections_over_tls_that_ask_for_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(served, "_MOST_SECONDS", 3600.0)
+    monkeypatch.setattr(served, "_MOST_SILENT_SECONDS", 3600.0)
+    authority = Authority(tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*authority.issue("server", name(CN="kafka.example")))
+    server = HttpServer(HOST, 0, paths({"/": lambda: Page(b"hello\n")}), lambda: context)
+    server.start()
+    try:
+        many = [connected(server) for _ in range(2 * served._MOST_CONNECTIONS)]
+        with authority.context().wrap_socket(connected(server), server_hostname="localhost") as client:
+            client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert all_of(client).endswith(b"hello\n")
+        for one in many:
+            one.close()
+    finally:
+        server.close()
 
 
 def test_it_ends(server):

@@ -1,6 +1,7 @@
 """How often a store is read for those that ask for its figures."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 
@@ -29,7 +30,7 @@ def taken(monkeypatch):
         return taken[-1]
 
     monkeypatch.setattr(module, "take_snapshot", slow)
-    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     return taken, clock
 
 
