@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,6 +14,8 @@ from pyspark_log.server.quotas import Throttle
 from pyspark_log.server.security import ANONYMOUS, Login
 from pyspark_log.server.security.acls import OPERATIONS, Operation, Resource, Rules, host_of
 
+_log = logging.getLogger(__name__)
+
 #: The error for what a client may not do, by the kind of resource.
 NOT_ALLOWED: Mapping[Resource, ErrorCode] = {
     Resource.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -20,6 +23,10 @@ NOT_ALLOWED: Mapping[Resource, ErrorCode] = {
     Resource.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     Resource.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
+
+
+def _described(operation: Operation, resource: Resource) -> str:
+    return f"{operation.name} {resource.name}".lower().replace("_", "-")
 
 
 @dataclass
@@ -78,8 +85,11 @@ class Call:
 
     def allows(self, operation: Operation, resource: Resource, name: str) -> bool:
         """Whether the client may do something; if what it may do cannot be read, only a super user may."""
-        rules = self._rules
-        return rules is None or rules.allow(self.client.principal, self.client.host, operation, resource, name)
+        rules, client = self._rules, self.client
+        if rules is None or rules.allow(client.principal, client.host, operation, resource, name):
+            return True
+        _log.debug("%s: %s may not %s %s", client.peer, client.principal, _described(operation, resource), name)
+        return False
 
     def may_write_any(self) -> bool:
         """Whether there could be a topic that the client may write to."""
@@ -93,7 +103,7 @@ class Call:
     def require(self, operation: Operation, resource: Resource, name: str) -> None:
         """Refuses what the client may not do. RefusedError."""
         if not self.allows(operation, resource, name):
-            what = " ".join(one.name.lower().replace("_", "-") for one in (operation, resource))
+            what = _described(operation, resource)
             raise RefusedError(NOT_ALLOWED[resource], f"{self.client.principal} may not {what} {name}")
 
     def may_mutate(self, partitions: int, *, strict: bool) -> bool:

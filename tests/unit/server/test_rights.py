@@ -32,7 +32,7 @@ def server(tmp_path_factory):
     add_users(folder / "store", {"carl": _PASSWORD, "dora": _PASSWORD})
     rights = [_right(Resource.TOPIC, "mine"), _right(Resource.GROUP, "g"), _right(Resource.TRANSACTIONAL_ID, "t")]
     Acls(str(folder / "store"), ()).change(lambda _: rights)
-    options = ("--sasl-mechanisms", "PLAIN", "--acls", "--super-users", "User:dora")
+    options = ("--sasl-mechanisms", "PLAIN", "--acls", "--super-users", "User:dora", "--verbose")
     with served(folder / "store", folder, *options) as running:
         yield running
 
@@ -124,6 +124,12 @@ def test_an_id_does_not_reveal_the_name(server, carl, dora):
     [refused] = answer.partition_responses
     assert refused.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert "hidden" not in refused.error_message
+
+
+def test_refusals_are_in_the_log(server, carl):
+    [answer] = carl.ask(m.DescribeGroupsRequest(["another"]), 5).groups
+    assert answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    server.wait_for("User:carl may not describe group another")
 
 
 def test_names_of_acls_have_an_end(dora):
