@@ -59,7 +59,7 @@ def test_set_list_remove(store, known):
         (("set", "--user", "anna", "--user-defaults", "producer_byte_rate=1"), 2, "A name is not empty"),
         (("set", "--user", "anna", "producer_byte_rate"), 2, "not of the form NAME=VALUE"),
         (("set", "--user", "anna", "producer_byte_rate=fast"), 2, "not of the form NAME=VALUE"),
-        (("set", "--user", "anna", "producer_byte_rate=0"), 1, "must be greater than 0"),
+        (("set", "--user", "anna", "producer_byte_rate=0"), 1, "must be a number greater than 0"),
         (("set", "--user", "anna", "connection_creation_rate=1"), 1, "no quota of users and client ids"),
         (("set", "--ip", "10.0.0.1", "producer_byte_rate=1"), 1, "no quota of addresses"),
         (("set", "--ip", "localhost", "connection_creation_rate=1"), 1, "no address of IP"),
