@@ -79,6 +79,8 @@ def test_kafka_configs_shows_users_with_credentials(configured):
         assert f"SCRAM credential configs for user-principal '{user}' are SCRAM-SHA-256=iterations=8192" in described
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_the_rate_is_the_quota_and_others_are_not_slowed(kafka, tmp_path):
     with served_anew(tmp_path) as server:
         rates = f"producer_byte_rate={QUOTA},consumer_byte_rate={QUOTA}"
