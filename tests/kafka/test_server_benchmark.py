@@ -25,6 +25,7 @@ def test_all_is_measured(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_what_security_costs_is_measured(tmp_path):
     command = [sys.executable, ROOT / "benchmarks/secured.py", "--quick", "--folder", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=ROOT)
