@@ -198,7 +198,7 @@ def test_kafkas_probe_of_what_a_broker_can(server):
         "org.apache.kafka.tools.ClientCompatibilityTest", "--bootstrap-server", server.bootstrap, "--topic", "probed",
         "--num-cluster-nodes", 1, "--offsets-for-times-supported", "true", "--cluster-id-supported", "true",
         "--expect-record-too-large-exception", "false", "--create-topics-supported", "true",
-        "--describe-acls-supported", "false", "--describe-configs-supported", "true",
+        "--describe-acls-supported", "true", "--describe-configs-supported", "true",
         "--idempotent-producer-supported", "true",
     )  # fmt: skip
     assert "SUCCESS." in found
