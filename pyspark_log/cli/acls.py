@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from pyspark_log.cli.support import CommandGroup, confirm, json_option, print_json, print_table, yes_option
+from pyspark_log.cli.support import (
+    CommandGroup,
+    confirm,
+    json_option,
+    print_json,
+    print_table,
+    with_options,
+    yes_option,
+)
 from pyspark_log.cli.target import Target
-from pyspark_log.errors import ReadOnlyError
 from pyspark_log.server.security.acls import (
     ANY,
     CLUSTER_NAME,
@@ -23,8 +30,6 @@ from pyspark_log.server.security.acls import (
     Resource,
     host_of,
 )
-
-_F = TypeVar("_F", bound=Callable[..., object])
 
 
 def _text(one: Operation | Resource | Permission | Pattern) -> str:
@@ -49,11 +54,8 @@ _OPTIONS = (
 )
 
 
-def _described(command: _F) -> _F:
-    """Gives a command the options that describe entries; each can be given several times."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+#: Gives a command the options that describe entries; each can be given several times.
+_described = with_options(_OPTIONS)
 
 
 @click.group(cls=CommandGroup)
@@ -159,7 +161,4 @@ def _row(one: Acl) -> tuple[str, ...]:
 
 
 def _acls(target: Target) -> Acls:
-    store = target.open_folder()
-    if not store.writable:
-        raise ReadOnlyError(f"{store.path} cannot be written to, and so has no ACLs")
-    return Acls(store.path, ())
+    return Acls(target.writable_folder("ACLs"), ())

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
-from pyspark_log.cli.support import CommandGroup, confirm, json_option, print_json, print_table, yes_option
+from pyspark_log.cli.support import (
+    CommandGroup,
+    confirm,
+    json_option,
+    print_json,
+    print_table,
+    with_options,
+    yes_option,
+)
 from pyspark_log.cli.target import Target
-from pyspark_log.errors import ReadOnlyError
 from pyspark_log.server.quotas import (
     DEFAULT,
     KINDS,
@@ -20,8 +27,6 @@ from pyspark_log.server.quotas import (
     check_entity,
     check_quota,
 )
-
-_F = TypeVar("_F", bound=Callable[..., object])
 
 _DEFAULTS = "<default>"
 # Kafka's tool for configs has the same names.
@@ -35,11 +40,8 @@ _OPTIONS = (
 )
 
 
-def _of_clients(command: _F) -> _F:
-    """Gives a command the options that say for which clients a quota is."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+#: Gives a command the options that say for which clients a quota is.
+_of_clients = with_options(_OPTIONS)
 
 
 @click.group(cls=CommandGroup)
@@ -146,7 +148,4 @@ def _described(entity: Entity) -> str:
 
 
 def _file(target: Target) -> QuotaFile:
-    store = target.open_folder()
-    if not store.writable:
-        raise ReadOnlyError(f"{store.path} cannot be written to, and so has no quotas")
-    return QuotaFile(store.path)
+    return QuotaFile(target.writable_folder("quotas"))

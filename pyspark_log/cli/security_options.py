@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from pyspark_log.cli import interrupts
+from pyspark_log.cli.support import with_options
 from pyspark_log.storage.fs import files
-
-_F = TypeVar("_F", bound=Callable[..., object])
 
 _KEY_PASSWORD = "PYLOG_TLS_KEY_PASSWORD"
 _MOST_BYTES = 4096
@@ -91,11 +89,8 @@ _OPTIONS = (
 )
 
 
-def security_options(command: _F) -> _F:
-    """Gives a command these options."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+#: Gives a command these options.
+security_options = with_options(_OPTIONS)
 
 
 def security_configs(

@@ -9,7 +9,7 @@ import click
 
 from pyspark_log.cli import interrupts
 from pyspark_log.cli.support import warn
-from pyspark_log.errors import StoreNotFoundError
+from pyspark_log.errors import ReadOnlyError, StoreNotFoundError
 
 if TYPE_CHECKING:
     from pyspark_log.storage.folder_store import FolderStore
@@ -41,6 +41,13 @@ class Target:
         with interrupts.fatal():
             from pyspark_log.storage.folder_store import FolderStore  # noqa: PLC0415
         return _with_all_visible(FolderStore.open(path))
+
+    def writable_folder(self, what: str) -> str:
+        """The folder of the store, for `what` a server keeps in it. ReadOnlyError: it cannot be written to."""
+        store = self.open_folder()
+        if not store.writable:
+            raise ReadOnlyError(f"{store.path} cannot be written to, and so has no {what}")
+        return store.path
 
     def open_or_create(self) -> Store:
         """The store, for commands that write: creates one in a missing or empty folder, and says so."""

@@ -11,7 +11,6 @@ from pyspark_log.cli import interrupts
 from pyspark_log.cli.security_options import read_secret
 from pyspark_log.cli.support import CommandGroup, confirm, json_option, print_json, print_table, yes_option
 from pyspark_log.cli.target import Target
-from pyspark_log.errors import ReadOnlyError
 from pyspark_log.server.security.users import (
     HASHES,
     ITERATIONS,
@@ -111,10 +110,7 @@ def remove(target: Target, name: str, yes: bool) -> None:
 
 
 def _users(target: Target) -> Users:
-    store = target.open_folder()
-    if not store.writable:
-        raise ReadOnlyError(f"{store.path} cannot be written to, and so has no users")
-    return Users(store.path)
+    return Users(target.writable_folder("users"))
 
 
 def _password(name: str, path: str | None) -> str:

@@ -152,11 +152,7 @@ class _Server:
             loop, config.host, config.port, self._open_session, config.limits, tls, throttles.connection_wait
         )
         host, port = self._listener.address
-        if not (is_loopback(host) or _authenticates(config) or config.allow_anonymous):
-            raise InvalidConfigError(
-                f"on {host}:{port} others than this machine could read and write without authentication: have clients "
-                "authenticate themselves (docs/security.md), or allow that by --allow-anonymous"
-            )
+        _check_reach(config, host, port, "read and write")
         self._workers = Workers(loop, _THREADS)
         self._groups = Groups(loop, self._workers, store, config.groups)
         producer_ids = ProducerIds()
@@ -205,11 +201,7 @@ class _Server:
             # Of its own: each thread that uses certificates looks whether their files have changed.
             tls=None if tls is None else _certificates(tls, self._loop),
         )
-        if not (is_loopback(host) or _authenticates(config) or config.allow_anonymous):
-            raise InvalidConfigError(
-                f"on {host}:{port} others than this machine could read the store without authentication: have clients "
-                "authenticate themselves (docs/security.md), or allow that by --allow-anonymous"
-            )
+        _check_reach(config, host, port, "read the store")
         if not is_loopback(host) and tls is None:
             _log.warning(
                 "the page on %s:%d is not encrypted: others on the way can read it, with passwords", host, port
@@ -290,6 +282,15 @@ class _Server:
 def _protocol(config: ServerConfig) -> str:
     """Kafka's `security.protocol` of a server's clients."""
     return ("" if config.sasl is None else "SASL_") + ("PLAINTEXT" if config.tls is None else "SSL")
+
+
+def _check_reach(config: ServerConfig, host: str, port: int, what: str) -> None:
+    """Refuses an address where others could do something unauthenticated, unless they may. InvalidConfigError."""
+    if not (is_loopback(host) or _authenticates(config) or config.allow_anonymous):
+        raise InvalidConfigError(
+            f"on {host}:{port} others than this machine could {what} without authentication: have clients "
+            "authenticate themselves (docs/security.md), or allow that by --allow-anonymous"
+        )
 
 
 def _authenticates(config: ServerConfig) -> bool:

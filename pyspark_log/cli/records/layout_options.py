@@ -11,6 +11,7 @@ import click
 from pyspark_log.cli.records.formats import TextLayout
 from pyspark_log.cli.records.matching import pattern_problem
 from pyspark_log.cli.records.template import Template
+from pyspark_log.cli.support import with_options
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -65,11 +66,8 @@ _OPTIONS = [
 ]  # fmt: skip
 
 
-def printing_options(command: _Command) -> _Command:
-    """Adds the options."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+#: Gives a command these options.
+printing_options = with_options(_OPTIONS)
 
 
 def with_layout(command: _Command) -> _Command:

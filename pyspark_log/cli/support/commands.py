@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import click
 
 from pyspark_log.near_names import did_you_mean
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 # What users of other tools type.
 _MEANT = {
@@ -74,3 +77,14 @@ def with_store_option(
         )
     for one in command.commands.values() if isinstance(command, click.Group) else ():
         with_store_option(one, keep)
+
+
+def with_options(options: Sequence[Callable[..., Any]]) -> Callable[[_F], _F]:
+    """A decorator that gives a command options, which its help has in this order."""
+
+    def given(command: _F) -> _F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return given

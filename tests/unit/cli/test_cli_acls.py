@@ -6,14 +6,6 @@ import pytest
 from cli_tools import output, pylog
 
 from pyspark_log.server.security.acls import Acls
-from pyspark_log.storage.store import Store
-
-
-@pytest.fixture
-def store(tmp_path):
-    store = Store.create(tmp_path / "store")
-    yield store
-    store.close()
 
 
 def test_add_list_remove(store):

@@ -10,13 +10,6 @@ from pyspark_log.storage.store import Store
 
 
 @pytest.fixture
-def store(tmp_path):
-    store = Store.create(tmp_path / "store")
-    yield store
-    store.close()
-
-
-@pytest.fixture
 def known(store):
     return lambda: QuotaFile(store.path).table().quotas
 

@@ -11,14 +11,6 @@ from click.testing import CliRunner
 
 from pyspark_log.cli.main import main
 from pyspark_log.server.security.users import Users
-from pyspark_log.storage.store import Store
-
-
-@pytest.fixture
-def store(tmp_path):
-    store = Store.create(tmp_path / "store")
-    yield store
-    store.close()
 
 
 @pytest.fixture

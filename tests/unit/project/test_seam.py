@@ -25,7 +25,7 @@ BUILT_ON_IT = [
 ]
 # They work on the files of a store in a folder.
 TOOLS = [
-    "cli/acls.py", "cli/maintenance", "cli/quotas.py", "cli/records/dump.py", "cli/users.py", "jobs/compact.py",
+    "cli/maintenance", "cli/records/dump.py", "jobs/compact.py",
     "jobs/retention.py", "jobs/verify.py",
 ]  # fmt: skip
 # Packages for these tools alone.

@@ -4,19 +4,12 @@ import json
 
 import pytest
 
-from pyspark_log import Store
 from pyspark_log.admin import verify
 from pyspark_log.errors import DescriptionError
 from pyspark_log.server.security.acls import Acl, Acls, Operation, Pattern, Permission, Resource, host_of
 
 READ = Acl(Resource.TOPIC, "orders", Pattern.LITERAL, "User:anna", "*", Operation.READ, Permission.ALLOW)
 ASKED = "127.0.0.1", Operation.READ, Resource.TOPIC, "orders"
-
-
-@pytest.fixture
-def folder(tmp_path):
-    Store.create(tmp_path / "store").close()
-    return tmp_path / "store"
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import stat
 
 import pytest
 
-from pyspark_log import Store
 from pyspark_log.admin import verify
 from pyspark_log.errors import DescriptionError, InvalidConfigError
 from pyspark_log.server.security.users import (
@@ -19,12 +18,6 @@ from pyspark_log.server.security.users import (
     salted_password,
 )
 from pyspark_log.storage.catalog import store_json
-
-
-@pytest.fixture
-def folder(tmp_path):
-    Store.create(tmp_path / "store").close()
-    return tmp_path / "store"
 
 
 @pytest.fixture
