@@ -56,15 +56,19 @@ class Rate:
         sample.total += amount
         sample.last = now
 
-    def measure(self, now: int) -> tuple[float, int]:
-        """The amount a second, and the time over which it was measured (ms)."""
-        total, oldest = 0.0, now
+    def total(self, now: int) -> float:
+        """The amounts that still count."""
+        total = 0.0
         for sample in self._samples:
             if now - sample.last >= _MEMORY_MS:
                 sample.reset(now)
             total += sample.total
-            oldest = min(oldest, sample.start)
-        window = now - oldest
+        return total
+
+    def measure(self, now: int) -> tuple[float, int]:
+        """The amount a second, and the time over which it was measured (ms)."""
+        total = self.total(now)
+        window = now - min((sample.start for sample in self._samples), default=now)
         # A rate that has only begun is measured as if it had been zero before.
         window += max(0, _FULL_WINDOWS - window // WINDOW_MS) * WINDOW_MS
         return total / (window / 1000), window

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from pyspark_log.errors import DescriptionError
-from pyspark_log.server.quotas import Entity, QuotaFile, Throttles
+from pyspark_log.server.quotas import ClientQuotas, Entity, Throttles
 from pyspark_log.server.quotas.entities import CONNECTION, FETCH, MUTATION, PRODUCE, REQUEST
 
 
@@ -23,7 +23,7 @@ def clock():
 
 @pytest.fixture
 def file(tmp_path):
-    return QuotaFile(str(tmp_path))
+    return ClientQuotas(str(tmp_path))
 
 
 @pytest.fixture
@@ -97,6 +97,17 @@ def test_time_is_limited_to_a_pause_of_a_second(file, throttles, clock):
     assert (produce.name, produce.throttled, request.name, request.throttled) == (PRODUCE, 1, REQUEST, 2)
     assert (produce.pause_ms, request.pause_ms) == (3000, 750)
     assert (produce.user, produce.client_id, produce.rate) == ("anna", "", 1300)
+
+
+def test_the_mean_pause_is_exact(file, throttles, clock):
+    put(file, Entity("anna"), **{PRODUCE: 1000})
+    clock.now += 1
+    assert pause(throttles, produced=11_317) == 1317
+    for _ in range(10):
+        clock.now += 1.03
+        assert [one.pause_ms for one in throttles.usages()] == [1317]
+    clock.now += 1.03
+    assert [one.pause_ms for one in throttles.usages()] == [0]
 
 
 def test_a_fetch_that_is_too_much_does_not_count(file, throttles, clock):
