@@ -15,7 +15,11 @@ The tree:
     |-- UnknownTopicError      no such topic, or no such partition of it
     |-- UnknownGroupError      no such consumer group
     |-- GroupNotEmptyError     a group has members, which own its committed offsets
+    |-- FencedMemberError      a group has removed this member
     |-- OffsetOutOfRangeError  has the range that is valid
+    |-- NoOffsetError          a consumer has no offset to begin with
+    |-- DeserializationError   a consumer's deserializer has refused a record
+    |-- WakeupError            a consumer that waited was woken
     |-- InvalidRecordError     a record that this topic refuses
     |   |-- InvalidTimestampError    its time is too far from the clock
     |   `-- RecordTooLargeError
@@ -152,6 +156,16 @@ class GroupNotEmptyError(PylogError):
     condition = "PYLOG_NON_EMPTY_GROUP"
 
 
+class FencedMemberError(PylogError):
+    """A consumer is no member of its group any more, or does not own what it commits for. Nothing was committed.
+
+    The group has removed it, as it was silent for longer than `max_poll_interval_ms`, or as another consumer has its
+    `group_instance_id`.
+    """
+
+    condition = "PYLOG_FENCED_MEMBER"
+
+
 class OffsetOutOfRangeError(PylogError):
     """An offset below the log start or above the log end.
 
@@ -164,16 +178,63 @@ class OffsetOutOfRangeError(PylogError):
 
     condition = "PYLOG_OFFSET_OUT_OF_RANGE"
 
-    def __init__(self, topic: str, partition: int, offset: int, log_start: int, log_end: int) -> None:
+    def __init__(self, topic: str, partition: int, offset: int, log_start: int, log_end: int, advice: str = "") -> None:
         super().__init__(
             f"{topic}-{partition}: offset {offset} is out of range: the log holds offsets "
-            f"{log_start} to {log_end} (the end, exclusive)"
+            f"{log_start} to {log_end} (the end, exclusive){advice and f'; {advice}'}"
         )
         self.topic, self.partition, self.offset = topic, partition, offset
-        self.log_start, self.log_end = log_start, log_end
+        self.log_start, self.log_end, self._advice = log_start, log_end, advice
 
-    def __reduce__(self) -> tuple[type[OffsetOutOfRangeError], tuple[str, int, int, int, int]]:
-        return type(self), (self.topic, self.partition, self.offset, self.log_start, self.log_end)
+    def __reduce__(self) -> tuple[type[OffsetOutOfRangeError], tuple[str, int, int, int, int, str]]:
+        return type(self), (self.topic, self.partition, self.offset, self.log_start, self.log_end, self._advice)
+
+
+class NoOffsetError(PylogError):
+    """A consumer is to read a partition, and nothing says from which offset on.
+
+    Attributes:
+        topic, partition: where.
+    """
+
+    condition = "PYLOG_NO_OFFSET"
+
+    def __init__(self, topic: str, partition: int, group: str | None) -> None:
+        whose = "the consumer has no group" if group is None else f"group {group!r} has no committed offset there"
+        super().__init__(
+            f"{topic}-{partition}: {whose}, and auto_offset_reset is none: call seek, or commit an offset first"
+        )
+        self.topic, self.partition, self.group = topic, partition, group
+
+    def __reduce__(self) -> tuple[type[NoOffsetError], tuple[str, int, str | None]]:
+        return type(self), (self.topic, self.partition, self.group)
+
+
+class DeserializationError(PylogError):
+    """A deserializer has refused a record. The consumer's position is still that record's offset: seek past it.
+
+    Attributes:
+        topic, partition, offset: the record's.
+        part: "key" or "value".
+    """
+
+    condition = "PYLOG_DESERIALIZATION"
+
+    def __init__(self, topic: str, partition: int, offset: int, part: str, problem: str) -> None:
+        super().__init__(
+            f"{topic}-{partition}: the {part} of the record at offset {offset} cannot be deserialized: {problem}; to "
+            f"leave it out, seek to {offset + 1}"
+        )
+        self.topic, self.partition, self.offset, self.part, self.problem = topic, partition, offset, part, problem
+
+    def __reduce__(self) -> tuple[type[DeserializationError], tuple[str, int, int, str, str]]:
+        return type(self), (self.topic, self.partition, self.offset, self.part, self.problem)
+
+
+class WakeupError(PylogError):
+    """`Consumer.wakeup` was called; nothing was handed out."""
+
+    condition = "PYLOG_WAKEUP"
 
 
 class InvalidRecordError(PylogError):

@@ -4,14 +4,23 @@ import base64
 import random
 
 from pyspark_log.kafka.schemas import message
-from pyspark_log.kafka.schemas.message import _schemas, versions_of
+from pyspark_log.kafka.schemas.message import _record_schemas, _schemas, versions_of
 
 _TEXTS = ("", "a", "orders", "größe", "多" * 40, "x" * 300)
 
 
 def all_versions():
     """Each version of each message that is stored: pairs of a name and a version."""
-    return [(name, version) for name in _schemas() for version in message(name).versions]
+    return _versions(_schemas())
+
+
+def all_records():
+    """The same of the records of a cluster's metadata."""
+    return _versions(_record_schemas())
+
+
+def _versions(schemas):
+    return [(name, version) for name in schemas for version in message(name).versions]
 
 
 class Values:
@@ -20,6 +29,7 @@ class Values:
     Attributes:
         message: whose.
         version: in which.
+        fields: what the schema says of its fields.
     """
 
     def __init__(self, name, version, seed=0, *, small=False):
@@ -27,7 +37,8 @@ class Values:
         self._small = small
         self.message, self.version = message(name), version
         self._chance = random.Random(f"{name} {version} {seed}")
-        self._schema = _schemas()[name]
+        self._schema = (_schemas() | _record_schemas())[name]
+        self.fields = self._schema["fields"]
         self._inner = {one["name"]: one["fields"] for one in self._schema.get("commonStructs", ())}
 
     def default(self):

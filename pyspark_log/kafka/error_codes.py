@@ -9,6 +9,14 @@ from __future__ import annotations
 from enum import IntEnum
 
 
+def name_of(code: int) -> str:
+    """The name of an error code, or its number if it is not known."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"
+
+
 class ErrorCode(IntEnum):
     """What `error_code` in a response says. A client that does not know a code takes it for UNKNOWN_SERVER_ERROR."""
 

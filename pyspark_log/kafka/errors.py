@@ -1,4 +1,4 @@
-"""What is wrong with a message."""
+"""What is wrong with a message, and what a cluster refuses."""
 
 from __future__ import annotations
 
@@ -9,6 +9,24 @@ class MessageError(PylogError):
     """Bytes are no message of Kafka's protocol, or values fit into none."""
 
     condition = "PYLOG_INVALID_MESSAGE"
+
+
+class ClusterError(PylogError):
+    """A Kafka cluster does not answer, refuses a request, or answers what it may not."""
+
+    condition = "PYLOG_KAFKA_CLUSTER"
+
+
+class ProducerFencedError(ClusterError):
+    """Another producer has the transactional id since."""
+
+    condition = "PYLOG_KAFKA_PRODUCER_FENCED"
+
+
+class LoginError(ClusterError):
+    """A Kafka cluster refuses a login."""
+
+    condition = "PYLOG_KAFKA_LOGIN"
 
 
 class UnsupportedVersionError(MessageError):
@@ -26,3 +44,9 @@ class UnsupportedVersionError(MessageError):
 
     def __reduce__(self) -> tuple[type[UnsupportedVersionError], tuple[int, int, int]]:
         return type(self), (self.api_key, self.api_version, self.correlation_id)
+
+
+class UnknownRecordError(MessageError):
+    """A record of a cluster's metadata is of a type or a version that is not known."""
+
+    condition = "PYLOG_UNKNOWN_RECORD"

@@ -15,7 +15,7 @@ from mutations import changed, noise
 from pyspark_log.kafka import MessageError, decode_request, encode_request
 from pyspark_log.kafka.schemas import message
 from pyspark_log.kafka.wire import decode, encode
-from tests.message_values import Values, all_versions, joined
+from tests.message_values import Values, all_records, all_versions, joined
 
 #: How much memory a message takes at most for each byte of its frame, in bytes.
 FACTOR = 100
@@ -38,7 +38,7 @@ class Messages(Family):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self._versions = all_versions()
+        self._versions = [*all_versions(), *all_records()]
 
     def input(self, pick: random.Random) -> Input:
         name, version = pick.choice(self._versions)

@@ -1,7 +1,7 @@
-"""Kafka's message schemas from the jar of kafka-clients, as the package stores them.
+"""Kafka's message schemas from its jars, as the package stores them.
 
-`python -m tests.kafka.schemas_of_jar` writes them: messages.json with their facts, messages.pyi with their types, and
-the jar's LICENSE and NOTICE.
+`python -m tests.kafka.schemas_of_jar` writes them: messages.json with their facts, records.json with those of the
+records of a cluster's metadata, messages.pyi with the types of both, and the LICENSE and NOTICE of kafka-clients.
 """
 
 import json
@@ -14,34 +14,50 @@ from tests.paths import ROOT
 
 #: The keys of the APIs whose messages are stored.
 KEYS = {
-    *range(4), *range(8, 38), 42, *range(44, 52), 60, 61, 65, 66, 68, 69, 74, 75,
+    *range(4), *range(8, 38), 42, 43, *range(44, 52), *range(55, 70), 73, 74, 75,
 }  # fmt: skip
 #: Messages that belong to no API.
 OTHERS = ("RequestHeader", "ResponseHeader", "ConsumerProtocolAssignment", "ConsumerProtocolSubscription")
 
 _PACKAGE = ROOT / "pyspark_log" / "kafka"
-_FOLDER = "common/message/"
+_CLIENTS, _METADATA = ("kafka-clients", "common/message/"), ("kafka-metadata", "common/metadata/")
 _OF_A_MESSAGE = ("apiKey", "type", "validVersions", "flexibleVersions")
 _OF_A_FIELD = (
     "name", "type", "versions", "nullableVersions", "taggedVersions", "flexibleVersions", "tag", "default", "ignorable",
 )  # fmt: skip
 _TYPES = {"bool": "bool", "float64": "float", "uuid": "bytes", "string": "str", "bytes": "bytes", "records": "Records"}
+_INTEGER = re.compile(r"u?int\d+")
 
 
 def files():
     """What is stored: contents by path."""
-    jar = next((FOLDER / "jars").glob("kafka-clients-*.jar"))
-    with zipfile.ZipFile(jar) as opened:
-        names = [name for name in opened.namelist() if name.startswith(_FOLDER) and name.endswith(".json")]
-        given = [json.loads(re.sub(r"^\s*//.*$", "", opened.read(name).decode(), flags=re.M)) for name in names]
+    given = [one for one in _given(*_CLIENTS) if one.get("apiKey") in KEYS or one["name"] in OTHERS]
+    stored = {one["name"]: _facts(one) for one in given}
+    records = {one["name"]: _facts(one) for one in _given(*_METADATA)}
+    with _jar(_CLIENTS[0]) as opened:
         licences = {name: opened.read(name).decode() for name in ("LICENSE", "NOTICE")}
-    stored = {one["name"]: _facts(one) for one in given if one.get("apiKey") in KEYS or one["name"] in OTHERS}
-    lines = ",\n".join(f'"{name}":{json.dumps(stored[name], separators=(",", ":"))}' for name in sorted(stored))
     return {
-        _PACKAGE / "schemas" / "messages.json": "{\n" + lines + "\n}\n",
-        _PACKAGE / "messages.pyi": _stub(stored),
+        _PACKAGE / "schemas" / "messages.json": _lines(stored),
+        _PACKAGE / "schemas" / "records.json": _lines(records),
+        _PACKAGE / "messages.pyi": _stub(stored | records),
         **{_PACKAGE / "schemas" / name: text for name, text in licences.items()},
     }
+
+
+def _given(jar, folder):
+    with _jar(jar) as opened:
+        for name in opened.namelist():
+            if name.startswith(folder) and name.endswith(".json"):
+                yield json.loads(re.sub(r"^\s*//.*$", "", opened.read(name).decode(), flags=re.M))
+
+
+def _jar(name):
+    return zipfile.ZipFile(next((FOLDER / "jars").glob(f"{name}-[0-9]*.jar")))
+
+
+def _lines(schemas):
+    lines = ",\n".join(f'"{name}":{json.dumps(schemas[name], separators=(",", ":"))}' for name in sorted(schemas))
+    return "{\n" + lines + "\n}\n"
 
 
 def _facts(schema):
@@ -93,7 +109,9 @@ def _message(name, fields, common):
 
 
 def _class(name, message, fields):
-    return [f"class {name}(NamedTuple):", *([f"    {_line(field, message)}" for field in fields] or ["    ..."])]
+    if not fields:
+        return [f"class {name}(NamedTuple): ..."]
+    return [f"class {name}(NamedTuple):", *(f"    {_line(field, message)}" for field in fields)]
 
 
 def _structs(fields, common):
@@ -109,7 +127,7 @@ def _structs(fields, common):
 
 def _line(field, message):
     kind = field["type"].removeprefix("[]")
-    shown = _TYPES.get(kind) or ("int" if "int" in kind else f"{message}.{kind}")
+    shown = _TYPES.get(kind) or ("int" if _INTEGER.fullmatch(kind) else f"{message}.{kind}")
     if field["type"].startswith("[]"):
         shown = f"Sequence[{shown}]"
     if "nullableVersions" in field or field.get("default") == "null":

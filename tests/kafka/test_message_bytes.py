@@ -42,10 +42,10 @@ def of_kafka(cases):
     )
 
 
-def bytes_of(lines):
-    """The answers of MessageBytes.java."""
+def bytes_of(lines, program=PROGRAM):
+    """The answers of MessageBytes.java, or of another program."""
     run = subprocess.run(
-        command(PROGRAM, memory="512m"), input="".join(lines), capture_output=True, text=True, check=True, timeout=300
+        command(program, memory="512m"), input="".join(lines), capture_output=True, text=True, check=True, timeout=300
     )
     return run.stdout.splitlines()
 

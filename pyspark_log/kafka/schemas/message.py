@@ -19,6 +19,8 @@ _Json = Mapping[str, Any]
 # More versions than any message has.
 _OPEN_END = 1 << 15
 _ERROR_CODE = "ErrorCode"
+# What schemas say of records of a cluster's metadata, whose names end alike. Their `apiKey` is a number of its own.
+_METADATA, _RECORD = "metadata", "Record"
 
 
 class _Codes(NamedTuple):
@@ -34,6 +36,7 @@ class Message:
     Attributes:
         name: Kafka's name.
         api_key: None: it belongs to no API.
+        record_type: the number of a record of a cluster's metadata; None: it is none.
         versions: those that the schema knows.
         flexible: those with compact lengths and tagged fields.
         struct: the class of its values, a named tuple. Those of inner structs are its attributes.
@@ -41,7 +44,9 @@ class Message:
 
     def __init__(self, name: str, schema: _Json) -> None:
         self.name = name
-        self.api_key: int | None = schema.get("apiKey")
+        is_record = schema["type"] == _METADATA
+        self.api_key: int | None = None if is_record else schema.get("apiKey")
+        self.record_type: int | None = schema["apiKey"] if is_record else None
         self.versions, self.flexible = versions_of(schema["validVersions"]), versions_of(schema["flexibleVersions"])
         self._structs = {one["name"]: _Struct(one["name"], one["fields"]) for one in schema.get("commonStructs", ())}
         self._root = _Struct(name, schema["fields"])
@@ -178,16 +183,20 @@ def snake_case(name: str) -> str:
 
 
 @functools.cache
-def _schemas() -> dict[str, _Json]:
-    with open(f"{os.path.dirname(__file__)}/messages.json", "rb") as file:
+def _schemas(file_name: str = "messages.json") -> dict[str, _Json]:
+    with open(f"{os.path.dirname(__file__)}/{file_name}", "rb") as file:
         found: dict[str, _Json] = json.load(file)
     return found
+
+
+def _record_schemas() -> dict[str, _Json]:
+    return _schemas("records.json")
 
 
 @functools.cache
 def message(name: str) -> Message:
     """The message of Kafka's name. KeyError: there is none."""
-    return Message(name, _schemas()[name])
+    return Message(name, (_record_schemas() if name.endswith(_RECORD) else _schemas())[name])
 
 
 def message_of(value: Struct) -> Message:
@@ -210,3 +219,13 @@ def api(key: int) -> tuple[Message, Message]:
     """An API's request and response. KeyError: there is none of that key."""
     name = _apis()[key]
     return message(f"{name}Request"), message(f"{name}Response")
+
+
+@functools.cache
+def _record_names() -> dict[int, str]:
+    return {one["apiKey"]: name for name, one in _record_schemas().items()}
+
+
+def metadata_record(record_type: int) -> Message:
+    """A record of a cluster's metadata, by the number of its type. KeyError: there is none of that type."""
+    return message(_record_names()[record_type])
