@@ -171,6 +171,8 @@ STORE_CONFIGS: Mapping[str, ConfigKey] = _table(
               "partitions of __consumer_offsets, fixed at its creation", _whole(1, INT_MAX)),
     ConfigKey("producer.id.expiration.ms", "producer.id.expiration.ms", "86400000", "ms",
               "how long the sequence numbers of a producer that is idle are remembered", _whole(1, INT_MAX)),
+    ConfigKey("replica.lag.time.max.ms", "replica.lag.time.max.ms", "30000", "ms",
+              "of a node: after how long without all records a follower is out of sync", _whole(1, LONG_MAX)),
     # Kafka has neither of these; they are named after transactional.id.expiration.ms.
     ConfigKey("staged.output.expiration.ms", "staged.output.expiration.ms", "604800000", "ms",
               "how long unpublished staged output is kept after its job last wrote any",

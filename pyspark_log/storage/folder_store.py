@@ -191,14 +191,17 @@ class FolderStore(Store):
         return self._admin.create_if_missing(name)
 
     def add_partitions(self, name: str, total: int) -> TopicDescription:
+        check_not_internal(name)
         return self._admin.add_partitions(name, total)
 
     def alter_configs(
         self, name: str, configs: Mapping[str, str] | None = None, delete: Collection[str] = ()
     ) -> TopicDescription:
+        check_not_internal(name)
         return self._admin.alter_configs(name, configs or {}, delete)
 
     def delete_topic(self, name: str) -> None:
+        check_not_internal(name)
         self._admin.delete(name)
 
     # ---- groups

@@ -41,8 +41,8 @@ class Undisturbed:
         Args:
             check: gets the workload that was stopped, its path and the step; it runs the rest, and checks the contents.
             most: how many stops are tried.
-            share: how many of these must come about, but for one: threads that apply side by side do not always make
-                the very same number of changes.
+            share: how many of these must come about, but for three: threads that apply side by side do not always make
+                the very same number of changes, and a small sample may have several where they differ.
             capsys: reports how many were tried.
         """
         points = [(change, torn) for change in range(self.starts[-1]) for torn in (False, True)]
@@ -55,7 +55,7 @@ class Undisturbed:
         with capsys.disabled():
             print(f"\n{tried} stops tried, of {len(points)}")
         assert len(points) >= 2000
-        assert tried + 1 >= share * len(chosen)
+        assert tried + 3 >= share * len(chosen)
 
     def _try_stop(self, check, path, change, torn):
         step, changes = self._begin(change, path)

@@ -7,7 +7,6 @@ single such folder. Folders of partitions that are being deleted or moved have o
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import logging
 import os
@@ -18,6 +17,7 @@ from pyspark_log.config import INT_MAX
 from pyspark_log.errors import InvalidTopicError, SideFileError, StoreNotFoundError
 from pyspark_log.storage.catalog import check_name
 from pyspark_log.storage.catalog.kafka_files import (
+    CLEAN_SHUTDOWN,
     HIGH_WATERMARK,
     LOG_START,
     META_PROPERTIES,
@@ -28,6 +28,7 @@ from pyspark_log.storage.catalog.kafka_files import (
     read_partition_metadata,
 )
 from pyspark_log.storage.catalog.store_json import STORE_FILE
+from pyspark_log.storage.catalog.topics import id_text
 from pyspark_log.storage.fs import Mutex, files
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.types import TopicPartition
@@ -37,8 +38,6 @@ log = logging.getLogger(__name__)
 _PARTITION_FOLDER = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})")
 #: The log of a segment; one of a swap is complete, and replaces a log that is deleted by then.
 LOG_NAME = re.compile(r"[0-9]{20}\.log(\.swap)?")
-# Kafka's CleanShutdownFileHandler.
-_CLOSED_IN_ORDER = ".kafka_cleanshutdown"
 _Stamp = tuple[int, int]
 _NOTHING: _Stamp = (-1, -1)
 # A system's clock for files moves every 10 ms or less: two changes that come closer together can have the same time.
@@ -74,7 +73,7 @@ def _stamp(path: str) -> _Stamp:
 
 def _made_up_id(text: str) -> str:
     """An id in Kafka's form for an object without one; the same for the same text."""
-    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()[:16]).decode().rstrip("=")
+    return id_text(hashlib.sha256(text.encode()).digest()[:16])
 
 
 def made_up_topic_id(topic: str) -> str:
@@ -172,7 +171,7 @@ class BrokerLogDir:
 
     def is_closed(self) -> bool:
         """Whether its broker was shut down cleanly, and has not started again: then no write is unfinished."""
-        return files.exists(f"{self.path}/{_CLOSED_IN_ORDER}")
+        return files.exists(f"{self.path}/{CLEAN_SHUTDOWN}")
 
     def high_watermark(self, at: TopicPartition) -> int | None:
         """The offset below which all replicas have a partition's records; None if no checkpoint has it.

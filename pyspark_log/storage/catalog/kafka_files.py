@@ -25,6 +25,8 @@ LOG_START = "log-start-offset-checkpoint"
 CLEANER = "cleaner-offset-checkpoint"
 #: The file beside them that identifies the log dir.
 META_PROPERTIES = "meta.properties"
+#: The file beside them that says that their broker, or node, has ended in order (Kafka's CleanShutdownFileHandler).
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 #: The file in a partition's folder that names its topic.
 PARTITION_METADATA = "partition.metadata"
 

@@ -135,8 +135,8 @@ def _log_dirs(content: Fields) -> Mapping[int, ListedLogDir]:
     return dict(sorted(found.items()))
 
 
-def make(folder: str, configs: Mapping[str, str]) -> None:
-    """Creates a store in a missing or empty folder.
+def make(folder: str, configs: Mapping[str, str], cluster_id: str | None = None) -> None:
+    """Creates a store in a missing or empty folder; with an id of its own, or with that of a Kafka cluster.
 
     Raises:
         StoreNotFoundError: the parent folder is missing.
@@ -149,7 +149,7 @@ def make(folder: str, configs: Mapping[str, str]) -> None:
     several = names != [log_dir_list.DATA_FOLDER]
     _make_root(folder, {STATE_FOLDER, *names} if several else ())
     if not several:
-        _describe(folder, StoreDescription(new_id(), configs))
+        _describe(folder, StoreDescription(cluster_id or new_id(), configs))
         return
     for number, name in enumerate(names):
         log_dir_list.check_name(folder, name, names[:number], _OWN_NAMES)
@@ -160,7 +160,7 @@ def make(folder: str, configs: Mapping[str, str]) -> None:
     with lock_for(lock_path).held():
         if files.exists(f"{folder}/{STORE_FILE}"):
             raise StoreExistsError(f"{folder}: another process has just created a store there")
-        cluster_id = new_id()
+        cluster_id = cluster_id or new_id()
         folders: dict[int, ListedLogDir] = {}
         for number, name in enumerate(names):
             folders[number] = _prepare(folder, name, cluster_id, folders.values())

@@ -80,10 +80,15 @@ def check_id(text: str) -> None:
         raise ValueError(f"{text[:60]!r} where 22 characters of URL-safe base64 should be")
 
 
+def id_text(data: bytes) -> str:
+    """An id of 16 bytes as 22 characters of URL-safe base64, as Kafka's Uuid prints."""
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
 def new_id() -> str:
     """Returns 16 random bytes as 22 characters of URL-safe base64, as Kafka's Uuid prints; never begins with '-'."""
     while True:
-        text = base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+        text = id_text(secrets.token_bytes(16))
         if not text.startswith("-"):
             return text
 

@@ -20,6 +20,7 @@ from pyspark_log.storage.log import retention
 from pyspark_log.storage.log.appends import Appended
 from pyspark_log.storage.log.held_log import HeldLog
 from pyspark_log.storage.log.new_segment import NewSegment
+from pyspark_log.storage.log.owner import check_owner
 from pyspark_log.storage.log.producers.manager import ProducerAppendInfo
 from pyspark_log.storage.log.recovery import apply_intent
 from pyspark_log.storage.log.state.partition_state import Flags, Intent, PartitionState
@@ -68,6 +69,7 @@ class AppendPlan(NamedTuple):
         producers: those batches that have producer ids; none of them is in the log.
         first_undone: for the decision log: its new value in the state.
         decided: the decision that is applied by this; the append is then repeated or undone as a whole after a kill.
+        replicated: whether another log has given the records their offsets.
     """
 
     pieces: Sequence[Copy | NewSegment]
@@ -76,6 +78,7 @@ class AppendPlan(NamedTuple):
     producers: Sequence[ProducerAppendInfo] = ()
     first_undone: int | None = None
     decided: Decided | None = None
+    replicated: bool = False
 
 
 class _Step(NamedTuple):
@@ -107,8 +110,11 @@ def append(log: HeldLog, plan: AppendPlan) -> Appended:
         OutcomeUnknownError: a sync failed; readers see nothing of the append, but the disk can no longer be trusted
             with this segment. The next append begins another one. Or what a failed append wrote could not be removed:
             the next writer does that, unless a power loss comes first. Or the end could not be moved.
+        PartitionOwnedError: another process gives the records their offsets.
         PylogError: what a piece raised; nothing was appended.
     """
+    if not plan.replicated:
+        check_owner(log.place, log.state, log.leads)
     steps = _place(log, plan)
     before, last = log.state, steps[-1]
     # A new segment is synced before it gets its name, and so must the intent be.
@@ -159,6 +165,8 @@ def append_in_room(
     state, begin, limits = held.stored, held.position, segment.limits
     if not log.syncs_if_asked or state.synced == begin or state.flags & ~Flags.PRODUCERS:
         return False
+    if state.owner_node and state.leader_epoch != log.leads:
+        return False
     position, first, end = begin + len(data), held.next_offset, headers[-1].next_offset
     if position > limits.position or end > limits.next_offset or end > state.reserve:
         return False
@@ -173,7 +181,7 @@ def append_in_room(
         _undo(log, error)
         raise
     try:
-        held.move_end(end, position)
+        held.move_end(end, position, held.high_watermark if state.owner_node else end)
     except OSError as error:
         raise _end_not_moved(log, end, error) from error
     _enter_producers(log, producers, first, end)
@@ -334,7 +342,7 @@ def _move_end(log: HeldLog, plan: AppendPlan, written: _Written, *, sync: bool) 
     moved = state._replace(
         seq=state.seq + 1,
         next_offset=end,
-        high_watermark=end,
+        high_watermark=state.high_watermark if state.is_replica else end,
         position=written.position,
         synced=written.position if sync else state.synced,
         unsynced_since=log.unsynced_since(),

@@ -6,7 +6,7 @@ Recovery and the writer are built on it; the order of steps is the protocol of d
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NoReturn
 
@@ -14,11 +14,12 @@ from pyspark_log.config import LONG_MAX, TopicConfig
 from pyspark_log.errors import LogDamagedError, OutcomeUnknownError, PylogError
 from pyspark_log.storage.catalog import LogDir, LogDirs, PartitionPath, kafka_files
 from pyspark_log.storage.catalog.log_dir import LogOffsets
-from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs import files, timeouts
 from pyspark_log.storage.fs.clock import Clock
 from pyspark_log.storage.log import leader_epochs, leftovers
 from pyspark_log.storage.log.lease import Lease
 from pyspark_log.storage.log.missing import check_length
+from pyspark_log.storage.log.owner import NO_EPOCH, NONE
 from pyspark_log.storage.log.producers.manager import ProducerStateManager
 from pyspark_log.storage.log.read import segment_cache
 from pyspark_log.storage.log.state import state_file
@@ -51,13 +52,16 @@ class HeldLog:
         syncs_if_asked: whether nothing but the caller of an append can ask for a sync.
     """
 
-    def __init__(self, place: PartitionPath, config: TopicConfig, log_dirs: LogDirs, clock: Clock) -> None:
+    def __init__(
+        self, place: PartitionPath, config: TopicConfig, log_dirs: LogDirs, clock: Clock, led: Mapping[str, int]
+    ) -> None:
         self.place = place
         self.config = config
         self.clock = clock
         self.lease = Lease(place)
         self.producers = ProducerStateManager(place, config.producer_id_expiration_ms)
         self.syncs_if_asked = not self.lease.shared and config.flush_messages == config.flush_ms == LONG_MAX
+        self._led = led
         self._log_dirs = log_dirs
         self._log_dir: LogDir = log_dirs.at(0)
         self._segment: SegmentWriter | None = None
@@ -66,6 +70,11 @@ class HeldLog:
     def state(self) -> PartitionState:
         """The partition's state; the lease is held, so only the caller can change it."""
         return self.lease.held.state
+
+    @property
+    def leads(self) -> int:
+        """The leader epoch in which this process leads a partition of a Kafka cluster; NO_EPOCH: it does not."""
+        return self._led.get(self.place.state_path, NO_EPOCH)
 
     def find_folder(self) -> None:
         """Switches to the log dir that the state names: the partition may have been moved. LogDirOfflineError."""
@@ -369,11 +378,26 @@ class HeldLog:
 
     # ---- Kafka's files
 
-    def update_side_files(self) -> None:
-        """Updates Kafka's side files of the partition after its log start or log end has moved. OSError."""
+    def cut_epochs(self, end: int) -> None:
+        """Removes the leader epochs that began at or beyond a new log end, which a truncation will save."""
+        if self.state.owner_node == NONE:
+            # The current one continues there.
+            leader_epochs.begin(self.place.folder, self.state.leader_epoch, end)
+        else:
+            # A copy gets its epochs with its batches.
+            leader_epochs.cut_end(self.place.folder, end)
+
+    def update_side_files(self, *, at_once: bool = False) -> None:
+        """Updates Kafka's side files of the partition after its log start or log end has moved. OSError.
+
+        `at_once`: the checkpoints, too, as the log may be shorter than they say.
+        """
         leader_epochs.cut_start(self.place.folder, self.state.log_start)
         self.note_offsets()
-        self._log_dir.write_due()
+        if at_once:
+            self._log_dir.write(timeouts.CHECKPOINTS)
+        else:
+            self._log_dir.write_due()
 
     def note_offsets(self) -> None:
         """Has the checkpoints updated with the log start, the log end, and up to where the log is on the disk."""

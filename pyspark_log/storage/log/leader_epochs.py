@@ -89,6 +89,12 @@ class LeaderEpochs:
         """The epoch of the record at an offset; -1: it is not known."""
         return max((one.epoch for one in self.entries if one.start_offset <= offset), default=-1)
 
+    def cut_end(self, log_end: int) -> bool:
+        """Removes the epochs that begin at or above the log end. Returns whether anything changed."""
+        left = [entry for entry in self.entries if entry.start_offset < log_end]
+        changed, self.entries = left != self.entries, left
+        return changed
+
     def cut_start(self, log_start: int) -> bool:
         """Removes the epochs that end at or below the log start; the epoch that continues there begins there now.
 
@@ -108,19 +114,27 @@ def begin(folder: str, epoch: int, start_offset: int) -> None:
     If the process dies in between, the checkpoint has the epoch begin where records of the previous one may still
     come. A follower may then refetch too much, but never keeps records that the leader does not have.
     """
-    epochs = _read_or_none(folder)
+    epochs = read(folder)
     if epochs.assign(epoch, start_offset):
         epochs.write(f"{folder}/{FILE_NAME}")
 
 
 def cut_start(folder: str, log_start: int) -> None:
     """Trims the checkpoint of the partition in `folder` to the log start."""
-    epochs = _read_or_none(folder)
+    epochs = read(folder)
     if epochs.cut_start(log_start):
         epochs.write(f"{folder}/{FILE_NAME}")
 
 
-def _read_or_none(folder: str) -> LeaderEpochs:
+def cut_end(folder: str, log_end: int) -> None:
+    """Trims the checkpoint of the partition in `folder` to the log end."""
+    epochs = read(folder)
+    if epochs.cut_end(log_end):
+        epochs.write(f"{folder}/{FILE_NAME}")
+
+
+def read(folder: str) -> LeaderEpochs:
+    """The checkpoint of the partition in `folder`; empty if it is missing or damaged."""
     try:
         return LeaderEpochs.read(f"{folder}/{FILE_NAME}")
     except SideFileError as error:

@@ -191,9 +191,11 @@ class Lease:
         """Saves `state` as the partition's state (and, if `durable`, syncs it)."""
         if self.cut_off:
             state = self.claiming(state)
-        if state.high_watermark != state.next_offset:
-            # There is one copy of the log, so all of it is visible.
-            state = state._replace(high_watermark=state.next_offset)
+        visible = state.next_offset
+        if state.is_replica:
+            visible = min(visible, state.high_watermark)
+        if state.high_watermark != visible:
+            state = state._replace(high_watermark=visible)
         self.held.store(state, durable=durable, sync=self.shared)
         self._unsaved = False
 

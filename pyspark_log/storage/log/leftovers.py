@@ -46,7 +46,8 @@ def reason_to_keep(place: PartitionPath, state: PartitionState, config: TopicCon
     """
     # A change of several steps was begun, whose own rules decide; or, after a power loss, whole batches are adopted;
     # or, on a shared file system, a writer that has lost its lock has added them since.
-    begun = state.intent != Intent.NONE or bool(state.flags & (Flags.CUTTING | Flags.CLAIMED))
+    # Of a replica, the log that it is a copy of has all that was acknowledged.
+    begun = bool(state.owner_node) or state.intent != Intent.NONE or bool(state.flags & (Flags.CUTTING | Flags.CLAIMED))
     if begun or state.boot != state_file.this_boot() or is_shared(os.path.dirname(place.state_path)):
         return ""
     folder = place.folder

@@ -43,6 +43,9 @@ def clean(held: HeldLog) -> int:
     bases = held.bases()
     # An empty active segment is never deleted; another one may be, with all segments before it.
     limit = len(bases) if state.position else len(bases) - 1
+    if state.high_watermark < state.next_offset:
+        # The rest of a replica may yet be taken back.
+        limit = bisect_right(bases[1:], state.high_watermark)
     count = _below_start(held, bases)
     if config.deletes and config.retention_bytes >= 0:
         count = _beyond_size(_sizes(held, bases), count, limit, config.retention_bytes)

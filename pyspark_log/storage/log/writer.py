@@ -8,16 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from pyspark_log.config import TopicConfig
-from pyspark_log.errors import (
-    InvalidRecordError,
-    PartitionOwnedError,
-    ProducerError,
-    RecordTooLargeError,
-    UnknownTopicError,
-)
+from pyspark_log.errors import InvalidRecordError, ProducerError, RecordTooLargeError, UnknownTopicError
 from pyspark_log.storage.catalog import LogDirs, PartitionPath
 from pyspark_log.storage.fs import contextmanager
 from pyspark_log.storage.fs.clock import Clock
@@ -28,6 +23,7 @@ from pyspark_log.storage.log.held_log import HeldLog
 from pyspark_log.storage.log.producers.manager import ProducerAppendInfo
 from pyspark_log.storage.log.producers.state import Duplicate
 from pyspark_log.storage.log.recovery import after_restart, apply_intent
+from pyspark_log.storage.log.replica import raise_high_watermark
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log.state.partition_state import Flags, Intent, PartitionState
 from pyspark_log.storage.log.state.state_file import OpenState
@@ -55,11 +51,6 @@ def _enter(log: HeldLog) -> None:
     mine = lease.is_as_left
     if state.flags & Flags.DEAD:
         raise UnknownTopicError(f"{log.place}: the topic was deleted")
-    if state.owner_node:
-        raise PartitionOwnedError(
-            f"{log.place}: node {state.owner_node} owns the partition (owner epoch "
-            f"{state.owner_epoch}): write through that node"
-        )
     log.find_folder()
     unfinished = state.flags & (Flags.CLAIMED | Flags.CUTTING) or state.intent != Intent.NONE
     lease.cut_off = lease.shared and bool(unfinished)
@@ -98,9 +89,17 @@ def _is_entered_as_left(log: HeldLog) -> bool:
 class LogWriter:
     """Changes a partition for this process. Safe to use from several threads."""
 
-    def __init__(self, place: PartitionPath, config: TopicConfig, log_dirs: LogDirs, clock: Clock) -> None:
+    def __init__(
+        self,
+        place: PartitionPath,
+        config: TopicConfig,
+        log_dirs: LogDirs,
+        clock: Clock,
+        led: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        """Opens nothing yet. `led`: as of LogManager."""
         #: The log, for what needs its lease.
-        self.log = HeldLog(place, config, log_dirs, clock)
+        self.log = HeldLog(place, config, log_dirs, clock, led)
         self.config = config
         self._pending = deque[PendingAppend]()
 
@@ -125,7 +124,6 @@ class LogWriter:
             UnknownTopicError: the topic was deleted.
             LogDamagedError: the files are shorter than the state says.
             LogDirOfflineError: the log dir that holds its log has failed; nothing was changed.
-            PartitionOwnedError: a node owns the partition, and it alone may write.
             OSError: the store cannot be written.
         """
         log = self.log
@@ -152,6 +150,7 @@ class LogWriter:
 
         Raises:
             RecordTooLargeError: larger than a segment may be.
+            PartitionOwnedError: another than this process gives the records their offsets.
             ProducerError: the batch does not follow its producer's last one; nothing was appended.
             OSError: e.g. a full disk; nothing was appended.
             OutcomeUnknownError: a sync failed; readers see nothing of the append, but the disk can no longer be
@@ -261,6 +260,23 @@ class LogWriter:
             )
         except OSError as error:
             self.log.fail(error)
+
+    def raise_at_once(self, high_watermark: int) -> bool:
+        """Raises the high watermark of a node's copy if there is nothing to wait for; whether it is raised. OSError."""
+        try:
+            lease, action = self.log.lease, self._raise
+            return bool(lease.run_if_kept(action, high_watermark) or lease.run_if_as_left(action, high_watermark))
+        except OSError as error:
+            self.log.fail(error)
+
+    def raise_in_turn(self, high_watermark: int) -> None:
+        """The same, and waits for the lock. Raises as `hold`."""
+        with self.hold():
+            raise_high_watermark(self.log, high_watermark)
+
+    def _raise(self, _held: OpenState, high_watermark: int) -> bool:
+        raise_high_watermark(self.log, high_watermark)
+        return True
 
     def _append_at_rest(self, held: OpenState, batches: Sequence[bytes | bytearray]) -> Outcomes | None:
         if held.stored.flags & ~_AT_REST or held.stored.intent:

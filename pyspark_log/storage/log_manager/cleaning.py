@@ -9,6 +9,7 @@ from pyspark_log.errors import InvalidConfigError, PylogError
 from pyspark_log.storage.catalog import check_not_internal
 from pyspark_log.storage.fs import timeouts
 from pyspark_log.storage.log import retention
+from pyspark_log.storage.log.owner import check_owner
 from pyspark_log.storage.log_manager.manager import LogManager
 from pyspark_log.types import LATEST, TopicPartition
 
@@ -72,6 +73,7 @@ def delete_records(logs: LogManager, topic: str, partition: int, before_offset: 
     if not logs.topic(topic).config.deletes:
         raise InvalidConfigError(f"topic {topic!r}: records can be deleted only if cleanup.policy includes delete")
     with logs.writer(topic, partition).hold() as writer:
-        end = writer.state.next_offset
+        check_owner(writer.place, writer.state, writer.log.leads)
+        end = writer.state.high_watermark
         retention.delete_before(writer.log, end if before_offset == LATEST else before_offset)
         return writer.state.log_start

@@ -22,7 +22,7 @@ from pyspark_log.storage.log import LogWriter
 from pyspark_log.storage.log.missing import holds_segments, no_state
 from pyspark_log.storage.log.producers import ProducerEntry
 from pyspark_log.storage.log.read import LogReader
-from pyspark_log.storage.log.state import EMPTY, state_file
+from pyspark_log.storage.log.state import EMPTY, PartitionState, state_file
 from pyspark_log.storage.log_manager import deletion
 from pyspark_log.types import TopicDescription
 
@@ -117,12 +117,16 @@ class TopicLogs:
     def leader_epoch(self, partition: int) -> int:
         """Kafka's leader epoch of a partition; 0: it was never written to. UnknownTopicError, LogDamagedError.
 
-        It does not change while there is one copy of the log, so it is read once.
+        It changes only in a log that is or was a copy of another one, so it is read once, until `note_leader_epoch`.
         """
         known = self._leader_epochs.get(partition)
         if known is None:
             known = self._leader_epochs[partition] = self.reader(partition).state().leader_epoch
         return known
+
+    def note_leader_epoch(self, partition: int, epoch: int) -> None:
+        """Takes in the leader epoch of a partition that a caller has just read."""
+        self._leader_epochs[partition] = epoch
 
     def reader(self, partition: int) -> LogReader:
         """The reader of a partition. UnknownTopicError."""
@@ -144,6 +148,7 @@ class LogManager:
         clock: the clock of everything that is done with this store.
         recorded_cluster_id: the store's id; None if its folder has none.
         catalog: the descriptions of its topics.
+        led: of a node of a Kafka cluster: the leader epochs of the partitions that it leads, by their state files.
         log_dirs: the store's log dirs.
         most_writers: how many partitions are kept open for appending, with five open files each. The least recently
             used is closed; to open it again takes the longer, the more idempotent producers have written to it.
@@ -167,6 +172,7 @@ class LogManager:
         self.log_dirs = LogDirs(path, cluster_id, log_dirs, next_log_dir, self.clock)
         self.most_writers = _OPEN_WRITERS
         self._topics: dict[str, TopicLogs] = {}
+        self.led: dict[str, int] = {}
         self._writers: OrderedDict[str, LogWriter] = OrderedDict()  # by their state files
         self._used: dict[str, PartitionPath] = {}  # those that `writer` returned since the last `close`
         self._mutex = Mutex()
@@ -290,7 +296,7 @@ class LogManager:
         with self._mutex.lock:
             found = self._writers.get(path)
             if found is None or found.config is not topic.config:
-                found = LogWriter(topic.place(partition), topic.config, self.log_dirs, self.clock)
+                found = LogWriter(topic.place(partition), topic.config, self.log_dirs, self.clock, self.led)
                 self._writers[path] = found
             self._writers.move_to_end(path)
             self._used[path] = found.place
@@ -365,13 +371,23 @@ class LogManager:
                 if writer.place.topic == name and writer.place.topic_id != topic_id:
                     del self._writers[path]
 
-    def make_state(self, opened: TopicLogs, partition: int, log_dir: int | None = None) -> None:
+    def forget(self, place: PartitionPath) -> None:
+        """Closes the files of a partition that was deleted, and forgets what is known of it."""
+        with self._mutex.lock:
+            self._writers.pop(place.state_path, None)
+            self._used.pop(place.state_path, None)
+            self._topics.pop(place.topic, None)
+
+    def make_state(
+        self, opened: TopicLogs, partition: int, log_dir: int | None = None, begins: PartitionState = EMPTY
+    ) -> None:
         """Creates a partition's state file, before its first record; not for a topic that is deleted.
 
         Args:
             opened: the topic.
             partition: which one.
             log_dir: where its log is to be; None: `LogDirs.choose` decides.
+            begins: its first state.
 
         Raises:
             LogDirOfflineError: none of the log dirs can be used.
@@ -388,7 +404,7 @@ class LogManager:
             ):
                 raise no_state(place)
             number = self.log_dirs.choose(str(place)) if log_dir is None else log_dir
-            state_file.create(place.state_path, EMPTY._replace(log_dir=number))
+            state_file.create(place.state_path, begins._replace(log_dir=number))
             if self.log_dirs.at(number).directory_id:
                 # So that it is counted when the next one is placed.
                 files.make_folder(opened.place_in(partition, number).folder)

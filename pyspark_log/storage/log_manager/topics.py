@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from pyspark_log.config import int_config, store_config
 from pyspark_log.errors import LogDirOfflineError, PylogError, TopicExistsError, UnknownTopicError
-from pyspark_log.storage.catalog import PartitionPath, check_name, check_not_internal
+from pyspark_log.storage.catalog import PartitionPath, check_name
 from pyspark_log.storage.fs import files, timeouts
 from pyspark_log.storage.log.state import PartitionState, state_file
 from pyspark_log.storage.log_manager import deletion
@@ -98,21 +98,18 @@ class TopicAdmin:
 
     def add_partitions(self, name: str, total: int) -> TopicDescription:
         """Raises a topic's number of partitions to `total`."""
-        check_not_internal(name)
         self._logs.make_folders()
         with self._catalog.changing():
             return self._catalog.add_partitions(name, total)
 
     def alter_configs(self, name: str, configs: Mapping[str, str], delete: Collection[str]) -> TopicDescription:
         """Changes configs of a topic; those in `delete` follow the store's again."""
-        check_not_internal(name)
         self._logs.make_folders()
         with self._catalog.changing():
             return self._catalog.alter_configs(name, configs, delete)
 
     def delete(self, name: str) -> None:
         """Deletes a topic, and removes topics that were deleted long enough ago."""
-        check_not_internal(name)
         self._logs.make_folders()
         with self._catalog.changing():
             topic = self._catalog.delete(name)
@@ -122,6 +119,16 @@ class TopicAdmin:
                 log.warning("%s: topic %s is deleted, but some files are still in place: %s", self._path, name, error)
         self._logs.close_writers(name, "")
         self.remove_deleted()
+
+    def remove_partition(self, name: str, partition: int) -> None:
+        """Deletes the log of one partition, which the topic still has: it is as if nothing was ever written to it."""
+        with self._catalog.changing():
+            place = self._logs.place(name, partition)
+            deletion.schedule_delete(place)
+            files.sync_folder(os.path.dirname(place.folder))
+            deletion.remove(place)
+            files.remove_folder(deletion.tombstone_path(place))
+        self._logs.forget(place)
 
     def _make_room(self, name: str) -> None:
         """Ends deleted topics whose name is about to be used again. The topics' lock is held.

@@ -15,6 +15,8 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.clock import format_time
+from pyspark_log.storage.log.owner import check_owner
+from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.publish.applier import staging_folder
 from pyspark_log.storage.publish.decision import NO_NUMBER, NO_ORIGIN, Decision
@@ -117,6 +119,15 @@ def _check_after_taking_back(wanted: Decision, last: Decision) -> None:
 def check_log_dirs(logs: LogManager, wanted: Decision) -> None:
     """Checks that each partition that gets records can be written to. LogDirOfflineError, OSError."""
     logs.check_log_dirs((place.topic, place.partition) for place in wanted.places)
+
+
+def check_owners(logs: LogManager, wanted: Decision) -> None:
+    """Checks that no partition that gets records has an owner. PartitionOwnedError."""
+    for place in wanted.places:
+        at = logs.place(place.topic, place.partition)
+        loaded = state_file.read(at.state_path)
+        if loaded is not None:
+            check_owner(at, loaded.state)
 
 
 def check_parts(logs: LogManager, parts: Sequence[StagedPart], manifest: str) -> None:

@@ -41,7 +41,14 @@ from pyspark_log.storage.fs.mounts import is_shared
 from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.publish.applier import apply_decision, is_applied, remove_staged
-from pyspark_log.storage.publish.checks import check_fenced, check_given, check_log_dirs, check_number, check_parts
+from pyspark_log.storage.publish.checks import (
+    check_fenced,
+    check_given,
+    check_log_dirs,
+    check_number,
+    check_owners,
+    check_parts,
+)
 from pyspark_log.storage.publish.claims import finish
 from pyspark_log.storage.publish.decision import Decision
 from pyspark_log.storage.publish.decision_log import DecisionLog
@@ -286,6 +293,7 @@ class _Publish:
                 if last is None or last.done or is_applied(decisions, last):
                     check_parts(self._logs, output.parts, wanted.manifest)
                     check_log_dirs(self._logs, wanted)
+                    check_owners(self._logs, wanted)
                     try:
                         with contextlib.ExitStack() as held:
                             for other in self._participants:

@@ -76,6 +76,9 @@ class ObjectPartitions:
         """Waits for new records."""
         return ObjectWatch(self._log)
 
+    def events(self) -> None:
+        """No change is reported: as PartitionEvents would be where the OS cannot."""
+
     def end_within(self, at: TopicPartition, start: int, end: int, max_bytes: int) -> tuple[int, int]:
         """How far from `start` about `max_bytes` of records reach: an offset up to `end`, and the bytes up to it."""
         taken = 0

@@ -6,5 +6,6 @@ The face is what works without Arrow, which a server does not load: `decoder`, `
 from pyspark_log.storage.record.checksum import crc32c
 from pyspark_log.storage.record.headers import assign_offsets, headers_in, scan
 from pyspark_log.storage.record.layout import BatchHeader
+from pyspark_log.storage.record.producer import with_producer
 
-__all__ = ["BatchHeader", "assign_offsets", "crc32c", "headers_in", "scan"]
+__all__ = ["BatchHeader", "assign_offsets", "crc32c", "headers_in", "scan", "with_producer"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
 from pyspark_log.errors import CorruptRecordError, InvalidProducerEpochError, UnknownTopicError
 from pyspark_log.storage.catalog import TRANSACTIONS_TOPIC
@@ -32,15 +33,15 @@ class TransactionLog:
         """Reads nothing yet."""
         self._logs = logs
 
-    def load(self) -> dict[str, TransactionMetadata]:
-        """What the log has of each transactional id.
+    def load(self, partitions: Iterable[int] | None = None) -> dict[str, TransactionMetadata]:
+        """What the log has of each transactional id; of those in some of its partitions, if they are named.
 
         Raises:
             CorruptRecordError: a record is damaged, or not in Kafka's format.
         """
         logs, found = self._logs, dict[str, TransactionMetadata]()
         try:
-            partitions = logs.written_partitions(TRANSACTIONS_TOPIC)
+            partitions = logs.written_partitions(TRANSACTIONS_TOPIC) if partitions is None else partitions
         except UnknownTopicError:
             return found
         for partition in partitions:

@@ -1,29 +1,20 @@
-"""What a replica will need: where its log agrees with the leader's, and records that are taken back."""
+"""What a replica needs: batches as they are, where its log agrees with the leader's, records that are taken back."""
 
 import time
 
 import pyarrow as pa
 import pytest
 
-from pyspark_log.errors import OffsetOutOfRangeError
-from pyspark_log.storage.log.leader_epochs import LeaderEpochs
-from pyspark_log.storage.log.replica import end_offset_for, truncate
+from pyspark_log.errors import InvalidRecordError, OffsetOutOfRangeError
+from pyspark_log.storage.log import leader_epochs
+from pyspark_log.storage.log.replica import append_copied, raise_high_watermark, restart_at, truncate
+from pyspark_log.storage.log.retention import delete_before
+from pyspark_log.storage.log.state import EMPTY
+from pyspark_log.storage.record import scan
 from pyspark_log.storage.segment.file_names import list_segments
 from pyspark_log.storage.segment.segment import SegmentReader, read_headers
 from pyspark_log.storage.store import Store
-from tests.store_tools import rows
-
-
-@pytest.mark.parametrize(
-    ("epoch", "answer"),
-    [(-1, (-1, -1)), (5, (-1, -1)), (4, (4, 33)), (3, (2, 20)), (2, (2, 20)), (1, (1, 10)), (0, (0, 5))],
-)
-def test_a_copy_learns_where_its_epoch_ended(epoch, answer):
-    assert end_offset_for(LeaderEpochs([(1, 5), (2, 10), (4, 20)]).entries, epoch, log_end=33) == answer
-
-
-def test_nothing_is_known_of_an_empty_log():
-    assert end_offset_for([], 0, log_end=0) == (-1, -1)
+from tests.store_tools import faults, rows
 
 
 @pytest.fixture
@@ -122,3 +113,112 @@ def test_append_and_truncate_thirty_times(tmp_path):
         found = [value for batch in store.read("t", 0) for value in batch["value"].to_pylist()]
         assert found[-1] == b"stays"
     assert len(found) == 30
+
+
+# ---- the copy of a node
+
+
+@pytest.fixture
+def node(tmp_path):
+    """A store with an empty copy that node 7 owns."""
+    with Store.create(tmp_path / "node") as store:
+        store.create_topic("t", 1, {"segment.bytes": "400", "index.interval.bytes": "1", "retention.ms": "-1"})
+        store.logs.make_state(store.logs.topic("t"), 0, begins=EMPTY._replace(owner_node=8))
+        yield store
+
+
+def copied(source, target, start=0):
+    """Copies all batches of a log from an offset on, one by one."""
+    with target.logs.writer("t", 0).hold() as writer:
+        for path in source.segment_files("t", 0):
+            with open(path, "rb") as file:
+                data = file.read()
+            for header in scan(data, 0, len(data)):
+                if header.base_offset >= start:
+                    append_copied(writer.log, memoryview(data), [header])
+
+
+def test_readers_see_a_copy_up_to_its_high_watermark(cut, node):
+    copied(cut.store, node)
+    assert numbers(node) == []
+    with node.logs.writer("t", 0).hold() as writer:
+        raise_high_watermark(writer.log, 12)
+        raise_high_watermark(writer.log, 9)
+        assert (writer.state.high_watermark, writer.state.next_offset) == (12, 30)
+    assert numbers(node) == list(range(12))
+    assert node.latest_offset("t", 0) == 12
+    with node.logs.writer("t", 0).hold() as writer:
+        raise_high_watermark(writer.log, 99)
+        assert writer.state.high_watermark == 30
+        # A truncation takes it back, and what comes then is not visible either.
+        truncate(writer.log, 21)
+        assert writer.state.high_watermark == 21
+    copied(cut.store, node, 21)
+    assert numbers(node) == list(range(21))
+    assert faults(node.path) == []
+
+
+def test_a_copy_can_begin_again_at_a_later_offset(cut, node):
+    copied(cut.store, node)
+    with node.logs.writer("t", 0).hold() as writer:
+        restart_at(writer.log, 18)
+        assert (writer.state.log_start, writer.state.next_offset, writer.state.high_watermark) == (18, 18, 18)
+    assert list_segments(f"{node.path}/data/t-0") == [18]
+    copied(cut.store, node, 18)
+    with node.logs.writer("t", 0).hold() as writer:
+        raise_high_watermark(writer.log, 30)
+    assert numbers(node) == list(range(18, 30))
+    assert faults(node.path) == []
+
+
+@pytest.mark.parametrize("end", [30, 18])
+def test_a_copy_can_begin_again_at_an_earlier_offset(cut, node, end):
+    copied(cut.store, node)
+    with node.logs.writer("t", 0).hold() as writer:
+        raise_high_watermark(writer.log, 30)
+        delete_before(writer.log, 18)
+        truncate(writer.log, end)
+        restart_at(writer.log, 6)
+        assert (writer.state.log_start, writer.state.next_offset, writer.state.high_watermark) == (6, 6, 6)
+    assert list_segments(f"{node.path}/data/t-0") == [6]
+    copied(cut.store, node, 6)
+    with node.logs.writer("t", 0).hold() as writer:
+        raise_high_watermark(writer.log, 30)
+    assert numbers(node) == list(range(6, 30))
+    assert faults(node.path) == []
+
+
+def test_a_batch_that_does_not_follow_is_refused(cut, node):
+    copied(cut.store, node)
+    with pytest.raises(InvalidRecordError, match="a batch with offset 27 and leader epoch 0, after offset 29"):
+        copied(cut.store, node, 27)
+    with node.logs.writer("t", 0).hold() as writer:
+        assert writer.state.next_offset == 30
+
+
+def test_an_epoch_that_was_noted_without_a_batch_is_forgotten(cut, node):
+    copied(cut.store, node)
+    with node.logs.writer("t", 0).hold() as writer:
+        leader_epochs.begin(writer.place.folder, 1, 30)
+        writer.log.lease.save(writer.state._replace(leader_epoch=1), durable=True)
+    cut.store.append("t", rows(b"30"))
+    copied(cut.store, node, 30)
+    with node.logs.writer("t", 0).hold() as writer:
+        assert writer.state.next_offset == 31
+        assert leader_epochs.read(writer.place.folder).entries == [(0, 0)]
+    assert faults(node.path) == []
+
+
+def test_retention_keeps_what_a_copys_readers_have_not_seen(cut, node):
+    """As in Kafka; and a log start beyond the high watermark would be damage at the next start."""
+    copied(cut.store, node)
+    node.alter_configs("t", {"retention.bytes": "0", "segment.bytes": "400"})
+    with node.logs.writer("t", 0).hold() as writer:
+        raise_high_watermark(writer.log, 14)
+    node.clean("t")
+    with node.logs.writer("t", 0).hold() as writer:
+        assert (writer.state.log_start, writer.state.high_watermark, writer.state.next_offset) == (12, 14, 30)
+        truncate(writer.log, 21)
+        raise_high_watermark(writer.log, 21)
+    assert numbers(node) == list(range(12, 21))
+    assert faults(node.path) == []

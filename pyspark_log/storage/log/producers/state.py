@@ -135,8 +135,9 @@ class ProducerStates:
         self._unacknowledged: dict[int, int] = {}
 
     def copy(self, producer_ids: Collection[int]) -> ProducerStates:
-        """The same of some producers, to be changed without these."""
-        known = [self._entries[one] for one in producer_ids if one in self._entries]
+        """The same of some producers, and of those with open transactions, to be changed without these."""
+        wanted = {*producer_ids, *self._open.values()}
+        known = [self._entries[one] for one in wanted if one in self._entries]
         return ProducerStates(known, self.end_offset)
 
     @property

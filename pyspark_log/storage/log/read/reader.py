@@ -304,12 +304,12 @@ class LogReader:
         on_damage(damage)
         return damage
 
-    def _check_range(self, start: int, end: int, state: PartitionState) -> None:
+    def _check_range(self, start: int, end: int, state: PartitionState, most: int | None = None) -> None:
+        """Checks a range of offsets, which ends at `most` at the latest: without that at the high watermark."""
+        most = state.high_watermark if most is None else most
         for offset in (start, end):
-            if not state.log_start <= offset <= state.high_watermark:
-                raise OffsetOutOfRangeError(
-                    self.place.topic, self.place.partition, offset, state.log_start, state.high_watermark
-                )
+            if not state.log_start <= offset <= most:
+                raise OffsetOutOfRangeError(self.place.topic, self.place.partition, offset, state.log_start, most)
 
     def _segment_of(self, offset: int, state: PartitionState, listed: bool) -> tuple[int, int | None]:
         """The base of the segment that holds `offset`, and of the one after it (None: it is active)."""
@@ -382,12 +382,12 @@ class LogReader:
     def stored_batches(self, start: int, end: int, max_bytes: int, state: PartitionState) -> StoredBatches | None:
         """Where the batches of [start, end) are that are in one segment and within `max_bytes`; None: there are none.
 
-        The first one is there however large it is. `end` is the high watermark or the last stable offset; `state` is
-        the state that the caller has read before. Errors are those of `read`.
+        The first one is there however large it is. `end` is the high watermark or the last stable offset, or for
+        another replica of the log its end; `state` is the state that the caller has read before. Errors as `read`.
         """
 
         def find(state: PartitionState, listed: bool) -> StoredBatches | None:
-            self._check_range(start, end, state)
+            self._check_range(start, end, state, state.next_offset)
             pieces = self._segments_from(start, state, listed) if start < end else ()
             located = (locate(segment, size, start, end, max_bytes) for segment, size in pieces)
             return next((found for found in located if found is not None), None)
@@ -478,7 +478,7 @@ class LogReader:
     def _segments_from(self, offset: int, state: PartitionState, listed: bool) -> Iterator[tuple[SegmentReader, int]]:
         """The segment that holds `offset` and those after it, each with its live size."""
         position: int | None = offset
-        while position is not None and position < state.high_watermark:
+        while position is not None and position < state.next_offset:
             base, position = self._segment_of(position, state, listed)
             segment, now = self._open(base, position, state)
             yield segment, self._live_bytes(segment, state, now) if position is None else segment.log.size()

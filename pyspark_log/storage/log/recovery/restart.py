@@ -7,7 +7,8 @@ unsynced moves of the log end. So the log itself is read, batch by batch with ev
   could acknowledge them; a synced append may be there, since the move of the end may be lost.
 - Torn bytes are truncated. If they were below the end, unsynced records are lost; that is what "not synced" means.
 - Offsets that readers may have seen are never given to other records. Before unsynced records were shown, a
-  reserve above them was made durable; the log continues there, after an empty batch that fills the gap.
+  reserve above them was made durable; the log continues there, after an empty batch that fills the gap. But in a copy
+  of another log each offset has its record for good, and is fetched again.
 
 Only the last write, which is synced, has the new boot id. So a second power loss starts this again.
 """
@@ -20,9 +21,9 @@ import logging
 from pyspark_log.errors import LogDamagedError
 from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import leader_epochs
 from pyspark_log.storage.log.held_log import HeldLog, write_again
 from pyspark_log.storage.log.missing import check_length
+from pyspark_log.storage.log.owner import NONE
 from pyspark_log.storage.log.recovery import apply_intent, swap
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log.state.partition_state import Flags, Intent, PartitionState
@@ -66,7 +67,7 @@ def after_restart(held: HeldLog) -> None:
                 found,
                 state.next_offset - 1,
             )
-        end = max(found, state.reserve)
+        end = max(found, state.reserve) if state.owner_node == NONE else found
         if file.size() > position:
             file.truncate(position)
         if again:
@@ -87,7 +88,7 @@ def after_restart(held: HeldLog) -> None:
     SegmentWriter(held.place.folder, state.active_base, position, held.config).close()
     state = state._replace(flags=flags, next_offset=end, position=position, synced=position, reserve=end)
     held.producers.rebuild(state, state.active_base)
-    leader_epochs.begin(held.place.folder, state.leader_epoch, end)
+    held.cut_epochs(end)
     _finish(held, state)
 
 

@@ -77,12 +77,12 @@ class PartitionState(NamedTuple):
             second is the base offset of the cleaned segment, the first that of the segment after it, and the third
             the size of the cleaned log in bytes.
         log_dir: which of the store's log dirs holds its log.
-        high_watermark: the visible end: readers see the records below it. The log end, in a store of one copy.
+        high_watermark: the visible end: readers see the records below it. The log end, but for `is_replica`.
         incarnation: rises when the log may differ from what a process has cached of it: after a power loss, after a
             truncation, and when a writer was cut off. What a process has read of another incarnation is read again.
         truncations: how often the log was truncated, so that offsets were given to other records.
-        owner_epoch, owner_node: the node that alone may write, and the epoch of that right; 0, 0: any process that
-            holds the partition's lock.
+        owner_epoch, owner_node: which node alone may write (`owner.MIRROR`: the mirror of a Kafka cluster), and the
+            epoch of that right; 0, 0: any process that holds the partition's lock.
         local_log_start: the first offset that is in this log, if those before it were copied to another storage and
             removed here; 0: none was.
         copied_up_to: the offset up to which the log was copied to another storage; 0: nothing was.
@@ -116,6 +116,14 @@ class PartitionState(NamedTuple):
     owner_node: int = 0
     local_log_start: int = 0
     copied_up_to: int = 0
+
+    @property
+    def is_replica(self) -> bool:
+        """Whether a node owns the partition, so that its leader says up to where records are visible.
+
+        Of all others there is one log, and all of it is visible.
+        """
+        return self.owner_node > 0
 
     @property
     def swaps(self) -> bool:
@@ -237,9 +245,9 @@ def _refuse_version_1(data: bytes, path: str) -> None:
         )
 
 
-def move_end(slot: bytearray, seq: int, next_offset: int, position: int) -> None:
-    """Changes an encoded slot as a move of the log end does; what is visible ends there, too."""
+def move_end(slot: bytearray, seq: int, next_offset: int, position: int, high_watermark: int) -> None:
+    """Changes an encoded slot as a move of the log end does, and of the high watermark with it."""
     _SEQ.pack_into(slot, _SEQ_AT, seq)
     _END.pack_into(slot, _END_AT, next_offset, position)
-    _HIGH_WATERMARK.pack_into(slot, _HIGH_WATERMARK_AT, next_offset)
+    _HIGH_WATERMARK.pack_into(slot, _HIGH_WATERMARK_AT, high_watermark)
     _CRC.pack_into(slot, CRC_AT, crc32c(memoryview(slot)[:CRC_AT]))

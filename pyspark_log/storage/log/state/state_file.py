@@ -233,8 +233,8 @@ class OpenState:
     """The state of a partition whose lock is held, in its file.
 
     Attributes:
-        stored: the state that was stored last; since then only the log end has moved.
-        next_offset, position, seq: the log end and the slot's number by now, as PartitionState.
+        stored: the state that was stored last; since then only the log end and the high watermark have moved.
+        next_offset, position, high_watermark, seq: these, and the slot's number, by now, as PartitionState.
     """
 
     def __init__(self, file: files.File, loaded: Loaded) -> None:
@@ -248,6 +248,7 @@ class OpenState:
         self._loaded = loaded
         self.stored = state = loaded.state
         self.next_offset, self.position, self.seq = state.next_offset, state.position, state.seq
+        self.high_watermark = state.high_watermark
         self._slot: bytearray | None = None  # what `move_end` writes
         if self._moved:
             self._moved = {}
@@ -255,11 +256,13 @@ class OpenState:
     def loaded(self) -> Loaded:
         """The state and the slots as they are in the file now."""
         if self._moved:
-            data, end = bytearray(self._loaded.data), self.next_offset
+            data = bytearray(self._loaded.data)
             for number, encoded in self._moved.items():
                 if data:
                     data[number * SLOT_DISTANCE : number * SLOT_DISTANCE + SLOT_SIZE] = encoded
-            state = self.stored._replace(seq=self.seq, next_offset=end, high_watermark=end, position=self.position)
+            state = self.stored._replace(
+                seq=self.seq, next_offset=self.next_offset, high_watermark=self.high_watermark, position=self.position
+            )
             self._loaded, self._moved = Loaded(state, self._number, tuple(self._seqs), bytes(data)), {}
         return self._loaded
 
@@ -272,8 +275,8 @@ class OpenState:
         """Writes a state; arguments as `store`."""
         self.set(store(self._file, self.loaded(), state, durable=durable, sync=sync))
 
-    def move_end(self, next_offset: int, position: int) -> None:
-        """Moves the log end as `store` would, not durably, in a fraction of its time. Nothing else changes.
+    def move_end(self, next_offset: int, position: int, high_watermark: int) -> None:
+        """Moves the log end and the high watermark as `store` would, not durably, in a fraction of its time.
 
         Raises:
             OSError: readers may have seen it, or not.
@@ -284,7 +287,7 @@ class OpenState:
             self._seqs = list(self._loaded.seqs)
         seqs = self._seqs
         number = int(seqs[1] < seqs[0])
-        partition_state.move_end(slot, seq, next_offset, position)
+        partition_state.move_end(slot, seq, next_offset, position, high_watermark)
         encoded = bytes(slot)
         try:
             self._file.pwrite(encoded, number * SLOT_DISTANCE)
@@ -292,7 +295,7 @@ class OpenState:
             _undo(self._file, self.loaded(), number)
             raise
         self._moved[number], seqs[number], self._number = encoded, seq, number
-        self.seq, self.next_offset, self.position = seq, next_offset, position
+        self.seq, self.next_offset, self.position, self.high_watermark = seq, next_offset, position, high_watermark
 
 
 def _undo(file: files.File, before: Loaded, slot: int) -> None:

@@ -48,6 +48,7 @@ from pyspark_log.storage.catalog.store_json import (
 from pyspark_log.storage.catalog.topics import DELETED_FOLDER
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import files, side_by_side
+from pyspark_log.storage.groups.member_files import MEMBERS_FOLDER
 from pyspark_log.storage.log.state import Flags, read_slots
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.log_manager.deletion import ASIDE_NAME, hex_id
@@ -477,7 +478,7 @@ def unknown_files(store: FolderStore, described: Sequence[TopicDescription]) -> 
     for name in _names(f"{store.path}/{STATE_FOLDER}"):
         match = _STATE_NAME.fullmatch(name)
         if match is None:
-            if name not in SERVERS_FILES and not _LOCK_NAME.fullmatch(name):
+            if name not in (*SERVERS_FILES, MEMBERS_FOLDER) and not _LOCK_NAME.fullmatch(name):
                 yield _unknown(finding, f"{STATE_FOLDER}/{name}")
         elif not match[3] and not damaged and int(match[2]) >= ids.get(match[1], 0):
             yield finding.note(f"{STATE_FOLDER}/{name}", "a state file of no topic", _IF_DELETED)

@@ -1,0 +1,209 @@
+"""A copy of another log is stopped before each of its changes to files, or the power fails there.
+
+What is there afterwards is a beginning of that log, and the copy continues until it is equal to it, byte for byte.
+"""
+
+import random
+from bisect import bisect_right
+
+import pyarrow as pa
+import pytest
+from numbered import abort_transaction, batch, check_index
+from power import Trace
+from sampling import SAMPLED, sample
+from stops import StopBefore, copy_folder, count_changes, run_until
+
+from pyspark_log.storage.log import leader_epochs
+from pyspark_log.storage.log.owner import MIRROR
+from pyspark_log.storage.log.replica import append_copied, end_of_agreement, truncate
+from pyspark_log.storage.log.retention import delete_before
+from pyspark_log.storage.log.state import EMPTY, state_file
+from pyspark_log.storage.record import scan
+from pyspark_log.storage.store import Store
+from tests.scratch import memory_folder
+from tests.store_tools import faults
+
+pytestmark = SAMPLED
+
+CONFIGS = {"segment.bytes": "600", "index.interval.bytes": "1", "retention.ms": "-1"}
+PRODUCER = 4711
+# Compaction has removed a batch there; where an election has cut the log; up to where it was deleted.
+GAP, CUT, DELETED = 10, 36, 8
+
+
+def rows(first):
+    return pa.record_batch({"value": [b"%d" % (first + row) + b"." * 30 for row in range(3)]})
+
+
+def lead(store, epoch):
+    """A new leader appends from now on."""
+    with store.logs.writer("t", 0).hold() as writer:
+        leader_epochs.begin(writer.place.folder, epoch, writer.state.next_offset)
+        writer.log.lease.save(writer.state._replace(leader_epoch=epoch), durable=True)
+
+
+def work(store, first, sequence):
+    """Four batches, two of them of a transaction that is aborted."""
+    store.append("t", rows(first))
+    store.append_batch("t", 0, batch(sequence, [b"numbered"] * 2, PRODUCER, transactional=True))
+    store.append("t", rows(first))
+    store.append_batch("t", 0, batch(sequence + 2, [b"numbered"], PRODUCER, transactional=True))
+    abort_transaction(store, "t", 0, PRODUCER)
+
+
+def batches(store):
+    """The batches of the log, but for one: pairs of a header and its bytes."""
+    found = []
+    for path in store.segment_files("t", 0):
+        with open(path, "rb") as file:
+            data = file.read()
+        found += [(one, data[one.position : one.end]) for one in scan(data, 0, len(data)) if one.base_offset != GAP]
+    return found
+
+
+@pytest.fixture(scope="module")
+def logs():
+    """The batches of a log, those of the log after an election that has cut it, and where the copies begin."""
+    with memory_folder() as folder:
+        with Store.create(folder / "leader") as store:
+            store.create_topic("t", 1, CONFIGS)
+            work(store, 0, 0)
+            lead(store, 3)
+            work(store, 50, 3)
+            work(store, 100, 6)
+            work(store, 150, 9)
+            old = batches(store)
+            with store.logs.writer("t", 0).hold() as writer:
+                assert truncate(writer.log, CUT) < writer.state.next_offset + 1
+            lead(store, 5)
+            store.append("t", rows(200))
+            store.append("t", rows(300))
+            new = batches(store)
+        with Store.create(folder / "copy") as store:
+            store.create_topic("t", 1, CONFIGS)
+            store.logs.make_state(store.logs.topic("t"), 0, begins=EMPTY._replace(owner_node=MIRROR))
+        yield old, new, folder
+
+
+def add(writer, log):
+    """Copies the batches of a log that are missing, a few at a time."""
+    left = [one for one in log if one[0].base_offset >= writer.state.next_offset]
+    for start in range(0, len(left), 4):
+        some = left[start : start + 4]
+        data, headers, at = b"".join(piece for _, piece in some), [], 0
+        for header, piece in some:
+            headers.append(header._replace(position=at))
+            at += len(piece)
+        append_copied(writer.log, memoryview(data), headers)
+
+
+def copy_old(path, old):
+    with Store.open(path) as store, store.logs.writer("t", 0).hold() as writer:
+        add(writer, old)
+
+
+def copy_new(path, new):
+    """Copies what a leader of epoch 5 has: epoch 3 ends there where the log was cut."""
+    cut = next(header.base_offset for header, _ in new if header.leader_epoch == 5)
+    with Store.open(path) as store, store.logs.writer("t", 0).hold() as writer:
+        entries = leader_epochs.read(writer.place.folder).entries
+        if writer.state.next_offset > cut and entries[-1].epoch < 5:
+            truncate(writer.log, end_of_agreement(writer.log, 3, cut))
+        add(writer, new)
+        delete_before(writer.log, DELETED)
+
+
+def contents(path):
+    with Store.open(path) as store:
+        # How many whole segments are left before that depends on where they begin.
+        data = b"".join(piece for header, piece in batches(store) if header.next_offset > DELETED)
+        with store.logs.writer("t", 0).hold() as writer:
+            return (
+                data,
+                list(leader_epochs.read(writer.place.folder).entries),
+                # A snapshot has the last batch of each only.
+                [
+                    (one.producer_id, one.epoch, one.batches[-1])
+                    for one in writer.log.producers.entries(writer.state, 0)
+                ],
+                writer.state.log_start,
+            )
+
+
+def check(path, old, new, whole):
+    """What can be read begins one of the logs; the rest can be copied, and then all is as without a stop."""
+    with Store.open(path) as store:
+        seen = [value for part in store.read("t", 0) for value in part["value"].to_pylist()]
+    assert len(seen) <= 60
+    copy_new(path, new)
+    assert contents(path) == whole
+    with Store.open(path) as store:
+        check_index(store, "t", 0)
+        ends = [header.next_offset for header, _ in new]
+        assert store.latest_offset("t", 0) == ends[-1]
+        assert bisect_right(ends, DELETED)
+    assert faults(path) == []
+
+
+@pytest.fixture
+def copies(logs, tmp_path):
+    """The logs, a copy that has not begun, what it is at its end, and a folder for others."""
+    old, new, folder = logs
+    with memory_folder() as made:
+        copy_folder(folder / "copy", made / "whole")
+        copy_old(made / "whole", old)
+        copy_new(made / "whole", new)
+        yield old, new, folder / "copy", contents(made / "whole"), made
+
+
+def test_an_undisturbed_copy_is_equal(copies):
+    _, new, _, (data, epochs, producers, start), made = copies
+    assert data == b"".join(piece for header, piece in new if header.next_offset > DELETED)
+    assert [epoch for epoch, _ in epochs] == [0, 3, 5]
+    assert len(producers) == 1
+    assert start == DELETED
+    assert len(list(made.glob("whole/data/t-0/*.log"))) > 3
+
+
+def test_a_copy_that_is_stopped(copies):
+    old, new, begun, whole, made = copies
+
+    def program(path):
+        copy_old(path, old)
+        copy_new(path, new)
+
+    copy_folder(begun, made / "counted")
+    changes = count_changes(lambda: program(made / "counted"))
+    assert changes > 100
+    for change in sample(range(changes), 60):
+        for torn in (False, True):
+            path = made / f"{change}{torn}"
+            copy_folder(begun, path)
+            stop = StopBefore(change, torn)
+            assert run_until(lambda path=path: program(path), stop)
+            try:
+                check(path, old, new, whole)
+            except Exception as error:
+                raise AssertionError(f"stopped before change {change} ({stop.stopped_at}), torn: {torn}") from error
+
+
+def test_a_copy_in_which_the_power_goes(copies, monkeypatch):
+    old, new, begun, whole, made = copies
+    copy_folder(begun, made / "traced")
+    trace = Trace(made / "traced")
+
+    def program():
+        copy_old(made / "traced", old)
+        copy_new(made / "traced", new)
+
+    trace.record(program)
+    monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
+    for count, disk in trace.disks(sample(range(1, len(trace.changes) + 1), 60)):
+        fates = [disk.nothing(), disk.everything(), *(disk.any_part(random.Random(f"{count} {n}")) for n in range(2))]
+        for number, fate in enumerate(fates):
+            path = made / f"{count} {number}"
+            disk.write(path, fate)
+            try:
+                check(path, old, new, whole)
+            except Exception as error:
+                raise AssertionError(f"power lost before change {count}, fate {number}") from error
