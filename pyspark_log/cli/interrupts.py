@@ -13,13 +13,19 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import NoReturn
 
 #: The exit code of a process that Ctrl-C has ended, as shells have it.
 INTERRUPTED = 130
 
 
-def _leave(_number: int, _frame: FrameType | None) -> None:
+def leave() -> NoReturn:
+    """Ends the process at once."""
     os._exit(INTERRUPTED)
+
+
+def _leave(_number: int, _frame: FrameType | None) -> None:
+    leave()
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

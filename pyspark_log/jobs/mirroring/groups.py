@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 
-from pyspark_log.errors import OffsetConflictError
 from pyspark_log.jobs.mirroring.syncs import Syncs
+from pyspark_log.mirror.groups import commit_unless_used
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
-
-log = logging.getLogger(__name__)
 
 
 def move_groups(
@@ -31,12 +28,9 @@ def move_groups(
     Returns:
         How many offsets were committed.
     """
-    ours = f"mirrored by {mirror}"
     topic_ids = {name: target.describe_topic(name).topic_id for name in target.topics()}
     moved = 0
     for name, offsets in groups.items():
-        group = target.groups[name]
-        committed = group.committed()
         wanted = {
             there: max(syncs[at].translate(offset), target.earliest_offset(there.topic, there.partition))
             for at, offset in offsets.items()
@@ -44,15 +38,5 @@ def move_groups(
             and at in syncs
             and syncs[at].topic_id == topic_ids[there.topic]
         }
-        known = {at: committed[at] for at in wanted if at in committed}
-        if group.describe().may_have_members or any(one.metadata != ours for one in known.values()):
-            continue
-        moves = {at: offset for at, offset in wanted.items() if at not in known or offset > known[at].offset}
-        expected = {at: known[at].offset if at in known else None for at in moves}
-        try:
-            group.commit(moves, ours, expected=expected)
-        except OffsetConflictError as error:
-            log.warning("group %s is in use in %s, so it stays where it is: %s", name, target.path, error)
-            continue
-        moved += len(moves)
+        moved += commit_unless_used(target, name, wanted, mirror, back=False)
     return moved

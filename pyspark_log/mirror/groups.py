@@ -1,0 +1,75 @@
+"""Commits in a store where groups of another store or cluster are."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+
+from pyspark_log.errors import OffsetConflictError
+from pyspark_log.kafka.cluster import Cluster
+from pyspark_log.kafka.errors import ClusterError
+from pyspark_log.storage.store import Store
+from pyspark_log.types import TopicPartition
+
+log = logging.getLogger(__name__)
+
+_NAME = "pylog mirror"
+
+
+def follow_groups(store: Store, cluster: Cluster, pattern: re.Pattern[str], ends: Mapping[TopicPartition, int]) -> None:
+    """Commits the offsets that groups of a cluster have committed, in copies that have the same offsets.
+
+    Args:
+        store: where the copies are.
+        cluster: whose groups.
+        pattern: of their names, in which a match is found.
+        ends: the log ends of the copies; an offset beyond is committed as this, until the copy has got there.
+
+    Raises:
+        PylogError, OSError: as `Cluster.groups` and `Store.groups`.
+    """
+    for name in filter(pattern.search, cluster.groups()):
+        try:
+            committed = cluster.committed(name)
+        except ClusterError as error:
+            log.warning("the next round copies what is missing now: %s", error)
+            continue
+        wanted = {at: min(offset, ends[at]) for at, offset in committed.items() if at in ends}
+        commit_unless_used(store, name, wanted, _NAME)
+
+
+def commit_unless_used(
+    store: Store, name: str, wanted: Mapping[TopicPartition, int], mirror: str, *, back: bool = True
+) -> int:
+    """Commits offsets of a group, unless the group is used in the store itself.
+
+    It is if it has members there, or an offset of these partitions that another than this mirror has committed.
+
+    Args:
+        store: where.
+        name: the group's.
+        wanted: its offsets.
+        mirror: the mirror's name, which the metadata of its commits has.
+        back: whether an offset may become lower.
+
+    Returns:
+        How many offsets were committed.
+    """
+    group, ours = store.groups[name], f"mirrored by {mirror}"
+    committed = group.committed()
+    known = {at: committed[at] for at in wanted if at in committed}
+    if group.describe().may_have_members or any(one.metadata != ours for one in known.values()):
+        return 0
+    moves = {
+        at: offset
+        for at, offset in wanted.items()
+        if at not in known or offset > known[at].offset or (back and offset != known[at].offset)
+    }
+    expected = {at: known[at].offset if at in known else None for at in moves}
+    try:
+        group.commit(moves, ours, expected=expected)
+    except OffsetConflictError as error:
+        log.warning("group %s is in use in %s, so it stays where it is: %s", name, store.path, error)
+        return 0
+    return len(moves)

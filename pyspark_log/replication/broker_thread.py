@@ -1,0 +1,160 @@
+"""Fetches from one broker, in a thread of its own, what it leads of the copied partitions."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol
+
+from pyspark_log.errors import PylogError
+from pyspark_log.kafka.connection import Connection
+from pyspark_log.kafka.errors import ClusterError, MessageError
+from pyspark_log.kafka.fetcher import Fetcher, Replica, rotated
+from pyspark_log.replication.copied_partition import CopiedPartition
+from pyspark_log.replication.errors import CopyEndedError
+from pyspark_log.types import TopicPartition
+
+log = logging.getLogger(__name__)
+
+# How long a broker waits for records, in ms; a partition that moves to it waits as long.
+_MAX_WAIT_MS: Final = 500
+# In bytes: of one answer, and of one partition in it.
+_MAX_BYTES: Final = 32 * 1024 * 1024
+_PARTITION_BYTES: Final = 8 * 1024 * 1024
+# How long a thread waits after an error, in seconds.
+_BACKOFF: Final = 0.5
+
+
+class Work(Protocol):
+    """What the threads of all brokers share."""
+
+    stopping: threading.Event
+
+    def begin(self, node: int) -> Mapping[TopicPartition, tuple[CopiedPartition, int]]:
+        """The partitions to be fetched from a broker now, with its leader epochs: no other thread uses them."""
+
+    def end(self, partitions: Sequence[CopiedPartition]) -> None:
+        """Gives them back."""
+
+    def took(self, partition: CopiedPartition, size: int) -> None:
+        """Takes that bytes of a partition were copied."""
+
+    def fail(self, at: TopicPartition, error: Exception) -> None:
+        """Ends the copy of one partition."""
+
+    def lose(self, node: int, error: Exception) -> None:
+        """Notes that a broker does not answer."""
+
+    def crash(self, error: BaseException) -> None:
+        """Ends all of it."""
+
+
+class BrokerThread(threading.Thread):
+    """The thread of one broker; it ends when the work is stopping."""
+
+    def __init__(
+        self, node: int, connect: Callable[[int], Connection], work: Work, replica: Callable[[], Replica] | None = None
+    ) -> None:
+        """`connect`: makes a connection to a broker of an id; `replica`: as of Fetcher."""
+        super().__init__(name=f"copies of broker {node}", daemon=True)
+        self._node, self._connect, self._work, self._replica = node, connect, work, replica
+        self._fetcher: Fetcher | None = None
+        self._turn = 0
+        # Whether it uses no partition: it has ended, or connects, which may take long and is not to be waited for.
+        self._is_idle = threading.Event()
+
+    def run(self) -> None:
+        """Fetches until the work is stopping."""
+        try:
+            self._work_on()
+        except BaseException as error:
+            self._work.crash(error)
+            raise
+        finally:
+            self._drop()
+            self._is_idle.set()
+
+    def end(self) -> None:
+        """Waits until no partition is used any more, but for no answer of the broker; the work must be stopping."""
+        if (fetcher := self._fetcher) is not None:
+            fetcher.interrupt()
+        self._is_idle.wait()
+
+    def _work_on(self) -> None:
+        work = self._work
+        while not work.stopping.is_set():
+            wanted = work.begin(self._node)
+            try:
+                took = self._round(wanted) if wanted else False
+            except ClusterError as error:
+                for at in wanted:
+                    work.fail(at, error)
+                took = False
+            except (OSError, MessageError) as error:
+                self._drop()
+                if not work.stopping.is_set():
+                    work.lose(self._node, error)
+                took = False
+            finally:
+                work.end([partition for partition, _ in wanted.values()])
+            if not took:
+                work.stopping.wait(_BACKOFF)
+
+    def _round(self, wanted: Mapping[TopicPartition, tuple[CopiedPartition, int]]) -> bool:
+        """Fetches once; whether that was answered without an error."""
+        if self._fetcher is None:
+            self._fetcher = self._make_fetcher()
+            if self._work.stopping.is_set():
+                return False  # `end` has not waited, or has come too early to interrupt it.
+        self._turn += 1
+        order = rotated(list(wanted), self._turn)
+        self._fetcher.send({at: wanted[at][0].position(wanted[at][1]) for at in order})
+        answers = list(self._fetcher.receive())
+        is_empty = not any(len(one.records) for one in answers)
+        for one in answers:
+            partition = wanted[one.at][0]
+            if is_empty and not one.error_code and one.diverging is None:
+                # Compaction has removed what was there up to the high watermark.
+                partition.nothing_until = max(partition.nothing_until, one.high_watermark)
+            self._attempt(partition, partition.take, one)
+            self._work.took(partition, len(one.records))
+        self._settle([wanted[one.at][0] for one in answers if wanted[one.at][0].needs_ends])
+        return not any(one.error_code for one in answers)
+
+    def _make_fetcher(self) -> Fetcher:
+        self._is_idle.set()
+        try:
+            connection = self._connect(self._node)
+        finally:
+            self._is_idle.clear()
+        return Fetcher(
+            connection,
+            max_wait_ms=_MAX_WAIT_MS,
+            max_bytes=_MAX_BYTES,
+            partition_bytes=_PARTITION_BYTES,
+            replica=self._replica,
+        )
+
+    def _settle(self, partitions: Sequence[CopiedPartition]) -> None:
+        """Finds where the leader's log is, for partitions whose next offset is not in it."""
+        if not partitions:
+            return
+        assert self._fetcher is not None
+        ends = self._fetcher.ends([one.at for one in partitions])
+        for one in partitions:
+            if one.at in ends:
+                self._attempt(one, one.settle, *ends[one.at])
+
+    def _attempt(self, partition: CopiedPartition, action: Callable[..., None], *given: object) -> None:
+        try:
+            action(*given)
+        except CopyEndedError:
+            pass
+        except (PylogError, OSError) as error:
+            self._work.fail(partition.at, error)
+
+    def _drop(self) -> None:
+        if self._fetcher is not None:
+            self._fetcher.close()
+            self._fetcher = None

@@ -1,0 +1,285 @@
+"""The copy of one partition of a Kafka cluster: takes in what its leader has answered."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pyspark_log.errors import CorruptRecordError, InvalidRecordError, PartitionOwnedError
+from pyspark_log.kafka.error_codes import ErrorCode, name_of
+from pyspark_log.kafka.fetcher import Fetched, Position
+from pyspark_log.replication.errors import CopyEndedError, DivergedError, LostRecordsError, ReplicationError
+from pyspark_log.storage.folder_store import FolderStore
+from pyspark_log.storage.fs import contextmanager
+from pyspark_log.storage.log import HeldLog, leader_epochs
+from pyspark_log.storage.log.owner import MIRROR, NONE
+from pyspark_log.storage.log.replica import append_copied, end_of_agreement, raise_high_watermark, restart_at, truncate
+from pyspark_log.storage.log.retention import delete_before
+from pyspark_log.storage.log.state import EMPTY, state_file
+from pyspark_log.storage.record import BatchHeader, crc32c, headers_in
+from pyspark_log.storage.record.layout import ATTRIBUTES_AT, MAGIC
+from pyspark_log.types import TopicPartition
+
+log = logging.getLogger(__name__)
+
+# Errors that pass once the leader is known again.
+_PASSING = frozenset({
+    ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID,
+})  # fmt: skip
+
+
+class Rules(NamedTuple):
+    """What is done where the cluster's log is not a continuation of the copy.
+
+    Attributes:
+        keep: keeps records that the cluster has deleted.
+        skip_lost: continues after records that the cluster has deleted before they were copied.
+        follow_truncation: truncates the copy where the cluster has replaced records.
+    """
+
+    keep: bool = False
+    skip_lost: bool = False
+    follow_truncation: bool = False
+
+
+class CopiedPartition:
+    """A partition. Not thread-safe: one thread at a time uses it; any thread may call `stop`.
+
+    Attributes:
+        at: which one.
+        begun_at: the log end when this run began, or where a new copy has begun.
+        log_start, end, high_watermark: of the copy.
+        nothing_until: the leader has no batches before that offset.
+        bytes, missing: how many bytes were copied by this run, and between them offsets without batches.
+        is_checked: whether the leader has confirmed in this run that its log continues the copy.
+        needs_leader: whether another broker may lead it by now.
+        needs_ends: whether the leader has no such offset as the next one.
+        is_ended: whether it takes in nothing more.
+    """
+
+    def __init__(
+        self, store: FolderStore, at: TopicPartition, topic_id: bytes, rules: Rules, owner: int = MIRROR
+    ) -> None:
+        """Reads where the copy ends.
+
+        Args:
+            store: where it is.
+            at: which partition; the topic exists.
+            topic_id: the cluster's id of the topic.
+            rules: what is done if the cluster's log does not continue it.
+            owner: of the partition (see `storage.log.owner`). A node's copy has a high watermark of its own.
+
+        Raises:
+            ReplicationError: the partition has records of others.
+            PylogError, OSError: it cannot be read.
+        """
+        self.at, self._logs, self._topic_id, self._rules, self._owner = at, store.logs, topic_id, rules, owner
+        self._store_id = store.describe_topic(at.topic).topic_id
+        self.bytes = self.missing = 0
+        self.log_start = self.end = self.high_watermark = self.nothing_until = 0
+        self.is_checked = self.needs_leader = self.needs_ends = self.is_ended = False
+        self._is_new, self._last_epoch, self._skips_to = True, -1, 0
+        opened = self._logs.topic(at.topic)
+        if state_file.read(opened.state_path(at.partition)) is None:
+            # At once, so that no other process writes there. A reader of this process may know an earlier copy.
+            begins = EMPTY._replace(owner_node=owner, incarnation=secrets.randbits(31))
+            self._logs.make_state(opened, at.partition, begins=begins)
+        with self._held() as held:
+            self._note(held)
+        self.begun_at = self.end
+
+    def position(self, leader_epoch: int) -> Position:
+        """What to fetch next, from a leader with that epoch. A new copy begins with the first records there are."""
+        return Position(self._topic_id, leader_epoch, max(self.end, self._skips_to), self._last_epoch, self.log_start)
+
+    def stop(self) -> None:
+        """Ends it. What takes its place and holds the partition's lock has all that was taken in."""
+        self.is_ended = True
+
+    def take(self, fetched: Fetched) -> None:
+        """Takes in an answer to `position`; an older one is ignored.
+
+        Raises:
+            ReplicationError: the copy cannot be continued; as LostRecordsError or DivergedError, nothing was changed.
+            PylogError, OSError: the answer is damaged, or the copy cannot be written.
+        """
+        if fetched.error_code:
+            self._take_error(fetched.error_code)
+        elif fetched.position.offset != max(self.end, self._skips_to):
+            return
+        elif fetched.diverging is not None:
+            self._diverge(*fetched.diverging)
+        else:
+            self._append(fetched)
+
+    def _take_error(self, code: int) -> None:
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self.needs_ends = True
+        elif code in _PASSING:
+            self.needs_leader = True
+        else:
+            raise ReplicationError(f"{self.at}: its leader answers {name_of(code)}")
+
+    # ---- records
+
+    def _append(self, fetched: Fetched) -> None:
+        data = fetched.records
+        headers = _whole_batches(data, self.at)
+        self.is_checked = True
+        is_known = fetched.log_start <= self.log_start and fetched.high_watermark <= self.high_watermark
+        if not headers and is_known and not (self._is_new and fetched.position.offset):
+            return
+        before = self.end
+        with self._held() as held:
+            if held.state.next_offset != self.end:
+                # An error, such as a full disk, has come after a part of an answer was taken in.
+                self._note(held)
+                return
+            if self._is_new:
+                # The log start may be inside of the first batch, or compaction has removed what was there.
+                before = min([fetched.position.offset, *(header.base_offset for header in headers[:1])])
+                self._begin(held, before)
+            missing = append_copied(held, data, headers)
+            raise_high_watermark(held, fetched.high_watermark)
+            start = min(fetched.log_start, held.state.next_offset)
+            if not self._rules.keep and start > held.state.log_start:
+                delete_before(held, start)
+            self._note(held)
+        if missing:
+            log.warning("%s: the cluster has no batches of %d offsets from %d on any more", self.at, missing, before)
+        self.missing += missing
+        self.bytes += sum(header.size for header in headers)
+
+    def _begin(self, held: HeldLog, base: int) -> None:
+        """Has a copy without records begin at an offset."""
+        if base != held.state.next_offset:
+            restart_at(held, base)
+        self.begun_at = base
+        log.info("%s: a copy begins at offset %d", self.at, base)
+
+    @contextmanager
+    def _held(self) -> Iterator[HeldLog]:
+        """Holds the copy's lock.
+
+        Raises:
+            CopyEndedError: the copy was ended.
+            ReplicationError: others may have written there by now.
+            PylogError, OSError: as `LogWriter.hold`.
+        """
+        opened = self._logs.topic(self.at.topic)
+        if opened.description.topic_id != self._store_id:
+            raise ReplicationError(f"topic {self.at.topic!r} of the store was deleted and created again")
+        with self._logs.writer_of(opened, self.at.partition).hold() as writer:
+            if self.is_ended:
+                raise CopyEndedError(f"{self.at}: its copy has ended")
+            if writer.state.owner_node != self._owner:
+                raise ReplicationError(
+                    f"{self.at} of the store is no copy of this kind, or was promoted meanwhile; name another store"
+                )
+            yield writer.log
+
+    def _note(self, held: HeldLog) -> None:
+        self.log_start, self.end, self.high_watermark = (
+            held.state.log_start, held.state.next_offset, held.state.high_watermark
+        )  # fmt: skip
+        self._is_new = held.state.next_offset == held.state.position == 0
+        # An epoch that begins at the end has no batch yet.
+        self._last_epoch = leader_epochs.read(held.place.folder).of(self.end - 1)
+
+    # ---- where the leader's log is no continuation
+
+    def _diverge(self, epoch: int, end_offset: int) -> None:
+        """Truncates the copy where the leader has other records. DivergedError: that was not asked for."""
+        with self._held() as held:
+            agreed = end_of_agreement(held, epoch, end_offset)
+            what = (
+                f"{self.at}: an unclean election has replaced records: the copy has offsets {agreed} to "
+                f"{self.end - 1} of leader epoch {self._last_epoch}, in the cluster epoch {epoch} ends at {end_offset}"
+            )
+            if not self._rules.follow_truncation:
+                raise DivergedError(f"{what}; nothing was changed (--follow-truncation replaces them in the copy, too)")
+            if held.state.is_replica and agreed >= held.state.high_watermark:
+                log.info("%s: offsets %d to %d are removed, which were never committed", self.at, agreed, self.end - 1)
+            else:
+                log.warning("%s; the copy is truncated", what)
+            if agreed < held.state.log_start:
+                restart_at(held, agreed)
+            else:
+                truncate(held, agreed)
+            self._note(held)
+        self.nothing_until = 0
+
+    def settle(self, earliest: int, latest: int) -> None:
+        """Takes in where the leader's log begins and ends, after it had no such offset as the next one.
+
+        Raises as `take`.
+        """
+        self.needs_ends = False
+        if self._is_new:
+            self._skips_to = earliest
+        elif self.end > latest:
+            what = (
+                f"{self.at}: the cluster's log ends at offset {latest}, the copy at {self.end}: the cluster has lost "
+                "records, and does not say from which leader epoch on"
+            )
+            if not self._rules.follow_truncation:
+                raise DivergedError(f"{what}; nothing was changed (--follow-truncation has the copy begin again)")
+            # What was written there since may begin anywhere.
+            log.warning("%s; the copy begins again at offset %d", what, earliest)
+            with self._held() as held:
+                restart_at(held, earliest)
+                self._note(held)
+            self.nothing_until = 0
+        elif self.end < earliest:
+            what = f"{self.at}: the cluster has deleted offsets {self.end} to {earliest - 1} before they were copied"
+            if not self._rules.skip_lost:
+                raise LostRecordsError(f"{what} (--skip-lost continues without them)")
+            log.warning("%s; the copy continues without them", what)
+            if self._rules.keep:
+                self._skips_to = earliest
+                return
+            with self._held() as held:
+                self.missing += earliest - self.end
+                restart_at(held, earliest)
+                self._note(held)
+
+
+def _whole_batches(data: memoryview, at: TopicPartition) -> list[BatchHeader]:
+    """The headers of the whole batches. CorruptRecordError, InvalidRecordError: one cannot be copied."""
+    headers = headers_in(data, 0, len(data))
+    for header in headers:
+        if header.magic != MAGIC:
+            raise InvalidRecordError(
+                f"{at}: the batch at offset {header.base_offset} has format {header.magic}, of before Kafka 0.11, "
+                "which is not mirrored: import the topic from the broker's log.dirs with pylog import-kafka"
+            )
+        if crc32c(data[header.position + ATTRIBUTES_AT : header.end]) != header.crc:
+            why = "its CRC is wrong, as the leader sent it"
+            raise CorruptRecordError(why, header.position, header.base_offset, "", at.topic, at.partition)
+    return headers
+
+
+def promote(store: FolderStore, at: TopicPartition) -> int:
+    """Ends the copy of a partition: any process may write to it from now on, in a leader epoch of its own.
+
+    Returns:
+        The log end.
+
+    Raises:
+        PartitionOwnedError: it is no copy.
+        PylogError, OSError: as `LogWriter.hold` and `LogWriter.log.flush`.
+    """
+    with store.logs.writer(at.topic, at.partition).hold() as writer:
+        held = writer.log
+        if held.state.owner_node != MIRROR:
+            raise PartitionOwnedError(f"{at} is no mirror")
+        held.flush()
+        epoch = held.state.leader_epoch + 1
+        leader_epochs.begin(held.place.folder, epoch, held.state.next_offset)
+        held.lease.save(held.state._replace(owner_node=NONE, leader_epoch=epoch), durable=True)
+        return held.state.next_offset

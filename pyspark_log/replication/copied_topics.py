@@ -1,0 +1,73 @@
+"""Keeps the topics of a store as those of a Kafka cluster are: their ids, partitions and configs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark_log.config import TOPIC_CONFIGS
+from pyspark_log.replication.errors import ReplicationError
+from pyspark_log.storage.catalog import check_name
+from pyspark_log.storage.catalog.topics import check_partitions, id_text
+from pyspark_log.storage.folder_store import FolderStore
+from pyspark_log.storage.log_manager import TopicAdmin
+from pyspark_log.types import TopicDescription
+
+log = logging.getLogger(__name__)
+
+#: What a mirror that keeps deleted records sets for a new topic, and then leaves to the store's users.
+KEPT: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+
+
+class CopiedTopics:
+    """The topics of a store that are copies. Not thread-safe."""
+
+    def __init__(self, store: FolderStore, *, keep: bool = False) -> None:
+        """`keep`: whether records stay that the cluster deletes."""
+        self._store, self._keep = store, keep
+
+    def ensure(self, name: str, topic_id: bytes, partitions: int, configs: Mapping[str, str]) -> None:
+        """Creates a topic of the cluster in the store, or adds the partitions that it lacks.
+
+        Args:
+            name, topic_id, partitions: of the topic, as the cluster has them.
+            configs: the same, for a topic that is created.
+
+        Raises:
+            ReplicationError: the store has another topic of that name.
+            PylogError, OSError: it cannot be created.
+        """
+        store, theirs = self._store, id_text(topic_id)
+        if name not in store.topics(internal=True):
+            check_name(name)
+            check_partitions(name, partitions)
+            given = _known(configs) | (KEPT if self._keep else {})
+            store.logs.make_folders()
+            TopicAdmin(store.logs).adopt(TopicDescription(name, theirs, partitions, given), {}, {})
+            log.info("%s: created, with %d partitions", name, partitions)
+            return
+        found = store.describe_topic(name)
+        if found.topic_id != theirs:
+            raise ReplicationError(
+                f"topic {name!r} of the store has the id {found.topic_id}, that of the cluster {theirs}: it is another "
+                "topic, or was deleted and created again in the cluster; delete the store's, or take another store"
+            )
+        if found.partitions < partitions:
+            TopicAdmin(store.logs).add_partitions(name, partitions)
+            log.info("%s: the cluster has %d partitions now", name, partitions)
+
+    def configure(self, name: str, configs: Mapping[str, str]) -> None:
+        """Gives a topic of the store the configs that the cluster has. PylogError, OSError."""
+        wanted, own = _known(configs), self._store.describe_topic(name).configs
+        if self._keep:
+            wanted = {key: value for key, value in wanted.items() if key not in KEPT}
+            own = {key: value for key, value in own.items() if key not in KEPT}
+        if wanted != own:
+            TopicAdmin(self._store.logs).alter_configs(name, wanted, [key for key in own if key not in wanted])
+            log.info("%s: its configs follow the cluster: %s", name, wanted)
+
+
+def _known(configs: Mapping[str, str]) -> dict[str, str]:
+    """The configs that a store has, too."""
+    return {name: value for name, value in configs.items() if name in TOPIC_CONFIGS}

@@ -1,0 +1,517 @@
+"""`pylog mirror` beside the cluster that it mirrors: the same files, and what Kafka's consumers get."""
+
+import random
+import signal
+import subprocess
+import sys
+
+import confluent_kafka
+import pytest
+from kafka_clients import Clients, as_printed
+from kafka_cluster import SCRAM, Cluster, secured, wait_until
+from kafka_tools import NEWEST, OLDER, PATIENCE
+from mirror_tools import (
+    CODECS,
+    Mirror,
+    Writer,
+    assert_mirrored,
+    batches,
+    cleaned,
+    consumed,
+    end_of,
+    messages,
+    mirror_once,
+    mirroring,
+    of_leader,
+    of_mirror,
+    segments,
+    settle,
+    start_of,
+    wait_for_end,
+    whole,
+    write,
+)  # fmt: skip
+from written import NOW, read
+
+from pyspark_log import Store
+from pyspark_log.admin import compact
+from pyspark_log.errors import PartitionOwnedError
+from tests.store_tools import faults
+
+pytestmark = pytest.mark.timeout(600)
+
+#: The smallest segments that topics may have, and the size of messages that fill some.
+SEGMENT = {NEWEST: 1024 * 1024, OLDER: 100 * 1024}
+SIZE = {NEWEST: 5000, OLDER: 500}
+KINDS = (*CODECS, "idempotent", "ended", "append-time", "recompressed", "by-time", "empty")
+
+
+@pytest.fixture(scope="module", params=[NEWEST, OLDER])
+def cluster(request, older_kafka, tmp_path_factory):
+    versions = dict.fromkeys((1, 2, 3, 101), request.param)
+    with Cluster(tmp_path_factory.mktemp("cluster"), versions=versions) as found:
+        yield found
+
+
+def version_of(cluster):
+    return cluster[1].version
+
+
+def create(cluster, topic, assignment=((1, 2), (2, 3), (3, 1)), **configs):
+    given = {name.replace("_", "."): value for name, value in configs.items()}
+    small = {"segment.bytes": SEGMENT[version_of(cluster)], "retention.ms": -1}
+    cluster.create_topic(topic, assignment=assignment, configs=small | given)
+
+
+def sized(cluster, seed, count, partitions=3, **how):
+    """Messages of which 300 fill more than a segment."""
+    return messages(seed, count, partitions, size=SIZE[version_of(cluster)], **how)
+
+
+@pytest.fixture(scope="module")
+def mirrored(cluster, tmp_path_factory):
+    """A mirror of topics of all kinds."""
+    configs = {
+        "append-time": {"message_timestamp_type": "LogAppendTime"},
+        "recompressed": {"compression_type": "zstd"},
+        "by-time": {"segment_ms": 3_600_000, "segment_bytes": 2**30},
+    }
+    for kind in KINDS:
+        create(cluster, f"bytes-{kind}", **configs.get(kind, {}))
+    for seed, codec in enumerate(CODECS):
+        write(cluster, f"bytes-{codec}", sized(cluster, seed, 2500), compression_type=codec)
+    write(cluster, "bytes-idempotent", sized(cluster, 7, 2500), enable_idempotence=True)
+    write(cluster, "bytes-append-time", sized(cluster, 8, 2500), compression_type="lz4")
+    write(cluster, "bytes-recompressed", sized(cluster, 9, 2500), compression_type="gzip")
+    chance = random.Random(10)
+    timed = [one._replace(timestamp=NOW + chance.randrange(48 * 3_600_000)) for one in sized(cluster, 10, 600)]
+    write(cluster, "bytes-by-time", sorted(timed, key=lambda one: one.timestamp + chance.randrange(3_600_000)))
+    fill_with_transactions(cluster, "bytes-ended")
+    folder = tmp_path_factory.mktemp("mirror")
+    done, _ = mirror_once(cluster, folder / "store", folder, "--topics", "bytes-.*")
+    return folder / "store", done
+
+
+def fill_with_transactions(cluster, topic):
+    """Those of two writers, committed and aborted, with records of a third one between them."""
+    first, second = (Writer(cluster, transactional_id=f"{topic}-{name}") for name in "ab")
+    plain = Writer(cluster)
+    for number in range(12):
+        second.producer.begin_transaction()
+        second.send(topic, sized(cluster, 100 + number, 80))
+        plain.send(topic, sized(cluster, 200 + number, 20))
+        first.transact(topic, sized(cluster, 300 + number, 80), commit=number % 3 > 0)
+        plain.flush()
+        second.flush()
+        if number % 2:
+            second.producer.commit_transaction()
+        else:
+            second.producer.abort_transaction()
+    settle(cluster, topic)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_and_records(cluster, mirrored, kind):
+    path, done = mirrored
+    topic = f"bytes-{kind}"
+    assert_mirrored(cluster, path, topic)
+    for partition in range(3):
+        found, end = done[f"{topic}-{partition}"], end_of(cluster, topic, partition)
+        size = sum(file.stat().st_size for file in of_leader(cluster, topic, partition).glob("*.log"))
+        assert found["error"] is None
+        assert (found["log_end"], found["bytes"], found["missing"]) == (end, size, 0)
+        assert kind == "empty" or len(segments(of_leader(cluster, topic, partition))) > 1
+
+
+def test_ids_configs_and_leader_epochs(cluster, mirrored):
+    store = Store.open(mirrored[0])
+    assert store.topics() == sorted(f"bytes-{kind}" for kind in KINDS)
+    for topic in store.topics():
+        found = store.describe_topic(topic)
+        assert found.topic_id == cluster.topic_id(topic)
+        assert found.configs["retention.ms"] == "-1"
+    assert store.describe_topic("bytes-append-time").configs["message.timestamp.type"] == "LogAppendTime"
+    assert store.describe_topic("bytes-by-time").configs["segment.ms"] == "3600000"
+
+
+def test_the_store_has_no_fault(mirrored):
+    assert faults(mirrored[0]) == []
+
+
+def test_the_console_consumer_prints_what_the_store_has(cluster, tmp_path):
+    create(cluster, "printed", [[2, 3]])
+    write(cluster, "printed", messages(1, 200, size=50), compression_type="zstd")
+    mirror_once(cluster, tmp_path / "store", tmp_path, "--topics", "printed")
+    rows, end = read(Store.open(tmp_path / "store"), "printed")
+    clients = Clients(cluster)
+    assert clients.printed("printed", end) == [as_printed(row, 0) for row in rows]
+    clients.close()
+
+
+def test_a_mirror_continues_where_it_ended(cluster, tmp_path):
+    create(cluster, "continued")
+    path = tmp_path / "store"
+    for number in range(4):
+        write(cluster, "continued", sized(cluster, number, 300), compression_type=CODECS[number])
+        done, _ = mirror_once(cluster, path, tmp_path, "--topics", "continued")
+        assert [one["error"] for one in done.values()] == [None] * 3
+        assert_mirrored(cluster, path, "continued")
+    times = {file: file.stat().st_mtime_ns for file in path.rglob("*.log")}
+    done, _ = mirror_once(cluster, path, tmp_path, "--topics", "continued")
+    assert [(one["bytes"], one["begun_at"]) for one in done.values()] == [(0, one["log_end"]) for one in done.values()]
+    assert {file: file.stat().st_mtime_ns for file in path.rglob("*.log")} == times
+
+
+def test_a_mirror_that_follows(cluster, tmp_path):
+    create(cluster, "followed")
+    path = tmp_path / "store"
+    with mirroring(cluster, path, tmp_path, "--topics", "followed"):
+        for seed, codec in enumerate(CODECS):
+            write(cluster, "followed", sized(cluster, seed, 200), compression_type=codec)
+            wait_for_end(cluster, path, "followed")
+        fill_with_transactions(cluster, "followed")
+        wait_for_end(cluster, path, "followed")
+        assert_mirrored(cluster, path, "followed")
+    assert_mirrored(cluster, path, "followed")
+    assert faults(path) == []
+
+
+def test_ctrl_c(cluster, tmp_path):
+    create(cluster, "interrupted")
+    write(cluster, "interrupted", sized(cluster, 1, 10))
+    run = Mirror(cluster, tmp_path / "store", tmp_path, "--topics", "interrupted")
+    wait_for_end(cluster, tmp_path / "store", "interrupted")
+    assert run.stop(signal.SIGINT) == 130
+    assert "Traceback" not in run.log()
+    assert_mirrored(cluster, tmp_path / "store", "interrupted")
+
+
+def test_aborted_transactions_are_indexed_as_in_kafka(cluster, mirrored):
+    for partition in range(3):
+        ours, theirs = of_mirror(mirrored[0], "bytes-ended", partition), of_leader(cluster, "bytes-ended", partition)
+        # Kafka makes one for each segment, also where it stays empty.
+        index = {path.name: path.read_bytes() for path in theirs.glob("*.txnindex") if path.stat().st_size}
+        assert len(index) > 1
+        assert {path.name: path.read_bytes() for path in ours.glob("*.txnindex") if path.stat().st_size} == index
+
+
+def test_a_leader_that_starts_again(cluster, tmp_path):
+    """Its segments begin where they would have begun without that."""
+    create(cluster, "restarted", [[3]])
+    for seed in range(3):
+        write(cluster, "restarted", sized(cluster, seed, 130, 1))
+        mirror_once(cluster, tmp_path / "store", tmp_path, "--topics", "restarted")
+        if seed == 1:
+            cluster[3].kill()
+        else:
+            cluster[3].stop()
+        cluster[3].start()
+        cluster.wait_for_leader("restarted")
+    write(cluster, "restarted", sized(cluster, 3, 300, 1))
+    mirror_once(cluster, tmp_path / "store", tmp_path, "--topics", "restarted")
+    assert len(segments(of_leader(cluster, "restarted"))) > 2
+    assert_mirrored(cluster, tmp_path / "store", "restarted")
+
+
+# --- topics that change ----------------------------------------------------------------------------
+
+
+def test_partitions_and_topics_are_added(cluster, tmp_path):
+    create(cluster, "grown-a", [[1, 2]])
+    path = tmp_path / "store"
+    write(cluster, "grown-a", sized(cluster, 1, 100, 1))
+    mirror_once(cluster, path, tmp_path, "--topics", "grown-.*")
+    cluster.add_partitions("grown-a", [[2, 3]])
+    write(cluster, "grown-a", sized(cluster, 2, 100, 2))
+    mirror_once(cluster, path, tmp_path, "--topics", "grown-.*")
+    assert_mirrored(cluster, path, "grown-a")
+    with mirroring(cluster, path, tmp_path, "--topics", "grown-.*"):
+        cluster.add_partitions("grown-a", [[3, 1]])
+        create(cluster, "grown-b")
+        create(cluster, "not-grown", [[1]])
+        for seed, topic in enumerate(("grown-a", "grown-b")):
+            write(cluster, topic, sized(cluster, seed, 300))
+        wait_for_end(cluster, path, "grown-a", "grown-b")
+    assert_mirrored(cluster, path, "grown-a")
+    assert_mirrored(cluster, path, "grown-b")
+    assert Store.open(path).topics() == ["grown-a", "grown-b"]
+    assert Store.open(path).describe_topic("grown-b").topic_id == cluster.topic_id("grown-b")
+
+
+def test_configs_follow(cluster, tmp_path):
+    create(cluster, "configured", [[1]], retention_ms=1_000_000_000, max_message_bytes=2_000_000)
+    path = tmp_path / "store"
+    mirror_once(cluster, path, tmp_path, "--topics", "configured")
+    before = Store.open(path).describe_topic("configured").configs
+    assert (before["retention.ms"], before["max.message.bytes"]) == ("1000000000", "2000000")
+    assert before["segment.bytes"] == str(SEGMENT[version_of(cluster)])
+    with mirroring(cluster, path, tmp_path, "--topics", "configured"):
+        changed = {"retention.ms": 2_000_000_000, "max.message.bytes": None, "segment.ms": 5_000_000}
+        cluster.alter_configs("configured", changed)
+        wanted = before | {"retention.ms": "2000000000", "segment.ms": "5000000"}
+        del wanted["max.message.bytes"]
+        wait_until(lambda: Store.open(path).describe_topic("configured").configs == wanted, f"its configs are {wanted}")
+
+
+def test_groups_follow(cluster, tmp_path):
+    create(cluster, "read", [[1, 2], [2, 3]])
+    path = tmp_path / "store"
+    write(cluster, "read", sized(cluster, 1, 100, 2))
+    commit(cluster, "readers", {("read", 0): 7, ("read", 1): 3})
+    commit(cluster, "others", {("read", 0): 5})
+    mirror_once(cluster, path, tmp_path, "--topics", "read", "--groups", "^read")
+    assert committed(path, "readers") == {("read", 0): 7, ("read", 1): 3}
+    assert list(Store.open(path).groups) == ["readers"]
+    with mirroring(cluster, path, tmp_path, "--topics", "read", "--groups", "^read"):
+        # Also back.
+        commit(cluster, "readers", {("read", 0): 6, ("read", 1): end_of(cluster, "read", 1)})
+        wanted = {("read", 0): 6, ("read", 1): end_of(cluster, "read", 1)}
+        wait_until(lambda: committed(path, "readers") == wanted, f"the group is at {wanted}")
+
+
+def commit(cluster, group, offsets):
+    consumer = confluent_kafka.Consumer({
+        "bootstrap.servers": cluster.bootstrap, "group.id": group, "enable.auto.commit": False,
+    })  # fmt: skip
+    places = [confluent_kafka.TopicPartition(*at, offset) for at, offset in offsets.items()]
+    consumer.commit(offsets=places, asynchronous=False)
+    consumer.close()
+
+
+def committed(path, group):
+    found = Store.open(path).groups[group].committed()
+    return {(at.topic, at.partition): one.offset for at, one in found.items()}
+
+
+def test_other_writers_are_refused_until_it_is_promoted(cluster, tmp_path):
+    create(cluster, "owned", [[1], [2]])
+    path = tmp_path / "store"
+    write(cluster, "owned", sized(cluster, 1, 50, 1))
+    mirror_once(cluster, path, tmp_path, "--topics", "owned")
+    store = Store.open(path)
+    # The other partition is empty.
+    for partition in range(2):
+        with pytest.raises(PartitionOwnedError):
+            store.append("owned", [{"value": "ours"}], partition=partition)
+    assert_mirrored(cluster, path, "owned")
+    mirror_once(cluster, path, tmp_path, "--topics", "owned")
+    pylog("--store", path, "mirror", "--promote", "--topics", "owned")
+    store, end = Store.open(path), end_of(cluster, "owned")
+    store.append("owned", [{"value": "ours"}], partition=0)
+    assert read(store, "owned")[1] == end + 1
+    before = files(path)
+    write(cluster, "owned", sized(cluster, 2, 50, 1))
+    done, _ = mirror_once(cluster, path, tmp_path, "--topics", "owned", status=1)
+    assert {one["error"] is None for one in done.values()} == {False}
+    assert files(path) == before
+    assert faults(path) == []
+
+
+def pylog(*arguments):
+    command = [sys.executable, "-m", "pyspark_log.cli.start", *map(str, arguments)]
+    subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
+
+
+# --- logs that become shorter ------------------------------------------------------------------------
+
+
+def has_the_end(cluster, path, topic):
+    """A copy that began, or begins by now, inside of the leader's first segment has the bytes from there on."""
+    assert of_mirror(path, topic).exists()
+    ours, theirs = whole(of_mirror(path, topic)), whole(of_leader(cluster, topic))
+    assert ours
+    assert theirs.endswith(ours)
+    [found] = consumed(cluster, topic)
+    assert read(Store.open(path), topic) == found
+    assert Store.open(path).earliest_offset(topic, 0) == start_of(cluster, topic)
+    assert faults(path) == []
+
+
+def test_retention_in_the_cluster(cluster, tmp_path):
+    """With and without --keep, and in a copy that begins after it."""
+    create(cluster, "expired", [[2, 1]])
+    path, kept, late = (tmp_path / name for name in ("store", "kept", "late"))
+    write(cluster, "expired", sized(cluster, 1, 1500, 1))
+    mirror_once(cluster, path, tmp_path, "--topics", "expired")
+    mirror_once(cluster, kept, tmp_path, "--topics", "expired", "--keep")
+    everything = whole(of_leader(cluster, "expired"))
+    cluster.alter_configs("expired", {"retention.bytes": SEGMENT[version_of(cluster)]})
+    wait_until(lambda: start_of(cluster, "expired") > 0, "retention deletes a segment")
+    cluster.alter_configs("expired", {"retention.bytes": None})
+    for name in (path, late):
+        mirror_once(cluster, name, tmp_path, "--topics", "expired")
+        assert_mirrored(cluster, name, "expired")
+        assert faults(name) == []
+    write(cluster, "expired", sized(cluster, 2, 300, 1))
+    mirror_once(cluster, path, tmp_path, "--topics", "expired")
+    assert_mirrored(cluster, path, "expired")
+    mirror_once(cluster, kept, tmp_path, "--topics", "expired", "--keep")
+    added = whole(of_leader(cluster, "expired"))
+    assert Store.open(kept).earliest_offset("expired", 0) == 0
+    ours = whole(of_mirror(kept, "expired"))
+    assert ours.startswith(everything)
+    assert ours.endswith(added)
+    assert len(read(Store.open(kept), "expired")[0]) == end_of(cluster, "expired")
+    assert faults(kept) == []
+
+
+def test_deleted_records(cluster, tmp_path):
+    """Also in a copy that begins at such a log start, in the middle of a batch."""
+    create(cluster, "deleted", [[1, 3]])
+    path, kept, late = (tmp_path / name for name in ("store", "kept", "late"))
+    write(cluster, "deleted", sized(cluster, 1, 900, 1))
+    mirror_once(cluster, path, tmp_path, "--topics", "deleted")
+    mirror_once(cluster, kept, tmp_path, "--topics", "deleted", "--keep")
+    [middle, *_] = [one for one, _ in batches(of_leader(cluster, "deleted")) if one.base_offset > 500 and one.count > 2]
+    cluster.delete_records("deleted", 0, middle.base_offset + 1)
+    for seed in (2, 3):
+        for name in (path, late):
+            mirror_once(cluster, name, tmp_path, "--topics", "deleted")
+            has_the_end(cluster, name, "deleted")
+        write(cluster, "deleted", sized(cluster, seed, 100, 1))
+    mirror_once(cluster, kept, tmp_path, "--topics", "deleted", "--keep")
+    assert Store.open(kept).earliest_offset("deleted", 0) == 0
+    assert len(read(Store.open(kept), "deleted")[0]) == end_of(cluster, "deleted")
+
+
+def test_all_records_are_deleted(cluster, tmp_path):
+    create(cluster, "emptied", [[1, 3]])
+    path, late = tmp_path / "store", tmp_path / "late"
+    write(cluster, "emptied", sized(cluster, 1, 900, 1))
+    mirror_once(cluster, path, tmp_path, "--topics", "emptied")
+    end = end_of(cluster, "emptied")
+    cluster.delete_records("emptied", 0, end)
+    for name in (path, late):
+        mirror_once(cluster, name, tmp_path, "--topics", "emptied")
+        store = Store.open(name)
+        assert (store.earliest_offset("emptied", 0), store.latest_offset("emptied", 0)) == (end, end)
+        assert faults(name) == []
+    write(cluster, "emptied", sized(cluster, 2, 300, 1))
+    for name in (path, late):
+        mirror_once(cluster, name, tmp_path, "--topics", "emptied")
+        has_the_end(cluster, name, "emptied")
+
+
+def test_records_that_were_deleted_before_they_were_copied(cluster, tmp_path):
+    create(cluster, "lost", [[1, 3]])
+    path = tmp_path / "store"
+    write(cluster, "lost", sized(cluster, 1, 300, 1))
+    mirror_once(cluster, path, tmp_path, "--topics", "lost")
+    before, end = files(path), end_of(cluster, "lost")
+    write(cluster, "lost", sized(cluster, 2, 300, 1))
+    cluster.delete_records("lost", 0, end + 100)
+    done, log = mirror_once(cluster, path, tmp_path, "--topics", "lost", status=1)
+    assert f"{end} to {end + 99}" in done["lost-0"]["error"]
+    assert files(path) == before
+    done, log = mirror_once(cluster, path, tmp_path, "--topics", "lost", "--skip-lost")
+    assert f"{end} to {end + 99}" in log
+    assert done["lost-0"]["log_end"] == end_of(cluster, "lost")
+    [found] = consumed(cluster, "lost")
+    assert read(Store.open(path), "lost") == found
+    assert faults(path) == []
+
+
+def files(path):
+    """All segment files of a store."""
+    return {file: file.read_bytes() for file in path.rglob("*.log")}
+
+
+# --- compaction --------------------------------------------------------------------------------------
+
+COMPACT = {
+    "cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.001", "min_compaction_lag_ms": 0,
+}  # fmt: skip
+
+
+def latest(rows):
+    """The last value of each key, but for deleted ones."""
+    return {
+        key: value for key, value in {row.key: (row.offset, row.value) for row in rows}.items() if value[1] is not None
+    }
+
+
+def test_compaction_before_it_is_mirrored(cluster, tmp_path):
+    create(cluster, "compacted", [[1, 2]], **COMPACT)
+    path = tmp_path / "store"
+    for seed in range(3):
+        write(cluster, "compacted", sized(cluster, seed, 700, 1, keys=40), enable_idempotence=True)
+        cleaned(cluster, "compacted")
+    mirror_once(cluster, path, tmp_path, "--topics", "compacted")
+    theirs, ours = batches(of_leader(cluster, "compacted")), batches(of_mirror(path, "compacted"))
+    known = {data for _, data in theirs}
+    assert [data for _, data in ours if data in known] == [data for _, data in theirs]
+    fillers = [one for one, data in ours if data not in known]
+    assert {one.count for one in fillers} == {0}
+    assert Store.open(path).earliest_offset("compacted", 0) == start_of(cluster, "compacted") == 0
+    assert [one.base_offset for one, _ in ours] == [0, *(one.next_offset for one, _ in ours[:-1])]
+    [found] = consumed(cluster, "compacted")
+    assert read(Store.open(path), "compacted") == found
+    assert faults(path) == []
+
+
+def test_compaction_while_it_is_mirrored(cluster, tmp_path):
+    create(cluster, "compacting", [[3, 2]], **COMPACT)
+    path = tmp_path / "store"
+    with mirroring(cluster, path, tmp_path, "--topics", "compacting"):
+        for seed in range(4):
+            write(cluster, "compacting", sized(cluster, seed, 500, 1, keys=40), compression_type=CODECS[seed])
+            if seed % 2:
+                wait_for_end(cluster, path, "compacting")
+            cleaned(cluster, "compacting")
+        wait_for_end(cluster, path, "compacting")
+    [(theirs, end)] = consumed(cluster, "compacting")
+    ours, our_end = read(Store.open(path), "compacting")
+    assert our_end == end
+    assert set(theirs) <= set(ours)
+    assert len(theirs) < len(ours)
+    assert latest(ours) == latest(theirs)
+    # The store's own cleaner.
+    compact(Store.open(path), "compacting")
+    assert latest(read(Store.open(path), "compacting")[0]) == latest(theirs)
+    assert faults(path) == []
+    write(cluster, "compacting", sized(cluster, 9, 100, 1, keys=40))
+    mirror_once(cluster, path, tmp_path, "--topics", "compacting")
+    assert latest(read(Store.open(path), "compacting")[0]) == latest(consumed(cluster, "compacting")[0][0])
+
+
+# --- logins ------------------------------------------------------------------------------------------
+
+
+def test_logins(kafka, tmp_path):
+    users = {"anna": "correct horse"}
+    authority, settings = secured(tmp_path, users)
+    # A connection is closed a second after its login: Kafka would have the client log in again before that.
+    settings["connections.max.reauth.ms"] = 1000
+    with Cluster(tmp_path, brokers=2, listeners=["SASL_PLAINTEXT", "SASL_SSL"], settings=settings) as cluster:
+        cluster.create_topic("secured", assignment=[[1], [2]])
+        cluster.add_scram_users(users)
+        write(cluster, "secured", messages(1, 100, 2))
+        logins = {
+            # As librdkafka's users write it, and as Java's.
+            "SASL_PLAINTEXT": ("sasl.mechanisms=PLAIN", "sasl.username=anna", "sasl.password=correct horse"),
+            "SASL_SSL": (
+                f"sasl.mechanism={SCRAM}",
+                f"ssl.truststore.location={authority.certificate}", "ssl.truststore.type=PEM",
+                'sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username="anna" \\\n'
+                '    password="correct horse";',
+            ),
+        }  # fmt: skip
+        for protocol, lines in logins.items():
+            config, path = tmp_path / f"{protocol}.properties", tmp_path / protocol
+            config.write_text("\n".join(["# A login.", f"security.protocol={protocol}", *lines]))
+            arguments = ("--topics", "secured", "--client-config", config)
+            mirror_once(cluster, path, tmp_path, *arguments, bootstrap=cluster.bootstrap_of(protocol))
+            assert_mirrored(cluster, path, "secured")
+            with mirroring(cluster, path, tmp_path, *arguments, bootstrap=cluster.bootstrap_of(protocol)) as run:
+                run.wait_for("does not answer")
+                write(cluster, "secured", messages(2, 100, 2))
+                wait_for_end(cluster, path, "secured")
+            assert_mirrored(cluster, path, "secured")
+            config.write_text(config.read_text().replace("correct horse", "wrong"))
+            refused = Mirror(
+                cluster, tmp_path / "refused", tmp_path, *arguments, bootstrap=cluster.bootstrap_of(protocol)
+            )
+            assert refused.wait() == 1
+            assert "Traceback" not in refused.log()
+            assert "login" in refused.log()
+            assert "wrong" not in refused.log()
