@@ -12,7 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from pyspark_log.clients import Producer, Transactions
+    from pyspark_log.clients import Consumer, ConsumerRecord, Producer, Transactions
+    from pyspark_log.clients.asynchronous import AsyncConsumer, AsyncProducer
     from pyspark_log.spark_connector.source import PylogDataSource as DefaultSource
     from pyspark_log.spark_connector.writing.publish_together import Publish
     from pyspark_log.storage.groups import OffsetsLog
@@ -31,12 +32,16 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "EARLIEST", "LATEST", "AppendResult", "DefaultSource", "IsolationLevel", "OffsetAndTimestamp", "OffsetsLog",
-    "Producer", "Publish", "PublishResult", "Store", "Topic", "TopicDescription", "TopicPartition", "Transactions",
-    "__version__",
+    "EARLIEST", "LATEST", "AppendResult", "AsyncConsumer", "AsyncProducer", "Consumer", "ConsumerRecord",
+    "DefaultSource", "IsolationLevel", "OffsetAndTimestamp", "OffsetsLog", "Producer", "Publish", "PublishResult",
+    "Store", "Topic", "TopicDescription", "TopicPartition", "Transactions", "__version__",
 ]  # fmt: skip
 
 _PLACES = {
+    "AsyncConsumer": ("pyspark_log.clients.asynchronous", "AsyncConsumer"),
+    "AsyncProducer": ("pyspark_log.clients.asynchronous", "AsyncProducer"),
+    "Consumer": ("pyspark_log.clients", "Consumer"),
+    "ConsumerRecord": ("pyspark_log.clients", "ConsumerRecord"),
     "DefaultSource": ("pyspark_log.spark_connector.source", "PylogDataSource"),
     "OffsetsLog": ("pyspark_log.storage.groups", "OffsetsLog"),
     "Producer": ("pyspark_log.clients", "Producer"),

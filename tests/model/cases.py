@@ -23,6 +23,7 @@ from .situations import (
     leftovers,
     lock_order,
     lost_locks,
+    members,
     one_partition,
     publishers,
     segment_swap,
@@ -241,6 +242,17 @@ CASES = (
             "full": [
                 given(members=1, commits=1, powers=1), given(members=1, count=2, commits=1, kills=1),
                 given(members=0, commits=2, sweeps=1, powers=1), given(members=1, commits=1, sweeps=1, kills=1),
+            ],
+        },
+    ),
+    Case(
+        "members of a group", members.model, "I15 I18 I19 I20",
+        {
+            "quick": [given(records=1), given(partitions=1, records=2, removals=1), given(records=2, kills=1)],
+            "middle": [given(members=3, records=2, kills=1)],
+            "full": [
+                given(members=3, records=1, most=1, removals=1, kills=1), given(most=3, removals=2, kills=1),
+                given(members=3, partitions=3, records=1, removals=1),
             ],
         },
     ),

@@ -20,6 +20,7 @@ from .situations import (
     leftovers,
     lock_order,
     lost_locks,
+    members,
     one_partition,
     publishers,
     segment_swap,
@@ -256,6 +257,16 @@ RULES = (
         committed_offsets.model, given(members=1, commits=1, sweeps=1),
         ("a sweep comes after what is decided", "I11"),
     ),
+    # Members of groups.
+    *_of(
+        members.model, given(records=1),
+        ("a member takes only what no other owns", "I18"),
+        ("a member gives up only what it has ended its work for", "I18"),
+        ("an owner begins where the group is after it has taken a partition", "I20"),
+        ("what is given up is committed before", "I20"),
+        ("a member that ends in order leaves after its last commit", "I20"),
+    ),
+    *_of(members.model, given(partitions=1, records=2, removals=1), ("only the owner commits", "I19")),
     # Compaction.
     *_of(compacted_decisions.model, given(kills=0, publishers=2), ("the last record of a publisher stays", "I13")),
     *_of(

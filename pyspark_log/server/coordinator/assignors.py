@@ -9,8 +9,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import accumulate, islice
+from itertools import islice
 
+from pyspark_log.group_ranges import dealing_order, ranges
 from pyspark_log.group_records import Partitions
 
 UNIFORM, RANGE = "uniform", "range"
@@ -64,16 +65,14 @@ def _as_partitions(pairs: Iterable[tuple[bytes, int]]) -> Partitions:
 
 
 def _range(members: Mapping[str, Subscriber], counts: Mapping[bytes, int]) -> dict[str, Partitions]:
-    """Each topic's partitions are dealt in ranges. Static members are first, so that theirs stay when others change."""
-    order = sorted(members, key=lambda one: (members[one].instance_id is None, members[one].instance_id or one))
+    """Each topic's partitions are dealt in ranges."""
+    order = sorted(members, key=lambda one: dealing_order(one, members[one].instance_id))
     found: dict[str, dict[bytes, tuple[int, ...]]] = {one: {} for one in members}
     for topic_id in sorted({topic for one in members.values() for topic in one.topics}):
         readers = [one for one in order if topic_id in members[one].topics]
-        least, more = divmod(counts[topic_id], len(readers))
-        sizes = [least + (index < more) for index in range(len(readers))]
-        for reader, size, end in zip(readers, sizes, accumulate(sizes), strict=True):
-            if size:
-                found[reader][topic_id] = tuple(range(end - size, end))
+        for reader, numbers in zip(readers, ranges(counts[topic_id], len(readers)), strict=True):
+            if numbers:
+                found[reader][topic_id] = tuple(numbers)
     return dict(found)
 
 

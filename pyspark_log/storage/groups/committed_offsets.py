@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from pyspark_log.arguments import check_text, check_whole
 from pyspark_log.config import INT_MAX
@@ -27,7 +28,15 @@ from pyspark_log.storage.catalog import OFFSETS_TOPIC, check_name, store_json
 from pyspark_log.storage.catalog.store_json import STAGING_FOLDER
 from pyspark_log.storage.fs import Mutex, contextmanager, timeouts
 from pyspark_log.storage.groups import modern_group, records
-from pyspark_log.storage.groups.metadata import GroupDescription, GroupState, decode_group_value, topics_read
+from pyspark_log.storage.groups.file_group import FileGroup
+from pyspark_log.storage.groups.member_files import MemberFiles
+from pyspark_log.storage.groups.metadata import (
+    GroupDescription,
+    GroupMetadataValue,
+    GroupState,
+    decode_group_value,
+    topics_read,
+)
 from pyspark_log.storage.groups.view import GroupRecords, OffsetAndMetadata, PartitionView
 from pyspark_log.storage.ingest import encode_pairs
 from pyspark_log.storage.log_manager import LogManager, TopicAdmin
@@ -109,19 +118,34 @@ def batches_of(logs: LogManager, keys: Sequence[bytes], values: Sequence[bytes |
 # ---- reading
 
 
-def _described(group: str, members: bytes | None, has_offsets: bool) -> GroupDescription:
-    """Describes a group from the value of its metadata record. CorruptRecordError."""
-    if members is None:
+def _described(
+    group: str, value: GroupMetadataValue | None, has_offsets: bool, members: MemberFiles
+) -> GroupDescription:
+    """Describes a group from its metadata. CorruptRecordError."""
+    if value is None:
         return GroupDescription(group, GroupState.EMPTY if has_offsets else GroupState.DEAD)
     try:
-        value = decode_group_value(members)
+        settled = not value.is_of_files or FileGroup.decode(value).is_settled
+        if value.is_of_files:
+            value = replace(value, members=tuple(filter(members.counts, value.members)))
         topics = topics_read(value)
     except ValueError as error:
-        raise CorruptRecordError(
-            f"{OFFSETS_TOPIC}: the record of the members of group {group!r} is not in a format of Kafka's: {error}"
-        ) from error
-    state = GroupState.STABLE if value.members else GroupState.EMPTY
+        raise malformed(group, error) from error
+    state = GroupState.EMPTY if not value.members else GroupState.STABLE if settled else GroupState.RECONCILING
     return GroupDescription(group, state, value.protocol or "", value.members, topics, value.protocol_type)
+
+
+def malformed(group: str, error: ValueError) -> CorruptRecordError:
+    """What a record of a group's members is that cannot be decoded."""
+    return CorruptRecordError(
+        f"{OFFSETS_TOPIC}: the record of the members of group {group!r} is not in a format of Kafka's: {error}"
+    )
+
+
+@lru_cache(maxsize=64)
+def _decoded(members: bytes) -> GroupMetadataValue:
+    """As decode_group_value; each commit of a member asks for the same again."""
+    return decode_group_value(members)
 
 
 class CommittedOffsets:
@@ -204,7 +228,21 @@ class CommittedOffsets:
                 with contextlib.suppress(UnknownTopicError):  # It may be deleted by now.
                     names[self.logs.describe_topic(name).topic_id] = name
             return modern_group.described(group, known.modern, names.get)
-        return _described(group, known.metadata, bool(self.committed(group)))
+        members = MemberFiles(self.logs.path)
+        return _described(group, self.metadata(group), bool(self.committed(group)), members)
+
+    def metadata(self, group: str) -> GroupMetadataValue | None:
+        """The members of a group of the classic protocol; None: it never had any. CorruptRecordError."""
+        members = self.records(group).metadata
+        try:
+            return None if members is None else _decoded(members)
+        except ValueError as error:
+            raise malformed(group, error) from error
+
+    def has_died(self, group: str) -> bool:
+        """Whether a group has members that share the store's files, and none of them lives. CorruptRecordError."""
+        value, members = self.metadata(group), MemberFiles(self.logs.path)
+        return value is not None and value.is_of_files and not any(map(members.counts, value.members))
 
     def check_unmoved(self, steps: Sequence[OffsetStep]) -> None:
         """Refuses steps that do not start from the committed offsets. OffsetConflictError; raises also as `committed`.

@@ -8,6 +8,7 @@ receives its assignment. Malformed bytes raise `ValueError`.
 from __future__ import annotations
 
 import struct
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -19,6 +20,7 @@ CONSUMER = "consumer"
 
 _WRITTEN_VERSION = 3
 _INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
+_NO_DATA = _INT32.pack(-1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class GroupMetadataValue:
         protocol_type: the kind of group, usually CONSUMER; "" if it never had members.
         generation: the number of changes.
         protocol: the assignor that the members agreed on, or None.
-        leader: the member that assigned, or None.
+        leader: the member that assigned; None: there is none, or each may assign (see file_group.py).
         state_timestamp: when it entered its state, in ms, or -1.
         members: the generation's members; none: the group is empty.
     """
@@ -66,13 +68,18 @@ class GroupMetadataValue:
     state_timestamp: int
     members: tuple[GroupMember, ...]
 
+    @property
+    def is_of_files(self) -> bool:
+        """Whether it has members that share the files of the store: those of a server have a leader."""
+        return bool(self.members) and self.leader is None
+
 
 class GroupState(Enum):
     """The state of a group, as far as its records say; Kafka's names."""
 
     STABLE = "Stable"  # it has members
     ASSIGNING = "Assigning"  # it has members, and the assignment is being computed (KIP-848)
-    RECONCILING = "Reconciling"  # it has members, some of which do not have their assignment yet (KIP-848)
+    RECONCILING = "Reconciling"  # it has members, some of which do not have their assignment yet
     EMPTY = "Empty"  # it has committed offsets, or had members
     DEAD = "Dead"  # it has no records
     UNKNOWN = "Unknown"  # it has records that cannot be decoded, so it may have members
@@ -168,6 +175,37 @@ def subscribed_topics(subscription: bytes) -> tuple[str, ...]:
     return tuple(reader.string() for _ in range(reader.count()))
 
 
+def owned_partitions(subscription: bytes) -> tuple[TopicPartition, ...]:
+    """The partitions that a consumer has, as its subscription says since version 1."""
+    reader = FieldReader(subscription)
+    version = reader.int16()
+    for _ in range(reader.count()):
+        reader.string()
+    reader.byte_array()
+    return _partitions(reader) if version >= 1 else ()
+
+
+def encode_subscription(topics: Sequence[str], owned: Collection[TopicPartition]) -> bytes:
+    """A consumer's subscription: version 1, the first that has what it owns. ValueError: a text is too long."""
+    names = b"".join(map(encode_string, topics))
+    return _INT16.pack(1) + _INT32.pack(len(topics)) + names + _NO_DATA + _encode_partitions(owned)
+
+
+def encode_assignment(partitions: Collection[TopicPartition]) -> bytes:
+    """What a consumer is to have: version 1. ValueError: a text is too long."""
+    return _INT16.pack(1) + _encode_partitions(partitions) + _NO_DATA
+
+
+def _encode_partitions(partitions: Collection[TopicPartition]) -> bytes:
+    by_topic = dict[str, list[int]]()
+    for at in sorted(partitions):
+        by_topic.setdefault(at.topic, []).append(at.partition)
+    parts = [_INT32.pack(len(by_topic))]
+    for topic, numbers in by_topic.items():
+        parts += (encode_string(topic), struct.pack(f">i{len(numbers)}i", len(numbers), *numbers))
+    return b"".join(parts)
+
+
 def topics_read(group: GroupMetadataValue) -> frozenset[str] | None:
     """The topics that the members of a group subscribe to; None: they are not consumers, so it is unknown."""
     if group.members and group.protocol_type != CONSUMER:
@@ -179,8 +217,13 @@ def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
     """The partitions assigned to a consumer; empty if it has no assignment."""
     if not assignment:
         return ()
-    reader, found = FieldReader(assignment), list[TopicPartition]()
+    reader = FieldReader(assignment)
     reader.int16()
+    return _partitions(reader)
+
+
+def _partitions(reader: FieldReader) -> tuple[TopicPartition, ...]:
+    found = list[TopicPartition]()
     for _ in range(reader.count()):
         topic = reader.string()
         found += [TopicPartition(topic, reader.int32()) for _ in range(reader.count())]

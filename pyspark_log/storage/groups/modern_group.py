@@ -8,7 +8,6 @@ The records of a KIP-1071 group (streams) are not decoded: it may have members.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Mapping
 
 from pyspark_log.group_records import (
@@ -21,6 +20,7 @@ from pyspark_log.group_records import (
     TargetEpoch,
     Value,
 )
+from pyspark_log.storage.catalog.topics import id_text
 from pyspark_log.storage.groups.fields import FieldReader
 from pyspark_log.storage.groups.metadata import GroupDescription, GroupMember, GroupState
 from pyspark_log.storage.groups.modern_records import decode_key, decode_value
@@ -114,7 +114,7 @@ def _describe_member(
     partitions = []
     for owned in () if current is None else (current.assigned, current.revoking):
         for topic_id, numbers in owned.items():
-            text = base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+            text = id_text(topic_id)
             # The id of an unknown topic replaces its name.
             partitions += [TopicPartition(topic_name(text) or text, number) for number in numbers]
     return GroupMember(member_id, member.instance_id, member.client_id, member.client_host, b"", b"", tuple(partitions))

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Protocol
 from zlib import crc32
 
 from pyspark_log.arguments import check_whole
 from pyspark_log.config import int_config
 from pyspark_log.errors import (
+    CorruptRecordError,
     GroupNotEmptyError,
     LockTimeoutError,
+    PartitionOwnedError,
     PublishError,
     PylogError,
     RecordTooLargeError,
@@ -29,7 +32,15 @@ from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.storage.groups import committed_offsets, expiry, records
 from pyspark_log.storage.groups.changes import GroupChange
 from pyspark_log.storage.groups.committed_offsets import CommittedOffsets
-from pyspark_log.storage.groups.metadata import GroupDescription, GroupMetadataValue, GroupState, decode_group_value
+from pyspark_log.storage.groups.file_group import FileGroup
+from pyspark_log.storage.groups.member_files import MemberFiles
+from pyspark_log.storage.groups.metadata import (
+    GroupDescription,
+    GroupMetadataValue,
+    GroupState,
+    decode_group_value,
+    encode_group_value,
+)
 from pyspark_log.storage.groups.modern_group import decoded
 from pyspark_log.storage.groups.view import OffsetAndMetadata
 from pyspark_log.storage.ingest import packed
@@ -42,6 +53,8 @@ if TYPE_CHECKING:
     from pyspark_log.storage.groups.handles import Groups
 
 log = logging.getLogger(__name__)
+
+_NO_MEMBERS = FileGroup(0, "", {})
 
 
 class HasGroups(Protocol):
@@ -105,6 +118,7 @@ class OffsetsLog:
         *,
         expire_timestamp: int = -1,
         expected: Mapping[TopicPartition, int | None] | None = None,
+        member: str | None = None,
     ) -> None:
         """Commits the offsets of the next records to read, atomically.
 
@@ -120,11 +134,14 @@ class OffsetsLog:
                 idle for `offsets.retention.minutes`.
             expected: the commit is refused unless these are the committed offsets of those partitions (None: no
                 offset). If omitted, nothing is compared.
+            member: the commit is refused unless this member of the group owns all of these partitions. None: it is no
+                member's.
 
         Raises:
             InvalidConfigError: the group has no name, an offset is negative, `metadata` is larger than 4096 bytes, or
                 the format cannot hold a text or number; nothing was written.
             OffsetConflictError: a committed offset is not the expected one; nothing was written.
+            FencedMemberError: the member does not own all of them; nothing was written.
             StagedOutputError, OSError, LockTimeoutError: also when pending decisions of the group's partition,
                 which come first, cannot be applied; nothing was written.
         """
@@ -138,11 +155,13 @@ class OffsetsLog:
         batches = committed_offsets.encoded(logs, group, offsets, metadata, now, expire_timestamp)
         steps = [OffsetStep(group, at, before, 0) for at, before in (expected or {}).items()]
 
-        def batches_unless_moved() -> list[bytes]:
+        def batches_unless_refused() -> list[bytes]:
             self._offsets.check_unmoved(steps)
+            if member is not None:
+                (self.file_group(group) or _NO_MEMBERS).check_owned(member, offsets.keys())
             return batches
 
-        self._append(place, batches_unless_moved)
+        self._append(place, batches_unless_refused)
         if self._offsets.is_check_due(now, self._check_interval_ms):
             try:
                 self.expire(timeouts.HELP)
@@ -174,7 +193,8 @@ class OffsetsLog:
     def write(self, changes: Sequence[GroupChange]) -> list[PylogError | OSError | ValueError | None]:
         """Writes changes of a coordinator, in their order; those in the same partition of the log at once.
 
-        Nothing is checked: the coordinator has decided. Creates a missing topic as `commit` does.
+        The coordinator has decided, so nothing is checked but that a group has no members that coordinate themselves.
+        Creates a missing topic as `commit` does.
 
         Returns:
             Why each was not written; None: it was.
@@ -188,12 +208,26 @@ class OffsetsLog:
             except (PylogError, OSError, ValueError) as error:
                 outcomes[number] = error
         for place, numbers in by_place.items():
+
+            def unrefused(numbers: Sequence[int] = numbers) -> list[bytes]:
+                for number in numbers:
+                    outcomes[number] = self._refusal(changes[number])
+                return self._batches_of([changes[number] for number in numbers if outcomes[number] is None])
+
             try:
-                self._append(place, partial(self._batches_of, [changes[number] for number in numbers]))
+                self._append(place, unrefused)
             except (PylogError, OSError) as error:
                 for number in numbers:
                     outcomes[number] = error
         return outcomes
+
+    def _refusal(self, change: GroupChange) -> GroupNotEmptyError | None:
+        """Why a coordinator may not change a group, whose partition is locked; None: it may."""
+        group = change.group
+        changes_members = change.members is not None or change.modern or change.ends_classic or change.deletes
+        if not changes_members or self.file_group(group) is None or self._offsets.has_died(group):
+            return None
+        return GroupNotEmptyError(f"group {group!r} has members that share the store's files, without a server")
 
     def _batches_of(self, changes: Sequence[GroupChange]) -> list[bytes]:
         """The record batches of changes in one partition, which is locked."""
@@ -227,6 +261,63 @@ class OffsetsLog:
             raise RecordTooLargeError(f"group {group}: {len(keys)} offsets do not fit into one batch: commit fewer")
         batch = builder.seal(producer_id=producer_id, producer_epoch=producer_epoch, transactional=True)
         self._append(place, lambda: [batch])
+
+    # ---- members that share the files of the store
+
+    @property
+    def member_files(self) -> MemberFiles:
+        """By which members know which of them live."""
+        return MemberFiles(self._logs.path)
+
+    def file_group(self, group: str) -> FileGroup | None:
+        """The members of a group that share the files of the store; None: there are none.
+
+        Raises:
+            CorruptRecordError: the group's record cannot be decoded.
+        """
+        value = self._offsets.metadata(group)
+        try:
+            return None if value is None or not value.is_of_files else FileGroup.decode(value)
+        except ValueError as error:
+            raise committed_offsets.malformed(group, error) from error
+
+    def change_members(self, group: str, change: Callable[[FileGroup], FileGroup]) -> FileGroup:
+        """Changes the members of a group that share the files of the store; no other process changes them meanwhile.
+
+        Args:
+            group: its name.
+            change: what the group is to be, from what it is.
+
+        Returns:
+            What it is now.
+
+        Raises:
+            InvalidConfigError: the group has no name, or the format cannot hold a text.
+            GroupNotEmptyError: it has members of a server.
+            RecordTooLargeError: they do not fit into one record.
+            StagedOutputError, OSError, LockTimeoutError: as commit; nothing was written.
+        """
+        committed_offsets.check(group, {})
+
+        after = _NO_MEMBERS
+
+        def record() -> list[bytes]:
+            nonlocal after
+            before = self.file_group(group)
+            if before is None:
+                check_empty(self.describe(group))
+                known = self._offsets.metadata(group)
+                before = replace(_NO_MEMBERS, generation=0 if known is None else known.generation)
+            after = change(before)
+            if after == before:
+                return []
+            # What it had of the protocol of KIP-848, at a server, counts no more.
+            keys = [*self._offsets.records(group).modern, records.encode_group_key(group)]
+            value = encode_group_value(after.encode(self.now()))
+            return committed_offsets.batches_of(self._logs, keys, [*[None] * (len(keys) - 1), value], self.now())
+
+        self._append(committed_offsets.place_of(self._logs, group), record)
+        return after
 
     def partition_of(self, group: str) -> TopicPartition:
         """The partition of the log that has a group's records; makes the log if it is missing. PylogError, OSError."""
@@ -262,8 +353,10 @@ class OffsetsLog:
         """The names of all groups with a record in the log, sorted."""
         return self._offsets.groups()
 
-    def members(self) -> tuple[dict[str, GroupMetadataValue | None], dict[str, dict[RecordKey, Value]]]:
-        """The members of each group as the log has them.
+    def members(
+        self, partitions: Iterable[int] | None = None
+    ) -> tuple[dict[str, GroupMetadataValue | None], dict[str, dict[RecordKey, Value]]]:
+        """The members of each group as the log has them; of those in some of its partitions, if they are named.
 
         Returns:
             Those of classic groups, None: it has committed offsets alone; and the records of groups of the new protocol
@@ -274,7 +367,7 @@ class OffsetsLog:
         """
         classic, modern = dict[str, GroupMetadataValue | None](), dict[str, dict[RecordKey, Value]]()
         try:
-            partitions = self._logs.written_partitions(OFFSETS_TOPIC)
+            partitions = self._logs.written_partitions(OFFSETS_TOPIC) if partitions is None else partitions
         except UnknownTopicError:
             return classic, modern
         for partition in partitions:
@@ -283,7 +376,9 @@ class OffsetsLog:
                     if group.modern:
                         modern[name] = decoded(group.modern)
                     else:
-                        classic[name] = None if group.metadata is None else decode_group_value(group.metadata)
+                        value = None if group.metadata is None else decode_group_value(group.metadata)
+                        # Those that share the store's files are no members of a server.
+                        classic[name] = None if value is None or value.is_of_files else value
                 except ValueError as error:
                     log.warning("%s: the members of group %r are unknown: %s", self._logs.path, name, error)
         return classic, modern
@@ -369,6 +464,8 @@ class OffsetsLog:
         for partition in partitions:
             try:
                 count += self._expire_in(partition, timeout)
+            except PartitionOwnedError:
+                continue  # The broker that leads it does that.
             except (PylogError, OSError) as error:
                 failed = failed or error
         if failed is not None:
@@ -379,6 +476,11 @@ class OffsetsLog:
         """The same for one partition of the topic, which is locked only if offsets have expired."""
         now, logs, known = self.now(), self._logs, self._offsets
         count = 0
+        for name, group in known.in_partition(partition)[1].items():
+            # What cannot be decoded is reported below.
+            with contextlib.suppress(CorruptRecordError):
+                if group.metadata is not None and known.has_died(name):
+                    self.change_members(name, lambda group: replace(group, members={}))
 
         def tombstones_of_expired() -> list[bytes]:
             nonlocal count

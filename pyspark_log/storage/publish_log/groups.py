@@ -9,6 +9,7 @@ from pyspark_log.config import int_config
 from pyspark_log.errors import InvalidConfigError, OffsetConflictError, UnknownGroupError
 from pyspark_log.storage.groups import NEVER, GroupDescription, GroupState, OffsetAndMetadata
 from pyspark_log.storage.groups.committed_offsets import check
+from pyspark_log.storage.groups.member_files import MemberFiles
 from pyspark_log.storage.publish_log import proposals
 from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.proposals import Proposal
@@ -139,6 +140,14 @@ class ObjectOffsetsLog:
 
     def check_writable(self) -> None:
         """It may always be tried."""
+
+    @property
+    def member_files(self) -> MemberFiles:
+        """There are none: no lock of an object store ends with the process that has it. InvalidConfigError."""
+        raise InvalidConfigError(
+            "a group in an object store has no members, as nothing there shows at once that one has died: give each "
+            "consumer its own partitions (Consumer.assign)"
+        )
 
     def commit(
         self,

@@ -30,3 +30,4 @@ cdef class RowColumns:
     cdef object taken_buffer(self, str name, Py_ssize_t size)
     cdef object bytes_column(self, str name, int32_t* edges, int64_t count, int64_t nulls)
     cdef object headers_column(self)
+    cdef object header_structs(self)

@@ -17,6 +17,7 @@ cdef object INT64 = pa.int64()
 cdef object TIMESTAMP = pa.timestamp("us", tz="UTC")
 cdef object HEADER_TYPE = pa.struct([("key", pa.string()), ("value", pa.binary())])
 cdef object HEADERS_TYPE = pa.list_(HEADER_TYPE)
+cdef object NO_HEADERS = pa.array([], HEADER_TYPE)
 
 
 cdef class RowColumns:
@@ -125,6 +126,14 @@ cdef class RowColumns:
 
     cdef object headers_column(self):
         cdef Rows* rows = &self.rows
+        return pa.Array.from_buffers(
+            HEADERS_TYPE, rows.count,
+            [self.buffers["headers_valid"] if rows.headers_nulls else None, self.buffers["headers_edge"]],
+            rows.headers_nulls, children=[self.header_structs() if rows.header_count else NO_HEADERS],
+        )
+
+    cdef object header_structs(self):
+        cdef Rows* rows = &self.rows
         cdef int64_t index, count = rows.header_count
         cdef Py_ssize_t key_bytes = 0, value_bytes = 0
         cdef int64_t nulls = 0
@@ -148,12 +157,7 @@ cdef class RowColumns:
                 memcpy(value + value_edge[index], rows.header[index].value, rows.header[index].value_length)
         keys = as_text(self.bytes_column("header_key", key_edge, count, 0))
         values = self.bytes_column("header_value", value_edge, count, nulls)
-        structs = pa.StructArray.from_arrays([keys, values], fields=list(HEADER_TYPE))
-        return pa.Array.from_buffers(
-            HEADERS_TYPE, rows.count,
-            [self.buffers["headers_valid"] if rows.headers_nulls else None, self.buffers["headers_edge"]],
-            rows.headers_nulls, children=[structs],
-        )
+        return pa.StructArray.from_arrays([keys, values], fields=list(HEADER_TYPE))
 
 
 cdef object as_text(keys):

@@ -1,0 +1,116 @@
+"""The subscription of a consumer that is a member of a group: the group says which partitions it has."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Collection, Iterable
+from math import inf
+
+from pyspark_log.clients.membership import Membership
+from pyspark_log.clients.subscriptions import Holder, Subscription, Wanted
+from pyspark_log.errors import FencedMemberError, UnknownTopicError
+from pyspark_log.storage.store import Store
+from pyspark_log.types import TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+class GroupSubscription(Subscription):
+    """Partitions of topics, as members of a group share them.
+
+    A member that others have removed, as it was silent for too long, loses its partitions and joins again. One whose
+    instance id another consumer has taken raises FencedMemberError.
+    """
+
+    def __init__(
+        self, store: Store, topics: Iterable[str], pattern: str | None, age: float, membership: Membership
+    ) -> None:
+        """Joins the group at the first `update`.
+
+        Args:
+            store: where.
+            topics: their names; they need not exist yet.
+            pattern: a regular expression that whole names match; None: only `topics`.
+            age: how long it takes at most until topics that match later are found, in seconds.
+            membership: has not joined yet.
+
+        Raises:
+            InvalidTopicError: no topic can have such a name.
+            ReadOnlyError, others: as Membership.prepare.
+        """
+        self._store, self._age, self._membership = store, age, membership
+        self.watched, self.commit = [membership.prepare()], membership.commit
+        self.change(topics, pattern)
+        # How many partitions each topic had when it was first seen: later ones are read from their start.
+        self._first_counts: dict[str, int] = {}
+
+    @property
+    def topics(self) -> set[str]:
+        """Those that are named, and those that match."""
+        return self._wanted.names | self._topics
+
+    def waited(self) -> None:
+        """The group may have changed."""
+        self.due = 0.0
+
+    def change(self, topics: Iterable[str], pattern: str | None) -> None:
+        """Subscribes to other topics; arguments and errors as above."""
+        self._wanted = Wanted(topics, pattern)
+        self._topics = set[str]()  # that were found at the last look
+        self.due, self._find_at = 0.0, -inf
+
+    def update(self, holder: Holder) -> None:
+        """Has the consumer take and give up what the group says, if it is due."""
+        now = time.monotonic()
+        if now < self.due:
+            return
+        if now >= self._find_at:
+            self._find_at = now + self._age
+            # Of publishes whose process has died.
+            self._store.publishes.apply_pending()
+            self._find_topics()
+        try:
+            self._follow(holder)
+        except FencedMemberError as error:
+            if self._membership.has_heir:
+                raise
+            log.warning("%s; it joins again", error)
+            self._membership.leave()
+            if holder.held:
+                holder.lose(holder.held)
+            self._follow(holder)
+        self.due = time.monotonic() + self._membership.LOOK
+
+    def _follow(self, holder: Holder) -> None:
+        member = self._membership
+        if not member.member_id:
+            member.join(self.topics)
+        member.look()
+        member.subscribe(self.topics)
+        if not member.is_settled:
+            if gone := member.to_give_up & holder.held:
+                holder.give_up(gone)
+            member.settle()
+        self._take(holder, member.owned - holder.held)
+
+    def _take(self, holder: Holder, partitions: Collection[TopicPartition]) -> None:
+        later = {at for at in partitions if at.partition >= self._first_counts.get(at.topic, 0)}
+        if first := set(partitions) - later:
+            holder.take(first)
+        if later:
+            holder.take(later, from_start=True)
+
+    def _find_topics(self) -> None:
+        is_first = not self._first_counts
+        self._topics = self._wanted.found_in(self._store)
+        for name in self.topics - self._first_counts.keys():
+            self._first_counts[name] = 0  # All that come later are new.
+            if is_first:
+                with contextlib.suppress(UnknownTopicError):
+                    self._first_counts[name] = self._store.describe_topic(name).partitions
+
+    def close(self) -> None:
+        """Leaves the group."""
+        self._membership.leave()

@@ -1,0 +1,63 @@
+"""examples/delivery.py: members of a group are killed at random, and what they have done is what each promises."""
+
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import pytest
+
+from pyspark_log import Store
+from tests.paths import ROOT
+
+ORDERS, PARTITIONS, KILLS = 3000, 3, 8
+PROMISED = {
+    "at-most-once": lambda count: count <= 1,
+    "at-least-once": lambda count: count >= 1,
+    "exactly-once": lambda count: count == 1,
+}
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store.create(tmp_path / "store") as store:
+        for topic in ("orders", "invoices"):
+            store.create_topic(topic, PARTITIONS)
+        yield store
+
+
+def begin(store, promise, folder):
+    command = [sys.executable, ROOT / "examples/delivery.py", store.path, promise, "--patience-ms", "3000"]
+    with open(folder / "output", "ab") as output:
+        return subprocess.Popen(command, stdout=output, stderr=output)
+
+
+@pytest.mark.parametrize("promise", PROMISED)
+def test_what_is_killed_keeps_its_promise(store, promise, tmp_path):
+    chance = random.Random(promise)
+    orders = [f"order {number}" for number in range(ORDERS)]
+    members, killed = [begin(store, promise, tmp_path) for _ in range(2)], 0
+    try:
+        for number in range(0, ORDERS, 50):
+            store.append("orders", [{"key": one, "value": one} for one in orders[number : number + 50]])
+            time.sleep(chance.uniform(0, 0.1))
+            if killed < KILLS and number * KILLS >= killed * ORDERS:
+                one = members.pop(chance.randrange(2))
+                one.kill()
+                one.wait()
+                killed += 1
+                members.append(begin(store, promise, tmp_path))
+        assert [one.wait(60) for one in members] == [0, 0], (tmp_path / "output").read_text()
+    finally:
+        for one in members:
+            one.kill()
+            one.wait()
+    made = Counter(value.decode() for batch in store.topic("invoices").read() for value in batch["value"].to_pylist())
+    assert set(made) <= {f"invoice for {one}" for one in orders}
+    assert all(PROMISED[promise](made[f"invoice for {one}"]) for one in orders)
+    committed = store.groups["invoicing"].committed()
+    ends = store.topic("orders").latest_offsets()
+    assert {at.partition: one.offset for at, one in committed.items()} == ends
+    # Kills that meet no work would show nothing.
+    assert len(made) > ORDERS / 2
