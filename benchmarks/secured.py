@@ -133,9 +133,6 @@ def _ours(folder: Path, authority: Authority) -> Iterator[list[Port]]:
 
 @contextlib.contextmanager
 def _kafkas(folder: Path, authority: Authority) -> Iterator[list[Port]]:
-    certificate, key = authority.issue("kafka", name(CN="localhost"))
-    both = folder / "kafka.pem"
-    both.write_bytes(key.read_bytes() + certificate.read_bytes())
     *numbers, controller = free_ports(4)
     listeners = dict(zip((PLAIN, TLS, ALL), numbers, strict=True))
     protocols = {PLAIN: "PLAINTEXT", TLS: "SSL", ALL: "SASL_SSL"}
@@ -148,7 +145,7 @@ def _kafkas(folder: Path, authority: Authority) -> Iterator[list[Port]]:
         "listener.security.protocol.map": f"{listed},CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "PLAINTEXT", "sasl.enabled.mechanisms": _MECHANISM,
         "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": f"{_LOGIN};",
-        "ssl.keystore.type": "PEM", "ssl.keystore.location": both,
+        "ssl.keystore.type": "PEM", "ssl.keystore.location": authority.issue_as_one("kafka", name(CN="localhost")),
         "authorizer.class.name": _ACLS, "super.users": f"User:{_USER};User:ANONYMOUS",
     })  # fmt: skip
     broker.bootstrap = f"{HOST}:{listeners[PLAIN]}"

@@ -58,6 +58,13 @@ class Authority:
         )
         return certificate, key_file
 
+    def issue_as_one(self, file, subject):
+        """Issues a certificate; a file of its own with the key and the certificate, as Kafka wants them."""
+        certificate, key = self.issue(file, subject)
+        both = self._folder / f"{file}-both.pem"
+        both.write_bytes(key.read_bytes() + certificate.read_bytes())
+        return both
+
     def _signed(self, subject, key, days=30, *, is_authority=False):
         now = datetime.datetime.now(datetime.UTC)
         places = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]

@@ -44,17 +44,25 @@ class Server:
 
     def start(self):
         """Returns when it serves."""
+        self.launch()
+        self.await_start()
+        return self
+
+    def launch(self):
+        """Starts it, and returns at once."""
         command = [*self.interpreter, *self.program, "--store", self.path]
         command += ["--listen", self.bootstrap, "--ready-file", self._ready, *self.options]
         with open(self._output, "ab") as output:
             self.process = subprocess.Popen(list(map(str, command)), stdout=output, stderr=output)
+
+    def await_start(self):
+        """Returns when it serves, after `launch`."""
         end = time.monotonic() + PATIENCE
         while not self._ready.exists():
             if self.process.poll() is not None or time.monotonic() > end:
                 self.kill()
                 raise RuntimeError(f"the server has not started: {self.output()}")
             time.sleep(0.01)
-        return self
 
     def stop(self, number=signal.SIGTERM):
         """Ends it in order; its exit code."""

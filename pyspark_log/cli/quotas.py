@@ -22,8 +22,8 @@ from pyspark_log.server.quotas import (
     KINDS,
     OF_ADDRESSES,
     OF_CLIENTS,
+    ClientQuotas,
     Entity,
-    QuotaFile,
     check_entity,
     check_quota,
 )
@@ -147,5 +147,5 @@ def _described(entity: Entity) -> str:
     return " ".join(f"{kind} {_shown(name)}" for kind, name in entity.parts())
 
 
-def _file(target: Target) -> QuotaFile:
-    return QuotaFile(target.writable_folder("quotas"))
+def _file(target: Target) -> ClientQuotas:
+    return ClientQuotas(target.writable_folder("quotas"))

@@ -67,6 +67,25 @@ class Target:
         self.open_or_create()
         return self.open_folder()
 
+    def open_node_folder(self, cluster_id: str) -> FolderStore:
+        """The store of a node of a Kafka cluster, which has the cluster's id; a missing one is created.
+
+        click.UsageError: the store is there, and has another id.
+        """
+        path = self.folder_path()
+        try:
+            store = self.open_folder()
+        except StoreNotFoundError:
+            from pyspark_log.storage.catalog import store_json  # noqa: PLC0415
+
+            store_json.make(path, {}, cluster_id)
+            store = self.open_folder()
+            click.echo(f"Created a new store in {store.path}, with the cluster's id {cluster_id}", err=True)
+        if store.cluster_id != cluster_id:
+            why = f"{store.path} has the id {store.cluster_id}, the cluster {cluster_id}: take another store."
+            raise click.UsageError(why)
+        return store
+
     def folder_path(self, instead: str = "") -> str:
         """The folder of the store, unopened. click.UsageError: the user has not said it, or it is in no folder.
 

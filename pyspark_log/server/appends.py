@@ -46,6 +46,22 @@ class Appends:
         self._listen()
         return waiting
 
+    async def until(self, keys: Collection[PartitionKey], is_done: Callable[[], bool], deadline: float) -> None:
+        """Waits until something holds of partitions, which is looked at again when they change; or until a time.
+
+        Args:
+            keys: the partitions.
+            is_done: whether it holds.
+            deadline: that time, by the loop's clock, in seconds.
+        """
+        # From before the first look, so that no change comes in between.
+        waiting = self.waiting(keys)
+        try:
+            while not is_done() and (seconds := deadline - self._loop.time()) > 0:
+                await waiting.change(seconds)
+        finally:
+            waiting.close()
+
     def forget(self, waiting: Waiting) -> None:
         """Ends a wait."""
         for key in waiting.keys:
@@ -54,6 +70,10 @@ class Appends:
                 found.pop(waiting, None)
                 if not found:
                     del self._waiting[key]
+
+    def changed(self, key: PartitionKey) -> None:
+        """Wakes what waits for a partition, as something other than its log has changed."""
+        self._wake(key)
 
     def call_later(self, seconds: float, action: Callable[[None], object], argument: None) -> Timer:
         """As the loop's."""

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pyspark_log.server.appends import Appends
 from pyspark_log.server.counts import Counts
 from pyspark_log.server.groups import Groups
 from pyspark_log.server.network import Loop, Workers
 from pyspark_log.server.producer_ids import ProducerIds
-from pyspark_log.server.quotas import QuotaFile, Throttles
+from pyspark_log.server.quotas import ClientQuotas, Throttles
 from pyspark_log.server.security import Acls, Users
 from pyspark_log.server.topic_ids import TopicIds
 from pyspark_log.server.transactions import Transactions
 from pyspark_log.storage.folder_store import FolderStore
+
+if TYPE_CHECKING:
+    from pyspark_log.server.handlers import Api
+    from pyspark_log.server.node.coordinators import Coordinators
+    from pyspark_log.server.node.gate import Gate
+    from pyspark_log.server.node.node import Node
 
 
 @dataclass(frozen=True)
@@ -23,8 +30,12 @@ class Broker:
 
     Attributes:
         store: what is served.
-        served: the APIs by their keys, with their versions.
-        node_id: this server's, by Kafka's `broker.id`. It is the leader of each partition, and the controller.
+        apis: what is served, by keys.
+        served: the versions of these.
+        node: the node of a cluster that this server is; None: it is a cluster of its own.
+        coordinators: what that node coordinates.
+        node_id: this server's, by Kafka's `broker.id`. In a cluster of its own it is the leader of each partition, and
+            the controller.
         advertised: host and port that clients get; None: the address at which each has reached the server.
         sync_acks_all: whether records are synced before a producer with acks=all gets its answer.
         loop: the loop, whose thread runs the handlers.
@@ -34,6 +45,7 @@ class Broker:
         producer_ids: ids for producers.
         groups: the groups that this server coordinates.
         transactions: the transactions that it coordinates.
+        gate: says what producers may append in transactions, which other brokers may coordinate.
         users: those with passwords.
         acls: what each principal may do; None: everything.
         quotas: how much each may use.
@@ -42,7 +54,10 @@ class Broker:
     """
 
     store: FolderStore
+    apis: Mapping[int, Api]
     served: Mapping[int, range]
+    node: Node | None
+    coordinators: Coordinators | None
     node_id: int
     advertised: tuple[str, int] | None
     sync_acks_all: bool
@@ -53,8 +68,9 @@ class Broker:
     producer_ids: ProducerIds
     groups: Groups
     transactions: Transactions
+    gate: Transactions | Gate
     users: Users
     acls: Acls | None
-    quotas: QuotaFile
+    quotas: ClientQuotas
     throttles: Throttles
     counts: Counts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
@@ -15,6 +15,8 @@ class Source(IntEnum):
     """Where a value comes from: Kafka's ConfigSource."""
 
     TOPIC = 1
+    BROKER = 2  # set for one broker while it runs
+    BROKERS = 3  # set for all brokers while they run
     STORE = 4  # Kafka's STATIC_BROKER_CONFIG: it is changed in store.json alone
     DEFAULT = 5
 
@@ -22,6 +24,7 @@ class Source(IntEnum):
 class Type(IntEnum):
     """What a value is: Kafka's ConfigType."""
 
+    UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -45,6 +48,7 @@ class Config:
 
     Attributes:
         synonyms: all its values, that counts first; it has one at least.
+        is_sensitive: its values are shown to no client.
     """
 
     name: str
@@ -52,6 +56,7 @@ class Config:
     meaning: str
     synonyms: tuple[Synonym, ...]
     read_only: bool = False
+    is_sensitive: bool = False
 
     @property
     def value(self) -> str:
@@ -63,6 +68,9 @@ class Config:
         """Where it comes from."""
         return self.synonyms[0].source
 
+
+#: Values by brokers' names of configs, with their sources; the first one counts, and Kafka's defaults come after them.
+Layers = Sequence[tuple[Source, Mapping[str, str]]]
 
 #: Kafka's configs of topics that mean nothing where there is one copy, with the values that they have then.
 OF_REPLICAS: Mapping[str, str] = {
@@ -80,11 +88,14 @@ _TYPES_OF_REPLICAS = {"min.insync.replicas": Type.INT}
 # Whole numbers of 32 bits; the others have 64.
 _INTS = frozenset({
     "compression.gzip.level", "compression.lz4.level", "compression.zstd.level", "index.interval.bytes",
-    "max.message.bytes", "segment.bytes", "segment.index.bytes", "batch.max.memory.bytes", "num.partitions",
+    "max.message.bytes", "min.insync.replicas", "segment.bytes", "segment.index.bytes", "batch.max.memory.bytes",
+    "num.partitions",
     "offsets.retention.minutes", "offsets.topic.num.partitions", "producer.id.expiration.ms",
     "transaction.max.timeout.ms", "transaction.state.log.num.partitions", "transactional.id.expiration.ms",
 })  # fmt: skip
-_LISTS = frozenset({"cleanup.policy", "log.dirs"})
+_LISTS = frozenset({
+    "cleanup.policy", "follower.replication.throttled.replicas", "leader.replication.throttled.replicas", "log.dirs",
+})  # fmt: skip
 _TYPES = {bool: Type.BOOLEAN, int: Type.LONG, float: Type.DOUBLE}
 
 
@@ -99,13 +110,25 @@ def type_of(key: ConfigKey) -> Type:
 
 def of_topic(set_here: Mapping[str, str], of_store: Mapping[str, str]) -> Iterator[Config]:
     """The configs of a topic: `set_here` are its own, `of_store` those of store.json."""
-    for name, key in TOPIC_CONFIGS.items():
-        own = (Synonym(name, set_here[name], Source.TOPIC),) if name in set_here else ()
-        yield Config(name, type_of(key), key.meaning, own + _of_store(key, of_store))
+    for key in TOPIC_CONFIGS.values():
+        yield topic_config(key, set_here, ((Source.STORE, of_store),))
     for name, value in OF_REPLICAS.items():
         meaning = "means nothing here: there is one copy of the log"
         found = (Synonym(name, value, Source.DEFAULT),)
         yield Config(name, _TYPES_OF_REPLICAS.get(name, Type.BOOLEAN), meaning, found, read_only=True)
+
+
+def topic_config(key: ConfigKey, set_here: Mapping[str, str], layers: Layers) -> Config:
+    """A config of a topic: `set_here` are its own, `layers` those of its brokers."""
+    own = (Synonym(key.name, set_here[key.name], Source.TOPIC),) if key.name in set_here else ()
+    return Config(key.name, type_of(key), key.meaning, own + of_brokers(key, layers))
+
+
+def of_brokers(key: ConfigKey, layers: Layers) -> tuple[Synonym, ...]:
+    """What brokers have as a config: the values of the layers that have it, then Kafka's default."""
+    name = key.store_name
+    found = [Synonym(name, values[name], source) for source, values in layers if name in values]
+    return (*found, Synonym(name, key.default, Source.DEFAULT))
 
 
 def of_server(of_store: Mapping[str, str], node_id: int, listener: str) -> Iterator[Config]:
@@ -117,20 +140,14 @@ def of_server(of_store: Mapping[str, str], node_id: int, listener: str) -> Itera
         ("default.replication.factor", "1", Type.INT, "there is one copy of each log"),
         ("offsets.topic.replication.factor", "1", Type.SHORT, "there is one copy of each log"),
     )
+    layers = ((Source.STORE, of_store),)
     for name, value, kind, meaning in fixed:
         yield Config(name, kind, meaning, (Synonym(name, value, Source.STORE),), read_only=True)
     for key in STORE_CONFIGS.values():
-        yield Config(key.name, type_of(key), key.meaning, _of_store(key, of_store), read_only=True)
+        yield Config(key.name, type_of(key), key.meaning, of_brokers(key, layers), read_only=True)
     for key in TOPIC_CONFIGS.values():
         meaning = f"{key.meaning}; for topics that do not set {key.name}"
-        yield Config(key.store_name, type_of(key), meaning, _of_store(key, of_store), read_only=True)
-
-
-def _of_store(key: ConfigKey, of_store: Mapping[str, str]) -> tuple[Synonym, ...]:
-    default = Synonym(key.store_name, key.default, Source.DEFAULT)
-    if key.store_name not in of_store:
-        return (default,)
-    return (Synonym(key.store_name, of_store[key.store_name], Source.STORE), default)
+        yield Config(key.store_name, type_of(key), meaning, of_brokers(key, layers), read_only=True)
 
 
 def without_effect(name: str, value: str) -> bool:

@@ -1,11 +1,11 @@
-"""A small file of a store that processes change as a whole, and that each of them follows."""
+"""What a server follows while others change it: here a small file of a store, which processes change as a whole."""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from pyspark_log.errors import DescriptionError, InvalidConfigError
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
@@ -15,6 +15,16 @@ _T = TypeVar("_T")
 
 _MOST_BYTES = 64 * 1024 * 1024
 _MODE = 0o600
+
+
+class Followed(Protocol[_T]):
+    """What changes as a whole, as the content of a file; safe to use from several threads."""
+
+    def content(self) -> _T:
+        """What it is now; the same object until it changes. PylogError, OSError: it cannot be found out."""
+
+    def change(self, make: Callable[[_T], _T]) -> None:
+        """Replaces it by what `make` returns. PylogError, OSError: nothing was changed."""
 
 
 class FollowedFile(Generic[_T]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from pyspark_log.server.network import Wait, Workers
@@ -23,6 +23,8 @@ class GroupLog:
     def __init__(self, workers: Workers, offsets: OffsetsLog) -> None:
         """Writes to `offsets` in a thread of `workers`."""
         self._workers, self._offsets = workers, offsets
+        #: Of a node: waits until all replicas in sync have what was written of groups; the wait gives why not.
+        self.written: Callable[[Collection[str]], Wait[Failure]] | None = None
         self._queue = deque[tuple[GroupChange | Callable[[], Any], Wait[Any]]]()
         self._is_busy = False
         self._changing: Counter[str] = Counter()
@@ -63,12 +65,26 @@ class GroupLog:
             changes.append(change)
             waits.append(wait)
         written = self._workers.run(self._offsets.write, changes)
-        written.then(lambda: self._written(changes, waits, written))
+        written.then(lambda: self._appended(changes, waits, written))
 
     def _read(self, result: Wait[Any], wait: Wait[Any]) -> None:
         self._is_busy = False
         result.pass_on(wait)
         self._begin()
+
+    def _appended(self, changes: list[GroupChange], waits: list[Wait[Failure]], written: Wait[Any]) -> None:
+        if self.written is None or written.error is not None:
+            self._written(changes, waits, written)
+            return
+        confirmed = self.written({change.group for change in changes})
+
+        def take() -> None:
+            failure = confirmed.value if confirmed.error is None else confirmed.error
+            if failure is not None:
+                written.value = [one or failure for one in written.value]
+            self._written(changes, waits, written)
+
+        confirmed.then(take)
 
     def _written(self, changes: list[GroupChange], waits: list[Wait[Failure]], written: Wait[Any]) -> None:
         self._is_busy = False

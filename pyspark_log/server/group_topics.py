@@ -23,10 +23,16 @@ class GroupTopics:
 
     Args:
         clock: the time in seconds, which never goes back.
+
+    Attributes:
+        read: gives the topics by name; called in a thread.
     """
+
+    read: Callable[[], dict[str, Topic]]
 
     def __init__(self, workers: Workers, store: FolderStore, clock: Callable[[], float]) -> None:
         self._workers, self._store, self._clock = workers, store, clock
+        self.read = self._read
         self._topics = Topics(0, {}, partial(matching, ()))
         self._read_at = float("-inf")
 
@@ -34,7 +40,7 @@ class GroupTopics:
         """The topics, as they are now or were a moment ago. Their version is the same as long as they are."""
         if at_once or self._clock() - self._read_at >= _FRESH:
             asked_at = self._clock()
-            found = await self._workers.run(self._read)
+            found = await self._workers.run(self.read)
             if asked_at < self._read_at:
                 return self._topics  # another request has read them since
             self._read_at = asked_at

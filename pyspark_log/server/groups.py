@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from pyspark_log.errors import GroupNotEmptyError
 from pyspark_log.group_records import RecordKey, Value
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import ListGroupsRequest
@@ -18,11 +19,13 @@ from pyspark_log.server.coordinator import (
     ModernStore,
     Settings,
     Store,
+    Topic,
     Topics,
 )
 from pyspark_log.server.group_log import GroupLog
 from pyspark_log.server.group_topics import GroupTopics
 from pyspark_log.server.network import Loop, Timer, Wait, Workers
+from pyspark_log.server.refusal import RefusedError
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.groups import GroupMember
 from pyspark_log.storage.groups.changes import GroupChange
@@ -40,7 +43,10 @@ class Groups:
     Attributes:
         coordinator: the groups. What its calls return goes to `take`.
         log: for changes of committed offsets.
+        is_ours: whether a group is coordinated here, by its name.
     """
+
+    is_ours: Callable[[str], bool]
 
     def __init__(self, loop: Loop, workers: Workers, store: FolderStore, settings: Settings) -> None:
         """Knows no groups yet; `load` finds them."""
@@ -48,6 +54,7 @@ class Groups:
         self.coordinator = Coordinator(settings, lambda: secrets.token_urlsafe(_MEMBER_ID_BYTES))
         self.log = GroupLog(workers, store.groups.log)
         self._topics = GroupTopics(workers, store, loop.time)
+        self.is_ours = lambda _: True
         self._timer: Timer | None = None
         self._timer_at = 0
         # The time of the store at the beginning, and since then that of a clock that nothing sets.
@@ -87,8 +94,7 @@ class Groups:
         def go_on() -> None:
             if written.value is not None:
                 _log.error("group %s: its members could not be stored: %s", store.group_id, written.value)
-            error = ErrorCode.NONE if written.value is None else ErrorCode.KAFKA_STORAGE_ERROR
-            self.take(self.coordinator.stored(store.ticket, error, self.now()))
+            self.take(self.coordinator.stored(store.ticket, _code(written.value), self.now()))
 
         written.then(go_on)
 
@@ -132,20 +138,53 @@ class Groups:
         """Takes in all groups of the log, before any request."""
         self._take_in(*self._store.groups.log.members())
 
+    def topics_from(self, read: Callable[[], dict[str, Topic]]) -> None:
+        """Has groups see the topics that a function gives, in place of those of the store."""
+        self._topics.read = read
+
+    def names(self) -> list[str]:
+        """The groups that there are."""
+        return [one.group_id for one in self.coordinator.list_groups(ListGroupsRequest())]
+
+    def take_over(
+        self, classic: dict[str, GroupMetadataValue | None], modern: dict[str, dict[RecordKey, Value]]
+    ) -> None:
+        """Takes in groups that are coordinated here from now on, as the log has them."""
+        for name, value in classic.items():
+            self.take(self.coordinator.unload(name))
+            self.take(self.coordinator.load(name, None if value is None else _record(value), self.now()))
+        for name, records in modern.items():
+            self.take(self.coordinator.unload(name))
+            self.take(self.coordinator.load_modern(name, records, self.now()))
+
+    def give_up(self, names: Iterable[str]) -> None:
+        """Gives up groups that another server coordinates now."""
+        for name in names:
+            self.take(self.coordinator.unload(name))
+
     def _take_in(
         self, classic: dict[str, GroupMetadataValue | None], modern: dict[str, dict[RecordKey, Value]]
     ) -> None:
         known = {one.group_id: one.group_state for one in self.coordinator.list_groups(ListGroupsRequest())}
         for name, value in classic.items():
-            if name not in known:
+            if name not in known and self.is_ours(name):
                 record = None if value is None else _record(value)
                 self.take(self.coordinator.load(name, record, self.now()))
         for name, records in modern.items():
-            if name not in known:
+            if name not in known and self.is_ours(name):
                 self.take(self.coordinator.load_modern(name, records, self.now()))
         for name, state in known.items():
             if name not in classic and name not in modern and state == _EMPTY and not self.log.is_changing(name):
                 self.take(self.coordinator.unload(name))
+
+
+def _code(failure: Exception | None) -> ErrorCode:
+    """The error for the members of a group whose record was not written."""
+    if isinstance(failure, GroupNotEmptyError):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if isinstance(failure, RefusedError):
+        return failure.code
+    return ErrorCode.NONE if failure is None else ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def _change(store: Store | ModernStore) -> GroupChange:

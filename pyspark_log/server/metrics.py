@@ -24,6 +24,7 @@ from pyspark_log.monitoring import Page, Snapshots
 from pyspark_log.server.broker import Broker
 from pyspark_log.server.loop_calls import LoopStuckError, in_loop
 from pyspark_log.server.network import ApiTimes, Listener
+from pyspark_log.server.node.node import Node
 from pyspark_log.server.quotas import Usage
 from pyspark_log.server.session import ClientSession
 from pyspark_log.storage.fs import files
@@ -32,6 +33,8 @@ from pyspark_log.storage.fs.timings import BOUNDS, LOCK_WAITS, SYNCS, Spans
 # Clients say their own names: so many, of so many characters, get series of their own.
 _MOST_SOFTWARE, _MOST_CHARACTERS = 100, 64
 _MS = 1000
+# Kafka's states of a broker.
+_STARTING, _RUNNING = 1, 3
 #: The parts of the time of requests, by their metrics.
 _PARTS: Mapping[str, Callable[[ApiTimes], Spans]] = {
     "kafka_network_requestmetrics_totaltimems": lambda times: times.total,
@@ -144,6 +147,8 @@ class ServerMetrics:
             *_of_topics(topics), *_of_requests(counted), *_of_connections(counted, self._protocol),
             *_of_quotas(counted.usages), *_of_disks(), *self._process.collect(),
         ]  # fmt: skip
+        if self._broker.node is not None:
+            own += _of_node(self._broker.node)
         return Page(as_text(own) + self._store.text(), content_type=TEXT)
 
     def _deleted(self, topics: Collection[str]) -> set[str]:
@@ -286,6 +291,15 @@ def _of_disks() -> Iterator[Metric]:
         yield found
 
 
+def _of_node(node: Node) -> Iterator[Metric]:
+    led = node.leaders.counts()
+    values = (led.all, led.under_replicated, led.under_min_isr, _RUNNING if node.is_unfenced else _STARTING)
+    for name, value in zip(OF_NODES, values, strict=True):
+        found = GaugeMetricFamily(name, OF_NODES[name])
+        found.add_metric([], value)
+        yield found
+
+
 def _add(
     found: HistogramMetricFamily, labels: Sequence[str], spans: Spans, unit: int = _MS, total: int | None = None
 ) -> None:
@@ -302,6 +316,13 @@ def _name(key: int) -> str:
     return api(key)[0].name.removesuffix("Request")
 
 
+#: Those that only the node of a cluster has, with what each says.
+OF_NODES: Mapping[str, str] = {
+    "kafka_server_replicamanager_leadercount": "Partitions that the node leads",
+    "kafka_server_replicamanager_underreplicatedpartitions": "Those that have replicas that are not in sync",
+    "kafka_server_replicamanager_underminisrpartitioncount": "Those with fewer replicas in sync than acks=all wants",
+    "kafka_server_kafkaserver_brokerstate": "3: the node serves as a broker; 1: it is fenced",
+}
 #: The metrics, with what each says.
 HELP: Mapping[str, str] = {
     "kafka_server_brokertopicmetrics_messagesin_total": "Records that clients have appended",

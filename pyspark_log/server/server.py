@@ -10,21 +10,23 @@ import signal
 import socket
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from pyspark_log.errors import InvalidConfigError, LockTimeoutError, StoreError
 from pyspark_log.monitoring import is_loopback
-from pyspark_log.server.appends import Appends
+from pyspark_log.server.appends import Appends, PartitionKey
 from pyspark_log.server.broker import Broker
 from pyspark_log.server.coordinator import Settings
 from pyspark_log.server.counts import Counts
 from pyspark_log.server.groups import Groups
-from pyspark_log.server.handlers import APIS, Client
+from pyspark_log.server.handlers import APIS, Client, node_apis
 from pyspark_log.server.network import ClosedByServerError, Limits, Listener, Loop, Workers
+from pyspark_log.server.node.config import ClusterConfig
 from pyspark_log.server.pages import Pages
 from pyspark_log.server.producer_ids import ProducerIds
-from pyspark_log.server.quotas import QuotaFile, Throttles
+from pyspark_log.server.quotas import ClientQuotas, Throttles
 from pyspark_log.server.security import Acls, Login, PrincipalRules, Sasl, SaslConfig, TlsConfig, Users, subject, user
 from pyspark_log.server.security.sasl import BEARER
 from pyspark_log.server.session import ClientSession, SaslSession
@@ -34,9 +36,16 @@ from pyspark_log.server.upkeep import Upkeep
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import contextmanager, files, lock_for
+from pyspark_log.types import TopicPartition
 
 if TYPE_CHECKING:
     import ssl
+
+    from pyspark_log.server.cluster import Image
+    from pyspark_log.server.node.cluster_clients import ClusterClients
+    from pyspark_log.server.node.coordinators import Coordinators
+    from pyspark_log.server.node.node import Node
+    from pyspark_log.server.node.peers import Peers
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +77,7 @@ class ServerConfig:
         ui: host and port of HTTP for the page of the store; None: there is none. It needs Jinja2. Where clients
             authenticate themselves, its readers have to, too.
         ui_schemas: the folder of schemas by which the page shows values in Avro.
+        cluster: the Kafka cluster that it is a node of; None: it is one of its own.
         groups: the times of groups. Unlike Kafka's default, the first rebalance of a group does not wait for more
             members: one that comes later joins by another one.
     """
@@ -85,6 +95,7 @@ class ServerConfig:
     metrics: tuple[str, int] | None = None
     ui: tuple[str, int] | None = None
     ui_schemas: str | None = None
+    cluster: ClusterConfig | None = None
     groups: Settings = field(default_factory=lambda: Settings(initial_rebalance_delay=0))
 
 
@@ -142,11 +153,20 @@ def _only_server(store: FolderStore) -> Iterator[None]:
 class _Server:
     def __init__(self, loop: Loop, store: FolderStore, config: ServerConfig) -> None:
         self._loop, self._store, self._signal, self._config = loop, store, 0, config
-        users = Users(store.path)
+        clients = None if config.cluster is None else self._clients_of_cluster()
+        # A broker has users with plain passwords in its own settings, and so has a node.
+        plain_users = Users(store.path)
+        users = plain_users if clients is None else Users(store.path, clients.users)
+        acls = None
+        if config.super_users is not None:
+            rules = None if clients is None else clients.rules(config.super_users)
+            acls = Acls(store.path, config.super_users, rules)
         self._rules = PrincipalRules("DEFAULT" if config.tls is None else config.tls.principal_rules)
-        self._sasl = None if config.sasl is None else Sasl(loop, config.sasl, users, lambda: store.logs.clock() / 1000)
+        self._sasl = None
+        if config.sasl is not None:
+            self._sasl = Sasl(loop, config.sasl, plain_users, lambda: store.logs.clock() / 1000, users)
         tls = None if config.tls is None else _certificates(config.tls, loop)
-        quotas = QuotaFile(store.path)
+        quotas = ClientQuotas(store.path, None if clients is None else clients.quotas)
         throttles = Throttles(quotas, loop.time)
         self._listener = Listener(
             loop, config.host, config.port, self._open_session, config.limits, tls, throttles.connection_wait
@@ -159,10 +179,21 @@ class _Server:
         self._transactions = Transactions(loop, self._workers, store, producer_ids.next, sync=config.sync_acks_all)
         self._upkeep = Upkeep(loop, self._workers, store)
         self._appends = Appends(loop, store.partitions.events())
-        served = {key: api.versions for key, api in APIS.items()}
+        self._failure: BaseException | None = None
+        self._on_ready: Callable[[tuple[str, int]], object] = lambda _: None
+        self._node = None if config.cluster is None else self._made_node(config.cluster)
+        if clients is not None:
+            clients.image = self._image
+        self._peers: Peers | None = None
+        self._coordinators = None if self._node is None else self._made_coordinators(self._node)
+        apis = APIS if self._node is None else node_apis()
+        served = {key: api.versions for key, api in apis.items()}
         self.broker = Broker(
             store=store,
+            apis=apis,
             served=served,
+            node=self._node,
+            coordinators=self._coordinators,
             node_id=config.node_id,
             advertised=config.advertised,
             sync_acks_all=config.sync_acks_all,
@@ -173,8 +204,9 @@ class _Server:
             producer_ids=producer_ids,
             groups=self._groups,
             transactions=self._transactions,
+            gate=self._transactions if self._coordinators is None else self._coordinators.gate,
             users=users,
-            acls=None if config.super_users is None else Acls(store.path, config.super_users),
+            acls=acls,
             quotas=quotas,
             throttles=throttles,
             counts=Counts(served),
@@ -184,6 +216,47 @@ class _Server:
             self._pages.add_metrics(config.metrics, _protocol(config))
         if config.ui is not None:
             self._add_ui(config.ui, config)
+
+    def _clients_of_cluster(self) -> ClusterClients:
+        from pyspark_log.server.node.cluster_clients import clients_of_cluster  # noqa: PLC0415  (other servers need not load it)
+
+        return clients_of_cluster(self._store.path, has_rules=self._config.super_users is not None)
+
+    def _made_node(self, cluster: ClusterConfig) -> Node:
+        from pyspark_log.server.node.node import Node  # noqa: PLC0415  (other servers need not load it)
+
+        host, port = self._config.advertised or self._listener.address
+        reached_at = host, port, _protocol(self._config)
+        return Node(
+            self._store, self._config.node_id, cluster, reached_at, self._fail,
+            partial(self._loop.call_from_elsewhere, self._serve), self._changed_elsewhere, self._run_later,
+        )  # fmt: skip
+
+    def _made_coordinators(self, node: Node) -> Coordinators:
+        from pyspark_log.server.node.coordinators import Coordinators  # noqa: PLC0415  (as above)
+        from pyspark_log.server.node.peers import Peers  # noqa: PLC0415  (as above)
+
+        self._peers = Peers(self._loop, node.connect)
+        return Coordinators(
+            self._loop, self._workers, self._store, self._appends, node.leaders, self._peers, self._groups,
+            self._transactions, self._image,
+        )  # fmt: skip
+
+    def _image(self) -> Image:
+        """The newest image of the cluster that the server is a node of."""
+        assert self._node is not None
+        return self._node.image
+
+    def _changed_elsewhere(self, at: TopicPartition) -> None:
+        """Wakes what waits for a partition; called by any thread."""
+        key = PartitionKey(self._store.logs.topic(at.topic).description.topic_id, at.partition)
+        self._loop.call_from_elsewhere(self._appends.changed, key)
+        if self._coordinators is not None:
+            self._loop.call_from_elsewhere(self._coordinators.changed, at)
+
+    def _run_later(self, action: Callable[[], object]) -> None:
+        """Has a worker do something; called by any thread."""
+        self._loop.call_from_elsewhere(self._workers.run, action)
 
     def _add_ui(self, address: tuple[str, int], config: ServerConfig) -> None:
         if config.sasl is not None and not set(config.sasl.mechanisms) - {BEARER}:
@@ -222,10 +295,11 @@ class _Server:
 
     def run(self, on_ready: Callable[[tuple[str, int]], object]) -> int:
         self._pages.start()
-        self._groups.load()
-        self._transactions.load()
-        self._listener.start()
+        if self._node is None:
+            self._groups.load()
+            self._transactions.load()
         self._upkeep.start()
+        self._on_ready = on_ready
         host, port = self._listener.address
         advertised = self.broker.advertised
         _log.info(
@@ -240,12 +314,27 @@ class _Server:
             _log.warning("what clients of %s:%d send is not encrypted: others on the way can read it", host, port)
         try:
             with self._signals():
-                self._pages.ready()
-                on_ready(self._listener.address)
+                if self._node is None:
+                    self._serve()
+                else:
+                    self._node.start()
                 self._loop.run()
         finally:
             self._close()
+        if self._failure is not None:
+            raise self._failure
         return self._signal
+
+    def _serve(self) -> None:
+        """Accepts clients from now on."""
+        self._listener.start()
+        self._pages.ready()
+        self._on_ready(self._listener.address)
+
+    def _fail(self, error: BaseException) -> None:
+        """Ends the server, as it cannot be a node of its cluster any more."""
+        self._failure = self._failure or error
+        self._loop.call_from_elsewhere(self._loop.stop)
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -260,21 +349,34 @@ class _Server:
                 signal.signal(number, handler)
 
     def _stop(self, number: int, _frame: FrameType | None) -> None:
-        self._signal = self._signal or number
-        self._loop.stop()
+        is_first, self._signal = not self._signal, self._signal or number
+        if self._node is not None and is_first:
+            # Its followers and clients are served until others lead.
+            self._node.leave(partial(self._loop.call_from_elsewhere, self._loop.stop))
+        else:
+            self._loop.stop()
 
     def _close(self) -> None:
         if self._signal:
             _log.info("stopping after %s", signal.Signals(self._signal).name)
         self._pages.stop()
         self._listener.close()
+        # Nodes that stop at the same time do not wait for each other's answers, as no connection is left.
+        if self._node is not None:
+            self._node.stop()
         self._groups.close()
         self._upkeep.stop()
+        if self._peers is not None:
+            self._peers.close()
         self._workers.close()
         if self._sasl is not None:
             self._sasl.close()
         self._appends.close()
-        self._store.close()
+        try:
+            if self._node is not None and self._signal and self._failure is None:
+                self._node.note_end()
+        finally:
+            self._store.close()
         self._pages.close()
         _log.info("stopped")
 

@@ -9,13 +9,13 @@ from typing import Any
 from pyspark_log.kafka import MessageError, UnsupportedVersionError, decode_request, encode_response
 from pyspark_log.kafka.schemas import Message, api
 from pyspark_log.server.broker import Broker
-from pyspark_log.server.handlers import APIS, Call, Client, answer_limited, api_versions
+from pyspark_log.server.handlers import APIS, OF_CLUSTERS, Call, Client, answer_limited, api_versions
 from pyspark_log.server.network import ClosedByServerError
 from pyspark_log.server.security import Login
 
 _log = logging.getLogger(__name__)
 
-_RESPONSES: dict[int, Message] = {key: api(key)[1] for key in APIS}
+_RESPONSES: dict[int, Message] = {key: api(key)[1] for key in (*APIS, *OF_CLUSTERS)}
 # The APIs that count for quotas: their responses can say how long the pause is. Others log in, or are for brokers.
 _LIMITED = frozenset(key for key, response in _RESPONSES.items() if "throttle_time_ms" in response.struct._fields)
 
@@ -44,7 +44,7 @@ class ClientSession:
         except MessageError as error:
             raise ClosedByServerError(str(error)) from None
         key, version = header.request_api_key, header.request_api_version
-        served = APIS.get(key)
+        served = self._broker.apis.get(key)
         if served is None or version not in served.versions:
             return self._answer_unknown(UnsupportedVersionError(key, version, header.correlation_id))
         counts = self._broker.counts
@@ -67,7 +67,7 @@ class ClientSession:
 
     def _answer_unknown(self, error: UnsupportedVersionError) -> Sequence[Any]:
         if error.api_key == api_versions.KEY:
-            versions = APIS[api_versions.KEY].versions
+            versions = self._broker.apis[api_versions.KEY].versions
             return encode_response(api_versions.of_unknown_version(versions), 0, error.correlation_id)
         software = f" ({self.client.software})" if self.client.software else ""
         raise ClosedByServerError(f"the client{software} sends what is not served: {error}")

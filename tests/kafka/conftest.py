@@ -6,7 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
-from kafka_tools import SPARK_JARS, Broker, missing
+from kafka_cluster import Cluster
+from kafka_tools import OLDER, SPARK_JARS, Broker, missing
+from node_tools import RACKS, NodeServer
 
 from pyspark_log import Store
 from tests.spark.session import start_session
@@ -33,7 +35,16 @@ def released_sockets():
 @pytest.fixture(scope="session")
 def kafka():
     """For tests that run Kafka's classes. Without them they are skipped, or fail if PYLOG_REQUIRE names kafka."""
-    reason = missing()
+    _need(missing())
+
+
+@pytest.fixture(scope="session")
+def older_kafka(kafka):
+    """For tests that run nodes of the older Kafka, too."""
+    _need(missing(OLDER))
+
+
+def _need(reason):
     if reason and "kafka" in os.environ.get("PYLOG_REQUIRE", "").split(","):
         pytest.fail(reason)
     if reason:
@@ -99,3 +110,25 @@ def query(spark, sides, tmp_path):
     yield make
     for queries in made:
         queries.stop()
+
+
+@pytest.fixture
+def nodes(kafka, tmp_path):
+    """A cluster of a broker with the id 1, and the nodes 11 to 13, which run."""
+    with Cluster(tmp_path / "cluster", brokers=1, single={1: {"broker.rack": RACKS[1]}}) as cluster:
+        made = {}
+        for number in (11, 12, 13):
+            options = "--take-new-topics", "--rack", RACKS[number]
+            made[number] = NodeServer(cluster, tmp_path / f"node{number}", *options, number=number)
+        try:
+            for number, node in made.items():
+                node.start()
+                cluster.join(number, node.port)
+            for node in made.values():
+                node.wait_for("unfenced")
+            yield cluster, made
+            for node in made.values():
+                assert "Traceback" not in node.output(), node.output()
+        finally:
+            for node in made.values():
+                node.kill()

@@ -6,12 +6,22 @@ import warnings
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-    from kafka.admin import NewTopic
+    from kafka.admin import ConfigResource, NewTopic, UserScramCredentialUpsertion
     from kafka.errors import TopicAlreadyExistsError
 
 from written import Row
 
-__all__ = ["Clients", "KafkaAdminClient", "TopicAlreadyExistsError", "TopicPartition", "as_printed", "create_topics"]
+__all__ = [
+    "Clients",
+    "ConfigResource",
+    "KafkaAdminClient",
+    "KafkaConsumer",
+    "TopicAlreadyExistsError",
+    "TopicPartition",
+    "UserScramCredentialUpsertion",
+    "as_printed",
+    "create_topics",
+]
 
 _PATIENCE_MS = 120_000
 

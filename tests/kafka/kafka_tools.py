@@ -1,10 +1,12 @@
-"""Kafka itself: its command-line classes, and a broker, from the jars that `make kafka-jars` fetches."""
+"""Kafka itself: its command-line classes, and its processes, from the jars that `make kafka-jars` fetches."""
 
+import base64
 import os
 import re
 import signal
 import subprocess
 import time
+import uuid
 from pathlib import Path
 
 from tests.ports import HOST, free_ports
@@ -13,24 +15,54 @@ from tests.spark.java import java_version
 FOLDER = Path(__file__).parents[2] / ".kafka"
 #: Spark's connector to Kafka, with what it needs beside Spark.
 SPARK_JARS = FOLDER / "spark-jars"
+#: The folders of each version of Kafka, in `FOLDER`.
+JARS = {"4.3.1": "jars", "3.9.1": "jars-3.9"}
+NEWEST, OLDER = JARS
 #: How long a broker may take to start or to stop, in seconds, on a machine that has other things to do.
 PATIENCE = 120
 
 _STARTED = "Kafka Server started"
-# A quick start counts for more than speed later on.
-_QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+#: Options of Java: a quick start counts for more than speed later on.
+QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+#: Settings of a node that starts quickly and does soon what tests wait for.
+QUICK = {
+    "group.initial.rebalance.delay.ms": 0,
+    "group.consumer.assignment.interval.ms": 0,
+    # The indexes that are written to are made this large, and mapped.
+    "log.index.size.max.bytes": 65536,
+    "log.cleaner.dedupe.buffer.size": 2097152,
+    # Tests do not wait for what is usually done in seconds or minutes.
+    "replica.high.watermark.checkpoint.interval.ms": 500,
+    "log.initial.task.delay.ms": 500,
+    "log.retention.check.interval.ms": 1000,
+    "log.cleaner.backoff.ms": 200,
+    "num.network.threads": 1,
+    "num.io.threads": 2,
+}
+#: Settings of a cluster in which a broker that is gone is noticed within seconds, and leaders move for that alone, or
+#: when a test says so.
+FAILOVER = {
+    "broker.session.timeout.ms": 3000,
+    "broker.heartbeat.interval.ms": 500,
+    "replica.lag.time.max.ms": 3000,
+    "replica.fetch.wait.max.ms": 100,
+    "auto.leader.rebalance.enable": "false",
+    "unclean.leader.election.interval.ms": 1000,
+}
+#: How a cluster with nodes of both versions is formatted: its controllers may use what the older Kafka knows.
+SHARED_VERSION = ("--release-version", "3.9-IV0")
 
 
-def missing():
-    """Why Kafka cannot be run here; "" if it can."""
+def missing(version=NEWEST):
+    """Why a version of Kafka cannot be run here; "" if it can."""
     if java_version() < 17:
         return "Kafka needs Java 17 or later: set JAVA_HOME, or put java on the PATH"
-    if not (FOLDER / ".stamp").exists():
-        return "Kafka's jars are not here: make kafka-jars"
+    if not (FOLDER / (".stamp" if version == NEWEST else f".stamp-{version}")).exists():
+        return f"The jars of Kafka {version} are not here: make kafka-jars"
     return ""
 
 
-def command(main, *arguments, memory="128m", options=_QUICK_START, jars="jars"):
+def command(main, *arguments, memory="128m", options=QUICK_START, jars="jars"):
     """The command that runs one of Kafka's classes; `options` are Java's, `jars` the folder that has it."""
     home = os.environ.get("JAVA_HOME")
     java = f"{home}/bin/java" if home else "java"
@@ -54,83 +86,85 @@ def dump(option, *files):
     return run(tool, option, "--print-data-log", "--files", ",".join(map(str, files)), stderr=subprocess.STDOUT)
 
 
-class Broker:
-    """A Kafka of one node, which is broker and controller (KRaft). It can be stopped and started again.
+def node_settings(number, voters, listeners, copies=1):
+    """The settings that say what a node (KRaft) is.
+
+    Arguments:
+        number: its id.
+        voters: the ports of all controllers, by their ids; it is one of them if its id is there.
+        listeners: the ports at which it serves as a broker, by protocol; none: it is no broker.
+        copies: how many replicas Kafka's own topics have.
+    """
+    ports = listeners | ({"CONTROLLER": voters[number]} if number in voters else {})
+    roles = [role for role, plays in (("broker", listeners), ("controller", number in voters)) if plays]
+    return {
+        "process.roles": ",".join(roles),
+        "node.id": number,
+        "controller.quorum.voters": ",".join(f"{voter}@{HOST}:{port}" for voter, port in voters.items()),
+        "controller.listener.names": "CONTROLLER",
+        "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items()),
+        "listener.security.protocol.map": ",".join([*(f"{name}:{name}" for name in listeners), "CONTROLLER:PLAINTEXT"]),
+        "offsets.topic.num.partitions": 1,
+        "offsets.topic.replication.factor": copies,
+        "transaction.state.log.num.partitions": 1,
+        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.min.isr": 1,
+    }
+
+
+def new_cluster_id():
+    """An id for a cluster, as Kafka makes one."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes)[:22].decode().replace("-", "_")
+
+
+class Node:
+    """A process of Kafka (KRaft), with a folder of its own. It can be ended and started again.
 
     Attributes:
-        bootstrap: where clients find it.
         log_dir: its only log.dir.
+        version: Kafka's.
         process: itself; None: it was not started yet.
     """
 
-    def __init__(self, folder, *, as_shipped=False, settings=None):
-        """Formats its folder; starts nothing yet.
+    def __init__(self, folder, settings, *, version=NEWEST, memory="512m", java=QUICK_START, enter=()):
+        """Writes its settings, but for those that are None; `format` comes next.
 
-        `as_shipped`: with Kafka's own settings and 2 GB, to be measured; else it starts quickly and does soon what
-        tests wait for. `settings`: others, which win; None: Kafka's default.
+        `java` are options of Java, `enter` the words of a command that runs Java elsewhere, such as in a namespace.
         """
-        self._as_shipped = as_shipped
-        self._folder, others = Path(folder), settings or {}
-        self._output = self._folder / "output"
+        self._folder, self._memory, self._java, self._enter = Path(folder), memory, java, enter
+        self._output, self._begin = self._folder / "output", 0
         self._settings = self._folder / "server.properties"
-        self.process = None
+        self.process, self.version, self._paused = None, version, False
         self.log_dir = self._folder / "logs"
-        port, controller_port = free_ports(2)
-        self.bootstrap = f"{HOST}:{port}"
-        settings = {
-            "process.roles": "broker,controller",
-            "node.id": 1,
-            "controller.quorum.voters": f"1@{HOST}:{controller_port}",
-            "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{HOST}:{controller_port}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "log.dirs": self.log_dir,
-            "offsets.topic.num.partitions": 1,
-            "offsets.topic.replication.factor": 1,
-            "transaction.state.log.num.partitions": 1,
-            "transaction.state.log.replication.factor": 1,
-            "transaction.state.log.min.isr": 1,
-        }
-        settings |= (
-            {}
-            if as_shipped
-            else {
-                "group.initial.rebalance.delay.ms": 0,
-                "group.consumer.assignment.interval.ms": 0,
-                # The indexes that are written to are made this large, and mapped.
-                "log.index.size.max.bytes": 65536,
-                "log.cleaner.dedupe.buffer.size": 2097152,
-                # Tests do not wait for what is usually done in seconds or minutes.
-                "replica.high.watermark.checkpoint.interval.ms": 500,
-                "log.initial.task.delay.ms": 500,
-                "log.retention.check.interval.ms": 1000,
-                "log.cleaner.backoff.ms": 200,
-                "num.network.threads": 1,
-                "num.io.threads": 2,
-            }
-        )
-        settings = {name: value for name, value in {**settings, **others}.items() if value is not None}
+        settings = {name: value for name, value in ({"log.dirs": self.log_dir} | settings).items() if value is not None}
         self._settings.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        cluster_id = run("kafka.tools.StorageTool", "random-uuid").strip()
-        run("kafka.tools.StorageTool", "format", "--cluster-id", cluster_id, "--config", self._settings)
+
+    def format(self, cluster_id, *options):
+        """Makes its log.dir one of that cluster; `options` are those of Kafka's tool."""
+        arguments = ("format", "--cluster-id", cluster_id, "--config", self._settings, *options)
+        run("kafka.tools.StorageTool", *arguments, jars=JARS[self.version])
 
     def start(self):
         """Returns when it serves."""
-        java = ["-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info"]
-        java += [] if self._as_shipped else _QUICK_START
+        self.launch()
+        self.await_start()
+
+    def launch(self):
+        """Starts it, and returns at once."""
+        java = ["-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info", *self._java]
+        self._paused = False
         with open(self._output, "ab") as output:
-            begin = output.tell()
-            self.process = subprocess.Popen(
-                command("kafka.Kafka", self._settings, memory="2g" if self._as_shipped else "512m", options=java),
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
+            self._begin = output.tell()
+            of = command("kafka.Kafka", self._settings, memory=self._memory, options=java, jars=JARS[self.version])
+            self.process = subprocess.Popen([*self._enter, *of], stdout=output, stderr=output, start_new_session=True)
+
+    def await_start(self):
+        """Returns when it serves, after `launch`."""
         end = time.monotonic() + PATIENCE
-        while _STARTED not in self.output(begin):
+        while _STARTED not in self.output(self._begin):
             if self.process.poll() is not None or time.monotonic() > end:
                 self.kill()
-                raise RuntimeError(f"Kafka has not started: {self.output(begin)[-4000:]}")
+                raise RuntimeError(f"Kafka has not started: {self.output(self._begin)[-4000:]}")
             time.sleep(0.05)
 
     def stop(self):
@@ -148,11 +182,49 @@ class Broker:
             self.process.kill()
             self.process.wait()
 
+    def pause(self):
+        """Stops it where it is: it does and answers nothing until `resume`."""
+        self.process.send_signal(signal.SIGSTOP)
+        self._paused = True
+
+    def resume(self):
+        """Lets it continue after `pause`."""
+        self.process.send_signal(signal.SIGCONT)
+        self._paused = False
+
+    def is_running(self):
+        """Whether there is a process, which is not paused."""
+        return self.process is not None and self.process.poll() is None and not self._paused
+
     def output(self, begin=0):
         """What it has said so far, from that byte on."""
         with open(self._output, "rb") as output:
             output.seek(begin)
             return output.read().decode(errors="replace")
+
+
+class Broker(Node):
+    """A Kafka of one node, which is broker and controller.
+
+    Attributes:
+        bootstrap: where clients find it.
+        controller: where it is found as a controller: a host and a port.
+        cluster_id: of its cluster.
+    """
+
+    def __init__(self, folder, *, as_shipped=False, settings=None):
+        """Formats its folder; starts nothing yet.
+
+        `as_shipped`: with Kafka's own settings and 2 GB, to be measured; else it starts quickly and does soon what
+        tests wait for. `settings`: others, which win; None: Kafka's default.
+        """
+        port, controller_port = free_ports(2)
+        self.bootstrap, self.controller, self.cluster_id = f"{HOST}:{port}", (HOST, controller_port), new_cluster_id()
+        given = node_settings(1, {1: controller_port}, {"PLAINTEXT": port})
+        given |= ({} if as_shipped else QUICK) | (settings or {})
+        how = {"memory": "2g", "java": ()} if as_shipped else {}
+        super().__init__(folder, given, **how)
+        self.format(self.cluster_id)
 
     def run(self, main, *arguments, text=""):
         """Runs one of Kafka's classes as a client of this broker on `text` as its input; what it prints."""

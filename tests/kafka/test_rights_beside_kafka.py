@@ -26,10 +26,10 @@ ALL = requests(Names(TOPIC, NO_ID, GROUP, TRANSACTION, "anna"))
 #: Those that anybody may send before it is known.
 _LOGIN = {17, 18, 36}
 #: What Kafka answers while it has begun to load producer ids, or to create a topic.
-_SOON = {"InitProducerId": {14}, "Metadata, created": {3, 5}}
+SOON = {"InitProducerId": {14}, "Metadata, created": {3, 5}}
 
 
-def _reduced(value):
+def reduced(value):
     """What an answer says of rights: errors, operations, and what there is, but for internal topics."""
     if hasattr(value, "_fields"):
         if getattr(value, "name", None) in INTERNAL_TOPICS:
@@ -43,14 +43,14 @@ def _reduced(value):
             elif name in ("name", "topic_name", "group_id", "transactional_id"):
                 found.append((name, one))
             elif name != "configs":
-                found += _reduced(one)
+                found += reduced(one)
         return found
     if isinstance(value, (list, tuple)):
-        return [one for each in sorted(map(_reduced, value)) for one in each]
+        return [one for each in sorted(map(reduced, value)) for one in each]
     return []
 
 
-def _login(where, user):
+def logged_in(where, user):
     peer = Peer(where)
     peer.ask(m.SaslHandshakeRequest("PLAIN"), 1)
     answer = peer.ask(m.SaslAuthenticateRequest(f"\0{user}\0{user}".encode()), 2)
@@ -93,7 +93,7 @@ def _entries():
 
 def _prepare(where):
     """Makes the topic, and the entries."""
-    with _login(where, "dora") as peer:
+    with logged_in(where, "dora") as peer:
         names = (TOPIC, *(f"{TOPIC}-gone-{user}" for user in USERS))
         made = [m.CreateTopicsRequest.CreatableTopic(name, 1, 1) for name in names]
         created = peer.ask(m.CreateTopicsRequest(made, 10_000, False), 7).topics
@@ -144,13 +144,13 @@ def sides(kafka, tmp_path_factory):
         broker.kill()
 
 
-def _asked(where, user, request, version, soon=()):
+def answer_to(where, user, request, version, soon=()):
     """The answer, after what Kafka does meanwhile."""
     end = time.monotonic() + PATIENCE
-    with _login(where, user) as peer:
+    with logged_in(where, user) as peer:
         while True:
             answer = peer.ask(request, version)
-            codes = {one for name, one in _reduced(answer) if name.endswith("error_code")}
+            codes = {one for name, one in reduced(answer) if name.endswith("error_code")}
             if not codes.intersection(soon):
                 return answer
             assert time.monotonic() < end
@@ -206,7 +206,7 @@ def _without_texts(answer):
 def _all_of(sides, request, version):
     answers = []
     for where, _ in sides:
-        with _login(where, "dora") as peer:
+        with logged_in(where, "dora") as peer:
             try:
                 answers.append(_without_texts(peer.ask(request, version)))
             except ConnectionError:
@@ -235,7 +235,7 @@ def test_the_answer_is_kafkas(sides, user, name):
     answers = []
     for where, topic_id in sides:
         request, version = requests(Names(TOPIC, topic_id, GROUP, TRANSACTION, user))[name]
-        answers.append(_reduced(_asked(where, user, request, version, _SOON.get(name, ()))))
+        answers.append(reduced(answer_to(where, user, request, version, SOON.get(name, ()))))
     kafkas, ours = answers
     assert ours == kafkas
 
@@ -248,7 +248,7 @@ def test_what_is_not_allowed_is_not_revealed(sides, of):
     for name, (request, version) in of(there).items():
         if "by id" not in name:
             answer, other = (
-                re.sub(r" at 0x\w+", "", repr(_asked(where, "carl", asked, version)))
+                re.sub(r" at 0x\w+", "", repr(answer_to(where, "carl", asked, version)))
                 for asked in (request, of(missing)[name][0])
             )
             for one, another in zip(missing[:4], there[:4], strict=True):

@@ -16,8 +16,9 @@ from pyspark_log.kafka.messages import (
     DescribeAclsResponse,
 )
 from pyspark_log.server.handlers.call import Call
-from pyspark_log.server.handlers.errors import RefusedError, attempt
-from pyspark_log.server.security.acls import ANY, CLUSTER_NAME, Acl, Acls, Operation, Pattern, Permission, Resource
+from pyspark_log.server.handlers.errors import attempt
+from pyspark_log.server.refusal import RefusedError
+from pyspark_log.server.security.acls import ANY, CLUSTER_NAME, Acl, Operation, Pattern, Permission, Resource
 
 _E = TypeVar("_E", bound=IntEnum)
 _Filter = DescribeAclsRequest | DeleteAclsRequest.DeleteAclsFilter
@@ -29,11 +30,12 @@ _DISABLED = (ErrorCode.SECURITY_DISABLED, "the server decides by no ACLs: start 
 
 async def describe_acls(call: Call, request: DescribeAclsRequest) -> DescribeAclsResponse:
     """Lists the entries that a filter is true for, by their resources."""
-    if call.broker.acls is None:
+    acls = call.broker.acls
+    if acls is None:
         return DescribeAclsResponse(0, *_DISABLED)
     found: dict[tuple[Resource, str, Pattern], list[Acl]] = {}
 
-    def look(acls: Acls = call.broker.acls) -> None:
+    def look() -> None:
         call.require(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME)
         for one in _matching(acls.rules().acls, request):
             found.setdefault((one.resource, one.name, one.pattern), []).append(one)

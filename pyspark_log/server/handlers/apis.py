@@ -125,3 +125,36 @@ APIS: Mapping[int, Api] = {
     68: Api(_versions(0, 1), consumer_group_heartbeat),
     69: Api(_versions(0, 1), consumer_group_describe),
 }
+
+
+#: What only the controllers of a cluster do: ElectLeaders, DescribeQuorum, UpdateFeatures, UnregisterBroker.
+OF_CLUSTERS: Mapping[int, range] = {43: _versions(0, 2), 55: _versions(0, 2), 57: _versions(0, 2), 64: _versions(0, 0)}
+
+
+def node_apis() -> Mapping[int, Api]:
+    """Those of a node of a cluster: all that other brokers serve.
+
+    Some clients ask one broker for what all of them know.
+    """
+    from pyspark_log.server.handlers import coordinating, elsewhere, node, node_configs, node_transactions  # noqa: PLC0415  (other servers need not load it)
+
+    handlers = {**elsewhere.HANDLERS, **dict.fromkeys(elsewhere.FORWARDED, elsewhere.forward)}
+    here = {key: APIS[key].handler for key in (*coordinating.GROUPS, *coordinating.IDS)}
+    here[24] = node_transactions.add_partitions_to_txn
+    handlers[22] = node.init_producer_id
+    handlers |= {key: coordinating.coordinating(key, one, handlers[key]) for key, one in here.items()}
+    found = {key: APIS[key]._replace(handler=handler, counts_errors=False) for key, handler in handlers.items()}
+    return (
+        found
+        | {key: Api(versions, elsewhere.forward) for key, versions in OF_CLUSTERS.items()}
+        | {key: APIS[key] for key in (0, 2, 16, 17, api_versions.KEY, 21, 23, 29, 35, 36, 48, 50, 61, 66)}
+        | {
+            fetch.KEY: Api(_versions(4, 18), node.fetch, counts_errors=True),
+            3: Api(_versions(0, 13), node.metadata),
+            10: Api(_versions(0, 5), node.find_coordinator),
+            24: found[24]._replace(versions=_versions(0, 5)),
+            27: APIS[27]._replace(handler=node_transactions.write_txn_markers),
+            32: APIS[32]._replace(handler=node_configs.describe_configs),
+            60: Api(_versions(0, 2), node.describe_cluster),
+        }
+    )

@@ -6,13 +6,19 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
+from pyspark_log.errors import InvalidTopicError, UnknownTopicError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.broker import Broker
-from pyspark_log.server.handlers.errors import RefusedError
 from pyspark_log.server.quotas import Throttle
+from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security import ANONYMOUS, Login
 from pyspark_log.server.security.acls import OPERATIONS, Operation, Resource, Rules, host_of
+from pyspark_log.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark_log.server.node.coordinators import Coordinators
 
 _log = logging.getLogger(__name__)
 
@@ -83,6 +89,34 @@ class Call:
         """The rules of this request; None: it may do everything."""
         return None if self.broker.acls is None else self.broker.acls.current()
 
+    @property
+    def coordinators(self) -> Coordinators:
+        """What the node coordinates, as which the server runs."""
+        assert self.broker.coordinators is not None, "it is no node of a cluster"
+        return self.broker.coordinators
+
+    def has_partition(self, topic: str, partition: int) -> bool:
+        """Whether there is a partition in the cluster. PylogError, OSError: that cannot be found out."""
+        if self.broker.node is not None:
+            known = self.broker.node.image.topic(topic)
+            return known is not None and partition in known.partitions
+        try:
+            self.broker.store.logs.topic(topic).check(partition)
+        except (UnknownTopicError, InvalidTopicError):
+            return False
+        return True
+
+    async def place_of(self, group: str) -> TopicPartition:
+        """The partition that has a group's records. PylogError, OSError."""
+        if self.broker.coordinators is not None:
+            return self.broker.coordinators.place_of(group)
+        return await self.broker.workers.run(self.broker.store.groups.log.partition_of, group)
+
+    def leads(self, topic: str, partition: int) -> bool:
+        """Whether the server leads a partition: of a cluster of its own each one."""
+        node = self.broker.node
+        return node is None or node.leaders.epoch(TopicPartition(topic, partition)) is not None
+
     def allows(self, operation: Operation, resource: Resource, name: str) -> bool:
         """Whether the client may do something; if what it may do cannot be read, only a super user may."""
         rules, client = self._rules, self.client
@@ -122,5 +156,8 @@ class Call:
 
     async def name_of(self, topic_id: bytes) -> str | None:
         """The topic of an id; None: there is none."""
+        if self.broker.node is not None:
+            known = self.broker.node.image.topics.get(bytes(topic_id))
+            return None if known is None else known.name
         topics = self.broker.topics
         return topics.known_name(topic_id) or await self.broker.workers.run(topics.name, topic_id)

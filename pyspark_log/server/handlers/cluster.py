@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pyspark_log.errors import InvalidConfigError
+from typing import TYPE_CHECKING
+
+from pyspark_log.errors import InvalidConfigError, PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import (
     AlterPartitionReassignmentsRequest,
@@ -15,17 +17,24 @@ from pyspark_log.kafka.messages import (
     ListPartitionReassignmentsResponse,
 )
 from pyspark_log.server.handlers.call import Call
-from pyspark_log.server.handlers.errors import RefusedError, attempt
+from pyspark_log.server.handlers.errors import attempt, code_of
 from pyspark_log.server.handlers.metadata import advertised, cluster_operations
+from pyspark_log.server.network import Wait
+from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 from pyspark_log.storage.catalog import INTERNAL_TOPICS
-from pyspark_log.types import LATEST
+from pyspark_log.types import LATEST, TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark_log.server.node.leaders import Leaders
 
 _Broker = DescribeClusterResponse.DescribeClusterBroker
 _Deleted = DeleteRecordsResponse.DeleteRecordsPartitionResult
 
 _BROKERS, _CONTROLLERS = 1, 2
 _ALL_RECORDS = -1
+# How often it is looked whether replicas have deleted, in seconds.
+_LOOK = 0.02
 
 
 async def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
@@ -88,16 +97,36 @@ def _reassigned(
 
 
 async def delete_records(call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """Deletes the records before an offset of each partition."""
+    """Deletes the records before an offset of each partition; in a cluster, at all replicas that are alive."""
+    deadline = call.broker.loop.time() + request.timeout_ms / 1000
     topics = await call.broker.workers.run(
         lambda: [
-            DeleteRecordsResponse.DeleteRecordsTopicResult(
-                topic.name, [_deleted(call, topic.name, part) for part in topic.partitions]
-            )
-            for topic in request.topics
+            (topic.name, [_deleted(call, topic.name, part) for part in topic.partitions]) for topic in request.topics
         ]
     )
-    return DeleteRecordsResponse(topics=topics)
+    if call.broker.node is not None:
+        leaders = call.broker.node.leaders
+        topics = [
+            (name, [await _replicated(call, leaders, name, one, deadline) for one in parts]) for name, parts in topics
+        ]
+    return DeleteRecordsResponse(topics=[DeleteRecordsResponse.DeleteRecordsTopicResult(*one) for one in topics])
+
+
+async def _replicated(
+    call: Call, leaders: Leaders, topic: str, done: DeleteRecordsResponse.DeleteRecordsPartitionResult, deadline: float
+) -> DeleteRecordsResponse.DeleteRecordsPartitionResult:
+    """Waits until all replicas have deleted; they say so when they fetch."""
+    at = TopicPartition(topic, done.partition_index)
+    try:
+        while not done.error_code and leaders.low_watermark(at) < done.low_watermark:
+            if call.broker.loop.time() >= deadline:
+                return _Deleted(done.partition_index, -1, ErrorCode.REQUEST_TIMED_OUT)
+            pause: Wait[None] = Wait()
+            call.broker.loop.call_later(_LOOK, pause.finish, None)
+            await pause
+    except (PylogError, OSError) as error:
+        return _Deleted(done.partition_index, -1, code_of(error))
+    return done
 
 
 def _deleted(
@@ -107,6 +136,8 @@ def _deleted(
 
     def delete() -> None:
         call.require(Operation.DELETE, Resource.TOPIC, topic)
+        if not call.leads(topic, wanted.partition_index):
+            raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another broker leads it")
         if topic in INTERNAL_TOPICS:
             raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
         if wanted.offset < _ALL_RECORDS:

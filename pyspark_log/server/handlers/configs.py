@@ -20,8 +20,9 @@ from pyspark_log.kafka.messages import (
 from pyspark_log.server import configs
 from pyspark_log.server.configs import Change, Config
 from pyspark_log.server.handlers.call import Call
-from pyspark_log.server.handlers.errors import RefusedError, attempt
+from pyspark_log.server.handlers.errors import attempt
 from pyspark_log.server.handlers.metadata import advertised
+from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 from pyspark_log.storage.catalog import PUBLISH_TOPIC, check_name
 
@@ -30,7 +31,7 @@ _Row = DescribeConfigsResponse.DescribeConfigsResourceResult
 _Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
 
 
-class _Resource(IntEnum):
+class ResourceKind(IntEnum):
     """What has configs, by Kafka's numbers."""
 
     TOPIC = 2
@@ -43,19 +44,31 @@ class _Resource(IntEnum):
 
 async def describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """Describes the configs of topics and of this server."""
-    results = await call.broker.workers.run(lambda: [_described(call, request, one) for one in request.resources])
+    return await described_configs(call, request, _configs_of)
+
+
+async def described_configs(
+    call: Call, request: DescribeConfigsRequest, configs_of: Callable[[Call, int, str], Iterable[Config]]
+) -> DescribeConfigsResponse:
+    """The same, of what `configs_of` gives for a kind and a name; RefusedError and PylogError: why it has none."""
+    results = await call.broker.workers.run(
+        lambda: [_described(call, request, one, configs_of) for one in request.resources]
+    )
     return DescribeConfigsResponse(results=results)
 
 
 def _described(
-    call: Call, request: DescribeConfigsRequest, resource: DescribeConfigsRequest.DescribeConfigsResource
+    call: Call,
+    request: DescribeConfigsRequest,
+    resource: DescribeConfigsRequest.DescribeConfigsResource,
+    configs_of: Callable[[Call, int, str], Iterable[Config]],
 ) -> DescribeConfigsResponse.DescribeConfigsResult:
     rows: list[DescribeConfigsResponse.DescribeConfigsResourceResult] = []
 
     def describe() -> None:
         wanted = resource.configuration_keys
         _require(call, Operation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name)
-        for one in _configs_of(call, resource.resource_type, resource.resource_name):
+        for one in configs_of(call, resource.resource_type, resource.resource_name):
             if wanted is None or one.name in wanted:
                 rows.append(_row(one, request))
 
@@ -66,7 +79,7 @@ def _described(
 
 def _require(call: Call, operation: Operation, kind: int, name: str) -> None:
     """Refuses a client that may not do that with the configs of a topic or of the server. RefusedError."""
-    if kind == _Resource.TOPIC:
+    if kind == ResourceKind.TOPIC:
         call.require(operation, Resource.TOPIC, name)
     else:
         call.require(operation, Resource.CLUSTER, CLUSTER_NAME)
@@ -74,27 +87,36 @@ def _require(call: Call, operation: Operation, kind: int, name: str) -> None:
 
 def _configs_of(call: Call, kind: int, name: str) -> Iterable[Config]:
     broker = call.broker
-    if kind == _Resource.TOPIC:
+    if kind == ResourceKind.TOPIC:
         check_name(name)
         if name == PUBLISH_TOPIC:
             raise UnknownTopicError(f"{name} is not served")
         return configs.of_topic(broker.store.describe_topic(name).configs, broker.store.configs)
-    if kind == _Resource.BROKER:
+    if kind == ResourceKind.BROKER:
         if name == "":
             return ()  # what is set for all servers while they run: nothing is
         if name != str(broker.node_id):
             raise RefusedError(ErrorCode.INVALID_REQUEST, f"there is no server {name!r}; this is {broker.node_id}")
         host, port = advertised(call)
         return configs.of_server(broker.store.configs, broker.node_id, f"PLAINTEXT://{host}:{port}")
-    if kind == _Resource.BROKER_LOGGER:
+    if kind == ResourceKind.BROKER_LOGGER:
         return ()
     raise RefusedError(ErrorCode.INVALID_REQUEST, f"nothing of kind {kind} has configs here")
 
 
 def _row(one: Config, request: DescribeConfigsRequest) -> DescribeConfigsResponse.DescribeConfigsResourceResult:
-    synonyms = [_Synonym(*synonym) for synonym in one.synonyms] if request.include_synonyms else ()
-    meaning = one.meaning if request.include_documentation else None
-    return _Row(one.name, one.value, one.read_only, one.source, False, synonyms, one.type, meaning)
+    hidden = one.is_sensitive
+    synonyms = [_Synonym(name, None if hidden else value, source) for name, value, source in one.synonyms]
+    return _Row(
+        one.name,
+        None if hidden else one.value,
+        one.read_only,
+        one.source,
+        hidden,
+        synonyms if request.include_synonyms else (),
+        one.type,
+        one.meaning if request.include_documentation else None,
+    )
 
 
 # ---- changing
@@ -152,7 +174,7 @@ def _change(
     """What changes the configs of one resource; `times`: how often the request names it."""
     kind, topic = where
     store = call.broker.store
-    servers = [(_Resource.BROKER, ""), (_Resource.BROKER, str(call.broker.node_id))]
+    servers = [(ResourceKind.BROKER, ""), (ResourceKind.BROKER, str(call.broker.node_id))]
 
     def change() -> None:
         _require(call, Operation.ALTER_CONFIGS, kind, topic)
@@ -161,7 +183,7 @@ def _change(
         checked = [(name, _checked(name, number, value), value) for name, number, value in changes]
         if where in servers and all(how is Change.DELETE for _, how, _ in checked):
             return  # a server has no configs but those that it was started with
-        if kind != _Resource.TOPIC:
+        if kind != ResourceKind.TOPIC:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "only configs of topics can be changed while the server runs")
         before = store.describe_topic(topic).configs
         current = {one.name: one.value for one in configs.of_topic(before, store.configs)}

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from pyspark_log import errors
 from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.server.refusal import RefusedError
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +45,8 @@ _OURS = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCod
 
 def code_of(error: Exception) -> ErrorCode:
     """The code of an error, which is logged if it is not the client's fault."""
+    if isinstance(error, RefusedError):
+        return error.code
     if isinstance(error, OSError) and error.errno in _READ_ONLY:
         _log.warning("refused, as the system does not let the server write: %s", error)
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -51,18 +54,6 @@ def code_of(error: Exception) -> ErrorCode:
     if code in _OURS:
         _log.error("%s", error, exc_info=None if isinstance(error, (errors.PylogError, OSError)) else error)
     return code
-
-
-class RefusedError(Exception):
-    """A part of a request is refused.
-
-    Attributes:
-        code: for what.
-    """
-
-    def __init__(self, code: ErrorCode, why: str) -> None:
-        super().__init__(why)
-        self.code = code
 
 
 def attempt(action: Callable[[], None]) -> tuple[ErrorCode, str | None]:

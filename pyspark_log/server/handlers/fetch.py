@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from pyspark_log.errors import OffsetOutOfRangeError, PylogError, UnknownTopicError
 from pyspark_log.kafka import FileRange
@@ -14,11 +15,13 @@ from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import FetchRequest, FetchResponse
 from pyspark_log.server.appends import PartitionKey
 from pyspark_log.server.handlers.call import Call
-from pyspark_log.server.handlers.errors import RefusedError, code_of
-from pyspark_log.server.handlers.leader_epochs import check_epoch
+from pyspark_log.server.handlers.errors import code_of
+from pyspark_log.server.handlers.leader_epochs import NO_EPOCH, check_epoch, divergence
+from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import Operation, Resource
 from pyspark_log.storage.catalog import PUBLISH_TOPIC
 from pyspark_log.storage.log.read import LogReader
+from pyspark_log.storage.log.state import PartitionState
 from pyspark_log.storage.log_manager import TopicLogs
 
 _Topic = FetchResponse.FetchableTopicResponse
@@ -27,6 +30,8 @@ _Aborted = FetchResponse.AbortedTransaction
 
 #: Its key.
 KEY = 1
+#: The version from which on followers say their epochs (KIP-903).
+WITH_REPLICA_STATE = 15
 
 # The most bytes of records in a response (Kafka's fetch.max.bytes of a broker), but for the first batch.
 _MAX_BYTES = 55 * 1024 * 1024
@@ -50,6 +55,7 @@ class _Part:
         found: the answer, once it was looked at.
         size: bytes of the records in it.
         there: bytes of records that are there, as many as may be sent at most.
+        end: for a follower: where the log ended when it was looked at.
     """
 
     wanted: FetchRequest.FetchPartition
@@ -59,14 +65,45 @@ class _Part:
     found: FetchResponse.PartitionData | None = None
     size: int = 0
     there: int = 0
+    end: int = -1
+
+    @property
+    def is_open(self) -> bool:
+        """Whether records may come."""
+        return self.error == ErrorCode.NONE and self.topic is not None
+
+
+class Replica(Protocol):
+    """How a node of a cluster answers a fetch."""
+
+    is_follower: bool  #: whether a follower asks, which gets what not all have yet
+
+    def refusal(self, topic: str, wanted: FetchRequest.FetchPartition) -> FetchResponse.PartitionData | None:
+        """The answer for a partition that is not to be read here; None: it is."""
+
+    def holds_back(self, topic: str, partition: int) -> bool:
+        """Whether nothing may be sent of a partition for now."""
+
+    def sent(self, topic: str, partition: int, size: int) -> None:
+        """Takes that bytes are sent."""
+
+    def read(self, topic: str, wanted: FetchRequest.FetchPartition, state: PartitionState) -> ErrorCode:
+        """Takes that a partition was read, which does not differ from what the client has; an error instead of it."""
 
 
 class _MustWaitError(Exception):
     """The partition cannot be read without waiting for a disk or a lock."""
 
 
-async def fetch(call: Call, request: FetchRequest) -> FetchResponse:
+def follower_of(request: FetchRequest, version: int) -> int:
+    """The id of the follower that asks in a version of the request; negative: it is a consumer."""
+    return request.replica_state.replica_id if version >= WITH_REPLICA_STATE else request.replica_id
+
+
+async def fetch(call: Call, request: FetchRequest, replica: Replica | None = None) -> FetchResponse:
     """Answers with records, as soon as there are `min_bytes` of them, an error, or the time is over.
+
+    `replica`: of a node of a cluster.
 
     Fetch sessions (KIP-227) are not made: the client gets the session id 0, and asks for all partitions each time.
     """
@@ -77,14 +114,16 @@ async def fetch(call: Call, request: FetchRequest) -> FetchResponse:
     topics = []
     for topic in request.topics:
         name = topic.topic if call.version < _FIRST_BY_ID else await call.name_of(topic.topic_id)
-        topics.append([_part(call, name, part) for part in topic.partitions])
+        topics.append([_part(call, name, part, replica) for part in topic.partitions])
     parts = [part for topic in topics for part in topic]
-    search = _Search(call, request)
-    if request.max_wait_ms > 0 and request.min_bytes > 0 and all(part.error == ErrorCode.NONE for part in parts):
+    search = _Search(call, request, replica)
+    if request.max_wait_ms > 0 and request.min_bytes > 0 and all(part.is_open for part in parts):
         await _wait_for_records(call, request, search, parts)
     else:
         await search.look(parts)
     for part in parts:
+        if replica is not None and part.size and part.topic is not None:
+            replica.sent(part.topic.description.name, part.wanted.partition, part.size)
         if part.error:
             counts.errors[KEY, part.error] += 1
         elif part.size and part.topic is not None:
@@ -125,13 +164,19 @@ async def _wait_for_records(call: Call, request: FetchRequest, search: _Search, 
         waiting.close()
 
 
-def _part(call: Call, name: str | None, wanted: FetchRequest.FetchPartition) -> _Part:
+def _part(call: Call, name: str | None, wanted: FetchRequest.FetchPartition, replica: Replica | None) -> _Part:
     if name is None:
         return _Part(wanted, None, PartitionKey("", wanted.partition), ErrorCode.UNKNOWN_TOPIC_ID)
     try:
         if name == PUBLISH_TOPIC:
             raise UnknownTopicError(f"{name} is not served")
-        call.require(Operation.READ, Resource.TOPIC, name)
+        # What a follower may, the replica says.
+        if replica is None or not replica.is_follower:
+            call.require(Operation.READ, Resource.TOPIC, name)
+        refusal = None if replica is None else replica.refusal(name, wanted)
+        if refusal is not None:
+            code = ErrorCode(refusal.error_code)
+            return _Part(wanted, None, PartitionKey("", wanted.partition), code, refusal)
         logs = call.broker.store.logs.topic(name)
         logs.check(wanted.partition)
         return _Part(wanted, logs, PartitionKey(logs.description.topic_id, wanted.partition), ErrorCode.NONE)
@@ -150,8 +195,8 @@ class _Search:
         there: the bytes that are there, if batches could be cut. The answer may have less, as only whole ones are sent.
     """
 
-    def __init__(self, call: Call, request: FetchRequest) -> None:
-        self._call, self.size, self.there = call, 0, 0
+    def __init__(self, call: Call, request: FetchRequest, replica: Replica | None) -> None:
+        self._call, self.size, self.there, self._replica = call, 0, 0, replica
         self.most = min(request.max_bytes, _MAX_BYTES)
         self._is_committed = request.isolation_level == _READ_COMMITTED
 
@@ -170,7 +215,7 @@ class _Search:
             self._look_at(part, may_wait=True)
 
     def _look_at(self, part: _Part, *, may_wait: bool) -> None:
-        if part.topic is None:
+        if part.topic is None or self._is_as_seen(part, part.topic):
             return
         self.size -= part.size
         self.there -= part.there
@@ -182,6 +227,15 @@ class _Search:
         self.size += part.size
         self.there += part.there
 
+    def _is_as_seen(self, part: _Part, topic: TopicLogs) -> bool:
+        """Whether there is nothing new for a follower: the high watermark alone has moved."""
+        if part.end < 0 or part.error:
+            return False
+        try:
+            return topic.reader(part.wanted.partition).state().next_offset == part.end
+        except (PylogError, OSError):
+            return False  # The look reports what is wrong.
+
     def _find(self, part: _Part, topic: TopicLogs, *, may_wait: bool) -> None:
         wanted, logs = part.wanted, self._call.broker.store.logs
         is_recovered = wanted.partition in topic.recovered
@@ -192,9 +246,21 @@ class _Search:
         else:
             reader = logs.recovered(topic.description.name, wanted.partition)
         state = reader.state()
-        part.error = check_epoch(wanted.current_leader_epoch, state.leader_epoch)
+        # A replica has the epoch of its last record, which may be older than its leader's.
+        part.error = ErrorCode.NONE if self._replica else check_epoch(wanted.current_leader_epoch, state.leader_epoch)
         if part.error:
+            # The client asks for the leader epoch next.
+            topic.note_leader_epoch(wanted.partition, state.leader_epoch)
             return
+        if wanted.last_fetched_epoch > NO_EPOCH and self._has_diverged(part, reader, state, may_wait=may_wait):
+            return
+        if self._replica is not None:
+            part.error = self._replica.read(topic.description.name, wanted, state)
+        if not part.error:
+            self._read(part, reader, state, may_wait=may_wait)
+
+    def _read(self, part: _Part, reader: LogReader, state: PartitionState, *, may_wait: bool) -> None:
+        wanted = part.wanted
         is_filtered = self._is_committed and state.may_have_transactions
         # Inactive segments may be on the disk alone.
         is_near = wanted.fetch_offset >= state.active_base and (not is_filtered or reader.stable.is_near(state))
@@ -202,13 +268,18 @@ class _Search:
             raise _MustWaitError
         stable = reader.last_stable_offset() if is_filtered else state.high_watermark
         end = min(stable, state.high_watermark)
+        if self._replica is not None and self._replica.is_follower:
+            end = part.end = state.next_offset
         start, records = wanted.fetch_offset, None
         aborted: Sequence[FetchResponse.AbortedTransaction] | None = () if self._is_committed else None
-        if not state.log_start <= start <= state.high_watermark:
-            raise OffsetOutOfRangeError(topic.description.name, wanted.partition, start, state.log_start, end)
+        # A consumer may know a later high watermark than a leader that was just elected.
+        if not state.log_start <= start <= state.next_offset:
+            raise OffsetOutOfRangeError(reader.place.topic, wanted.partition, start, state.log_start, end)
         room = self.most - self.size
         limit = max(min(wanted.partition_max_bytes, room), 0)
-        if start < end and (room > 0 or self.size == 0):
+        replica, topic = self._replica, reader.place.topic
+        is_held = replica is not None and replica.holds_back(topic, wanted.partition)
+        if start < end and (room > 0 or self.size == 0) and not is_held:
             records = reader.stored_batches(start, end, limit, state)
         if records is not None:
             part.there = records.length if records.next_offset >= end else max(limit, records.length)
@@ -224,6 +295,22 @@ class _Search:
             aborted_transactions=aborted,
             records=b"" if records is None else FileRange(records.file, records.position, records.length),
         )  # fmt: skip
+
+    def _has_diverged(self, part: _Part, reader: LogReader, state: PartitionState, *, may_wait: bool) -> bool:
+        """Whether a copy of the log has other records, which is answered at once."""
+        wanted = part.wanted
+        if not may_wait and wanted.last_fetched_epoch != state.leader_epoch:
+            raise _MustWaitError
+        diverging = divergence(reader, state, wanted.last_fetched_epoch, wanted.fetch_offset)
+        if diverging is None:
+            return False
+        end = FetchResponse.EpochEndOffset(*diverging)
+        part.there = self.most
+        part.found = _Partition(
+            wanted.partition, ErrorCode.NONE, state.high_watermark, state.high_watermark, state.log_start,
+            diverging_epoch=end, records=b"",
+        )  # fmt: skip
+        return True
 
     def answer(self, part: _Part) -> FetchResponse.PartitionData:
         """The answer of a partition."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from pyspark_log.errors import InvalidTopicError, PylogError, UnknownTopicError
+from pyspark_log.errors import PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import (
     OffsetCommitRequest,
@@ -109,11 +109,9 @@ def refusal(
 def unknown(call: Call, topic: str, partition: int) -> ErrorCode:
     """The error of a partition that does not exist; NONE: it does."""
     try:
-        call.broker.store.logs.topic(topic).check(partition)
+        return ErrorCode.NONE if call.has_partition(topic, partition) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     except (PylogError, OSError) as error:
-        unknown = isinstance(error, (UnknownTopicError, InvalidTopicError))
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if unknown else code_of(error)
-    return ErrorCode.NONE
+        return code_of(error)
 
 
 # ---- fetching

@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 _Coordinator = FindCoordinatorResponse.Coordinator
 # The kinds of keys.
-_KINDS = {0: Resource.GROUP, 1: Resource.TRANSACTIONAL_ID}
+KINDS = {0: Resource.GROUP, 1: Resource.TRANSACTIONAL_ID}
 # A join may be answered with no protocol from this version on.
 _FIRST_WITHOUT_PROTOCOL = 7
 _READ = Operation.READ, Resource.GROUP
@@ -52,10 +52,10 @@ async def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindC
 
 
 def _coordinator(call: Call, kind: int, key: str) -> FindCoordinatorResponse.Coordinator:
-    if kind not in _KINDS:
+    if kind not in KINDS:
         error, why = ErrorCode.INVALID_REQUEST, f"no kind of coordinator has the number {kind}"
         return _Coordinator(key, _NO_NODE, "", -1, error, why)
-    resource = _KINDS[kind]
+    resource = KINDS[kind]
     refused = NOT_ALLOWED[resource]
     if not call.broker.store.writable:
         return _Coordinator(key, _NO_NODE, "", -1, refused, "the store is served for reading only")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from pyspark_log.errors import PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.errors import code_of
-from pyspark_log.server.security.acls import Operation, Resource
-from pyspark_log.storage.log.leader_epochs import FILE_NAME, LeaderEpochs
+from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
+from pyspark_log.storage.log.leader_epochs import FILE_NAME, EpochEnd, LeaderEpochs
 from pyspark_log.storage.log.read import LogReader
 from pyspark_log.storage.log.state import PartitionState
 
@@ -30,8 +32,20 @@ def epochs_of(reader: LogReader, state: PartitionState) -> LeaderEpochs:
     """The leader epochs of a partition."""
     found = LeaderEpochs.read(f"{reader.place_in(state).folder}/{FILE_NAME}")
     # One that has no records yet is in no file.
-    found.assign(state.leader_epoch, state.high_watermark)
+    found.assign(state.leader_epoch, state.next_offset)
     return found
+
+
+def divergence(reader: LogReader, state: PartitionState, epoch: int, offset: int) -> EpochEnd | None:
+    """Where a log that has records of `epoch` up to `offset` may first differ from this one (KIP-595); None: nowhere.
+
+    Raises:
+        SideFileError, OSError: the file of epochs cannot be read.
+    """
+    if epoch == state.leader_epoch and offset <= state.next_offset:
+        return None
+    end = epochs_of(reader, state).end_of(epoch, state.next_offset)
+    return end if end.epoch < epoch or end.end_offset < offset else None
 
 
 async def offset_for_leader_epoch(call: Call, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
@@ -48,15 +62,19 @@ async def offset_for_leader_epoch(call: Call, request: OffsetForLeaderEpochReque
 def _end(
     call: Call, topic: str, wanted: OffsetForLeaderEpochRequest.OffsetForLeaderPartition
 ) -> OffsetForLeaderEpochResponse.EpochEndOffset:
-    if not call.allows(Operation.DESCRIBE, Resource.TOPIC, topic):
+    # Followers ask, too.
+    is_broker = partial(call.allows, Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME)
+    if not (call.allows(Operation.DESCRIBE, Resource.TOPIC, topic) or is_broker()):
         return _End(ErrorCode.TOPIC_AUTHORIZATION_FAILED, wanted.partition, NO_EPOCH, _NO_OFFSET)
     try:
+        if not call.leads(topic, wanted.partition):
+            return _End(ErrorCode.NOT_LEADER_OR_FOLLOWER, wanted.partition, NO_EPOCH, _NO_OFFSET)
         reader = call.broker.store.logs.recovered(topic, wanted.partition)
         state = reader.state()
         error = check_epoch(wanted.current_leader_epoch, state.leader_epoch)
         if error:
             return _End(error, wanted.partition)
-        epoch, end = epochs_of(reader, state).end_of(wanted.leader_epoch, state.high_watermark)
+        epoch, end = epochs_of(reader, state).end_of(wanted.leader_epoch, state.next_offset)
         return _End(ErrorCode.NONE, wanted.partition, epoch, end)
     except (PylogError, OSError) as error:
         return _End(code_of(error), wanted.partition, NO_EPOCH, _NO_OFFSET)

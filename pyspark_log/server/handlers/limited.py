@@ -10,6 +10,7 @@ from pyspark_log.kafka.schemas import Struct
 from pyspark_log.server.handlers import fetch, produce
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.network import Wait
+from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 
 
 async def answer_limited(
@@ -21,7 +22,7 @@ async def answer_limited(
         call: with a throttle.
         key: of the API.
         handler: of the API.
-        request: what the handler gets.
+        request: what the handler gets. Where it is forwarded, the response may say that there is to be a pause.
         size: the bytes of the request with its header.
 
     Returns:
@@ -29,6 +30,9 @@ async def answer_limited(
     """
     throttle = call.throttle
     assert throttle is not None
+    if key == fetch.KEY and _is_of_follower(call, request):
+        # Quotas are of clients. What followers get has a throttle of its own.
+        return await handler(call, request)
     if key == fetch.KEY and (most := throttle.most_fetched) is not None:
         # So that there is an answer that the quota allows, however long the client waits.
         request = request._replace(max_bytes=min(request.max_bytes, most), min_bytes=min(request.min_bytes, most))
@@ -41,10 +45,17 @@ async def answer_limited(
             throttle.produced(size)
     if response is not None:
         throttle.worked(work.seconds)
+        throttle.forwarded(response.throttle_time_ms)
     if key == fetch.KEY and throttle.fetched(sum(map(len, encode_response(response, call.version, 0)))):
         response = fetch.taken_back(call, response)
     throttle.note()
     return None if response is None else response._replace(throttle_time_ms=throttle.pause_ms)
+
+
+def _is_of_follower(call: Call, request: Any) -> bool:  # noqa: ANN401  (a FetchRequest)
+    """Whether a fetch is another broker's, and not one of a client that calls itself a broker."""
+    is_follower = call.broker.node is not None and fetch.follower_of(request, call.version) >= 0
+    return is_follower and call.allows(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME)
 
 
 class Work:

@@ -13,6 +13,7 @@ from pyspark_log.server.handlers.leader_epochs import NO_EPOCH, check_epoch, epo
 from pyspark_log.server.security.acls import Operation, Resource
 from pyspark_log.storage.log.read import LogReader
 from pyspark_log.storage.log.state import PartitionState
+from pyspark_log.types import TopicPartition
 
 _Topic = ListOffsetsResponse.ListOffsetsTopicResponse
 _Partition = ListOffsetsResponse.ListOffsetsPartitionResponse
@@ -25,6 +26,8 @@ _LATEST, _EARLIEST, _LARGEST_TIME, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PE
 _SINCE = {_LATEST: 1, _EARLIEST: 1, _LARGEST_TIME: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _EARLIEST_PENDING: 11}
 _READ_COMMITTED = 1
 _FIRST_WITH_EPOCH = 4
+# What a client is answered that must ask again, before and from a version on.
+_NOT_AVAILABLE, _SINCE_NOT_AVAILABLE = (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.OFFSET_NOT_AVAILABLE), 5
 _NOTHING = -1
 
 
@@ -36,37 +39,51 @@ async def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsRe
 
 def _topics(call: Call, request: ListOffsetsRequest) -> list[ListOffsetsResponse.ListOffsetsTopicResponse]:
     call.broker.store.publishes.apply_pending()
-    is_committed = request.isolation_level == _READ_COMMITTED
     topics = []
     for topic in request.topics:
         times = Counter(part.partition_index for part in topic.partitions)
         # One that is named twice is answered once.
         wanted = {part.partition_index: part for part in topic.partitions}
         parts = [
-            _partition(call, topic.name, part, is_committed=is_committed, is_twice=times[number] > 1)
-            for number, part in wanted.items()
+            _partition(call, request, topic.name, part, is_twice=times[number] > 1) for number, part in wanted.items()
         ]
         topics.append(_Topic(topic.name, parts))
     return topics
 
 
 def _partition(
-    call: Call, topic: str, wanted: ListOffsetsRequest.ListOffsetsPartition, *, is_committed: bool, is_twice: bool
+    call: Call,
+    request: ListOffsetsRequest,
+    topic: str,
+    wanted: ListOffsetsRequest.ListOffsetsPartition,
+    *,
+    is_twice: bool,
 ) -> ListOffsetsResponse.ListOffsetsPartitionResponse:
     number, time = wanted.partition_index, wanted.timestamp
     if not call.allows(Operation.DESCRIBE, Resource.TOPIC, topic):
         return _Partition(number, ErrorCode.TOPIC_AUTHORIZATION_FAILED, _NOTHING, _NOTHING, NO_EPOCH)
     try:
+        if not call.leads(topic, number):
+            return _Partition(number, ErrorCode.NOT_LEADER_OR_FOLLOWER, _NOTHING, _NOTHING, NO_EPOCH)
         reader = call.broker.store.logs.recovered(topic, number)
         state = reader.state()
         error = check_epoch(wanted.current_leader_epoch, state.leader_epoch)
+        node = call.broker.node
+        if time != _EARLIEST and node is not None and request.replica_id < 0:
+            # Else an offset could be lower than one that the leader before has answered (KIP-207).
+            is_behind = node.leaders.is_behind(TopicPartition(topic, number), state.high_watermark)
+            error = error or (_NOT_AVAILABLE[call.version >= _SINCE_NOT_AVAILABLE] if is_behind else error)
         if is_twice:
             error = ErrorCode.INVALID_REQUEST
         elif time < 0 and call.version < _SINCE.get(time, 1 << 15):
             error = ErrorCode.UNSUPPORTED_VERSION
         if error:
             return _Partition(number, error, _NOTHING, _NOTHING, NO_EPOCH)
-        found, offset = _look_up(reader, state, time, is_committed=is_committed)
+        if request.replica_id >= 0 and time == _LATEST:
+            found, offset = _NOTHING, state.next_offset
+        else:
+            is_committed = request.isolation_level == _READ_COMMITTED
+            found, offset = _look_up(reader, state, time, is_committed=is_committed)
         has_epoch = offset != _NOTHING and call.version >= _FIRST_WITH_EPOCH
         epoch = epochs_of(reader, state).of(offset) if has_epoch else NO_EPOCH
         return _Partition(number, ErrorCode.NONE, found, offset, epoch)

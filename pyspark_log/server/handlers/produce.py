@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from struct import Struct
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from pyspark_log.errors import InvalidRecordError, ProducerError, PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import ProduceRequest, ProduceResponse
+from pyspark_log.server.appends import PartitionKey
 from pyspark_log.server.counts import Counts
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.errors import code_of
@@ -30,6 +31,9 @@ from pyspark_log.storage.record.layout import (
     TRANSACTIONAL,
 )
 from pyspark_log.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark_log.server.node.leaders import Leaders
 
 _Topic = ProduceResponse.TopicProduceResponse
 _Partition = ProduceResponse.PartitionProduceResponse
@@ -56,6 +60,7 @@ _FIRST_BY_ID = 13
 
 async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None:
     """Appends batches, each for itself; no answer for acks=0. ClosedByServerError: an error that cannot be answered."""
+    started = call.broker.loop.time()
     names = [
         topic.name if call.version < _FIRST_BY_ID else await call.name_of(topic.topic_id)
         for topic in request.topic_data
@@ -64,6 +69,8 @@ async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None
         appends = await _append(call, request, names, {})
     else:
         appends = await call.broker.loop.start(_append_in_transaction(call, request, names))
+    if call.broker.node is not None:
+        await _replicate(call, call.broker.node.leaders, request, appends, started)
     responses = [
         _Topic(topic.name, topic.topic_id, [one.response for one in done if one.response is not None])
         for topic, done in zip(request.topic_data, appends, strict=True)
@@ -77,11 +84,31 @@ async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None
     return None
 
 
+async def _replicate(
+    call: Call, leaders: Leaders, request: ProduceRequest, appends: Iterable[Sequence[_Append]], started: float
+) -> None:
+    """Waits until all replicas in sync have what was appended, if acks=all asks for that; the answers say so."""
+    left = {one.key: one for topic in appends for one in topic if one.end is not None}
+    for one in left.values():
+        leaders.appended(one.at)
+    if request.acks != -1 or not left:
+        return
+
+    def is_done() -> bool:
+        nonlocal left
+        left = {key: one for key, one in left.items() if not one.is_replicated(leaders)}
+        return not left
+
+    await call.broker.appends.until(left.keys(), is_done, started + request.timeout_ms / 1000)
+    for one in left.values():
+        one.time_out()
+
+
 async def _append_in_transaction(
     call: Call, request: ProduceRequest, names: Sequence[str | None]
 ) -> Sequence[Sequence[_Append]]:
     """Appends the batches of a transactional producer, if they belong to its transaction, which does not end before."""
-    name, transactions = request.transactional_id or "", call.broker.transactions
+    name, gate = request.transactional_id or "", call.broker.gate
     by_producer: dict[tuple[int, int], set[TopicPartition]] = {}
     for topic, found in zip(request.topic_data, names, strict=True):
         for part in topic.partition_data:
@@ -89,7 +116,7 @@ async def _append_in_transaction(
             if found is not None and len(records) >= HEADER_SIZE and records[_FLAGS_AT] & TRANSACTIONAL:
                 producer = _PRODUCER.unpack_from(records, PRODUCER_ID_AT)
                 by_producer.setdefault(producer, set()).add(TopicPartition(found, part.index))
-    errors, admitted = dict[TopicPartition, ErrorCode](), 0
+    errors, admitted = dict[TopicPartition, ErrorCode](), list[int]()
     if not call.allows(*_WRITE_AS, name):
         return await _append(call, request, names, {})
     try:
@@ -97,13 +124,13 @@ async def _append_in_transaction(
             known = {at: _unknown(call, at) or not call.allows(*_WRITE, at.topic) for at in partitions}
             adds = call.version >= _FIRST_THAT_ADDS
             wanted = frozenset(at for at, error in known.items() if not error)
-            admitted += 1
-            errors |= await transactions.admit(name, producer_id, epoch, wanted, adds=adds)
+            admitted.append(producer_id)
+            errors |= await gate.admit(name, producer_id, epoch, wanted, adds=adds)
         codes = _codes(call.version)
         return await _append(call, request, names, {at: codes.get(one, one) for at, one in errors.items() if one})
     finally:
-        for _ in range(admitted):
-            transactions.release(name)
+        for producer_id in admitted:
+            gate.release(name, producer_id)
 
 
 def _unknown(call: Call, at: TopicPartition) -> bool:
@@ -169,20 +196,26 @@ class _Append:
         size: its bytes.
         messages: how many records were appended.
         response: what became of it; None: it is not appended yet.
+        at: its partition.
+        end: the offset after it, once it is appended.
     """
+
+    end: int | None
 
     def __init__(
         self, call: Call, request: ProduceRequest, topic: str | None, part: ProduceRequest.PartitionProduceData,
         refused: Mapping[TopicPartition, ErrorCode],
     ) -> None:  # fmt: skip
         self._store, self.topic, self._part, self.messages = call.broker.store, topic, part, 0
+        self.at, self.end, node = TopicPartition(topic or "", part.index), None, call.broker.node
+        self._epoch = None if node is None else node.leaders.epoch(self.at)
         # A view of the request's frame, which does all that bytes do here.
         self._records = cast("bytes", part.records or b"")
         self._writer: LogWriter | None = None
         self._checked: tuple[LogWriter, bytes | bytearray, int] | None = None
         self.size = len(self._records)
         self.response: ProduceResponse.PartitionProduceResponse | None = None
-        why = _refusal(call, request, topic, self._records)
+        why = _refusal(call, request, topic, self.at, self._records)
         if why is None and refused and (code := refused.get(TopicPartition(topic or "", part.index))):
             why = code, f"not in the transaction of {request.transactional_id}: {code.name}"
         if why is not None:
@@ -225,10 +258,28 @@ class _Append:
         if isinstance(outcome, Appended):
             start = writer.log.lease.log_start_left
             self.response = _Partition(self._part.index, ErrorCode.NONE, outcome.base_offset, time, start)
+            self.end = outcome.next_offset
             if not outcome.duplicate:
                 self.messages = outcome.next_offset - outcome.base_offset
         else:
             self._fail(outcome)
+
+    @property
+    def key(self) -> PartitionKey:
+        """By which to wait for changes of its partition; it exists."""
+        return PartitionKey(self._store.logs.topic(self.at.topic).description.topic_id, self.at.partition)
+
+    def is_replicated(self, leaders: Leaders) -> bool:
+        """Whether the wait for the replicas in sync has ended; the answer then says how."""
+        assert self.end is not None
+        error = leaders.is_replicated(self.at, self._epoch, self.end)
+        if error:
+            self._refuse(error, "it was appended, but not by all replicas that must have it")
+        return error is not None
+
+    def time_out(self) -> None:
+        """Ends the wait: there was no time left."""
+        self._refuse(ErrorCode.REQUEST_TIMED_OUT, "the replicas in sync did not all have it in time")
 
     def _fail(self, error: Exception) -> None:
         """Answers with an error: as Kafka, with the single records, and the log start where the log was looked at."""
@@ -251,12 +302,17 @@ def _is_checksum_right(batch: bytes) -> bool:
     return batch[CRC_AT:ATTRIBUTES_AT] == crc32c(batch[ATTRIBUTES_AT:]).to_bytes(4, "big")
 
 
-def _refusal(call: Call, request: ProduceRequest, topic: str | None, records: bytes) -> tuple[ErrorCode, str] | None:
+def _refusal(
+    call: Call, request: ProduceRequest, topic: str | None, at: TopicPartition, records: bytes
+) -> tuple[ErrorCode, str] | None:
     """Why a batch is refused before its partition is looked at; None: it is not."""
     if refusal := _refusal_of_client(call, request.transactional_id, topic):
         return refusal
     if request.acks not in _ACKS:
         return ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}; it must be 0, 1 or -1 (all)"
+    node = call.broker.node
+    if node is not None and (error := node.leaders.refusal(at, request.acks)):
+        return error, "another broker leads it" if error == ErrorCode.NOT_LEADER_OR_FOLLOWER else "too few are in sync"
     if len(records) <= _FLAGS_AT:
         return ErrorCode.INVALID_RECORD, f"{len(records)} bytes are no record batch"
     return _refusal_of_batch(records[MAGIC_AT], records[_FLAGS_AT], call.version, request.transactional_id)

@@ -18,8 +18,9 @@ from pyspark_log.kafka.messages import (
 )
 from pyspark_log.server.configs import of_topic, without_effect
 from pyspark_log.server.handlers.call import Call
-from pyspark_log.server.handlers.errors import RefusedError, attempt
+from pyspark_log.server.handlers.errors import attempt
 from pyspark_log.server.handlers.metadata import require_create
+from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import Operation, Resource
 from pyspark_log.server.topic_ids import NO_ID, id_bytes
 from pyspark_log.storage.catalog import check_name, check_not_internal

@@ -127,7 +127,7 @@ async def add_offsets_to_txn(call: Call, request: AddOffsetsToTxnRequest) -> Add
     if not call.allows(*_READ, request.group_id):
         return AddOffsetsToTxnResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     try:
-        at = await call.broker.workers.run(call.broker.store.groups.log.partition_of, request.group_id)
+        at = await call.place_of(request.group_id)
     except (PylogError, OSError) as failure:
         return AddOffsetsToTxnResponse(error_code=code_of(failure))
     error = await _add(call, request.transactional_id, request.producer_id, request.producer_epoch, frozenset({at}))
@@ -192,11 +192,11 @@ async def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> TxnO
 async def _commit(
     call: Call, request: TxnOffsetCommitRequest, offsets: Mapping[TopicPartition, OffsetAndMetadata], now: int
 ) -> ErrorCode:
-    groups, log, transactions = call.broker.groups, call.broker.store.groups.log, call.broker.transactions
+    groups, log, gate = call.broker.groups, call.broker.store.groups.log, call.broker.gate
     producer = request.transactional_id, request.producer_id, request.producer_epoch
     try:
-        at = await call.broker.workers.run(log.partition_of, request.group_id)
-        admitted = await transactions.admit(*producer, frozenset({at}), adds=call.version >= _COMMIT_OF_EACH)
+        at = await call.place_of(request.group_id)
+        admitted = await gate.admit(*producer, frozenset({at}), adds=call.version >= _COMMIT_OF_EACH)
         try:
             if error := admitted[at]:
                 abort = error == ErrorCode.INVALID_TXN_STATE and call.version >= _COMMIT_SAYS_ABORT
@@ -212,8 +212,10 @@ async def _commit(
             await groups.log.read(
                 lambda: commit(request.group_id, offsets, request.producer_id, request.producer_epoch)
             )
+            if groups.log.written is not None and (failure := await groups.log.written({request.group_id})):
+                return code_of(failure)
         finally:
-            transactions.release(request.transactional_id)
+            gate.release(request.transactional_id, request.producer_id)
     except (PylogError, OSError, ValueError) as failure:
         return code_of(failure)
     return ErrorCode.NONE

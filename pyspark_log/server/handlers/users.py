@@ -14,12 +14,14 @@ from pyspark_log.kafka.messages import (
     DescribeUserScramCredentialsResponse,
 )
 from pyspark_log.server.handlers.call import Call
-from pyspark_log.server.handlers.errors import RefusedError, attempt
+from pyspark_log.server.handlers.errors import attempt
+from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 from pyspark_log.server.security.users import (
     LEAST_ITERATIONS,
     LEAST_SALT,
     MOST_ITERATIONS,
+    SCRAM_NUMBERS,
     Credential,
     Credentials,
     check_name,
@@ -30,9 +32,7 @@ _Described = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsRe
 _Credential = DescribeUserScramCredentialsResponse.CredentialInfo
 _Altered = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
 
-# Kafka's numbers of the mechanisms.
-_MECHANISMS: Mapping[int, str] = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
-_NUMBERS = {name: number for number, name in _MECHANISMS.items()}
+_NUMBERS = {name: number for number, name in SCRAM_NUMBERS.items()}
 
 
 async def describe_user_scram_credentials(
@@ -61,7 +61,7 @@ def _described(
         return _Described(name, ErrorCode.DUPLICATE_RESOURCE, "it is asked for twice", ())
     if credentials is None:
         return _Described(name, ErrorCode.RESOURCE_NOT_FOUND, "there is no such user", ())
-    rows = [_Credential(_NUMBERS[mechanism], one.iterations) for mechanism, one in sorted(credentials.items())]
+    rows = [_Credential(*row) for row in sorted((_NUMBERS[name], one.iterations) for name, one in credentials.items())]
     return _Described(name, ErrorCode.NONE, None, rows)
 
 
@@ -110,9 +110,9 @@ def _altered(
 
 
 def _mechanism(number: int) -> str:
-    if number not in _MECHANISMS:
+    if number not in SCRAM_NUMBERS:
         raise RefusedError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"there is no mechanism of SCRAM {number}")
-    return _MECHANISMS[number]
+    return SCRAM_NUMBERS[number]
 
 
 def _credential(wanted: AlterUserScramCredentialsRequest.ScramCredentialUpsertion) -> Credential:

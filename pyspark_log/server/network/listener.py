@@ -128,10 +128,10 @@ class Listener:
 
     def close(self) -> None:
         """Stops accepting, and closes all connections."""
-        self._loop.remove_reader(self._socket.fileno())
-        self._socket.close()
         if self._timer is not None:
             self._timer.cancel()
+            self._loop.remove_reader(self._socket.fileno())
+        self._socket.close()
         for early in list(self._too_early):
             self._refuse(early)
         for handshake in list(self._handshakes):

@@ -3,6 +3,7 @@
 Names, levels and times are Kafka's (KIP-13, 55, 124, 219, 599, 612).
 """
 
+from pyspark_log.server.quotas.client_quotas import ClientQuotas
 from pyspark_log.server.quotas.entities import (
     DEFAULT,
     KINDS,
@@ -13,10 +14,10 @@ from pyspark_log.server.quotas.entities import (
     check_entity,
     check_quota,
 )
-from pyspark_log.server.quotas.quota_file import QuotaFile
+from pyspark_log.server.quotas.table import Table
 from pyspark_log.server.quotas.throttles import Throttle, Throttles, Usage
 
 __all__ = [
-    "DEFAULT", "KINDS", "OF_ADDRESSES", "OF_CLIENTS", "Entity", "QuotaFile", "Quotas", "Throttle", "Throttles", "Usage",
-    "check_entity", "check_quota",
+    "DEFAULT", "KINDS", "OF_ADDRESSES", "OF_CLIENTS", "ClientQuotas", "Entity", "Quotas", "Table", "Throttle",
+    "Throttles", "Usage", "check_entity", "check_quota",
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -49,7 +50,10 @@ class Table:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
             found = ((name, self._bound(name, user, client_id)) for name in OF_CLIENTS)
-            known = self._known[user, client_id] = {name: bound for name, bound in found if bound is not None}
+            # Infinity, and NaN, are quotas of Kafka that are never used up.
+            known = self._known[user, client_id] = {
+                name: bound for name, bound in found if bound is not None and math.isfinite(bound.value)
+            }
         return known
 
     def _bound(self, name: str, user: str, client_id: str) -> Bound | None:
@@ -66,8 +70,8 @@ class Table:
         """How many connections an address may make a second; None: any number."""
         if not self._addresses:
             return None
-        own = self._addresses.get(host_of(host))
-        return own if own is not None else self._addresses.get(DEFAULT)
+        own = self._addresses.get(host_of(host), self._addresses.get(DEFAULT))
+        return own if own is not None and math.isfinite(own) else None
 
 
 def _levels(user: str, client_id: str) -> Iterator[Entity]:

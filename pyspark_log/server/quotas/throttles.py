@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from pyspark_log.errors import DescriptionError
+from pyspark_log.server.quotas.client_quotas import ClientQuotas
 from pyspark_log.server.quotas.entities import FETCH, MOST_NAME, MUTATION, PRODUCE, REQUEST
-from pyspark_log.server.quotas.quota_file import QuotaFile
 from pyspark_log.server.quotas.rates import BURST_S, WINDOW_MS, Rate, TokenBucket
 from pyspark_log.server.quotas.table import Bound, Table
 from pyspark_log.server.security.acls import host_of
@@ -64,7 +64,7 @@ _Key = tuple[str, str, str]
 class Throttles:
     """The quotas of a server at work. All calls come from the loop's thread, but those of `mutate`."""
 
-    def __init__(self, file: QuotaFile, clock: Callable[[], float]) -> None:
+    def __init__(self, file: ClientQuotas, clock: Callable[[], float]) -> None:
         """`clock`: gives the seconds of a clock that nothing sets. DescriptionError: the file is damaged. OSError."""
         self._file, self._clock = file, clock
         self._table = file.table()
@@ -105,8 +105,8 @@ class Throttles:
         """What is used now, by those that are limited."""
         now = self.now()
         for (name, user, client_id), one in self._counted.items():
-            waits = one.waits.measure(now)[0]
-            pause = one.pauses.measure(now)[0] / waits if waits else 0
+            waits = one.waits.total(now)
+            pause = one.pauses.total(now) / waits if waits else 0
             yield Usage(name, user, client_id, one.rate.measure(now)[0], one.bound, one.throttled, pause)
 
     def _looked_at(self) -> Table:
@@ -211,13 +211,18 @@ class Throttle:
         self._mutated += partitions if may else 0
         return may
 
+    def forwarded(self, pause_ms: int) -> None:
+        """The controllers of the cluster, which the request was forwarded to, have said that there is to be a pause."""
+        self._pause(MUTATION if MUTATION in self._bounds else REQUEST, pause_ms)
+
     def note(self) -> None:
         """Counts for metrics what was not counted for a rate. After all others."""
         now = self._throttles.now()
         if self._mutated:
             self._throttles.counted(MUTATION, self._bounds[MUTATION]).rate.add(self._mutated, now)
-        if self.pause_ms:
-            one = self._throttles.counted(self._name, self._bounds[self._name])
+        bound = self._bounds.get(self._name)
+        if self.pause_ms and bound is not None:
+            one = self._throttles.counted(self._name, bound)
             one.throttled += 1
             one.pauses.add(self.pause_ms, now)
             one.waits.add(1, now)

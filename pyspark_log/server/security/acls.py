@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
 from pyspark_log.errors import PylogError
-from pyspark_log.server.followed_file import FollowedFile
+from pyspark_log.server.followed_file import Followed, FollowedFile
 from pyspark_log.storage.catalog.store_json import ACLS_FILE
 from pyspark_log.storage.fs.json_fields import Fields
 
@@ -221,24 +221,26 @@ class Rules:
 
 
 class Acls:
-    """The entries of a store, in a file; each change of it counts at once. Safe to use from several threads.
+    """The entries of a store, or of a cluster; each change of them counts at once. Safe to use from several threads.
 
     Attributes:
         without_entries: the rules if there were none.
     """
 
-    def __init__(self, folder: str, super_users: Collection[str]) -> None:
-        """Of the store in a folder; `super_users` as those of `Rules`."""
+    def __init__(self, folder: str, super_users: Collection[str], source: Followed[Rules] | None = None) -> None:
+        """Of the store in a folder; `super_users` as those of `Rules`; `source`: has the rules in place of its file."""
         self._super_users, self._complaint = super_users, ""
         self.without_entries = self._rules(())
-        self._file = FollowedFile(folder, ACLS_FILE, "list of ACLs", self.without_entries, self._decoded, _encoded)
+        self._source: Followed[Rules] = source or FollowedFile(
+            folder, ACLS_FILE, "list of ACLs", self.without_entries, self._decoded, _encoded
+        )
 
     def _rules(self, acls: Iterable[Acl]) -> Rules:
         return Rules(acls, self._super_users)
 
     def rules(self) -> Rules:
         """The rules as they are now. DescriptionError: the file is damaged. OSError."""
-        return self._file.content()
+        return self._source.content()
 
     def current(self) -> Rules:
         """The same; if they cannot be read, the rules without entries, so that super users alone are served."""
@@ -258,7 +260,7 @@ class Acls:
             DescriptionError, OSError: as `rules`; nothing was changed.
             LockTimeoutError: another process changes them for too long.
         """
-        self._file.change(lambda rules: self._rules(make(rules.acls)))
+        self._source.change(lambda rules: self._rules(make(rules.acls)))
 
     def _decoded(self, data: bytes) -> Rules:
         content = Fields.parse(data)

@@ -62,7 +62,9 @@ class Sasl:
         attempts: by address.
     """
 
-    def __init__(self, loop: Loop, config: SaslConfig, users: Users, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, loop: Loop, config: SaslConfig, users: Users, clock: Callable[[], float], scram_users: Users | None = None
+    ) -> None:
         """Starts threads: keys are derived from passwords in one of their own, so that no other work waits for it.
 
         Args:
@@ -70,13 +72,15 @@ class Sasl:
             config: how clients authenticate themselves.
             users: those with passwords.
             clock: the time of day, in seconds since the epoch.
+            scram_users: those that log in by SCRAM, if they are others.
 
         Raises:
             InvalidConfigError: a mechanism is unknown, or lacks what it needs.
         """
         self.mechanisms: Sequence[str] = config.mechanisms
         self.max_session, self.loop, self.attempts = config.max_session, loop, Attempts(loop)
-        self._users, self._tokens, self._clock = users, config.tokens, clock
+        self._users = {_PLAIN: users, **dict.fromkeys(HASHES, scram_users or users)}
+        self._tokens, self._clock = config.tokens, clock
         self._keys: TokenKeys | None = None
         for mechanism in config.mechanisms or ("",):
             if mechanism not in MECHANISMS:
@@ -102,14 +106,14 @@ class Sasl:
     def exchange(self, mechanism: str) -> Exchange:
         """Begins an authentication by an enabled mechanism."""
         if mechanism == _PLAIN:
-            return Plain(self._users, self._workers)
+            return Plain(self._users[mechanism], self._workers)
         if mechanism == BEARER:
             from pyspark_log.server.security.tokens import Bearer  # noqa: PLC0415  (it is large)
 
             assert self._tokens is not None
             assert self._keys is not None
             return Bearer(self._tokens, self._keys, self._workers, self._clock)
-        return Scram(mechanism, self._users, self._workers)
+        return Scram(mechanism, self._users[mechanism], self._workers)
 
     async def has_password(self, host: str, name: str, password: str) -> bool:
         """Whether a user has a password, in the turn of an address; awaits only `Wait`s. As Login, for HTTP.
@@ -118,7 +122,7 @@ class Sasl:
         """
         turn, failed = await self.attempts.turn(host), True
         try:
-            failed = not await self._workers.run(self._users.has_password, name, password)
+            failed = not await self._workers.run(self._has_password, name, password)
         except (PylogError, OSError) as error:
             _log.error("users cannot be authenticated: %s", error)
         finally:
@@ -127,6 +131,11 @@ class Sasl:
             _log.warning("%s: a login to the page failed: user %s", host, shown(name))
             await _pause(self.loop, _DELAY)
         return not failed
+
+    def _has_password(self, name: str, password: str) -> bool:
+        """Whether a user could log in by one of the mechanisms. DescriptionError, OSError."""
+        users = {self._users[mechanism] for mechanism in self.mechanisms if mechanism in self._users}
+        return any(one.has_password(name, password) for one in users)
 
 
 def _load(mechanism: str, needed: str) -> None:

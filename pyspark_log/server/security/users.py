@@ -1,4 +1,4 @@
-"""The users of a server, with what checks their passwords: Kafka's SCRAM credentials, in a file of the store.
+"""The users of a server, with what checks their passwords: Kafka's SCRAM credentials, most often in a file.
 
 A file says, as a broker's metadata do, for each user and mechanism: salt, iterations, and two keys that follow from
 the password (RFC 5802). The password does not follow from them, but can be guessed with them: the file is its owner's.
@@ -16,12 +16,14 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pyspark_log.errors import InvalidConfigError, shortened
-from pyspark_log.server.followed_file import FollowedFile
+from pyspark_log.server.followed_file import Followed, FollowedFile
 from pyspark_log.storage.catalog.store_json import USERS_FILE
 from pyspark_log.storage.fs.json_fields import Fields
 
 #: The mechanisms of SCRAM with their hash functions, the strongest first.
 HASHES: Mapping[str, str] = {"SCRAM-SHA-512": "sha512", "SCRAM-SHA-256": "sha256"}
+#: Kafka's numbers of these.
+SCRAM_NUMBERS: Mapping[int, str] = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 #: How often the hash function is applied, at least (RFC 7677) and at most (as Kafka has it), and by default.
 LEAST_ITERATIONS, MOST_ITERATIONS, ITERATIONS = 4096, 16384, 8192
 #: A salt has as many bytes at least.
@@ -72,10 +74,11 @@ def check_name(name: str) -> None:
         raise InvalidConfigError(f"{shortened(repr(name))} is no user's name: not printable, or not normal (NFKC)")
 
 
-class _Content(NamedTuple):
-    """What is in the file.
+class Known(NamedTuple):
+    """The users at one time.
 
     Attributes:
+        users: their credentials by mechanism, by name.
         secret: from which the salts of users follow that do not exist.
     """
 
@@ -84,16 +87,18 @@ class _Content(NamedTuple):
 
 
 class Users:
-    """The users of a store; safe to use from several threads. Each change of the file counts at once."""
+    """The users of a store, or of a cluster; safe to use from several threads. Each change of them counts at once."""
 
-    def __init__(self, folder: str) -> None:
-        """Of the store in a folder."""
-        nothing = _Content({}, secrets.token_bytes(32))
-        self._file = FollowedFile(folder, USERS_FILE, "list of users", nothing, _decoded, _encoded)
+    def __init__(self, folder: str, source: Followed[Known] | None = None) -> None:
+        """Of the store in a folder; `source`: has them in place of its file."""
+        nothing = Known({}, secrets.token_bytes(32))
+        self._source: Followed[Known] = source or FollowedFile(
+            folder, USERS_FILE, "list of users", nothing, _decoded, _encoded
+        )
 
     def all(self) -> Mapping[str, Credentials]:
         """The credentials of each user, by name. DescriptionError: the file is damaged. OSError."""
-        return self._file.content().users
+        return self._source.content().users
 
     def credential(self, name: str, mechanism: str) -> tuple[Credential, bool]:
         """The credential of a user, and whether there is one: one of a user that does not exist looks the same.
@@ -101,7 +106,7 @@ class Users:
         Raises:
             DescriptionError, OSError: as `all`.
         """
-        users, secret = self._file.content()
+        users, secret = self._source.content()
         found = users.get(name, {}).get(mechanism)
         if found is not None:
             return found, True
@@ -130,19 +135,19 @@ class Users:
             LockTimeoutError: another process changes users for too long.
         """
 
-        def changed(content: _Content) -> _Content:
+        def changed(content: Known) -> Known:
             after = dict(content.users)
             for name, credentials in changes.items():
                 left = {**after.pop(name, {}), **credentials}
                 kept = {mechanism: one for mechanism, one in left.items() if one is not None}
                 if kept:
                     after[name] = kept
-            return _Content(after, content.secret)
+            return Known(after, content.secret)
 
-        self._file.change(changed)
+        self._source.change(changed)
 
 
-def _encoded(content: _Content) -> bytes:
+def _encoded(content: Known) -> bytes:
     users = {
         name: {
             mechanism: {
@@ -157,7 +162,7 @@ def _encoded(content: _Content) -> bytes:
     return json.dumps(document, indent=2).encode() + b"\n"
 
 
-def _decoded(data: bytes) -> _Content:
+def _decoded(data: bytes) -> Known:
     content = Fields.parse(data)
     content.check_version(_VERSION, "the list of users")
     users = {
@@ -168,7 +173,7 @@ def _decoded(data: bytes) -> _Content:
         }
         for name, credentials in content.objects("users").items()
     }
-    return _Content(users, _bytes(content, "secret"))
+    return Known(users, _bytes(content, "secret"))
 
 
 def _credential(fields: Fields) -> Credential:

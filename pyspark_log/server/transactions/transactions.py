@@ -6,10 +6,10 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from pyspark_log.config import int_config
-from pyspark_log.errors import PylogError
+from pyspark_log.errors import PartitionOwnedError, PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.network import Loop, Wait, Workers
 from pyspark_log.server.transactions import transitions
@@ -34,6 +34,16 @@ _PATIENCE = 0.5
 _AGAIN = 1.0
 _PREPARED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 _AT_REST = (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
+
+
+class Cluster(Protocol):
+    """What the coordinator of a cluster waits for; one of a store alone needs nothing of it."""
+
+    async def written(self, transactional_id: str) -> ErrorCode:
+        """Waits until other replicas have what was written of an id."""
+
+    async def mark(self, at: TopicPartition, producer_id: int, epoch: int, marker: EndTxnMarker) -> bool:
+        """Writes a marker to the leader of a partition; whether it is written."""
 
 
 class Outcome(NamedTuple):
@@ -69,6 +79,7 @@ class Transactions:
     Attributes:
         log: the log of transactions.
         max_timeout: for how long a transaction may last at most, in ms.
+        cluster: that the server is a node of; None: it is none.
     """
 
     def __init__(
@@ -85,6 +96,7 @@ class Transactions:
         self._loop, self._workers, self._store = loop, workers, store
         self._new_producer_id, self._sync = new_producer_id, sync
         self.log = TransactionLog(store.logs)
+        self.cluster: Cluster | None = None
         self._ids = dict[str, _Id]()
         self.max_timeout = int_config(store.logs.configs, "transaction.max.timeout.ms")
         self._expiration = int_config(store.logs.configs, "transactional.id.expiration.ms")
@@ -101,12 +113,29 @@ class Transactions:
         """Takes in what the log has, before any request; what a killed server had decided is completed."""
         if not self._store.writable:
             return
-        self._ids = {name: _Id(known) for name, known in self.log.load().items()}
-        for name, one in self._ids.items():
-            if one.known is not None and one.known.state in _PREPARED:
+        self.take_over(self.log.load())
+        self.watch()
+
+    def watch(self) -> None:
+        """Looks after time-outs from now on."""
+        self._loop.call_later(_CHECK, self._check)
+
+    def take_over(self, known: Mapping[str, TransactionMetadata]) -> None:
+        """Takes in what the log has of ids that are coordinated here from now on."""
+        for name, metadata in known.items():
+            one = self._ids[name] = _Id(metadata)
+            if metadata.state in _PREPARED:
                 _log.info("transactional id %s: writing the markers of its last transaction", name)
                 self._loop.call_soon(self._resume, name, one)
-        self._loop.call_later(_CHECK, self._check)
+
+    def give_up(self, names: Iterable[str]) -> None:
+        """Forgets ids that another server coordinates now; what is under way for them ends."""
+        for name in names:
+            self._ids.pop(name, None)
+
+    def names(self) -> list[str]:
+        """The ids that are known."""
+        return list(self._ids)
 
     def _resume(self, name: str, one: _Id) -> None:
         self._loop.start(self._complete(name, one))
@@ -215,11 +244,19 @@ class Transactions:
         # From now on: nothing comes between the check and the append.
         one = self._ids.setdefault(transactional_id, _Id())
         one.appending += 1
+        return await self.join(transactional_id, producer_id, epoch, partitions, adds=adds)
+
+    async def join(
+        self, transactional_id: str, producer_id: int, epoch: int, partitions: AbstractSet[TopicPartition], *,
+        adds: bool,
+    ) -> Mapping[TopicPartition, ErrorCode]:  # fmt: skip
+        """Whether partitions are in the producer's transaction; with `adds`, they join it. Arguments as of `admit`."""
         if adds:
             error = await self._add(transactional_id, producer_id, epoch, partitions, transitions.EPOCH_EACH)
             return dict.fromkeys(partitions, error)
-        error, known = ErrorCode.INVALID_PRODUCER_ID_MAPPING, one.known
-        if known is not None:
+        one = self._ids.get(transactional_id)
+        error, known = ErrorCode.INVALID_PRODUCER_ID_MAPPING, None if one is None else one.known
+        if one is not None and known is not None:
             error = transitions.check_producer(known, producer_id, epoch)
             if not error and (one.is_changing or known.state in _PREPARED):
                 error = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -228,7 +265,7 @@ class Transactions:
         has = known.partitions if known.state is TransactionState.ONGOING else frozenset()
         return {at: ErrorCode.NONE if at in has else ErrorCode.INVALID_TXN_STATE for at in partitions}
 
-    def release(self, transactional_id: str) -> None:
+    def release(self, transactional_id: str, _producer_id: int) -> None:
         """What was admitted is appended, or refused."""
         one = self._ids[transactional_id]
         one.appending -= 1
@@ -262,9 +299,18 @@ class Transactions:
         return ErrorCode.NONE
 
     async def _write(self, name: str, one: _Id, made: TransactionMetadata | None) -> ErrorCode:
+        if self._ids.get(name) is not one:
+            return ErrorCode.NOT_COORDINATOR
         one.is_changing = True
         try:
             await self._workers.run(lambda: self.log.write(name, made, sync=self._sync))
+            if self.cluster is not None and (error := await self.cluster.written(name)):
+                return error
+            if self._ids.get(name) is not one:
+                # It was given up, and maybe taken over again: what was loaded then may lack this, and counts.
+                return ErrorCode.NOT_COORDINATOR
+        except PartitionOwnedError:
+            return ErrorCode.NOT_COORDINATOR
         except (PylogError, OSError, ValueError) as error:
             _log.error("transactional id %s: its state could not be written: %s", name, error)
             # Which clients try again: the newest record counts, so one that was written nevertheless does not matter.
@@ -279,13 +325,20 @@ class Transactions:
         known = one.known
         assert known is not None
         left: Iterable[TopicPartition] = sorted(known.partitions)
-        while left:
-            written = [(at, self._workers.run(self._mark, name, known, at)) for at in left]
+        while left and self._ids.get(name) is one:
+            written = [(at, self._marked(name, known, at)) for at in left]
             left = [at for at, wait in written if not await wait]
             if left:
                 await self._pause()
-        while await self._write(name, one, transitions.completed(known, self._now())):
+        while self._ids.get(name) is one and await self._write(name, one, transitions.completed(known, self._now())):
             await self._pause()
+
+    def _marked(self, name: str, known: TransactionMetadata, at: TopicPartition) -> Wait[bool]:
+        """Writes one marker; whether it is written."""
+        if self.cluster is None:
+            return self._workers.run(self._mark, name, known, at)
+        marker = EndTxnMarker(known.state is TransactionState.PREPARE_COMMIT, self.log.coordinator_epoch(name))
+        return self._loop.start(self.cluster.mark(at, known.producer_id, known.epoch, marker))
 
     def _mark(self, name: str, known: TransactionMetadata, at: TopicPartition) -> bool:
         """Writes one marker, in a thread; whether it is written."""
@@ -329,5 +382,6 @@ class Transactions:
                 self._loop.start(self._forget(name, one))
 
     async def _forget(self, name: str, one: _Id) -> None:
-        if not await self._write(name, one, None) and not one.appending:
+        # Meanwhile it may be another server's.
+        if not await self._write(name, one, None) and not one.appending and self._ids.get(name) is one:
             del self._ids[name]

@@ -5,13 +5,13 @@ import json
 import pytest
 from cli_tools import output, pylog
 
-from pyspark_log.server.quotas import DEFAULT, Entity, QuotaFile
+from pyspark_log.server.quotas import DEFAULT, ClientQuotas, Entity
 from pyspark_log.storage.store import Store
 
 
 @pytest.fixture
 def known(store):
-    return lambda: QuotaFile(store.path).table().quotas
+    return lambda: ClientQuotas(store.path).table().quotas
 
 
 def test_set_list_remove(store, known):

@@ -5,7 +5,7 @@ import itertools
 import pytest
 from server_requests import NO_ID, id_of
 
-from pyspark_log import Store
+from pyspark_log import Consumer, Store
 from pyspark_log.errors import GroupNotEmptyError
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
@@ -243,6 +243,21 @@ def test_commits_that_are_refused(server, peer, store, topic, group):
     # Others see that it has members, too.
     with pytest.raises(GroupNotEmptyError):
         store.groups[group].delete()
+
+
+def test_members_that_share_the_files_have_their_group_alone(peer, store, topic, group):
+    with Consumer(store, topic, group_id=group) as consumer:
+        consumer.poll()
+        joined = _joined(peer, group)
+        assert _synced(peer, group, joined).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        peer.ask(m.LeaveGroupRequest(group, joined.member_id), 0)
+        consumer.poll()
+        assert len(consumer.assignment()) == store.describe_topic(topic).partitions
+        consumer.commit({TopicPartition(topic, 0): 0})
+    # When they have left, the server's may come.
+    _member(peer, group)
+    with pytest.raises(GroupNotEmptyError):
+        Consumer(store, topic, group_id=group)
 
 
 # ---- administration

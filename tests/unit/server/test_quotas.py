@@ -15,7 +15,7 @@ from pyspark_log.kafka.schemas import api
 from pyspark_log.server.handlers import APIS
 from pyspark_log.server.handlers.limited import Work
 from pyspark_log.server.network import Loop, Wait, Workers
-from pyspark_log.server.quotas import Entity, QuotaFile, throttles
+from pyspark_log.server.quotas import ClientQuotas, Entity, throttles
 from tests.scrapes import MeasuredServer
 from tests.security_tools import TlsPeer, add_users, log_in, name, tls_options
 from tests.server_tools import PATIENCE, Peer, Server, served, served_anew
@@ -46,7 +46,7 @@ def quotas(server):
     """Sets quotas, by the API: they count with the next request. At the end there are none."""
     with Peer(server) as administrator:
         yield lambda entity, **values: put(administrator, entity, **values)
-    QuotaFile(str(server.path)).change(lambda _: {})
+    ClientQuotas(str(server.path)).change(lambda _: {})
     # The administrator's own request does not count, as there are no quotas now.
     with Peer(server) as administrator:
         put(administrator, Entity("nobody"), producer_byte_rate=None)
@@ -292,7 +292,7 @@ def test_connections_of_an_address(server, quotas):
 
 
 def test_a_change_of_another_process_counts(me, server, peer, topic, quotas):
-    QuotaFile(str(server.path)).change(lambda known: {**known, me: {"producer_byte_rate": 1.0}})
+    ClientQuotas(str(server.path)).change(lambda known: {**known, me: {"producer_byte_rate": 1.0}})
     end = time.monotonic() + PATIENCE
     while not peer.ask(produce_request(topic, _LARGE), 9).throttle_time_ms:
         assert time.monotonic() < end
@@ -338,7 +338,7 @@ def test_users_over_tls(tmp_path, authority):
     Store.create(tmp_path / "store").close()
     users = add_users(tmp_path / "store")
     assert set(users.all()) == {"anna", "bert"}
-    QuotaFile(str(tmp_path / "store")).change(lambda _: {
+    ClientQuotas(str(tmp_path / "store")).change(lambda _: {
         Entity("anna"): {"producer_byte_rate": 1000.0, "request_percentage": 0.000001},
         ANONYMOUS: {"request_percentage": 0.000001},
     })  # fmt: skip
@@ -392,7 +392,7 @@ def test_what_comes_with_an_error_counts_too(server, me, quotas):
 def test_permits_are_kept_for_no_more_clients_than_rates(monkeypatch, tmp_path):
     monkeypatch.setattr(throttles, "_MOST_COUNTED", 3)
     Store.create(tmp_path / "store").close()
-    file = QuotaFile(str(tmp_path / "store"))
+    file = ClientQuotas(str(tmp_path / "store"))
     file.change(lambda _: {Entity(client_id=""): {"controller_mutation_rate": 1.0}})
     made = throttles.Throttles(file, lambda: 1.0)
     waits = []

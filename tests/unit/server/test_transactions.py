@@ -199,8 +199,8 @@ def test_a_transaction_ends_after_what_is_being_appended(coordinator):
     # Nothing more is appended meanwhile.
     refused = done(loop.start(transactions.admit(*producer, {at}, adds=False)))
     assert refused == {at: ErrorCode.CONCURRENT_TRANSACTIONS}
-    transactions.release("t")
-    transactions.release("t")
+    transactions.release("t", 0)
+    transactions.release("t", 0)
     assert done(end).error == ErrorCode.NONE
     assert transactions.known["t"].state is TransactionState.COMPLETE_COMMIT
 

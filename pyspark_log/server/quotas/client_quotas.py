@@ -1,4 +1,4 @@
-"""The quotas of a store, in a file."""
+"""The quotas of clients: in a file of a store, or elsewhere."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 
 from pyspark_log.errors import InvalidConfigError
-from pyspark_log.server.followed_file import FollowedFile
+from pyspark_log.server.followed_file import Followed, FollowedFile
 from pyspark_log.server.quotas.entities import KINDS, Entity, Quotas, check_entity, check_quota
 from pyspark_log.server.quotas.table import Table
 from pyspark_log.storage.catalog.store_json import QUOTAS_FILE
@@ -15,16 +15,18 @@ from pyspark_log.storage.fs.json_fields import Fields
 _VERSION = 1
 
 
-class QuotaFile:
-    """The quotas of a store; safe to use from several threads. Each change of the file counts at once."""
+class ClientQuotas:
+    """The quotas of a store, or of a cluster; safe to use from several threads. Each change of them counts at once."""
 
-    def __init__(self, folder: str) -> None:
-        """Of the store in a folder."""
-        self._file = FollowedFile(folder, QUOTAS_FILE, "list of quotas", Table({}), _decoded, _encoded)
+    def __init__(self, folder: str, source: Followed[Table] | None = None) -> None:
+        """Of the store in a folder; `source`: has them in place of its file."""
+        self._source: Followed[Table] = source or FollowedFile(
+            folder, QUOTAS_FILE, "list of quotas", Table({}), _decoded, _encoded
+        )
 
     def table(self) -> Table:
         """The quotas as they are now; the same object until they change. DescriptionError: it is damaged. OSError."""
-        return self._file.content()
+        return self._source.content()
 
     def change(self, make: Callable[[Quotas], Quotas]) -> None:
         """Replaces the quotas by what `make` makes of them; an entity without any is left out.
@@ -33,7 +35,7 @@ class QuotaFile:
             DescriptionError, OSError: as `table`; nothing was changed.
             LockTimeoutError: another process changes them for too long.
         """
-        self._file.change(
+        self._source.change(
             lambda table: Table({entity: values for entity, values in make(table.quotas).items() if values})
         )
 

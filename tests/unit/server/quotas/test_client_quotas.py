@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from pyspark_log.errors import DescriptionError, InvalidConfigError, StoreVersionError
-from pyspark_log.server.quotas import DEFAULT, Entity, QuotaFile, check_entity, check_quota
+from pyspark_log.server.quotas import DEFAULT, ClientQuotas, Entity, check_entity, check_quota
 from pyspark_log.server.quotas.table import Bound, Table
 
 ALL = {
@@ -25,15 +25,15 @@ def path(tmp_path):
 
 
 def test_what_is_written_is_read(tmp_path, path):
-    file = QuotaFile(str(tmp_path))
+    file = ClientQuotas(str(tmp_path))
     assert file.table().quotas == {}
     file.change(lambda known: {**known, **ALL, Entity("ben"): {}})
-    assert QuotaFile(str(tmp_path)).table().quotas == file.table().quotas == ALL
+    assert ClientQuotas(str(tmp_path)).table().quotas == file.table().quotas == ALL
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_a_change_of_another_process_counts(tmp_path):
-    file, other = QuotaFile(str(tmp_path)), QuotaFile(str(tmp_path))
+    file, other = ClientQuotas(str(tmp_path)), ClientQuotas(str(tmp_path))
     table = file.table()
     other.change(lambda _: ALL)
     assert file.table().quotas == ALL != table.quotas
@@ -59,10 +59,10 @@ def test_damage(tmp_path, path, one):
     path.parent.mkdir()
     path.write_text(json.dumps({"version": 1, "quotas": [one]}))
     with pytest.raises(DescriptionError, match="no valid list of quotas"):
-        QuotaFile(str(tmp_path)).table()
+        ClientQuotas(str(tmp_path)).table()
     content = path.read_bytes()
     with pytest.raises(DescriptionError):
-        QuotaFile(str(tmp_path)).change(lambda _: ALL)
+        ClientQuotas(str(tmp_path)).change(lambda _: ALL)
     assert path.read_bytes() == content
 
 
@@ -70,7 +70,7 @@ def test_a_later_version(tmp_path, path):
     path.parent.mkdir()
     path.write_text('{"version": 2}')
     with pytest.raises(StoreVersionError, match="use a newer pyspark-log"):
-        QuotaFile(str(tmp_path)).table()
+        ClientQuotas(str(tmp_path)).table()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,358 @@
+"""The partitions that a node leads: their logs, their followers, and what the controllers are asked about them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple
+
+from pyspark_log.config import int_config
+from pyspark_log.errors import PylogError
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.kafka.messages import AlterPartitionRequest, AlterPartitionResponse
+from pyspark_log.server.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE, Image, Partition, Resource
+from pyspark_log.server.cluster.leading import UNKNOWN, Fetched, LedPartition
+from pyspark_log.server.node.throttles import ReplicaThrottle
+from pyspark_log.storage.folder_store import FolderStore
+from pyspark_log.storage.log.replica import begin_to_lead
+from pyspark_log.storage.log.state import PartitionState
+from pyspark_log.types import TopicPartition
+
+log = logging.getLogger(__name__)
+
+_LAG_MAX: Final = "replica.lag.time.max.ms"
+_ALL: Final = -1
+_MIN_ISR: Final = "min.insync.replicas"
+
+
+@dataclass(slots=True)
+class _Led:
+    """A partition that is led.
+
+    Attributes:
+        topic_id, partition: which one.
+        min_isr: how many replicas must be in sync for acks=all.
+        mark: the high watermark, as far as this process has raised it or read it.
+    """
+
+    topic_id: bytes
+    partition: LedPartition
+    min_isr: int
+    mark: int
+
+
+class LedCounts(NamedTuple):
+    """Partitions that are led: all, those that not all replicas are in sync of, and those with fewer than must be."""
+
+    all: int
+    under_replicated: int
+    under_min_isr: int
+
+
+class Leaders:
+    """What a node leads. Thread-safe: handlers of requests, and the threads of the node, use it."""
+
+    def __init__(
+        self,
+        store: FolderStore,
+        node_id: int,
+        changed: Callable[[TopicPartition], object],
+        later: Callable[[Callable[[], object]], object],
+    ) -> None:
+        """Leads nothing yet. Made in the thread of the loop, which handles requests.
+
+        Args:
+            store: of the replicas.
+            node_id: the node.
+            changed: called, by any thread, when something other than its log has changed of a partition that was led.
+            later: has another thread call what may wait for a lock; called by any thread.
+        """
+        self._store, self._node_id, self._changed, self._later = store, node_id, changed, later
+        #: Of what followers get that are not in sync.
+        self.throttle = ReplicaThrottle("leader", node_id)
+        self._lag_max = int_config(store.logs.configs, _LAG_MAX)
+        self._mutex = threading.Lock()
+        self._led: dict[TopicPartition, _Led] = {}
+        self._image = Image()
+        self._dropped_at = _now()
+        self._dirty = set[TopicPartition]()  # of which the controllers may have to be asked
+        #: Set when the controllers may have to be asked.
+        self.due = threading.Event()
+
+    # ---- what the image says
+
+    def follow(self, image: Image) -> None:
+        """Takes a newer image, before the partitions that differ."""
+        with self._mutex:
+            self._image = image
+            for at, one in self._led.items():
+                one.min_isr = _min_isr(image, at.topic)
+
+    def lead(self, at: TopicPartition, topic_id: bytes, partition: Partition) -> None:
+        """Leads a partition, or takes newer facts of one that is led already.
+
+        Raises:
+            PylogError, OSError: it cannot be led.
+        """
+        with self._mutex:
+            known = self._led.get(at)
+            is_led = known is not None and known.partition.leader_epoch == partition.leader_epoch
+            if known is not None and is_led:
+                known.partition.update(partition)
+        if not is_led:
+            self._begin(at, topic_id, partition)
+        self.raise_high_watermark(at)
+        self._changed(at)
+        self._ask_soon(at)
+
+    def _ask_soon(self, at: TopicPartition) -> None:
+        self._dirty.add(at)
+        self.due.set()
+
+    def _begin(self, at: TopicPartition, topic_id: bytes, partition: Partition) -> None:
+        self.resign(at)
+        logs = self._store.logs
+        opened = logs.topic(at.topic)
+        with logs.writer_of(opened, at.partition).hold() as writer:
+            begin_to_lead(writer.log, partition.leader_epoch)
+            end = writer.state.next_offset
+            led = LedPartition(self._node_id, partition, end, self._lag_max, _now())
+            with self._mutex:
+                self._led[at] = _Led(topic_id, led, _min_isr(self._image, at.topic), writer.state.high_watermark)
+                logs.led[opened.state_path(at.partition)] = partition.leader_epoch
+        opened.note_leader_epoch(at.partition, partition.leader_epoch)
+        log.info("%s: led from offset %d on, in leader epoch %d", at, end, partition.leader_epoch)
+
+    def resign(self, at: TopicPartition) -> None:
+        """Leads a partition no more: nothing is appended afterwards. Not after PylogError and OSError, too."""
+        with self._mutex:
+            known = self._led.pop(at, None)
+        if known is None:
+            return
+        logs = self._store.logs
+        opened = logs.topic(at.topic)
+        logs.led.pop(opened.state_path(at.partition), None)
+        self._changed(at)
+        # What was being appended is, before any other leader's records come.
+        with logs.writer_of(opened, at.partition).hold():
+            log.info("%s: led no more", at)
+
+    def leads(self) -> Iterable[TopicPartition]:
+        """What is led."""
+        with self._mutex:
+            return list(self._led)
+
+    def counts(self) -> LedCounts:
+        """How many partitions are led, and how many of them have fewer replicas in sync than they should."""
+        with self._mutex:
+            led = list(self._led.values())
+        return LedCounts(
+            len(led),
+            sum(len(one.partition.isr) < len(one.partition.replicas) for one in led),
+            sum(one.partition.is_under(one.min_isr) for one in led),
+        )
+
+    # ---- what handlers ask
+
+    def refusal(self, at: TopicPartition, acks: int) -> ErrorCode:
+        """Why a producer may not append to a partition with such acks; NONE: it may."""
+        if self._led.get(at) is None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NOT_ENOUGH_REPLICAS if acks == _ALL and self.is_short(at) else ErrorCode.NONE
+
+    def epoch(self, at: TopicPartition) -> int | None:
+        """The leader epoch in which this node leads a partition; None: it does not."""
+        known = self._led.get(at)
+        return None if known is None else known.partition.leader_epoch
+
+    def is_behind(self, at: TopicPartition, high_watermark: int) -> bool:
+        """Whether the high watermark may be lower than one of an earlier leader, which consumers have seen."""
+        known = self._led.get(at)
+        return known is not None and high_watermark < known.partition.begun_at
+
+    def is_short(self, at: TopicPartition) -> bool:
+        """Whether too few replicas are in sync for acks=all."""
+        known = self._led.get(at)
+        return known is not None and known.partition.is_under(known.min_isr)
+
+    def is_replicated(self, at: TopicPartition, epoch: int | None, offset: int) -> ErrorCode | None:
+        """Whether all replicas in sync have what was appended up to an offset, in a leader epoch; None: not yet."""
+        known = self._led.get(at)
+        if known is None or known.partition.leader_epoch != epoch:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if known.mark < offset:
+            return None
+        return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if self.is_short(at) else ErrorCode.NONE
+
+    def has_follower(self, at: TopicPartition, replica: int) -> bool:
+        """Whether a broker is a follower of a partition that is led here."""
+        known = self._led.get(at)
+        return known is not None and known.partition.has_replica(replica)
+
+    def fetched(self, at: TopicPartition, what: Fetched, state: PartitionState) -> bool:
+        """Takes a follower's fetch; `state`: of the log. False: it is no follower (see LedPartition.fetched)."""
+        with self._mutex:
+            known = self._led.get(at)
+            if known is None or not known.partition.fetched(what, state.next_offset, _now()):
+                return False
+            mark = self._mark(known, state.next_offset)
+            if what.replica not in known.partition.isr:
+                self._ask_soon(at)
+        self._raise_soon(at, known, state, mark)
+        return True
+
+    def appended(self, at: TopicPartition) -> None:
+        """Raises the high watermark after an append, if no follower is waited for."""
+        known = self._led.get(at)
+        if known is None or len(known.partition.isr) > 1:
+            return
+        state = self._store.logs.topic(at.topic).reader(at.partition).state()
+        with self._mutex:
+            mark = self._mark(known, state.next_offset)
+        self._raise_soon(at, known, state, mark)
+
+    def _raise_soon(self, at: TopicPartition, known: _Led, state: PartitionState, mark: int) -> None:
+        if mark <= max(state.high_watermark, known.mark):
+            return
+        # Noted first: the change of the log wakes what waits for that.
+        self._note_mark(known, mark)
+        if not self._store.logs.writer(at.topic, at.partition).raise_at_once(mark):
+            self._later(partial(self.raise_high_watermark, at))
+
+    def low_watermark(self, at: TopicPartition) -> int:
+        """Up to where all replicas that are alive have deleted. PylogError, OSError: the log cannot be read."""
+        log_start = self._store.logs.topic(at.topic).reader(at.partition).state().log_start
+        with self._mutex:
+            known = self._led.get(at)
+            alive = [one.id for one in self._image.brokers.values() if not one.fenced]
+            return log_start if known is None else known.partition.low_watermark(log_start, alive)
+
+    def closest(self, at: TopicPartition, rack: str, offset: int) -> int | None:
+        """A follower in sync in a rack that has a record (KIP-392); None: there is none, or the leader is as close."""
+        with self._mutex:
+            known, brokers = self._led.get(at), self._image.brokers
+            me = brokers.get(self._node_id)
+            if known is None or (me is not None and me.rack == rack):
+                return None
+            for replica in known.partition.isr:
+                one = brokers.get(replica)
+                if one is not None and not one.fenced and one.rack == rack and known.partition.has(replica, offset):
+                    return replica
+        return None
+
+    # ---- the high watermark
+
+    def raise_high_watermark(self, at: TopicPartition) -> None:
+        """Raises it to where all replicas in sync have the log. PylogError, OSError."""
+        state = self._store.logs.topic(at.topic).reader(at.partition).state()
+        with self._mutex:
+            known = self._led.get(at)
+            mark = UNKNOWN if known is None else self._mark(known, state.next_offset)
+        if known is not None and mark > state.high_watermark:
+            self._note_mark(known, mark)
+            self._store.logs.writer(at.topic, at.partition).raise_in_turn(mark)
+
+    def _note_mark(self, known: _Led, mark: int) -> None:
+        with self._mutex:
+            known.mark = max(known.mark, mark)
+
+    def _mark(self, known: _Led, end: int) -> int:
+        return known.partition.high_watermark(end, _now(), known.min_isr, self._is_eligible)
+
+    def _is_eligible(self, replica: int, epoch: int) -> bool:
+        broker = self._image.brokers.get(replica)
+        if broker is None or broker.fenced or broker.in_controlled_shutdown:
+            return False
+        return epoch in (UNKNOWN, broker.epoch)
+
+    # ---- what the controllers are asked
+
+    def proposals(self, broker_epoch: int) -> AlterPartitionRequest | None:
+        """The changes of which replicas are in sync, of what may have changed; None: there are none.
+
+        Call `answered` or `failed` afterwards. `broker_epoch`: of this node's registration.
+        """
+        request, topics = AlterPartitionRequest, dict[bytes, list[AlterPartitionRequest.PartitionData]]()
+        drops = _now() - self._dropped_at >= self._lag_max // 2
+        if drops:
+            self._dropped_at = _now()
+        # A thread may add to them meanwhile.
+        dirty, self._dirty = self._dirty, set()
+        for at in self.leads() if drops else sorted(dirty):
+            try:
+                state = self._store.logs.topic(at.topic).reader(at.partition).state()
+            except (PylogError, OSError) as error:
+                log.warning("%s: its followers cannot be looked after: %s", at, error)
+                continue
+            with self._mutex:
+                known = self._led.get(at)
+                if known is None:
+                    continue
+                led = known.partition
+                isr = led.propose(state.next_offset, state.high_watermark, _now(), self._is_eligible, drops=drops)
+                if isr is None:
+                    continue
+                log.info("%s: in sync are to be %s, and not %s", at, list(isr), list(led.isr))
+                rows = [
+                    request.BrokerState(one, broker_epoch if one == self._node_id else led.broker_epoch(one))
+                    for one in isr
+                ]
+                topics.setdefault(known.topic_id, []).append(
+                    request.PartitionData(
+                        at.partition, led.leader_epoch, new_isr_with_epochs=rows, partition_epoch=led.partition_epoch
+                    )
+                )
+        if not topics:
+            return None
+        return request(self._node_id, broker_epoch, [request.TopicData(*one) for one in topics.items()])
+
+    def answered(self, request: AlterPartitionRequest, response: AlterPartitionResponse) -> None:
+        """Takes the answer to proposals."""
+        if response.error_code:
+            self.failed(request)
+            return
+        known = self._image.topics
+        names = {one.topic_id: known[one.topic_id].name for one in request.topics if one.topic_id in known}
+        for topic in response.topics:
+            for one in topic.partitions:
+                at = TopicPartition(names.get(topic.topic_id, ""), one.partition_index)
+                with self._mutex:
+                    led = self._led.get(at)
+                    if led is None:
+                        continue
+                    led.partition.answered(one.error_code, one.leader_epoch, tuple(one.isr), one.partition_epoch)
+                if one.error_code:
+                    log.info("%s: the controllers answer %s", at, ErrorCode(one.error_code).name)
+                try:
+                    self.raise_high_watermark(at)
+                    self._changed(at)
+                except (PylogError, OSError) as error:
+                    log.warning("%s: its high watermark cannot be raised: %s", at, error)
+                if one.error_code:
+                    self._dirty.add(at)
+
+    def failed(self, request: AlterPartitionRequest) -> None:
+        """Takes that proposals were not answered."""
+        with self._mutex:
+            wanted = {(topic.topic_id, one.partition_index) for topic in request.topics for one in topic.partitions}
+            for at, known in self._led.items():
+                if (known.topic_id, at.partition) in wanted:
+                    known.partition.failed()
+                    self._dirty.add(at)
+
+
+def _min_isr(image: Image, topic: str) -> int:
+    """min.insync.replicas of a topic: its own, that of the cluster, or Kafka's default."""
+    for resource in (Resource(TOPIC_RESOURCE, topic), Resource(BROKER_RESOURCE, "")):
+        found = image.configs.get(resource, {}).get(_MIN_ISR)
+        if found is not None:
+            return int(found)
+    return 1
+
+
+def _now() -> int:
+    return time.monotonic_ns() // 1_000_000

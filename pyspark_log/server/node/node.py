@@ -1,0 +1,497 @@
+"""A node in a Kafka cluster: its threads follow the metadata, register it, and copy what it has replicas of."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from pyspark_log.errors import PylogError, shortened
+from pyspark_log.kafka import decode_response, encode_request
+from pyspark_log.kafka.client_config import ClientConfig
+from pyspark_log.kafka.connection import Connection
+from pyspark_log.kafka.error_codes import name_of
+from pyspark_log.kafka.errors import ClusterError, LoginError, MessageError
+from pyspark_log.kafka.fetcher import Replica
+from pyspark_log.kafka.messages import (
+    AlterPartitionResponse,
+    AssignReplicasToDirsRequest,
+    DescribeClusterRequest,
+    EnvelopeRequest,
+)
+from pyspark_log.kafka.schemas import Struct, message_of
+from pyspark_log.replication import own_cluster
+from pyspark_log.replication.own_cluster import OwnCluster
+from pyspark_log.server.cluster.errors import NodeError, RegistrationError
+from pyspark_log.server.cluster.fold import Change, differing
+from pyspark_log.server.cluster.image import Endpoint, Image
+from pyspark_log.server.cluster.observer import Observer, ObserverConfig
+from pyspark_log.server.cluster.registration import NO_EPOCH, NodeConfig, Registration, State
+from pyspark_log.server.cluster.requests import Address, Send, in_version
+from pyspark_log.server.node.clean_shutdown import note_clean_shutdown, take_clean_shutdown
+from pyspark_log.server.node.config import ClusterConfig
+from pyspark_log.server.node.leaders import Leaders
+from pyspark_log.server.node.replicas import NodeReplicas
+from pyspark_log.server.topic_ids import id_bytes
+from pyspark_log.storage.catalog.kafka_files import META_PROPERTIES, read_meta_properties
+from pyspark_log.storage.folder_store import FolderStore
+from pyspark_log.types import TopicPartition
+
+log = logging.getLogger(__name__)
+
+_CONTROLLERS: Final = 2  # a type of endpoint
+# Kafka's numbers are their places here.
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+# How long a thread sleeps at most, in seconds.
+_NAP: Final = 0.5
+# How long the controllers have to let the node leave, and to fence one that gives up, in seconds.
+_LEAVING: Final = 30.0
+_GIVING_UP: Final = 5.0
+_TIMEOUT: Final = 5.0
+# How long controllers have to start, in seconds: as long as to register a node.
+_STARTING: Final = 60.0
+# After as long (s) a change of which replicas are in sync is asked for again.
+_AGAIN: Final = 0.1
+_LENGTH: Final = 4  # bytes, before a frame
+# The version of the bytes of a principal (Kafka's DefaultPrincipalData): kind, name, and whether a token was used.
+_PRINCIPAL: Final = b"\0\0"
+
+
+def find_cluster_id(config: ClusterConfig) -> str:
+    """The id of the cluster, as the first controller says that answers; those that are just starting are waited for.
+
+    Raises:
+        LoginError: a controller refuses the login.
+        OSError, ClusterError: none answers, or it is older than Kafka 3.7.
+    """
+    if not config.controllers:
+        raise OSError("no controller is named")
+    until, is_told = time.monotonic() + _STARTING, False
+    while True:
+        try:
+            return _ask_cluster_id(config)
+        except LoginError:
+            raise
+        except (OSError, ClusterError) as error:
+            if time.monotonic() > until:
+                raise
+            if not is_told:
+                log.warning("%s; they are asked again for %d s", error, _STARTING)
+                is_told = True
+        time.sleep(_NAP)
+
+
+def _ask_cluster_id(config: ClusterConfig) -> str:
+    failure: OSError | ClusterError | None = None
+    for host, port in config.controllers:
+        try:
+            with Connection(host, port, config.controller_client, timeout=_TIMEOUT) as connection:
+                response = connection.ask(DescribeClusterRequest(endpoint_type=_CONTROLLERS))
+        except OSError as error:
+            failure = OSError(f"the controller {host}:{port} does not answer: {error}")
+            continue
+        if not response.error_code:
+            return str(response.cluster_id)
+        # So does one that does not know yet which features the cluster has.
+        failure = ClusterError(f"{host}:{port}: {response.error_message or name_of(response.error_code)}")
+    assert failure is not None
+    raise failure
+
+
+class Node:
+    """A node. Its threads run from `start` to `stop`.
+
+    Attributes:
+        image: the newest one.
+        listener: by which brokers reach each other.
+        creating: topics that the controllers are being asked to create. For the thread of handlers alone.
+        leaders: what the node leads.
+    """
+
+    def __init__(
+        self,
+        store: FolderStore,
+        node_id: int,
+        config: ClusterConfig,
+        reached_at: tuple[str, int, str],
+        failed: Callable[[BaseException], None],
+        joined: Callable[[], object],
+        changed: Callable[[TopicPartition], object],
+        later: Callable[[Callable[[], object]], object],
+    ) -> None:
+        """
+        Args:
+            store: of the cluster's id.
+            node_id: its broker.id.
+            config: how it is a node.
+            reached_at: where clients and brokers find it: host, port, and Kafka's security protocol.
+            failed: called, by any thread, with an error that ends the node.
+            joined: called once, by another thread, when clients can be served: the node knows the cluster, and is known
+                to it as unfenced, unless it stays fenced. Clients that learned of no broker before would find none.
+            changed, later: as of Leaders.
+        """
+        store.logs.make_folders()
+        self._store, self._log_dirs = store, [folder.path for folder in store.logs.log_dirs]
+        # Before anything else changes, as from now on this run counts.
+        previous_epoch = take_clean_shutdown(self._log_dirs)
+        self._directories = {number: _directory_id(one.path) for number, one in store.logs.log_dirs.numbered()}
+        self._lost = set[bytes]()
+        directories = tuple(self._directories.values())
+        host, port, protocol = reached_at
+        self.image, self.listener = Image(), config.listener or protocol
+        self.creating = set[str]()
+        endpoint = Endpoint(self.listener, host, port, _PROTOCOLS.index(protocol))
+        self._node_id, self._config, self._failed, self._joined = node_id, config, failed, joined
+        controllers = tuple(Address(*one) for one in config.controllers)
+        self._incarnation_id = incarnation_id = secrets.token_bytes(16)
+        self._observer = Observer(
+            ObserverConfig(controllers, cluster_id=store.cluster_id, node_id=node_id, directory_id=directories[0])
+        )
+        self._registration = Registration(
+            NodeConfig(
+                node_id,
+                store.cluster_id,
+                incarnation_id,
+                (endpoint,),
+                directories,
+                config.rack,
+                previous_epoch,
+                stay_fenced=config.stay_fenced,
+            )
+        )
+        self.leaders = Leaders(store, node_id, changed, later)
+        self._replicas = NodeReplicas(
+            store, node_id, self.listener, config.client, self._replica, self.leaders, incarnation_id, self._end
+        )
+        self._is_first, self._is_joined = True, False
+        # Of the registration.
+        self._changed = threading.Condition()
+        self._stopping = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._guarded, args=(one,), name=one.__name__, daemon=True)
+            for one in (self._follow_metadata, self._beat, self._propose)
+        ]
+
+    def start(self) -> None:
+        """Starts its threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def leave(self, left: Callable[[], object]) -> None:
+        """Begins to leave the cluster in order, while the node serves; `left` is called by another thread.
+
+        It is called once another broker leads what the node has led, or after a while if the controllers do not answer.
+        """
+
+        def wait() -> None:
+            with self._changed:
+                self._registration.shut_down()
+                self._changed.notify_all()
+                self._changed.wait_for(
+                    lambda: self._registration.state is State.STOPPED or self._stopping.is_set(), _LEAVING
+                )
+            left()
+
+        threading.Thread(target=wait, name="leave", daemon=True).start()
+
+    def stop(self) -> None:
+        """Ends its threads."""
+        self._stopping.set()
+        self.leaders.due.set()
+        with self._changed:
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+        self._replicas.close()
+
+    def note_end(self) -> None:
+        """Notes that the node has ended in order, once nothing changes its logs any more. PylogError, OSError."""
+        self._store.flush()
+        if self._registration.epoch != NO_EPOCH:
+            note_clean_shutdown(self._log_dirs, self._registration.epoch)
+
+    @property
+    def is_unfenced(self) -> bool:
+        """Whether the node is a broker of the cluster that clients are named, as far as it knows."""
+        own = self.image.brokers.get(self._node_id)
+        return own is not None and own.incarnation_id == self._incarnation_id and not own.fenced
+
+    def connect(self, broker: int) -> Connection:
+        """A connection to another broker; called by any thread. OSError, LoginError."""
+        return self._replicas.connect(broker, timeout=_TIMEOUT)
+
+    def has_replica(self, at: TopicPartition) -> bool:
+        """Whether the node has a replica of a partition."""
+        return self._replicas.has(at)
+
+    def forward(self, request: Struct, version: int, client_id: str, principal: str, host: str) -> Struct:
+        """Sends a client's request to the controllers, in its name (KIP-590).
+
+        Args:
+            request, version, client_id: of the client.
+            principal: the client's, as `User:NAME`.
+            host: its address.
+
+        Returns:
+            The response.
+
+        Raises:
+            OSError: they do not answer, or refuse to take it from this node.
+            MessageError: it is no response.
+        """
+        frame = b"".join(map(bytes, encode_request(request, version, 0, client_id)))[_LENGTH:]
+        kind, _, name = principal.partition(":")
+        envelope = EnvelopeRequest(frame, _PRINCIPAL + _compact(kind) + _compact(name) + b"\0\0", _address(host))
+        response = self.ask_controllers(envelope)
+        if response.error_code or response.response_data is None:
+            raise ConnectionRefusedError(f"they answer {name_of(response.error_code)}")
+        api_key = message_of(request).api_key
+        assert api_key is not None
+        return decode_response(api_key, version, response.response_data)[1]
+
+    def ask_controllers(self, request: Struct) -> Any:  # noqa: ANN401  (the request's response)
+        """The answer of the controllers to a request of this node's own. OSError, ClusterError: there is none."""
+        leader = self._observer.leader
+        if leader is None:
+            raise ConnectionRefusedError("their leader is not known")
+        with Connection(*leader, self._config.controller_client, timeout=_TIMEOUT) as connection:
+            return connection.ask(request)
+
+    def _replica(self) -> Replica:
+        return Replica(self._node_id, self._registration.epoch)
+
+    # ---- threads
+
+    def _guarded(self, loop: Callable[[], None]) -> None:
+        try:
+            loop()
+        except BaseException as error:  # noqa: BLE001  (it ends the server, with its reason)
+            self._end(error)
+
+    def _end(self, error: BaseException) -> None:
+        """Has the controllers fence the node, and ends it with an error."""
+        with self._changed:
+            if not self._stopping.is_set():
+                self._registration.give_up()
+                self._changed.notify_all()
+                if threading.current_thread() is not self._threads[1]:
+                    self._changed.wait_for(lambda: self._registration.is_fenced, _GIVING_UP)
+        self._replicas.stopping.set()
+        self._stopping.set()
+        self._failed(error)
+
+    def _follow_metadata(self) -> None:
+        """Follows the metadata until the node stops. NodeError, MessageError: it cannot any more."""
+        observer, connections = self._observer, _Connections(self._config.controller_client)
+        try:
+            while not self._stopping.is_set():
+                send = observer.poll(_now_ms())
+                if send is None:
+                    self._stopping.wait(_pause(observer.next_deadline()))
+                    continue
+                response = connections.ask(send, send.to)
+                if isinstance(response, str):
+                    observer.failed(send.number, response, _now_ms())
+                else:
+                    self._take(observer.answered(send.number, response, _now_ms()))
+        finally:
+            connections.close()
+
+    def _take(self, change: Change | None) -> None:
+        image = self._observer.image
+        with self._changed:
+            self._registration.follow(image, self._observer.is_current)
+            self._changed.notify_all()
+        if self._is_first:
+            # What was there in between is of the past, and means nothing for the store.
+            if not self._observer.is_current or image.position.offset < 0:
+                return
+            self._is_first = False
+            topics = {*self._replicas.known_ids(), *image.topics}
+            self._follow(image, topics, list(image.configs))
+        elif change is not None:
+            self._follow(image, change.topics, differing(change.before.configs, image.configs))
+        elif undone := self._replicas.undone():
+            self._follow(image, undone, ())
+
+    def _follow(self, image: Image, topics: Any, configs: Any) -> None:  # noqa: ANN401  (as of NodeReplicas.follow)
+        if image.brokers != self.image.brokers:
+            self._note_brokers(image)
+        self.image = image
+        self._replicas.follow(image, topics, configs)
+        with self._changed:
+            self._registration.be_ready()
+            self._changed.notify_all()
+        if not self._is_joined and (self._config.stay_fenced or self.is_unfenced):
+            self._is_joined = True
+            self._joined()
+
+    def _note_brokers(self, image: Image) -> None:
+        """Notes where the cluster is, for programs that write to its topics with the files of this store."""
+        brokers = [
+            (one.host, one.port)
+            for broker in image.brokers.values()
+            for one in broker.endpoints
+            if one.listener == self.listener
+        ]
+        try:
+            own_cluster.note(self._store.path, OwnCluster(brokers, self._config.client_file))
+        except OSError as error:
+            log.warning("where the cluster is could not be noted: %s", error)
+
+    def _propose(self) -> None:
+        """Asks the controllers for changes of which replicas are in sync, until the node stops."""
+        leaders, connections = self.leaders, _Connections(self._config.controller_client)
+        try:
+            while not self._stopping.is_set():
+                leaders.due.wait(_NAP)
+                leaders.due.clear()
+                if len(self._directories) > 1:
+                    self._assign(connections)
+                request = leaders.proposals(self._registration.epoch)
+                if request is None:
+                    continue
+                response = connections.ask(Send(0, None, request, 0), self._observer.leader)
+                if isinstance(response, AlterPartitionResponse):
+                    leaders.answered(request, response)
+                else:
+                    log.info("the controllers do not answer which replicas are in sync: %s", response)
+                    leaders.failed(request)
+                    self._stopping.wait(_AGAIN)
+        finally:
+            connections.close()
+
+    def _assign(self, connections: _Connections) -> None:
+        """Reports to the controllers which log dirs the replicas are in, so that they know what a failed one takes."""
+        try:
+            found = self._replicas.misplaced(self._directories)
+        except (PylogError, OSError) as error:
+            log.warning("it is not known where all replicas are: %s", error)
+            return
+        if not found or self._registration.epoch == NO_EPOCH:
+            return
+        of = AssignReplicasToDirsRequest
+        directories = [
+            of.DirectoryData(directory, [
+                of.TopicData(topic_id, [of.PartitionData(number) for number in numbers])
+                for topic_id, numbers in topics.items()
+            ])
+            for directory, topics in found.items()
+        ]  # fmt: skip
+        request = of(self._node_id, self._registration.epoch, directories)
+        response = connections.ask(Send(0, None, request, 0), self._observer.leader)
+        if isinstance(response, str) or response.error_code:
+            log.info("the controllers do not take where replicas are: %s", response)
+            self._stopping.wait(_AGAIN)
+
+    def _check_log_dirs(self) -> None:
+        """Reports log dirs that have failed: the controllers move away what was led there. NodeError: all have."""
+        for number, folder in self._store.logs.log_dirs.numbered():
+            directory = self._directories.get(number)
+            if directory is None or directory in self._lost or not (problem := folder.write_problem()):
+                continue
+            log.error("%s has failed, and is not used until this node is started again: %s", folder.path, problem)
+            self._lost.add(directory)
+            self._replicas.lose_log_dir(number)
+            with self._changed:
+                self._registration.lose_log_dir(directory)
+        if len(self._lost) == len(self._directories):
+            raise NodeError("all log dirs have failed")
+
+    def _beat(self) -> None:
+        """Registers the node, and sends heartbeats until it stops. NodeError."""
+        registration, connections = self._registration, _Connections(self._config.controller_client)
+        if not self._config.takes_new:
+            registration.cordon(tuple(self._directories.values()))
+        try:
+            while not self._stopping.is_set():
+                self._check_log_dirs()
+                with self._changed:
+                    send = registration.poll(_now_ms())
+                    if send is None:
+                        self._changed.wait(_pause(registration.next_deadline()))
+                        continue
+                response = connections.ask(send, self._observer.leader)
+                with self._changed:
+                    before = registration.epoch, registration.is_fenced
+                    if isinstance(response, str):
+                        registration.failed(send.number, response, _now_ms())
+                    else:
+                        registration.answered(send.number, response, _now_ms())
+                    self._changed.notify_all()
+                    self._report(*before)
+        finally:
+            connections.close()
+
+    def _report(self, epoch: int, was_fenced: bool) -> None:
+        registration = self._registration
+        if registration.epoch != epoch:
+            log.info("node %d: registered, broker epoch %d", self._node_id, registration.epoch)
+        if registration.is_fenced != was_fenced:
+            log.info("node %d: %s", self._node_id, "fenced" if registration.is_fenced else "unfenced")
+
+
+class _Connections:
+    """Connections to controllers, one each."""
+
+    def __init__(self, client: ClientConfig) -> None:
+        self._client = client
+        self._open: dict[Address, Connection] = {}
+
+    def ask(self, send: Send, to: Address | None) -> Struct | str:
+        """The answer to a request, or why there is none. NodeError: it cannot be made."""
+        if to is None:
+            return "the leader of the controllers is not known"
+        try:
+            connection = self._open.get(to)
+            if connection is None:
+                connection = self._open[to] = Connection(*to, self._client, timeout=_TIMEOUT)
+            version = connection.version(type(send.request))
+            return connection.ask(in_version(send.request, version), version)
+        except NodeError:
+            raise
+        except (OSError, PylogError) as error:
+            gone = self._open.pop(to, None)
+            if gone is not None:
+                gone.close()
+            if isinstance(error, MessageError):
+                raise
+            return str(error)
+
+    def close(self) -> None:
+        """Closes them."""
+        for one in self._open.values():
+            one.close()
+
+
+def _compact(text: str) -> bytes:
+    """A text as flexible versions of the protocol have it; it is shorter than 127 bytes, as names are."""
+    data = text.encode()
+    if len(data) > 126:
+        raise ConnectionRefusedError(f"the principal {shortened(text)!r} is too long")
+    return bytes([len(data) + 1]) + data
+
+
+def _address(host: str) -> bytes:
+    return ipaddress.ip_address(host).packed
+
+
+def _pause(deadline: int | None) -> float:
+    """How long a thread sleeps that has to act at a time (ms), in seconds; None: when something happens."""
+    return _NAP if deadline is None else min(max(deadline - _now_ms(), 1) / 1000, _NAP)
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+def _directory_id(path: str) -> bytes:
+    """The id of a log dir. RegistrationError: it has none."""
+    found = read_meta_properties(f"{path}/{META_PROPERTIES}")
+    if found is None or found.directory_id is None:
+        raise RegistrationError(f"{path} has no directory.id in its {META_PROPERTIES}")
+    return id_bytes(found.directory_id)

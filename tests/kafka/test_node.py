@@ -1,0 +1,318 @@
+"""A node of ours in a cluster of real Kafka: it follows what is assigned to it, byte for byte."""
+
+import random
+import signal
+from pathlib import Path
+
+import pytest
+from kafka_clients import KafkaConsumer, KafkaProducer
+from kafka_cluster import SCRAM, Cluster, secured, wait_until
+from kafka_tools import PATIENCE
+from mirror_tools import Writer, end_of, messages, segments, write
+from node_tools import NODE, NodeServer, await_equal, running_node
+
+from pyspark_log import Store
+from pyspark_log.errors import PartitionOwnedError
+from pyspark_log.kafka import messages as m
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.server.topic_ids import id_bytes
+from tests.server_tools import Peer
+from tests.store_tools import damages, rows
+
+SMALL = {"segment.bytes": 2**20}
+
+
+@pytest.fixture
+def cluster(kafka, tmp_path):
+    with Cluster(tmp_path / "cluster", brokers=2) as running:
+        yield running
+
+
+def create_at(cluster, topic, replicas):
+    """Makes a topic with one partition; broker 1 is asked, whatever it says of the controller."""
+    request = m.CreateTopicsRequest
+    wanted = request.CreatableTopic(topic, -1, -1, [request.CreatableReplicaAssignment(0, replicas)], [])
+    [made] = cluster.ask(1, request([wanted], 10_000), 5).topics
+    assert made.error_code == 0
+
+
+@pytest.fixture
+def node(cluster, tmp_path):
+    with running_node(cluster, tmp_path / "node") as made:
+        yield made
+
+
+def test_it_has_its_replicas_byte_for_byte(cluster, node):
+    cluster.create_topic("t", assignment=[[1, NODE], [2, NODE], [1, 2]], configs=SMALL)
+    write(cluster, "t", messages(1, 6000, partitions=3, size=2000))
+    for partition, leader in ((0, 1), (1, 2)):
+        cluster.wait_for_isr("t", partition, {leader, NODE})
+        await_equal(cluster, node, "t", partition)
+        assert len(segments(node.folder_of("t", partition))) > 1
+        assert segments(node.folder_of("t", partition)) == segments(cluster.folder_of(leader, "t", partition))
+        wait_until(
+            lambda partition=partition: node.latest("t", partition) == end_of(cluster, "t", partition), "all is visible"
+        )
+    assert not node.folder_of("t", 2).exists()
+    with Store.open(node.path) as store:
+        assert store.describe_topic("t").topic_id == cluster.topic_id("t")
+        with pytest.raises(PartitionOwnedError, match="node 7 of a Kafka cluster has a replica here"):
+            store.append("t", rows(b"x"), partition=0)
+    assert node.stop() == 0
+    assert not damages(node.path)
+
+
+def test_readers_see_what_is_committed_only(cluster, node):
+    cluster.create_topic("t", assignment=[[1, 2, NODE]])
+    write(cluster, "t", messages(1, 100))
+    await_equal(cluster, node, "t")
+    cluster.wait_for_isr("t", 0, {1, 2, NODE})
+    wait_until(lambda: node.latest("t") == 100, "all is visible")
+    # With a follower that is in sync and does not fetch, nothing more is committed until the leader drops it.
+    cluster[2].pause()
+    writer = Writer(cluster, acks=1)
+    writer.send("t", messages(2, 50))
+    wait_until(lambda: node.log_end("t") == 150, "the node has what is not committed")
+    seen = node.latest("t")
+    assert seen in (100, 150)
+    if seen == 150:
+        assert cluster.isr("t") == {1, NODE}
+    cluster.wait_for_isr("t", 0, {1, NODE})
+    wait_until(lambda: node.latest("t") == 150, "it is committed")
+    writer.flush()
+    cluster[2].resume()
+
+
+def test_clients_wait_until_it_knows_the_cluster(node):
+    """librdkafka forgets all brokers if one names none, and does not come back."""
+    assert node.stop() == 0
+    node.launch()
+    wait_until(lambda: node.output().count("serving ") == 2, "it listens again")
+    with Peer(node) as peer:
+        asked = m.MetadataRequest([m.MetadataRequest.MetadataRequestTopic(name="t")], False)
+        assert NODE in {one.node_id for one in peer.ask(asked, 12).brokers}
+    node.await_start()
+
+
+def test_a_fenced_node_delays_no_producer(cluster, tmp_path):
+    node = NodeServer(cluster, tmp_path / "node", "--stay-fenced").start()
+    try:
+        cluster.create_topic("t", 1, 1)
+        # A fenced broker is no place for new replicas unless it is named.
+        create_at(cluster, "f", [1, NODE])
+        write(cluster, "f", messages(1, 500))
+        await_equal(cluster, node, "f")
+        assert cluster.isr("f") == {1}
+        assert node.stop() == 0
+    finally:
+        node.kill()
+
+
+def test_it_follows_leaders_that_are_killed(cluster, node):
+    cluster.create_topic("t", assignment=[[1, 2, NODE]], configs={**SMALL, "min.insync.replicas": 2})
+    chance, sent = random.Random(5), 0
+    for _ in range(3):
+        write(cluster, "t", messages(sent, 400))
+        sent += 400
+        cluster.wait_for_isr("t", 0, {1, 2, NODE})
+        killed = cluster.wait_for_leader("t")
+        if killed == NODE:
+            continue
+        cluster[killed].kill()
+        wait_until(lambda killed=killed: cluster.leader_of("t") not in (killed, None), "another broker leads")
+        other = cluster.wait_for_leader("t", other_than=[killed])
+        write(cluster, "t", messages(sent, 200))
+        sent += 200
+        cluster.start()
+        assert other in (1, 2), chance
+    cluster.wait_for_isr("t", 0, {1, 2, NODE})
+    await_equal(cluster, node, "t")
+    wait_until(lambda: node.latest("t") == sent == end_of(cluster, "t"), "all is there, once")
+
+
+def test_what_an_unclean_election_replaces_is_truncated(cluster, node):
+    cluster.create_topic("t", assignment=[[1, 2, NODE]], configs={"unclean.leader.election.enable": "false"})
+    write(cluster, "t", messages(1, 100))
+    cluster.wait_for_isr("t", 0, {1, 2, NODE})
+    cluster[2].kill()
+    cluster.wait_for_isr("t", 0, {1, NODE})
+    node.stop()
+    cluster.wait_for_isr("t", 0, {1})
+    node.start()
+    write(cluster, "t", messages(2, 100), acks=1)
+    wait_until(lambda: node.latest("t") == 200, "the node has all, as committed")
+    node.kill()
+    cluster.wait_for_isr("t", 0, {1})
+    cluster[1].kill()
+    cluster[2].launch()
+    cluster[2].await_start()
+    wait_until(lambda: cluster.leader_of("t") is None, "the leader is gone")
+    cluster.elect("t", unclean=True)
+    assert cluster.wait_for_leader("t") == 2
+    write(cluster, "t", messages(3, 30), acks=1)
+    node.start()
+    await_equal(cluster, node, "t")
+    assert node.log_end("t") == 130
+    assert "an unclean election has replaced records: the copy has offsets 100 to 199" in node.output()
+    assert node.stop() == 0
+    assert not damages(node.path)
+
+
+def test_topics_come_change_and_go(cluster, node):
+    cluster.create_topic("t", assignment=[[1, NODE]], configs=SMALL)
+    write(cluster, "t", messages(1, 500))
+    await_equal(cluster, node, "t")
+    cluster.add_partitions("t", [[2, NODE]])
+    cluster.alter_configs("t", {"retention.ms": 99_000_000})
+    cluster.delete_records("t", 0, 100)
+
+    def follows():
+        with Store.open(node.path) as store:
+            found = store.describe_topic("t")
+            return (
+                found.partitions == 2
+                and found.configs.get("retention.ms") == "99000000"
+                and (store.earliest_offset("t", 0) == 100)
+            )
+
+    wait_until(follows, "the node follows")
+    cluster.delete_topic("t")
+    wait_until(lambda: "t" not in Store.open(node.path).topics(), "the topic is deleted here")
+    cluster.create_topic("t", assignment=[[2, NODE]])
+    write(cluster, "t", messages(2, 50))
+    await_equal(cluster, node, "t")
+    assert node.stop() == 0
+    # What changes while it is stopped, it finds at its start.
+    cluster.delete_topic("t")
+    cluster.create_topic("t", assignment=[[1, NODE]])
+    write(cluster, "t", messages(3, 70))
+    node.start()
+    await_equal(cluster, node, "t")
+    assert node.log_end("t") == 70
+
+
+def test_a_replica_can_be_moved_there_and_back(cluster, node):
+    cluster.create_topic("t", assignment=[[1]], configs=SMALL)
+    write(cluster, "t", messages(1, 2000))
+    cluster.reassign("t", 0, [1, NODE])
+    await_equal(cluster, node, "t")
+    cluster.reassign("t", 0, [1])
+    wait_until(lambda: not node.folder_of("t").exists(), "the replica is deleted here")
+    write(cluster, "t", messages(2, 100))
+    cluster.reassign("t", 0, [1, NODE])
+    await_equal(cluster, node, "t")
+    told = cluster.run("org.apache.kafka.tools.LogDirsCommand", "--describe", "--broker-list", NODE)
+    assert '"partition":"t-0"' in told
+
+
+def test_clients_find_the_cluster_by_it(cluster, node):
+    cluster.create_topic("t", assignment=[[1, NODE]])
+    producer = KafkaProducer(bootstrap_servers=node.bootstrap, acks="all")
+    for number in range(100):
+        producer.send("t", b"%d" % number)
+    producer.flush(PATIENCE)
+    producer.close()
+    consumer = KafkaConsumer(
+        "t", bootstrap_servers=node.bootstrap, group_id="g", auto_offset_reset="earliest",
+        consumer_timeout_ms=1000 * PATIENCE,
+    )  # fmt: skip
+    assert [next(consumer).value for _ in range(100)] == [b"%d" % number for number in range(100)]
+    consumer.commit()
+    consumer.close()
+    with Peer(node) as peer:
+        described = peer.ask(m.DescribeClusterRequest(), 0)
+        assert {one.broker_id for one in described.brokers} == {1, 2, NODE}
+        assert described.controller_id in (1, 2)
+
+
+def test_clients_can_fetch_what_is_there_after_an_election(cluster, node):
+    cluster.create_topic("t", assignment=[[1, 2, NODE]])
+    write(cluster, "t", messages(1, 100))
+    cluster.wait_for_isr("t", 0, {1, 2, NODE})
+    wait_until(lambda: node.latest("t") == 100, "all is visible")
+    cluster[1].kill()
+    assert cluster.wait_for_leader("t", other_than=[1]) == 2
+    topic_id = id_bytes(cluster.topic_id("t"))
+
+    def answer(epoch):
+        request = m.FetchRequest
+        wanted = request.FetchPartition(0, current_leader_epoch=epoch, fetch_offset=0, partition_max_bytes=1 << 20)
+        topics = [request.FetchTopic(topic_id=topic_id, partitions=[wanted])]
+        with Peer(node) as peer:
+            [topic] = peer.ask(request(topics=topics, max_bytes=1 << 20), 13).responses
+        [part] = topic.partitions
+        return part.error_code, bool(part.records)
+
+    # Nothing was written since: the last record has the epoch before.
+    wait_until(lambda: answer(1) == (0, True), "the node answers clients that know of the election")
+    assert answer(0) == (ErrorCode.FENCED_LEADER_EPOCH, False)
+    assert answer(2) == (ErrorCode.UNKNOWN_LEADER_EPOCH, False)
+    assert answer(-1) == (0, True)
+
+
+def test_a_node_that_is_killed_again_and_again(cluster, node):
+    cluster.create_topic("t", assignment=[[1, NODE], [2, NODE]], configs={**SMALL, "min.insync.replicas": 1})
+    chance, writer = random.Random(11), Writer(cluster, enable_idempotence=True)
+    for number in range(10):
+        writer.send("t", messages(number, 400, partitions=2))
+        node.process.send_signal(signal.SIGKILL if chance.random() < 0.8 else signal.SIGTERM)
+        node.process.wait(PATIENCE)
+        node.start()
+    writer.flush()
+    for partition in range(2):
+        await_equal(cluster, node, "t", partition)
+        wait_until(
+            lambda partition=partition: node.latest("t", partition) == end_of(cluster, "t", partition), "all is visible"
+        )
+    assert node.stop() == 0
+    assert not damages(node.path)
+
+
+def test_the_store_of_another_cluster_is_refused(cluster, tmp_path):
+    (tmp_path / "node").mkdir()
+    Store.create(tmp_path / "node" / "store").close()
+    with pytest.raises(RuntimeError, match="take another store"):
+        NodeServer(cluster, tmp_path / "node").start()
+
+
+class OlderNode(NodeServer):
+    """One that does not know all of the cluster's features."""
+
+    program = (str(Path(__file__).with_name("older_node.py")),)
+
+
+def test_a_feature_that_is_not_known_ends_it(cluster, tmp_path):
+    node = OlderNode(cluster, tmp_path / "node")
+    try:
+        node.start()
+        node.process.wait(PATIENCE)
+    except RuntimeError:
+        pass  # It has ended before it was ready.
+    assert node.process.returncode == 1
+    assert "the cluster has finalized group.version at level 1, and this version of pyspark-log knows" in node.output()
+    assert "Traceback" not in node.output()
+
+
+def test_it_logs_in_to_brokers(kafka, tmp_path):
+    users = {"anna": "correct horse"}
+    authority, settings = secured(tmp_path, users)
+    with Cluster(tmp_path / "cluster", brokers=2, listeners=["SASL_SSL"], settings=settings) as cluster:
+        cluster.add_scram_users(users)
+        login, none = tmp_path / "brokers.properties", tmp_path / "controllers.properties"
+        login.write_text(
+            f"security.protocol=SASL_SSL\nsasl.mechanism={SCRAM}\nsasl.username=anna\nsasl.password=correct horse\n"
+            f"ssl.ca.location={authority.certificate}\n"
+        )
+        none.write_text("security.protocol=PLAINTEXT\n")
+        options = ("--replication-listener", "SASL_SSL", "--client-config", login, "--controller-config", none)
+        node = NodeServer(cluster, tmp_path / "node", *options).start()
+        try:
+            wait_until(lambda: "unfenced" in node.output(), "the node is unfenced")
+            # Clients of another listener than the node's do not see the node, which Kafka may name as the controller.
+            create_at(cluster, "t", [1, NODE])
+            write(cluster, "t", messages(1, 200))
+            await_equal(cluster, node, "t")
+            assert node.stop() == 0
+            assert "correct horse" not in node.output()
+        finally:
+            node.kill()

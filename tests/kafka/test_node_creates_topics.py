@@ -1,0 +1,160 @@
+"""Topics that clients ask a node of ours for, and that do not exist: the controllers create them, as for a broker."""
+
+import pytest
+from kafka_clients import KafkaConsumer, KafkaProducer
+from kafka_cluster import Cluster, wait_until
+from kafka_tools import PATIENCE
+
+from pyspark_log.kafka import messages as m
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.server.configs import Source
+from tests.server_tools import Peer, Server, served
+
+NODE, BROKER = 7, 1
+GROUP, TRANSACTION = 0, 1
+OWN = {GROUP: "__consumer_offsets", TRANSACTION: "__transaction_state"}
+# These are Kafka's defaults, but for the replicas, as there are two brokers for them.
+SETTINGS = {
+    "offsets.topic.num.partitions": None, "transaction.state.log.num.partitions": None,
+    "transaction.state.log.min.isr": None, "default.replication.factor": 2, "num.partitions": 3,
+}  # fmt: skip
+
+
+@pytest.fixture
+def cluster(kafka, tmp_path):
+    with Cluster(tmp_path / "cluster", brokers=2, settings=SETTINGS) as running:
+        yield running
+
+
+class Node(Server):
+    """`pylog serve` as a node, which gets no new partitions."""
+
+    cluster = None
+
+    def __init__(self, path, folder, *options):
+        controllers = ",".join(f"{host}:{port}" for host, port in self.cluster.controller_addresses)
+        super().__init__(path, folder, "--node-id", NODE, "--controllers", controllers, *options)
+
+
+@pytest.fixture
+def node(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(Node, "cluster", cluster)
+    (tmp_path / "node").mkdir()
+    with served(tmp_path / "node" / "store", tmp_path / "node", kind=Node) as running:
+        wait_until(lambda: metadata(running, []).brokers, "the node knows the cluster")
+        yield running
+
+
+def ask(node, request, version):
+    with Peer(node) as peer:
+        return peer.ask(request, version)
+
+
+def metadata(node, names, **how):
+    row = m.MetadataRequest.MetadataRequestTopic
+    return ask(node, m.MetadataRequest([row(name=name) for name in names], **how), 12)
+
+
+def coordinator(node, kind, key="k", version=4):
+    keys = {"coordinator_keys": [key]} if version >= 4 else {"key": key}
+    answer = ask(node, m.FindCoordinatorRequest(key_type=kind, **keys), version)
+    return answer.coordinators[0] if version >= 4 else answer
+
+
+def own_topics(cluster):
+    """What is set of Kafka's own topics: partitions, replicas, configs."""
+    request, found = m.DescribeConfigsRequest, {}
+    for name in OWN.values():
+        wait_until(lambda name=name: cluster._topic(name), f"{name} is there")
+        [result] = cluster.ask(BROKER, request([request.DescribeConfigsResource(2, name, None)]), 4).results
+        configs = {one.name: one.value for one in result.configs if one.config_source == Source.TOPIC}
+        partitions = cluster._topic(name).partitions
+        found[name] = len(partitions), {len(one.replica_nodes) for one in partitions}, configs
+    return found
+
+
+def test_the_topics_of_coordinators_are_those_that_a_broker_creates(cluster, node):
+    def is_there(kind):
+        [found] = cluster.ask(BROKER, m.FindCoordinatorRequest(key_type=kind, coordinator_keys=["k"]), 4).coordinators
+        return found.error_code == 0
+
+    for kind in OWN:
+        wait_until(lambda kind=kind: is_there(kind), "the broker has made it")
+    by_kafka = own_topics(cluster)
+    for name in OWN.values():
+        cluster.delete_topic(name)
+        wait_until(lambda name=name: metadata(node, [name], allow_auto_topic_creation=False).topics[0].error_code, "")
+    for kind, name in OWN.items():
+        first = coordinator(node, kind)
+        assert (first.error_code, first.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+        wait_until(lambda kind=kind: coordinator(node, kind).error_code == 0, f"{name} has a coordinator")
+        assert coordinator(node, kind, version=3).node_id == coordinator(node, kind).node_id in (1, 2)
+    assert own_topics(cluster) == by_kafka
+    # A config that is missing here would be missing there, too.
+    assert set(by_kafka["__transaction_state"][2]) == {
+        "cleanup.policy", "compression.type", "min.insync.replicas", "segment.bytes", "unclean.leader.election.enable",
+    }  # fmt: skip
+    assert by_kafka["__consumer_offsets"][:2] == (50, {2})
+
+
+def test_other_coordinators_are_refused(node):
+    assert coordinator(node, 2, "g:AAAAAAAAAAAAAAAAAAAAAA:0").error_code == ErrorCode.INVALID_REQUEST
+    assert coordinator(node, 9).error_code == ErrorCode.INVALID_REQUEST
+    assert not any(
+        metadata(node, [name], allow_auto_topic_creation=False).topics[0].partitions for name in OWN.values()
+    )
+
+
+def test_unknown_topics_are_created(cluster, node):
+    first = metadata(node, ["new", "a b"], allow_auto_topic_creation=True).topics
+    assert {one.name: one.error_code for one in first} == {
+        "new": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "a b": ErrorCode.INVALID_TOPIC_EXCEPTION,
+    }  # fmt: skip
+
+    def made():
+        [found] = metadata(node, ["new"], allow_auto_topic_creation=False).topics
+        return found if found.error_code == 0 and all(one.error_code == 0 for one in found.partitions) else None
+
+    found = wait_until(made, "it has leaders")
+    # By the defaults of the controllers.
+    assert [sorted(one.replica_nodes) for one in found.partitions] == [[1, 2]] * 3
+
+
+def test_what_may_not_be_created_is_not(cluster, node):
+    for names, may in ((["new"], False), (["__cluster_metadata", "__share_group_state", "__pylog_publish"], True)):
+        errors = {one.error_code for one in metadata(node, names, allow_auto_topic_creation=may).topics}
+        assert errors == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    # What was asked for would be there by the time that this is.
+    metadata(node, ["last"], allow_auto_topic_creation=True)
+    wait_until(lambda: cluster._topic("last"), "the last one is there")
+    with cluster.admin() as admin:
+        assert set(admin.list_topics()) == {"last"}
+
+
+def test_the_store_can_turn_creation_off(cluster, node):
+    assert node.stop() == 0
+    path = node.path / "store.json"
+    text = path.read_text()
+    assert '"settings": {}' in text
+    path.write_text(text.replace('"settings": {}', '"settings": {"auto.create.topics.enable": "false"}'))
+    node.start()
+    wait_until(lambda: metadata(node, []).brokers, "the node knows the cluster")
+    assert metadata(node, ["new"], allow_auto_topic_creation=True).topics[0].error_code
+    cluster.create_topic("last", 1, 1)
+    wait_until(lambda: metadata(node, ["last"]).topics[0].error_code == 0, "the node knows the last one")
+    assert cluster._topic("new") is None
+
+
+def test_clients_that_begin_with_nothing(cluster, node):
+    producer = KafkaProducer(bootstrap_servers=node.bootstrap, acks="all")
+    for number in range(20):
+        producer.send("t", b"%d" % number, partition=0)
+    producer.flush(PATIENCE)
+    producer.close()
+    consumer = KafkaConsumer(
+        "t", bootstrap_servers=node.bootstrap, group_id="g", auto_offset_reset="earliest",
+        consumer_timeout_ms=1000 * PATIENCE,
+    )  # fmt: skip
+    assert [next(consumer).value for _ in range(20)] == [b"%d" % number for number in range(20)]
+    consumer.commit()
+    consumer.close()

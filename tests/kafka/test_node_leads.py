@@ -1,0 +1,135 @@
+"""A node of ours that leads in a cluster of real Kafka: producers, followers, elections."""
+
+import pytest
+from kafka_clients import KafkaConsumer, TopicPartition
+from kafka_cluster import Cluster, wait_until
+from mirror_tools import end_of, messages, start_of, whole, write
+from node_tools import NODE, known_brokers, running_node
+
+from pyspark_log import Store
+from tests.store_tools import damages
+
+SMALL = {"segment.bytes": 2**20}
+
+
+@pytest.fixture
+def cluster(kafka, tmp_path):
+    with Cluster(tmp_path / "cluster", brokers=2) as running:
+        yield running
+
+
+def await_leader(cluster, topic, partition=0):
+    wait_until(lambda: cluster.leader_of(topic, partition) == NODE, "the node leads")
+
+
+@pytest.fixture
+def node(cluster, tmp_path):
+    with running_node(cluster, tmp_path / "node") as made:
+        cluster.join(NODE, made.port)
+        yield made
+
+
+def test_its_followers_have_all_byte_for_byte(cluster, node):
+    cluster.create_topic("t", 1, 1)
+    cluster.create_topic("l", assignment=[[1, 2, NODE]], configs={**SMALL, "min.insync.replicas": 2})
+    cluster.wait_for_isr("l", 0, {1, 2, NODE})
+    cluster.reassign("l", 0, [NODE, 1, 2])
+    cluster.elect("l")
+    await_leader(cluster, "l")
+    write(cluster, "l", messages(1, 3000, size=2000))
+    for follower in (1, 2):
+        wait_until(
+            lambda follower=follower: whole(cluster.folder_of(follower, "l")) == whole(node.folder_of("l")),
+            "all is equal",
+        )
+    cluster.wait_for_isr("l", 0, {1, 2, NODE})
+    wait_until(lambda: node.latest("l") == end_of(cluster, "l") == 3000, "all is visible")
+    consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest")
+    consumer.assign([TopicPartition("l", 0)])
+    assert sum(len(found) for found in read_all(consumer, 3000)) == 3000
+    # It is answered when all replicas have deleted.
+    cluster.delete_records("l", 0, 2500)
+    assert start_of(cluster, "l") == 2500
+    assert node.stop() == 0
+    assert not damages(node.path)
+
+
+def read_all(consumer, count):
+    """Batches of records, as they come, until there are as many."""
+    while count > 0:
+        for found in consumer.poll(1000).values():
+            count -= len(found)
+            yield found
+
+
+def test_leaders_are_killed_and_come_back(cluster, node):
+    cluster.create_topic("t", 1, 1)
+    cluster.create_topic("l", assignment=[[NODE, 1, 2]], configs={**SMALL, "min.insync.replicas": 2})
+    sent = 0
+    for _ in range(3):
+        write(cluster, "l", messages(sent, 300))
+        sent += 300
+        cluster.wait_for_isr("l", 0, {1, 2, NODE})
+        node.kill()
+        wait_until(lambda: cluster.leader_of("l") in (1, 2), "another broker leads")
+        write(cluster, "l", messages(sent, 200))
+        sent += 200
+        node.start()
+        cluster.wait_for_isr("l", 0, {1, 2, NODE})
+        cluster.elect("l")
+        await_leader(cluster, "l")
+        killed = 1 + sent % 2
+        cluster[killed].kill()
+        write(cluster, "l", messages(sent, 200))
+        sent += 200
+        cluster.start()
+    cluster.wait_for_isr("l", 0, {1, 2, NODE})
+    wait_until(lambda: node.latest("l") == sent, "all is there, once")
+    for follower in (1, 2):
+        wait_until(
+            lambda follower=follower: whole(cluster.folder_of(follower, "l")) == whole(node.folder_of("l")),
+            "all is equal",
+        )
+    assert node.stop() == 0
+    assert not damages(node.path)
+
+
+def test_a_log_dir_that_fails(cluster, node, tmp_path):
+    node.stop()
+    with Store.open(node.path) as store:
+        store.add_log_dir(tmp_path / "second")
+    node.start()
+    wait_until(lambda: NODE in known_brokers(cluster, 1), "the broker knows the node")
+    cluster.create_topic("l", assignment=[[NODE, 1]] * 6)
+    for partition in range(6):
+        cluster.wait_for_isr("l", partition, {NODE, 1})
+    write(cluster, "l", messages(1, 600, partitions=6))
+    second = {partition for partition in range(6) if (tmp_path / "second" / f"l-{partition}").exists()}
+    assert 0 < len(second) < 6
+    (tmp_path / "second").rename(tmp_path / "gone")
+    node.wait_for("second has failed")
+    for partition in second:
+        wait_until(lambda partition=partition: cluster.leader_of("l", partition) == 1, "another one leads")
+        cluster.wait_for_isr("l", partition, {1})
+    assert all(cluster.leader_of("l", partition) == NODE for partition in set(range(6)) - second)
+    write(cluster, "l", messages(2, 600, partitions=6))
+    # It is used again when the node is started again.
+    node.kill()
+    (tmp_path / "gone").rename(tmp_path / "second")
+    node.start()
+    for partition in range(6):
+        cluster.wait_for_isr("l", partition, {NODE, 1})
+        wait_until(
+            lambda partition=partition: (
+                whole(cluster.folder_of(1, "l", partition)) == whole(folder_of(node, tmp_path, "l", partition))
+            ),
+            "all is equal",
+        )
+    assert node.stop() == 0
+    assert not damages(node.path)
+
+
+def folder_of(node, tmp_path, topic, partition):
+    """Where the node has a partition."""
+    there = tmp_path / "second" / f"{topic}-{partition}"
+    return there if there.exists() else node.folder_of(topic, partition)

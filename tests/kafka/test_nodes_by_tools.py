@@ -1,0 +1,132 @@
+"""Nodes of ours, and one broker of Kafka, under Kafka's own tools: elections, racks, reassignment, closest replicas."""
+
+import json
+
+from kafka_cluster import wait_until
+from kafka_tools import run
+from mirror_tools import Writer, messages, whole, write
+from node_tools import RACKS
+
+from pyspark_log.kafka import messages as m
+from pyspark_log.server.topic_ids import id_bytes
+
+ELECT = "org.apache.kafka.tools.LeaderElectionCommand"
+REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+TOPICS = "org.apache.kafka.tools.TopicCommand"
+
+
+def tool(nodes, main, *arguments):
+    """Runs one of Kafka's tools, which finds the cluster by a node."""
+    return run(main, "--bootstrap-server", nodes[13].bootstrap, *arguments)
+
+
+def test_elections(nodes):
+    cluster, made = nodes
+    cluster.create_topic("l", assignment=[[11, 12, 13]], configs={"min.insync.replicas": 2})
+    cluster.wait_for_isr("l", 0, {11, 12, 13})
+    assert cluster.leader_of("l") == 11
+    writer = Writer(cluster, enable_idempotence=True)
+    writer.send("l", messages(1, 500))
+    # In order: another one leads before the node ends.
+    assert made[11].stop() == 0
+    assert cluster.leader_of("l") in (12, 13)
+    writer.send("l", messages(2, 500))
+    writer.flush()
+    made[11].start()
+    cluster.wait_for_isr("l", 0, {11, 12, 13})
+    # By preference.
+    tool(made, ELECT, "--election-type", "preferred", "--topic", "l", "--partition", "0")
+    wait_until(lambda: cluster.leader_of("l") == 11, "the preferred replica leads")
+    # As the leader is gone.
+    made[11].kill()
+    wait_until(lambda: cluster.leader_of("l") in (12, 13), "another one leads")
+    second = cluster.leader_of("l")
+    writer.send("l", messages(3, 500))
+    writer.flush()
+    # Of a replica that is not in sync.
+    other = 25 - second
+    made[other].kill()
+    cluster.wait_for_isr("l", 0, {second})
+    write(cluster, "l", messages(4, 100), acks=1)
+    made[second].kill()
+    wait_until(lambda: cluster.leader_of("l") is None, "there is no leader")
+    made[11].start().wait_for("unfenced")
+    run(
+        ELECT,
+        "--bootstrap-server",
+        made[11].bootstrap,
+        "--election-type",
+        "unclean",
+        "--topic",
+        "l",
+        "--partition",
+        "0",
+    )
+    wait_until(lambda: cluster.leader_of("l") == 11, "one that was not in sync leads")
+    for number in (second, other):
+        made[number].start()
+    cluster.wait_for_isr("l", 0, {11, 12, 13})
+    write(cluster, "l", messages(5, 100))
+    for number in (12, 13):
+        wait_until(
+            lambda number=number: whole(made[number].folder_of("l")) == whole(made[11].folder_of("l")), "all are equal"
+        )
+
+
+def test_replicas_are_in_different_racks(nodes):
+    cluster, made = nodes
+    tool(made, TOPICS, "--create", "--topic", "r", "--partitions", "8", "--replication-factor", "2")
+    found = cluster._topic("r").partitions
+    assert len(found) == 8
+    assert all({RACKS[node] for node in one.replica_nodes} == {"a", "b"} for one in found)
+    assert {node for one in found for node in one.replica_nodes} == set(RACKS)
+    described = tool(made, TOPICS, "--describe", "--topic", "r")
+    assert described.count("Leader:") == 8
+
+
+def test_a_reassignment_there_and_back_is_throttled(nodes, tmp_path):
+    cluster, made = nodes
+    cluster.create_topic("m", assignment=[[11, 12]])
+    write(cluster, "m", messages(1, 4000, size=10_000))
+    size = len(whole(made[11].folder_of("m")))
+    plan = tmp_path / "plan.json"
+
+    def move(replicas, throttle):
+        partition = {"topic": "m", "partition": 0, "replicas": replicas}
+        plan.write_text(json.dumps({"version": 1, "partitions": [partition]}))
+        tool(made, REASSIGN, "--reassignment-json-file", plan, "--execute", "--throttle", throttle)
+        options = "--reassignment-json-file", plan, "--verify"
+        wait_until(lambda: "is completed" in tool(made, REASSIGN, *options), f"the partition is at {replicas}")
+        cluster.wait_for_isr("m", 0, replicas)
+
+    configs = m.DescribeConfigsRequest([m.DescribeConfigsRequest.DescribeConfigsResource(2, "m", None)])
+    move([13, 1], 200_000_000)
+    assert len(whole(made[13].folder_of("m"))) == size
+    wait_until(lambda: not made[11].folder_of("m").exists(), "the old replica is deleted")
+    move([11, 12], 200_000_000)
+    assert len(whole(made[11].folder_of("m"))) == size
+    # The tool has removed its throttles.
+    [described] = cluster.ask(11, configs, 4).results
+    throttled = {one.name: one.value for one in described.configs if "throttled" in one.name}
+    assert not any(throttled.values()), throttled
+
+
+def test_consumers_read_from_the_closest_replica(nodes):
+    cluster, made = nodes
+    cluster.create_topic("c", assignment=[[11, 13]])
+    write(cluster, "c", messages(1, 100))
+    cluster.wait_for_isr("c", 0, {11, 13})
+    wait_until(lambda: made[13].latest("c") == 100, "all is visible at the follower")
+    topic_id = id_bytes(cluster.topic_id("c"))
+
+    def fetched(number, rack):
+        request = m.FetchRequest
+        wanted = request.FetchPartition(0, fetch_offset=10, partition_max_bytes=1 << 20)
+        topics = [request.FetchTopic(topic_id=topic_id, partitions=[wanted])]
+        [topic] = cluster.ask(number, request(topics=topics, max_bytes=1 << 20, rack_id=rack), 13).responses
+        [part] = topic.partitions
+        return part.error_code, part.preferred_read_replica, bool(part.records)
+
+    assert fetched(11, "b") == (0, 13, False)
+    assert fetched(13, "b") == (0, -1, True)
+    assert fetched(11, "a") == fetched(11, "") == fetched(11, "elsewhere") == (0, -1, True)

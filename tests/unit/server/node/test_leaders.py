@@ -1,0 +1,68 @@
+"""What a node leads, without a cluster: when waiting requests are woken, and what answers meet."""
+
+import pytest
+
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.kafka.messages import AlterPartitionRequest, AlterPartitionResponse
+from pyspark_log.replication import CopiedPartition, Rules
+from pyspark_log.server.cluster.image import Broker, Image, Partition, Topic
+from pyspark_log.server.cluster.leading import Fetched
+from pyspark_log.server.node.leaders import Leaders
+from pyspark_log.server.topic_ids import id_bytes
+from pyspark_log.storage.folder_store import FolderStore
+from pyspark_log.storage.log import LogWriter
+from pyspark_log.storage.log.owner import of_node
+from pyspark_log.storage.log_manager import TopicAdmin
+from pyspark_log.types import TopicPartition
+from tests.store_tools import rows
+
+NODE, FOLLOWER, EPOCH, BROKER_EPOCH = 7, 1, 3, 5
+AT = TopicPartition("t", 0)
+
+
+class Led:
+    """A partition that a node leads, with a follower in sync."""
+
+    def __init__(self, store):
+        store.create_topic("t", 1)
+        self.store, self.topic_id = store, id_bytes(store.describe_topic("t").topic_id)
+        self.leaders = Leaders(store, NODE, lambda at: None, lambda action: action())
+        both = (NODE, FOLLOWER)
+        partition = Partition(both, (bytes(16),) * 2, both, (), (), (), (), NODE, False, EPOCH, 0)
+        brokers = {one: Broker(one, BROKER_EPOCH, bytes(16), (), {}, None, False, False, (), None) for one in both}
+        topic = Topic("t", self.topic_id, {0: partition})
+        self.leaders.follow(Image(brokers=brokers, topics={self.topic_id: topic}, topic_ids={"t": self.topic_id}))
+        CopiedPartition(store, AT, self.topic_id, Rules(), of_node(NODE))
+        self.leaders.lead(AT, self.topic_id, partition)
+
+    def state(self):
+        return self.store.logs.reader("t", 0).state()
+
+
+@pytest.fixture
+def led(tmp_path):
+    with FolderStore.open_or_create(tmp_path / "store") as store:
+        yield Led(store)
+
+
+def test_the_high_watermark_is_noted_before_the_log_wakes_what_waits(led, monkeypatch):
+    led.store.append("t", rows(b"a"))
+    state, found, raise_at_once = led.state(), [], LogWriter.raise_at_once
+
+    def raised(writer, mark):
+        found.append(led.leaders.is_replicated(AT, EPOCH, state.next_offset))
+        return raise_at_once(writer, mark)
+
+    monkeypatch.setattr(LogWriter, "raise_at_once", raised)
+    assert led.leaders.is_replicated(AT, EPOCH, state.next_offset) is None
+    assert led.leaders.fetched(AT, Fetched(FOLLOWER, BROKER_EPOCH, state.next_offset, 0), state)
+    assert found == [ErrorCode.NONE]
+    assert led.state().high_watermark == state.next_offset == 1
+
+
+def test_an_answer_of_the_controllers_meets_a_topic_that_was_just_deleted(led):
+    TopicAdmin(led.store.logs).delete("t")
+    of, answer = AlterPartitionRequest, AlterPartitionResponse
+    request = of(NODE, BROKER_EPOCH, [of.TopicData(led.topic_id, [of.PartitionData(0)])])
+    led.leaders.answered(request, answer(topics=[answer.TopicData(led.topic_id, [answer.PartitionData(0)])]))
+    assert list(led.leaders.leads()) == [AT]
