@@ -20,6 +20,10 @@ def check_orders(_store, shown):
     assert shown.count("orders") == PARTITIONS
 
 
+def check_counted(_store, shown):
+    assert shown.count("flights") == PARTITIONS
+
+
 def check_old_events(store, _shown):
     (batch,) = store.read("events", 0)
     assert [time.year for time in batch["timestamp"].to_pylist()] == [2013]
@@ -56,7 +60,9 @@ def check_functions(store, shown):
 
 
 CHECKS = {
+    "cluster-of-nodes.md: How do clients and Spark use it?": check_orders,
     "kafka.md: A broker's topic as a DataFrame": check_orders,
+    "mirror.md: How do I read it with Spark?": check_counted,
     "operations.md: Writing old events from Spark": check_old_events,
     "spark.md: Functions in place of options": check_functions,
     "spark.md: In SQL": check_inserted,
@@ -78,6 +84,10 @@ def test_readme_runs_from_an_empty_folder(spark, tmp_path, capsys, name):
     exec(compile(SAMPLES[name].code_in(tmp_path), name, "exec"), {})
     assert SAMPLES[name].printed
     assert capsys.readouterr().out.strip() == SAMPLES[name].printed.strip()
+
+
+def test_each_of_a_page_is_checked():
+    assert {name for name in SAMPLES if not name.startswith("README.md")} == {*CHECKS, CREDENTIALS}
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from pyspark_log.errors import PylogError, StagedOutputError
 from pyspark_log.spark_connector.errors import ConnectorError, outcome_shown
 from pyspark_log.spark_connector.planning.source_offsets import steps_of
 from pyspark_log.spark_connector.store_access import StoreRef, warn_of_new_topic
+from pyspark_log.spark_connector.writing.leaders import check_not_replicated, published_by_leaders
 from pyspark_log.spark_connector.writing.query_run import ITS_OWN, QueryPublisher, QueryRun, location_of, plan_of
 from pyspark_log.spark_connector.writing.task_writer import StagedMessage
 from pyspark_log.storage.publish import StagedPart
@@ -30,7 +31,8 @@ def publish_batch(
     with outcome_shown():
         staged, opened = _staged(messages), store.reopen()
         check_agreements(staged)
-        result = opened.publishes.publish(publisher, number, _parts(staged), one_off=one_off)
+        parts = published_by_leaders(opened, publisher, number, _parts(staged))
+        result = opened.publishes.publish(publisher, number, parts, one_off=one_off)
     if not result.replayed:
         warn_of_old_times(opened, staged)
     end_agreements(opened, staged)
@@ -66,10 +68,14 @@ def publish_micro_batch(
         check_agreements(staged)
         run = _run_of(staged, batch_id)
         location = location_of(checkpoint, run.checkpoints, query_name)
+        publisher_id = publisher.id_of(run.query_id)
+        if publisher.commits_offsets:
+            check_not_replicated(opened, "publishOffsets")
+        parts = published_by_leaders(opened, publisher_id, batch_id, _parts(staged), run.run_id)
         opened.publishes.publish(
-            publisher.id_of(run.query_id),
+            publisher_id,
             batch_id,
-            _parts(staged),
+            parts,
             steps=steps_of(opened, location, batch_id) if publisher.commits_offsets else [],
             run=run.run_id,
             claimed=True,
