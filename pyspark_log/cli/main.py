@@ -28,6 +28,7 @@ COMMANDS = {
     "acls": "Add, list and remove what clients of `pylog serve --acls` may do.",
     "backup": "Copy the store, as it is at one moment, into a new folder or URL while it stays in use.",
     "clean": "Delete what exceeds TOPIC's retention, or that of all topics.",
+    "cluster": "Make and run a cluster on this machine: three controllers of Kafka, and nodes of pylog.",
     "compact": "Compact TOPIC: keep the last record of each key.",
     "configs": "List the configs of topics and stores, and the options of Spark's connector.",
     "consume": "Print the records of TOPIC.",
@@ -41,6 +42,7 @@ COMMANDS = {
     "log-dirs": "List, describe, add and remove log dirs, and move partitions between them.",
     "merge": "Merge small pieces of TOPIC into larger objects, or those of all topics.",
     "metrics": "Print sizes, offsets, lag and publishers for Prometheus, or serve them.",
+    "mirror": "Mirror topics of a Kafka cluster into the store, byte for byte.",
     "offsets": "Print the earliest and latest offset and the size of each partition of TOPIC.",
     "perf": "Measure how fast this store can be written and read.",
     "produce": "Append each line of standard input to TOPIC as a record.",
@@ -63,7 +65,7 @@ _PACKAGES = {
     "records": ("Records", ("consume", "dump", "perf", "produce", "tail")),
     "groups": ("Groups", ("groups",)),
     "maintenance": ("Maintenance", (
-        "backup", "clean", "compact", "doctor", "export-kafka", "import-kafka", "jobs", "log-dirs", "merge",
+        "backup", "clean", "compact", "doctor", "export-kafka", "import-kafka", "jobs", "log-dirs", "merge", "mirror",
         "publishers", "recover", "repair", "verify",
     )),
 }  # fmt: skip

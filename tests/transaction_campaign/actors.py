@@ -40,7 +40,8 @@ def _repeat(call, *arguments):
         try:
             return call(*arguments, 30)
         except confluent_kafka.KafkaException as error:
-            if not error.args[0].retriable():
+            # Of a question for committed offsets librdkafka does not say it, where the coordinator has just moved.
+            if not error.args[0].retriable() and error.args[0].code() != confluent_kafka.KafkaError.NOT_COORDINATOR:
                 raise
 
 
@@ -57,6 +58,14 @@ def _ended(producer, *, commit):
         _repeat(producer.abort_transaction)
         return False
     return commit
+
+
+def _aborted_early(error, *, commit):
+    """Whether librdkafka 2.16 has given up: it has asked to abort what the coordinator did not know yet.
+
+    It does so while it is to ask again whether a partition may join, as the transaction before is being completed.
+    """
+    return not commit and error.args[0].fatal() and error.args[0].code() == confluent_kafka.KafkaError.INVALID_TXN_STATE
 
 
 def copy(bootstrap, partition):
@@ -85,7 +94,12 @@ def copy(bootstrap, partition):
                 end = TopicPartition("in", int(partition), messages[-1].offset() + 1)
                 with contextlib.suppress(confluent_kafka.KafkaException):
                     _repeat(producer.send_offsets_to_transaction, [end], consumer.consumer_group_metadata())
-                commits = _ended(producer, commit=commits)
+                try:
+                    commits = _ended(producer, commit=commits)
+                except confluent_kafka.KafkaException as error:
+                    if not _aborted_early(error, commit=commits):
+                        raise
+                    producer = _producer(bootstrap, f"copy-{partition}")
         finally:
             consumer.close()
 
@@ -104,7 +118,13 @@ def write(bootstrap, folder, name):
         producer.begin_transaction()
         for partition, value in values:
             producer.produce("lists", value, partition=partition)
-        committed = _ended(producer, commit=chance.random() < 0.7)
+        commit = chance.random() < 0.7
+        try:
+            committed = _ended(producer, commit=commit)
+        except confluent_kafka.KafkaException as error:
+            if not _aborted_early(error, commit=commit):
+                raise
+            producer, committed = _producer(bootstrap, name.partition(".")[0]), False
         noted.write(json.dumps({"ends": number, "committed": committed}) + "\n")
         number += 1
 

@@ -1,16 +1,21 @@
 """Kills a server and clients with transactions again and again, and checks what readers of committed records see.
 
     python -m tests.transaction_campaign.run --kills 100 --seed 1
+    python -m tests.transaction_campaign.run --kills 60 --seed 1 --cluster ours
 
 Kafka's TransactionalMessageCopier and two copiers of librdkafka copy a topic, with its positions; two writers of
 librdkafka write transactions of several values, and readers read those that are committed. Copiers and writers abort
-now and then. Victims are any of them, the server most of all; each is started again. At last
+now and then. Victims are any of them, the server most of all; each is started again. With `--cluster` there are three
+members in place of a server, with min.insync.replicas=2, under a controller of Kafka: nodes (`ours`), or a node and two
+brokers of Kafka (`mixed`). They are killed, ended in order, and frozen, for longer than their session, too; leaders of
+the topics and of Kafka's own move with that, and by elections. At last
 
 - the copy has each record once, in the order of its partition;
 - of the written values, by the checks of Jepsen's workload for Kafka: none that was committed is lost, none that was
   aborted is seen, none is there twice, those of a writer are in order, a transaction is whole or not there at all, and
   an offset has the same value for each reader at each time;
-- no transaction is open, and `pylog verify` finds no damage.
+- no transaction is open, and `pylog verify` finds no damage;
+- of a cluster, all replicas are equal, and no transaction is decided that is not complete.
 """
 
 from __future__ import annotations
@@ -25,32 +30,26 @@ import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
-import pyarrow as pa
-
-from pyspark_log import Store
 from tests.kafka.kafka_tools import command
 from tests.server_campaign.actors import lines, start, started
 from tests.server_campaign.run import kill
-from tests.server_tools import Server
-from tests.store_tools import faults
 from tests.transaction_campaign.actors import PATIENCE
+from tests.transaction_campaign.systems import KINDS, PARTITIONS, system
 
-PARTITIONS = 3
 RECORDS = 400  # appended to each partition of `in` at a time
+# After as long without a copied record a copier hangs, in seconds: longer than a transaction lasts.
+_HANGS = 70
 ACTORS = ("copier-0", "copy-1", "copy-2", "write-1", "write-2", "read-1")
 
 
 class Campaign:
     """The processes, and what is killed."""
 
-    def __init__(self, folder, seed):
-        self.folder, self.random, self.path = folder, random.Random(seed), folder / "store"
-        self.store = Store.create(self.path)
-        for topic in ("in", "out", "lists"):
-            self.store.create_topic(topic, PARTITIONS, {"retention.ms": "-1", "segment.bytes": "100000"})
-        self.server = Server(self.path, folder)
+    def __init__(self, folder, seed, kind="server"):
+        """`kind`: one of systems.KINDS."""
+        self.folder, self.random, self.system = folder, random.Random(seed), system(folder, kind)
         self.running, self.kills, self.begun, self.appended = {}, Counter(), Counter(), 0
-        self.stopped_wrong = []
+        self.stopped_wrong, self.hung = [], 0
 
     def begin(self, actor):
         """Starts an actor; a writer or reader notes under a new name each time."""
@@ -58,41 +57,40 @@ class Campaign:
         self.begun[actor] += 1
         name, module = f"{actor}.{self.begun[actor]}", "tests.transaction_campaign.actors"
         if kind == "copier":
-            words = ["--broker-list", self.server.bootstrap, "--input-topic", "in", "--input-partition", number]
+            words = ["--broker-list", self.system.bootstrap, "--input-topic", "in", "--input-partition", number]
             words += ["--output-topic", "out", "--transactional-id", actor, "--consumer-group", "copier"]
             words += ["--transaction-size", 50, "--enable-random-aborts", "--use-group-metadata"]
             main = "org.apache.kafka.tools.TransactionalMessageCopier"
             self.running[actor] = started(self.folder / name, self.folder, command(main, *words))
         elif kind == "copy":
-            self.running[actor] = start(self.folder, module, kind, self.server.bootstrap, number)
+            self.running[actor] = start(self.folder, module, kind, self.system.bootstrap, number)
         else:
-            self.running[actor] = start(self.folder, module, kind, self.server.bootstrap, self.folder, name)
+            self.running[actor] = start(self.folder, module, kind, self.system.bootstrap, self.folder, name)
 
     def append(self):
-        """Appends to the topic that is copied, as a publish of Spark does."""
+        """Appends to the topic that is copied."""
+        values = [b"%d" % number for number in range(self.appended, self.appended + RECORDS)]
         for partition in range(PARTITIONS):
-            values = [b"%d" % number for number in range(self.appended, self.appended + RECORDS)]
-            rows = pa.record_batch({"value": values, "partition": pa.array([partition] * RECORDS, pa.int32())})
-            self.store.append("in", rows)
+            self.system.append(partition, values)
         self.appended += RECORDS
 
     def run(self, kills):
         """Kills one after the other."""
-        self.server.start()
+        self.system.start()
         self.append()
         for actor in ACTORS:
             self.begin(actor)
         for number in range(kills):
             time.sleep(self.random.uniform(0.2, 1.5))
             self.look()
-            victim = self.random.choice(["server"] * len(ACTORS) + list(ACTORS))
-            self.kills[victim.partition("-")[0]] += 1
-            if victim == "server":
-                self.server.kill()
-                self.server.start()
+            victim = self.random.choice([None] * len(ACTORS) + list(ACTORS))
+            if victim is None:
+                what = self.system.hit(self.random)
             else:
+                what = victim.partition("-")[0]
                 kill(self.running[victim])
                 self.begin(victim)
+            self.kills[what] += 1
             if number % 10 == 9:
                 self.append()
                 print(f"{number + 1} of {kills} kills", flush=True)
@@ -110,16 +108,29 @@ class Campaign:
     def finish(self):
         """Lets all come to an end."""
         deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline and not self.is_copied():
+        copied, since = self.copied(), time.monotonic()
+        while time.monotonic() < deadline and min(copied) < self.appended:
             time.sleep(0.5)
             self.look()
+            before, copied = copied, self.copied()
+            if copied != before:
+                since = time.monotonic()
+            elif time.monotonic() - since > _HANGS:
+                self.replace([f"copy-{number}" for number in (1, 2) if copied[number] < self.appended])
+                since = time.monotonic()
         self.end("write-1", "write-2")
         while time.monotonic() < deadline and not self.is_read():
             time.sleep(0.5)
             self.look()
         self.end(*self.running)
-        if self.server.stop():
-            self.stopped_wrong.append("the server has ended with an error")
+        self.stopped_wrong += self.system.finish()
+
+    def replace(self, actors):
+        """Kills copiers of librdkafka that hang: where leaders move, it may wait for ever for what it has sent."""
+        for actor in actors:
+            self.hung += 1
+            kill(self.running[actor])
+            self.begin(actor)
 
     def end(self, *actors):
         """Ends actors in order, but for Java's, which knows no such end."""
@@ -132,11 +143,11 @@ class Campaign:
 
     def committed(self, topic, partition):
         """Its records that are committed: offsets and values."""
-        found = self.store.read(topic, partition, isolation_level="read_committed")
-        return [(row["offset"], row["value"].decode()) for rows in found for row in rows.to_pylist()]
+        return self.system.committed(topic, partition)
 
-    def is_copied(self):
-        return all(len(self.committed("out", number)) >= self.appended for number in range(PARTITIONS))
+    def copied(self):
+        """How many records are copied, of each partition."""
+        return [len(self.committed("out", number)) for number in range(PARTITIONS)]
 
     def is_read(self):
         """Whether the reader has come to the end of what is committed."""
@@ -153,7 +164,7 @@ class Campaign:
 
     def check(self):
         """What is wrong."""
-        return [*self.stopped_wrong, *self._copies(), *self._lists(), *self._open(), *map(str, faults(str(self.path)))]
+        return [*self.stopped_wrong, *self._copies(), *self._lists(), *self.system.check()]
 
     def _copies(self):
         for number in range(PARTITIONS):
@@ -196,14 +207,6 @@ class Campaign:
                 elif committed is not None and bool(there) != committed:
                     yield f"{actor}.{number}, transaction {transaction}: committed {committed}, and seen {bool(there)}"
 
-    def _open(self):
-        for topic in ("out", "lists"):
-            for number in range(PARTITIONS):
-                end = self.store.latest_offset(topic, number)
-                stable = self.store.latest_offset(topic, number, isolation_level="read_committed")
-                if stable != end:
-                    yield f"{topic}-{number}: a transaction is open from {stable} on; the end is {end}"
-
 
 def _out_of_order(partition, records):
     """A writer's values come in the order in which it has written them."""
@@ -220,22 +223,23 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=random.randrange(2**32))
+    parser.add_argument("--cluster", choices=KINDS[1:], help="a cluster of nodes, or of a node and brokers of Kafka")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="transaction-campaign-"))
     print(f"seed {options.seed}, in {folder}", flush=True)
-    campaign = Campaign(folder, options.seed)
+    campaign = Campaign(folder, options.seed, options.cluster or KINDS[0])
     try:
         campaign.run(options.kills)
         campaign.finish()
     finally:
         for process in campaign.running.values():
             kill(process)
-        campaign.server.kill()
+        campaign.system.kill()
     found = campaign.check()
     written = sum(len(campaign.committed("lists", number)) for number in range(PARTITIONS))
     print(
         f"{sum(campaign.kills.values())} kills {dict(campaign.kills)}, {PARTITIONS * campaign.appended} copied, "
-        f"{written} values of transactions, {len(found)} faults"
+        f"{written} values of transactions, {campaign.hung} copiers hung, {len(found)} faults"
     )
     for one in found[:20]:
         print(one)
