@@ -9,7 +9,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
-NATIVE := $(wildcard pyspark_log/storage/*/*.pyx pyspark_log/storage/*/*.pxd pyspark_log/storage/*/*.h)
+NATIVE := $(wildcard pyspark_log/clients/*.pyx pyspark_log/kafka/*.pyx pyspark_log/storage/*/*.pyx pyspark_log/storage/*/*.pxd pyspark_log/storage/*/*.h)
 
 # Spark starts Python by these names, on the driver and in its workers. Without them it takes the
 # python3 of the PATH, which has none of our packages.
@@ -69,7 +69,9 @@ test-long:  ## What takes many hours: test-all with its files on a disk, model, 
 	$(MAKE) campaign
 	$(MAKE) server-campaign
 	$(MAKE) transaction-campaign
+	$(MAKE) cluster-campaign
 	$(MAKE) object-campaign
+	$(MAKE) group-campaign
 	$(MAKE) crash
 
 .PHONY: model
@@ -85,8 +87,21 @@ server-campaign: java kafka-jars $(VENV)/.stamp-native  ## A server, its clients
 	"$(BIN)/python" -m tests.server_campaign.run --kills 200
 
 .PHONY: transaction-campaign
-transaction-campaign: kafka-jars $(VENV)/.stamp-native  ## Transactions of clients, which are killed with their server, 100 times: four minutes
+transaction-campaign: kafka-jars $(VENV)/.stamp-native  ## Transactions of clients, which are killed with their server or cluster, 220 times: half an hour
 	"$(BIN)/python" -m tests.transaction_campaign.run --kills 100
+	"$(BIN)/python" -m tests.transaction_campaign.run --kills 60 --cluster ours
+	"$(BIN)/python" -m tests.transaction_campaign.run --kills 60 --cluster mixed
+
+# In namespaces of the network, so it wants root.
+.PHONY: cluster-campaign
+cluster-campaign: kafka-jars $(VENV)/.stamp-native  ## Clusters of nodes, and of nodes and Kafka: kills, partitions of the network, full disks, 100 each: half an hour
+	"$(BIN)/python" -m tests.cluster_campaign.run --members ours,ours,ours --faults 100
+	"$(BIN)/python" -m tests.cluster_campaign.run --members kafka,kafka39,ours --faults 100
+
+.PHONY: group-campaign
+group-campaign: $(VENV)/.stamp-native  ## Members of a group without a server, that join, leave, die and sleep, 500 times: ten minutes
+	"$(BIN)/python" -m tests.group_campaign.run --events 250
+	"$(BIN)/python" -m tests.group_campaign.run --events 250 --assignor range
 
 .PHONY: object-campaign
 object-campaign: object-servers $(VENV)/.stamp-native  ## A store in an object store: its processes and its server, killed 40 times: three minutes
@@ -174,7 +189,7 @@ java-note:
 COPY_JARS := mvn -q -B dependency:copy-dependencies -DincludeScope=runtime
 
 .PHONY: kafka-jars
-kafka-jars: .kafka/.stamp  ## Kafka's own classes for the tests in tests/kafka, by Maven
+kafka-jars: .kafka/.stamp .kafka/.stamp-3.9.1  ## Kafka's own classes for the tests in tests/kafka, by Maven
 
 .kafka/.stamp: tests/kafka/pom.xml tests/kafka/streams-pom.xml tests/kafka/spark-pom.xml
 	@command -v mvn >/dev/null || { \
@@ -185,6 +200,13 @@ kafka-jars: .kafka/.stamp  ## Kafka's own classes for the tests in tests/kafka, 
 	@$(COPY_JARS) -f tests/kafka/streams-pom.xml "-DoutputDirectory=$(CURDIR)/.kafka/streams-jars"
 	@$(COPY_JARS) -f tests/kafka/spark-pom.xml "-DoutputDirectory=$(CURDIR)/.kafka/spark-jars" || \
 		echo "Spark's connector to Kafka could not be fetched: the tests that compare ours with it are skipped." >&2
+	@touch "$@"
+
+# Clusters of tests have nodes of it beside the newest.
+.kafka/.stamp-3.9.1: tests/kafka/kafka39-pom.xml .kafka/.stamp
+	@echo "Fetching an older Kafka (once; 45 MB)."
+	@rm -rf .kafka/jars-3.9
+	@$(COPY_JARS) -f $< "-DoutputDirectory=$(CURDIR)/.kafka/jars-3.9"
 	@touch "$@"
 
 # Without Maven, or offline, all the other tests run.

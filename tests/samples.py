@@ -104,6 +104,7 @@ def _make_brokers_folder(folder):
         other.append("orders", pa.record_batch({"value": ["order"]}), partition=partition)
     other.groups["billing"].commit({TopicPartition("orders", 0): 1})
     other.close()
+    shutil.copytree(folder / "other", folder / "data/cluster/node-1")
     (folder / "var/lib/kafka").mkdir()
     shutil.copytree(folder / "other/data", folder / "var/lib/kafka/data")
     (folder / "var/lib/kafka/data/replication-offset-checkpoint").unlink(missing_ok=True)

@@ -37,7 +37,7 @@ def test_it_can_be_called_so(call, tmp_path, monkeypatch):
     assert parsed(words).name == shlex.split(call)[1 + (shlex.split(call)[1] in GROUPS)]
 
 
-GROUPS = {"acls", "topics", "groups", "jobs", "publishers", "log-dirs", "perf", "quotas", "users"}
+GROUPS = {"acls", "cluster", "topics", "groups", "jobs", "publishers", "log-dirs", "perf", "quotas", "users"}
 
 
 def test_a_wrong_call_would_be_seen():

@@ -23,3 +23,10 @@ READ = [
 def test_named_files_exist(path):
     named = NAMED.findall(path.read_text(encoding="utf-8"))
     assert [name for name in named if not any(known.endswith(f"/{name}") for known in PATHS)] == []
+
+
+def test_no_two_test_files_have_one_name():
+    # pytest imports them by their names.
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert len(names) > 100
+    assert sorted(names) == sorted(set(names))

@@ -43,6 +43,19 @@ NOT_RUN = {
         )
     },
     "quotas.md: How do I limit a client? #2": "it needs Kafka; tests/kafka/test_server_quotas.py has it",
+    **{
+        f"node.md: {heading}": "it needs a cluster; tests/kafka/test_node.py has one"
+        for heading in ("How do I begin?", "Which partitions does it get?", "How do I take it away?")
+    },
+    "node.md: Which users, rights and quotas count?": "it needs a cluster; tests/kafka/test_node_clients.py has one",
+    **{
+        f"cluster-of-nodes.md: {heading}": "it needs Kafka; tests/kafka/test_local_cluster_runs.py has it"
+        for heading in ("How do I try one?", "How does it run for good?")
+    },
+    **{
+        f"mirror.md: {heading}": "tests/unit/mirror/test_docs_mirror.py runs it, with a server"
+        for heading in ("How do I begin?", "How do I log in?", "May others write to a mirrored topic?")
+    },
     "metrics.md: How do I scrape a server?": "it serves until it is stopped",
     "README.md: In a browser": "it serves until it is stopped; tests/unit/ui/test_docs_ui.py runs it",
     "ui.md: How do I open it?": "it serves until it is stopped; tests/unit/ui/test_docs_ui.py runs it",
@@ -176,4 +189,30 @@ def check_shout(names, store, printed):
     store.append("flights", pa.record_batch({"key": ["k"], "value": ["more"]}))
 
 
-CHECKS = {"transactions.md: In plain Python: read, transform, write, exactly once": check_shout}
+def check_reading(names, _store, printed):
+    assert names["late"] > 0
+    assert printed == """flights None b'{"carrier": "C7", "dep_delay": 61}'\n"""
+    assert names["batch"]["offset"][0].as_py() == 10
+
+
+def check_sharing(_names, store, printed):
+    committed = store.groups["delays"].committed()
+    assert "is late" in printed or min(one.offset for one in committed.values()) > 1
+
+
+def check_exactly_once(_names, store, _printed):
+    ends = [sum(store.topic(topic).latest_offsets().values()) for topic in ("flights", "loud")]
+    assert ends[0] == ends[1] > 0
+
+
+def check_asyncio(_names, _store, printed):
+    assert "b'soon'" in printed
+
+
+CHECKS = {
+    "transactions.md: In plain Python: read, transform, write, exactly once": check_shout,
+    "clients.md: How do I read?": check_reading,
+    "clients.md: How do processes share the work?": check_sharing,
+    "clients.md: What is processed when a process is killed?": check_exactly_once,
+    "clients.md: How do I use asyncio?": check_asyncio,
+}
