@@ -21,6 +21,7 @@ __all__ = [
     "UserScramCredentialUpsertion",
     "as_printed",
     "create_topics",
+    "send_and_read",
 ]
 
 _PATIENCE_MS = 120_000
@@ -33,6 +34,26 @@ def create_topics(broker, topics, configs):
         client.create_topics([NewTopic(name, count, 1, topic_configs=configs) for name, count in topics.items()])
     finally:
         client.close()
+
+
+def send_and_read(node, topic):
+    """Sends some records by a node into partition 0, and reads them as a group that then commits."""
+    values = [b"%d" % number for number in range(100)]
+    producer = KafkaProducer(bootstrap_servers=node.bootstrap, acks="all")
+    for value in values:
+        producer.send(topic, value, partition=0)
+    producer.flush(_PATIENCE_MS / 1000)
+    producer.close()
+    consumer = KafkaConsumer(
+        topic,
+        bootstrap_servers=node.bootstrap,
+        group_id="g",
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=_PATIENCE_MS,
+    )
+    assert [next(consumer).value for _ in values] == values
+    consumer.commit()
+    consumer.close()
 
 
 class Clients:

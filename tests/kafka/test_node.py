@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from kafka_clients import KafkaConsumer, KafkaProducer
+from kafka_clients import send_and_read
 from kafka_cluster import SCRAM, Cluster, secured, wait_until
 from kafka_tools import PATIENCE
 from mirror_tools import Writer, end_of, messages, segments, write
@@ -207,18 +207,7 @@ def test_a_replica_can_be_moved_there_and_back(cluster, node):
 
 def test_clients_find_the_cluster_by_it(cluster, node):
     cluster.create_topic("t", assignment=[[1, NODE]])
-    producer = KafkaProducer(bootstrap_servers=node.bootstrap, acks="all")
-    for number in range(100):
-        producer.send("t", b"%d" % number)
-    producer.flush(PATIENCE)
-    producer.close()
-    consumer = KafkaConsumer(
-        "t", bootstrap_servers=node.bootstrap, group_id="g", auto_offset_reset="earliest",
-        consumer_timeout_ms=1000 * PATIENCE,
-    )  # fmt: skip
-    assert [next(consumer).value for _ in range(100)] == [b"%d" % number for number in range(100)]
-    consumer.commit()
-    consumer.close()
+    send_and_read(node, "t")
     with Peer(node) as peer:
         described = peer.ask(m.DescribeClusterRequest(), 0)
         assert {one.broker_id for one in described.brokers} == {1, 2, NODE}

@@ -1,9 +1,8 @@
 """Topics that clients ask a node of ours for, and that do not exist: the controllers create them, as for a broker."""
 
 import pytest
-from kafka_clients import KafkaConsumer, KafkaProducer
+from kafka_clients import send_and_read
 from kafka_cluster import Cluster, wait_until
-from kafka_tools import PATIENCE
 
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
@@ -146,15 +145,4 @@ def test_the_store_can_turn_creation_off(cluster, node):
 
 
 def test_clients_that_begin_with_nothing(cluster, node):
-    producer = KafkaProducer(bootstrap_servers=node.bootstrap, acks="all")
-    for number in range(20):
-        producer.send("t", b"%d" % number, partition=0)
-    producer.flush(PATIENCE)
-    producer.close()
-    consumer = KafkaConsumer(
-        "t", bootstrap_servers=node.bootstrap, group_id="g", auto_offset_reset="earliest",
-        consumer_timeout_ms=1000 * PATIENCE,
-    )  # fmt: skip
-    assert [next(consumer).value for _ in range(20)] == [b"%d" % number for number in range(20)]
-    consumer.commit()
-    consumer.close()
+    send_and_read(node, "t")
