@@ -187,7 +187,7 @@ def _cluster(
 
 
 def _cluster_id(cluster: ClusterConfig) -> str:
-    from pyspark_log.server.node.node import find_cluster_id  # noqa: PLC0415
+    from pyspark_log.server.node.controllers import find_cluster_id  # noqa: PLC0415
 
     return find_cluster_id(cluster)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import secrets
 import threading
@@ -10,19 +9,12 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from pyspark_log.errors import PylogError, shortened
-from pyspark_log.kafka import decode_response, encode_request
-from pyspark_log.kafka.client_config import ClientConfig
+from pyspark_log.errors import PylogError
+from pyspark_log.kafka import decode_response
 from pyspark_log.kafka.connection import Connection
 from pyspark_log.kafka.error_codes import name_of
-from pyspark_log.kafka.errors import ClusterError, LoginError, MessageError
 from pyspark_log.kafka.fetcher import Replica
-from pyspark_log.kafka.messages import (
-    AlterPartitionResponse,
-    AssignReplicasToDirsRequest,
-    DescribeClusterRequest,
-    EnvelopeRequest,
-)
+from pyspark_log.kafka.messages import AlterPartitionResponse, AssignReplicasToDirsRequest
 from pyspark_log.kafka.schemas import Struct, message_of
 from pyspark_log.replication import own_cluster
 from pyspark_log.replication.own_cluster import OwnCluster
@@ -31,9 +23,10 @@ from pyspark_log.server.cluster.fold import Change, differing
 from pyspark_log.server.cluster.image import Endpoint, Image
 from pyspark_log.server.cluster.observer import Observer, ObserverConfig
 from pyspark_log.server.cluster.registration import NO_EPOCH, NodeConfig, Registration, State
-from pyspark_log.server.cluster.requests import Address, Send, in_version
+from pyspark_log.server.cluster.requests import Address, Send
 from pyspark_log.server.node.clean_shutdown import note_clean_shutdown, take_clean_shutdown
 from pyspark_log.server.node.config import ClusterConfig
+from pyspark_log.server.node.controllers import TIMEOUT, Connections, envelope
 from pyspark_log.server.node.leaders import Leaders
 from pyspark_log.server.node.replicas import NodeReplicas
 from pyspark_log.server.topic_ids import id_bytes
@@ -43,7 +36,6 @@ from pyspark_log.types import TopicPartition
 
 log = logging.getLogger(__name__)
 
-_CONTROLLERS: Final = 2  # a type of endpoint
 # Kafka's numbers are their places here.
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 # How long a thread sleeps at most, in seconds.
@@ -51,55 +43,8 @@ _NAP: Final = 0.5
 # How long the controllers have to let the node leave, and to fence one that gives up, in seconds.
 _LEAVING: Final = 30.0
 _GIVING_UP: Final = 5.0
-_TIMEOUT: Final = 5.0
-# How long controllers have to start, in seconds: as long as to register a node.
-_STARTING: Final = 60.0
 # After as long (s) a change of which replicas are in sync is asked for again.
 _AGAIN: Final = 0.1
-_LENGTH: Final = 4  # bytes, before a frame
-# The version of the bytes of a principal (Kafka's DefaultPrincipalData): kind, name, and whether a token was used.
-_PRINCIPAL: Final = b"\0\0"
-
-
-def find_cluster_id(config: ClusterConfig) -> str:
-    """The id of the cluster, as the first controller says that answers; those that are just starting are waited for.
-
-    Raises:
-        LoginError: a controller refuses the login.
-        OSError, ClusterError: none answers, or it is older than Kafka 3.7.
-    """
-    if not config.controllers:
-        raise OSError("no controller is named")
-    until, is_told = time.monotonic() + _STARTING, False
-    while True:
-        try:
-            return _ask_cluster_id(config)
-        except LoginError:
-            raise
-        except (OSError, ClusterError) as error:
-            if time.monotonic() > until:
-                raise
-            if not is_told:
-                log.warning("%s; they are asked again for %d s", error, _STARTING)
-                is_told = True
-        time.sleep(_NAP)
-
-
-def _ask_cluster_id(config: ClusterConfig) -> str:
-    failure: OSError | ClusterError | None = None
-    for host, port in config.controllers:
-        try:
-            with Connection(host, port, config.controller_client, timeout=_TIMEOUT) as connection:
-                response = connection.ask(DescribeClusterRequest(endpoint_type=_CONTROLLERS))
-        except OSError as error:
-            failure = OSError(f"the controller {host}:{port} does not answer: {error}")
-            continue
-        if not response.error_code:
-            return str(response.cluster_id)
-        # So does one that does not know yet which features the cluster has.
-        failure = ClusterError(f"{host}:{port}: {response.error_message or name_of(response.error_code)}")
-    assert failure is not None
-    raise failure
 
 
 class Node:
@@ -222,7 +167,7 @@ class Node:
 
     def connect(self, broker: int) -> Connection:
         """A connection to another broker; called by any thread. OSError, LoginError."""
-        return self._replicas.connect(broker, timeout=_TIMEOUT)
+        return self._replicas.connect(broker, timeout=TIMEOUT)
 
     def has_replica(self, at: TopicPartition) -> bool:
         """Whether the node has a replica of a partition."""
@@ -243,10 +188,7 @@ class Node:
             OSError: they do not answer, or refuse to take it from this node.
             MessageError: it is no response.
         """
-        frame = b"".join(map(bytes, encode_request(request, version, 0, client_id)))[_LENGTH:]
-        kind, _, name = principal.partition(":")
-        envelope = EnvelopeRequest(frame, _PRINCIPAL + _compact(kind) + _compact(name) + b"\0\0", _address(host))
-        response = self.ask_controllers(envelope)
+        response = self.ask_controllers(envelope(request, version, client_id, principal, host))
         if response.error_code or response.response_data is None:
             raise ConnectionRefusedError(f"they answer {name_of(response.error_code)}")
         api_key = message_of(request).api_key
@@ -258,7 +200,7 @@ class Node:
         leader = self._observer.leader
         if leader is None:
             raise ConnectionRefusedError("their leader is not known")
-        with Connection(*leader, self._config.controller_client, timeout=_TIMEOUT) as connection:
+        with Connection(*leader, self._config.controller_client, timeout=TIMEOUT) as connection:
             return connection.ask(request)
 
     def _replica(self) -> Replica:
@@ -286,7 +228,7 @@ class Node:
 
     def _follow_metadata(self) -> None:
         """Follows the metadata until the node stops. NodeError, MessageError: it cannot any more."""
-        observer, connections = self._observer, _Connections(self._config.controller_client)
+        observer, connections = self._observer, Connections(self._config.controller_client)
         try:
             while not self._stopping.is_set():
                 send = observer.poll(_now_ms())
@@ -345,7 +287,7 @@ class Node:
 
     def _propose(self) -> None:
         """Asks the controllers for changes of which replicas are in sync, until the node stops."""
-        leaders, connections = self.leaders, _Connections(self._config.controller_client)
+        leaders, connections = self.leaders, Connections(self._config.controller_client)
         try:
             while not self._stopping.is_set():
                 leaders.due.wait(_NAP)
@@ -365,7 +307,7 @@ class Node:
         finally:
             connections.close()
 
-    def _assign(self, connections: _Connections) -> None:
+    def _assign(self, connections: Connections) -> None:
         """Reports to the controllers which log dirs the replicas are in, so that they know what a failed one takes."""
         try:
             found = self._replicas.misplaced(self._directories)
@@ -404,7 +346,7 @@ class Node:
 
     def _beat(self) -> None:
         """Registers the node, and sends heartbeats until it stops. NodeError."""
-        registration, connections = self._registration, _Connections(self._config.controller_client)
+        registration, connections = self._registration, Connections(self._config.controller_client)
         if not self._config.takes_new:
             registration.cordon(tuple(self._directories.values()))
         try:
@@ -433,51 +375,6 @@ class Node:
             log.info("node %d: registered, broker epoch %d", self._node_id, registration.epoch)
         if registration.is_fenced != was_fenced:
             log.info("node %d: %s", self._node_id, "fenced" if registration.is_fenced else "unfenced")
-
-
-class _Connections:
-    """Connections to controllers, one each."""
-
-    def __init__(self, client: ClientConfig) -> None:
-        self._client = client
-        self._open: dict[Address, Connection] = {}
-
-    def ask(self, send: Send, to: Address | None) -> Struct | str:
-        """The answer to a request, or why there is none. NodeError: it cannot be made."""
-        if to is None:
-            return "the leader of the controllers is not known"
-        try:
-            connection = self._open.get(to)
-            if connection is None:
-                connection = self._open[to] = Connection(*to, self._client, timeout=_TIMEOUT)
-            version = connection.version(type(send.request))
-            return connection.ask(in_version(send.request, version), version)
-        except NodeError:
-            raise
-        except (OSError, PylogError) as error:
-            gone = self._open.pop(to, None)
-            if gone is not None:
-                gone.close()
-            if isinstance(error, MessageError):
-                raise
-            return str(error)
-
-    def close(self) -> None:
-        """Closes them."""
-        for one in self._open.values():
-            one.close()
-
-
-def _compact(text: str) -> bytes:
-    """A text as flexible versions of the protocol have it; it is shorter than 127 bytes, as names are."""
-    data = text.encode()
-    if len(data) > 126:
-        raise ConnectionRefusedError(f"the principal {shortened(text)!r} is too long")
-    return bytes([len(data) + 1]) + data
-
-
-def _address(host: str) -> bytes:
-    return ipaddress.ip_address(host).packed
 
 
 def _pause(deadline: int | None) -> float:
