@@ -30,6 +30,7 @@ from pyspark_log.server.security.acls import (
     Resource,
     host_of,
 )
+from pyspark_log.storage.catalog.own_cluster import check_free
 
 
 def _text(one: Operation | Resource | Permission | Pattern) -> str:
@@ -72,6 +73,7 @@ def acls() -> None:
 def add(target: Target, /, **described: Any) -> None:  # noqa: ANN401  (those of `_described`)
     """Add entries: of each principal, for each resource and operation."""
     wanted = _entries(**described)
+    check_free(target.writable_folder("ACLs"), "ACLs")
     known = _acls(target)
     new = wanted - known.rules().acls
     known.change(lambda acls: acls | wanted)

@@ -27,6 +27,7 @@ from pyspark_log.server.quotas import (
     check_entity,
     check_quota,
 )
+from pyspark_log.storage.catalog.own_cluster import check_free
 
 _DEFAULTS = "<default>"
 # Kafka's tool for configs has the same names.
@@ -75,6 +76,7 @@ def set_quotas(target: Target, /, values: Sequence[str], **parts: Any) -> None: 
         except ValueError:
             raise click.UsageError(f"{one!r} is not of the form NAME=VALUE, with a number.") from None
         check_quota(entity, name, wanted[name])
+    check_free(target.writable_folder("quotas"), "quotas")
     _file(target).change(lambda known: {**known, entity: {**known.get(entity, {}), **wanted}})
     click.echo(f"Set {', '.join(wanted)} of {_described(entity)}.")
 

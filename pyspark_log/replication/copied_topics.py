@@ -23,9 +23,14 @@ KEPT: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.byte
 class CopiedTopics:
     """The topics of a store that are copies. Not thread-safe."""
 
-    def __init__(self, store: FolderStore, *, keep: bool = False) -> None:
-        """`keep`: whether records stay that the cluster deletes."""
-        self._store, self._keep = store, keep
+    def __init__(self, store: FolderStore, admin: TopicAdmin, *, keep: bool = False) -> None:
+        """
+        Args:
+            store: the store.
+            admin: what changes its topics.
+            keep: whether records stay that the cluster deletes.
+        """
+        self._store, self._admin, self._keep = store, admin, keep
 
     def ensure(self, name: str, topic_id: bytes, partitions: int, configs: Mapping[str, str]) -> None:
         """Creates a topic of the cluster in the store, or adds the partitions that it lacks.
@@ -44,7 +49,7 @@ class CopiedTopics:
             check_partitions(name, partitions)
             given = _known(configs) | (KEPT if self._keep else {})
             store.logs.make_folders()
-            TopicAdmin(store.logs).adopt(TopicDescription(name, theirs, partitions, given), {}, {})
+            self._admin.adopt(TopicDescription(name, theirs, partitions, given), {}, {})
             log.info("%s: created, with %d partitions", name, partitions)
             return
         found = store.describe_topic(name)
@@ -54,7 +59,7 @@ class CopiedTopics:
                 "topic, or was deleted and created again in the cluster; delete the store's, or take another store"
             )
         if found.partitions < partitions:
-            TopicAdmin(store.logs).add_partitions(name, partitions)
+            self._admin.add_partitions(name, partitions)
             log.info("%s: the cluster has %d partitions now", name, partitions)
 
     def configure(self, name: str, configs: Mapping[str, str]) -> None:
@@ -64,7 +69,7 @@ class CopiedTopics:
             wanted = {key: value for key, value in wanted.items() if key not in KEPT}
             own = {key: value for key, value in own.items() if key not in KEPT}
         if wanted != own:
-            TopicAdmin(self._store.logs).alter_configs(name, wanted, [key for key in own if key not in wanted])
+            self._admin.alter_configs(name, wanted, [key for key in own if key not in wanted])
             log.info("%s: its configs follow the cluster: %s", name, wanted)
 
 

@@ -13,8 +13,8 @@ from pyspark.errors import PySparkException
 
 from pyspark_log import Store
 from pyspark_log.errors import PublishFailedError, PublishNumberError, StagedOutputError
-from pyspark_log.replication import own_cluster
 from pyspark_log.replication.publish import publish
+from pyspark_log.storage.catalog.own_cluster import read_cluster
 from pyspark_log.storage.publish import StagedWriter, StagingPlan
 from tests.store_tools import rows
 
@@ -59,7 +59,7 @@ def test_a_batch_write(spark, nodes):
     assert values_at(cluster, "out") == wanted
     writer.option("publishId", "q").save(str(made[12].path))
     assert values_at(cluster, "out") == sorted(2 * wanted)
-    with pytest.raises(PySparkException, match="create it in the cluster, with a replica here"):
+    with pytest.raises(PySparkException, match="topics, groups, ACLs and quotas are changed in the cluster"):
         frame.write.format("pylog").mode("append").option("topic", "missing").save(str(made[11].path))
 
 
@@ -121,7 +121,7 @@ def test_a_publish_is_repeated_and_numbers_are_checked(nodes):
     cluster.create_topic("out", assignment=[[11, 12, 13], [12, 13, 11]])
     wait_until(lambda: "out" in Store.open(made[11].path).topics(), "the node has the topic")
     with Store.open(made[11].path) as store:
-        own = own_cluster.read(store.path)
+        own = read_cluster(store.path)
 
         def staged(*values):
             writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["out"]))

@@ -16,8 +16,6 @@ from pyspark_log.kafka.error_codes import name_of
 from pyspark_log.kafka.fetcher import Replica
 from pyspark_log.kafka.messages import AlterPartitionResponse, AssignReplicasToDirsRequest
 from pyspark_log.kafka.schemas import Struct, message_of
-from pyspark_log.replication import own_cluster
-from pyspark_log.replication.own_cluster import OwnCluster
 from pyspark_log.server.cluster.errors import NodeError, RegistrationError
 from pyspark_log.server.cluster.fold import Change, differing
 from pyspark_log.server.cluster.image import Endpoint, Image
@@ -31,6 +29,7 @@ from pyspark_log.server.node.leaders import Leaders
 from pyspark_log.server.node.replicas import NodeReplicas
 from pyspark_log.server.topic_ids import id_bytes
 from pyspark_log.storage.catalog.kafka_files import META_PROPERTIES, read_meta_properties
+from pyspark_log.storage.catalog.own_cluster import OwnCluster, note_cluster
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.types import TopicPartition
 
@@ -281,7 +280,7 @@ class Node:
             if one.listener == self.listener
         ]
         try:
-            own_cluster.note(self._store.path, OwnCluster(brokers, self._config.client_file))
+            note_cluster(self._store.path, OwnCluster(brokers, self._config.client_file))
         except OSError as error:
             log.warning("where the cluster is could not be noted: %s", error)
 

@@ -70,7 +70,8 @@ class NodeReplicas(Copies):
         super().__init__()
         self.crashed = crashed
         self._store, self._node_id, self._listener, self._client = store, node_id, listener, client
-        self._replica, self._topics = replica, CopiedTopics(store)
+        self._admin = TopicAdmin(store.logs, follows_cluster=True)
+        self._replica, self._topics = replica, CopiedTopics(store, self._admin)
         self._led, self._incarnation_id = leaders, incarnation_id
         self._names: dict[bytes, str] = {}  # of the topics of which this node has replicas
         self._throttle = ReplicaThrottle("follower", node_id)
@@ -203,7 +204,7 @@ class NodeReplicas(Copies):
         """Deletes a replica that the node has no more."""
         self._led.resign(at)
         self._forget(at)
-        TopicAdmin(self._store.logs).remove_partition(at.topic, at.partition)
+        self._admin.remove_partition(at.topic, at.partition)
         log.info("%s: the replica was moved away, and is deleted", at)
 
     def _delete(self, topic_id: bytes) -> None:
@@ -218,7 +219,7 @@ class NodeReplicas(Copies):
             for at in [at for at in (*self._partitions, *self._led.leads()) if at.topic == name]:
                 self._led.resign(at)
                 self._forget(at)
-            TopicAdmin(self._store.logs).delete(name)
+            self._admin.delete(name)
             log.info("%s: the topic was deleted in the cluster, and is here", name)
         del self._names[topic_id]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark_log.errors import UnknownTopicError
-from pyspark_log.replication import own_cluster
 from pyspark_log.replication.publish import publish
 from pyspark_log.spark_connector.errors import ConnectorError
+from pyspark_log.storage.catalog.own_cluster import OwnCluster, read_cluster
+from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.publish import StagedPart
 from pyspark_log.storage.store import Store
 
@@ -25,7 +25,7 @@ def published_by_leaders(
     Raises:
         PublishError, OutcomeUnknownError: as replication.publish.
     """
-    cluster = own_cluster.of(store)
+    cluster = _cluster_of(store)
     if cluster is None:
         return parts
     if run:
@@ -35,18 +35,14 @@ def published_by_leaders(
     return []
 
 
-def check_topic(store: Store, topic: str) -> None:
-    """Refuses a topic that is missing in the store of a node: this process does not create it. UnknownTopicError."""
-    if own_cluster.of(store) is not None and topic not in store.topics():
-        raise UnknownTopicError(
-            f"the node's store {store.path} has no topic {topic!r}: create it in the cluster, with a replica here"
-        )
-
-
 def check_not_replicated(store: Store, what: str) -> None:
     """Refuses what a transaction through the leaders does not do. ConnectorError."""
-    if own_cluster.of(store) is not None:
+    if _cluster_of(store) is not None:
         raise ConnectorError(
             "PYLOG_REPLICATED",
             f"{what} is not possible where topics are replicated: {store.path} is the store of a node of a cluster",
         )
+
+
+def _cluster_of(store: Store) -> OwnCluster | None:
+    return read_cluster(store.path) if isinstance(store, FolderStore) else None

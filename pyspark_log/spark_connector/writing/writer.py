@@ -27,7 +27,6 @@ from pyspark_log.spark_connector.options import Options, StorePlace, WriteOption
 from pyspark_log.spark_connector.store_access import StoreRef, open_for_write, warn_of_new_topic, warn_of_options
 from pyspark_log.spark_connector.worker_process import SentToTasks, is_spark_process, spare_modules
 from pyspark_log.spark_connector.writing.commit import publish_batch, publish_micro_batch
-from pyspark_log.spark_connector.writing.leaders import check_topic
 from pyspark_log.spark_connector.writing.query_run import QueryPublisher, claim_in_first_task
 from pyspark_log.spark_connector.writing.task_writer import StagedMessage, WritePlan, stage
 from pyspark_log.storage.catalog import check_name, check_not_internal
@@ -115,7 +114,6 @@ def plan_write(place: StorePlace, options: WriteOptions, schema: StructType) -> 
 
 def _make_topic(store: Store, topic: str) -> None:
     """Creates the topic if it is missing and the store allows it (auto.create.topics.enable)."""
-    check_topic(store, topic)
     if store.ensure_topic(topic):
         warn_of_new_topic(store, topic)
 

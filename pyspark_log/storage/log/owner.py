@@ -36,5 +36,6 @@ def check_owner(place: PartitionPath, state: PartitionState, leads: int = NO_EPO
             f"and make the topic one of this store with: pylog mirror --promote --topics {place.topic}"
         )
     raise PartitionOwnedError(
-        f"{place}: node {state.owner_node - 1} of a Kafka cluster has a replica here: write to the partition's leader"
+        f"{place}: node {state.owner_node - 1} of a Kafka cluster has a replica here: write to the partition's leader, "
+        "with a client of Kafka"
     )

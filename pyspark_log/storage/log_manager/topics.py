@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterator, Mapping
 
 from pyspark_log.config import int_config, store_config
 from pyspark_log.errors import LogDirOfflineError, PylogError, TopicExistsError, UnknownTopicError
-from pyspark_log.storage.catalog import PartitionPath, check_name
+from pyspark_log.storage.catalog import PUBLISH_TOPIC, PartitionPath, check_name
+from pyspark_log.storage.catalog.own_cluster import check_free
 from pyspark_log.storage.fs import files, timeouts
 from pyspark_log.storage.log.state import PartitionState, state_file
 from pyspark_log.storage.log_manager import deletion
@@ -22,9 +23,13 @@ log = logging.getLogger(__name__)
 class TopicAdmin:
     """Changes topics, each change under the lock of all topics. Errors are documented at the methods of Store."""
 
-    def __init__(self, logs: LogManager) -> None:
-        """For the store of `logs`."""
-        self._logs = logs
+    def __init__(self, logs: LogManager, *, follows_cluster: bool = False) -> None:
+        """For the store of `logs`.
+
+        `follows_cluster`: the changes are those of the Kafka cluster whose node the store is. Others are refused in
+        such a store (PartitionOwnedError), but for the topic of publishes, which is the store's own.
+        """
+        self._logs, self._follows_cluster = logs, follows_cluster
         self._catalog = logs.catalog
         self._path = logs.path
 
@@ -32,6 +37,7 @@ class TopicAdmin:
         """Creates a topic; None: with the store's num.partitions."""
         if partitions is None:
             partitions = int_config(self._logs.configs, "num.partitions")
+        self._check_free(name)
         self._logs.make_folders()
         with self._catalog.changing():
             self._make_room(name)
@@ -53,6 +59,7 @@ class TopicAdmin:
             OSError: what was done so far is deleted with the deleted topics.
         """
         name, opened = description.name, self._logs.open(description)
+        self._check_free(name)
         with self._catalog.changing():
             self._logs.log_dirs.follow()
             for number, state in states.items():
@@ -98,18 +105,21 @@ class TopicAdmin:
 
     def add_partitions(self, name: str, total: int) -> TopicDescription:
         """Raises a topic's number of partitions to `total`."""
+        self._check_free(name)
         self._logs.make_folders()
         with self._catalog.changing():
             return self._catalog.add_partitions(name, total)
 
     def alter_configs(self, name: str, configs: Mapping[str, str], delete: Collection[str]) -> TopicDescription:
         """Changes configs of a topic; those in `delete` follow the store's again."""
+        self._check_free(name)
         self._logs.make_folders()
         with self._catalog.changing():
             return self._catalog.alter_configs(name, configs, delete)
 
     def delete(self, name: str) -> None:
         """Deletes a topic, and removes topics that were deleted long enough ago."""
+        self._check_free(name)
         self._logs.make_folders()
         with self._catalog.changing():
             topic = self._catalog.delete(name)
@@ -129,6 +139,10 @@ class TopicAdmin:
             deletion.remove(place)
             files.remove_folder(deletion.tombstone_path(place))
         self._logs.forget(place)
+
+    def _check_free(self, name: str) -> None:
+        if not self._follows_cluster and name != PUBLISH_TOPIC:
+            check_free(self._path, f"topic {name!r}")
 
     def _make_room(self, name: str) -> None:
         """Ends deleted topics whose name is about to be used again. The topics' lock is held.

@@ -39,7 +39,7 @@ PARTS = {
         "walk",
     ],
     "segment": ["batch_stream", "file_names", "indexes", "scanner", "txn_index"],
-    "catalog": ["kafka_files", "log_dir", "log_dir_list", "log_dirs", "store_json", "topics"],
+    "catalog": ["kafka_files", "log_dir", "log_dir_list", "log_dirs", "own_cluster", "store_json", "topics"],
     "log": [
         "cleaner_checkpoint",
         "leader_epochs",

@@ -37,6 +37,7 @@ from pyspark_log.storage.catalog import (
 )
 from pyspark_log.storage.catalog.kafka_files import read_partition_metadata
 from pyspark_log.storage.catalog.log_dirs import PARTITION_FOLDER
+from pyspark_log.storage.catalog.own_cluster import CLUSTER_FILE
 from pyspark_log.storage.catalog.store_json import (
     CUT_FOLDER,
     SERVERS_FILES,
@@ -478,7 +479,7 @@ def unknown_files(store: FolderStore, described: Sequence[TopicDescription]) -> 
     for name in _names(f"{store.path}/{STATE_FOLDER}"):
         match = _STATE_NAME.fullmatch(name)
         if match is None:
-            if name not in (*SERVERS_FILES, MEMBERS_FOLDER) and not _LOCK_NAME.fullmatch(name):
+            if name not in (*SERVERS_FILES, MEMBERS_FOLDER, CLUSTER_FILE) and not _LOCK_NAME.fullmatch(name):
                 yield _unknown(finding, f"{STATE_FOLDER}/{name}")
         elif not match[3] and not damaged and int(match[2]) >= ids.get(match[1], 0):
             yield finding.note(f"{STATE_FOLDER}/{name}", "a state file of no topic", _IF_DELETED)
