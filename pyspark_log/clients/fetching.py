@@ -297,11 +297,11 @@ class Fetcher:
             CorruptRecordError, others: as Store.read.
         """
         first = next(iter(self._readings), None)
-        if first is None:
-            return None
-        if (rows := self._readings[first].rows) is not None:
-            return rows
-        self._readings.move_to_end(first)
+        if first is not None:
+            if (rows := self._readings[first].rows) is not None:
+                return rows
+            self._readings.move_to_end(first)
+        # Without partitions too: what has changed is taken, so that a wait does not end for it again.
         if look:
             self._note(self._changes())
             self._look()

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from pyspark_log import Consumer, Store, TopicPartition, Transactions
 from pyspark_log.cli.main import main
 from pyspark_log.clients import ConsumerRebalanceListener
+from pyspark_log.clients.membership import Membership
 from pyspark_log.errors import FencedMemberError, InvalidConfigError, OffsetConflictError, ReadOnlyError
 from pyspark_log.storage.groups import GroupState
 from tests.store_tools import rows
@@ -80,6 +81,18 @@ def test_each_record_comes_to_one_member_once(store, join):
     poll_until(lambda: len(seen) >= 10 * COUNT, first, third, take=take)
     assert sorted(seen) == [(partition, offset) for partition in range(COUNT) for offset in range(10)]
     assert first.assignment().isdisjoint(third.assignment())
+
+
+def test_a_member_without_partitions_waits(store, join, monkeypatch):
+    store.create_topic("one", 1)
+    idle = join("one")
+    busy = join("one", group_instance_id="first")  # Those that have one are first.
+    poll_until(busy.assignment, idle, busy)
+    busy.commit()
+    looks = []
+    monkeypatch.setattr(Membership, "look", lambda self, look=Membership.look: looks.append(look(self)))
+    assert idle.poll(300) == {}
+    assert len(looks) < 20
 
 
 @pytest.mark.parametrize("commits", [True, False])
