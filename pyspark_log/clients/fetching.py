@@ -95,6 +95,11 @@ class _Reading:
         return None if self.is_paused or self._rows is None or not self._rows.left else self._rows
 
     @property
+    def had_turn(self) -> bool:
+        """Whether it was fetched without an error, since when nothing was sought. If not, it is still its turn."""
+        return self._rows is not None
+
+    @property
     def is_finished(self) -> bool:
         """Whether all up to `stop` was handed out."""
         return self.stop is not None and self.position is not None and self.position >= self.stop
@@ -300,7 +305,8 @@ class Fetcher:
         if first is not None:
             if (rows := self._readings[first].rows) is not None:
                 return rows
-            self._readings.move_to_end(first)
+            if self._readings[first].had_turn:
+                self._readings.move_to_end(first)
         # Without partitions too: what has changed is taken, so that a wait does not end for it again.
         if look:
             self._note(self._changes())

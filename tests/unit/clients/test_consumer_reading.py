@@ -9,14 +9,21 @@ from broker_tools import ALL, T0, add, batch, high_watermark
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_log import Consumer, Producer, Store
+from pyspark_log import Consumer, Producer, Store, TopicPartition
 from pyspark_log.clients.records import FetchedRows
-from pyspark_log.errors import CorruptRecordError, DeserializationError, InvalidConfigError, OffsetOutOfRangeError
+from pyspark_log.errors import (
+    CorruptRecordError,
+    DeserializationError,
+    InvalidConfigError,
+    NoOffsetError,
+    OffsetOutOfRangeError,
+)
 from pyspark_log.storage.record.rows import row_schema
 from pyspark_log.storage.segment.file_names import LOG, segment_path
 from tests.store_tools import rows, store_with
 
 store = store_with({"retention.ms": "-1"})
+T1 = TopicPartition("t", 1)
 BEGIN = {"auto_offset_reset": "earliest"}
 
 
@@ -154,6 +161,26 @@ def test_what_other_partitions_have_is_not_lost_by_an_error(tmp_path):
             consumer.poll()
         consumer._fetcher._store = store
         assert {at.partition for at in consumer.poll()} == {0, 1}
+
+
+def test_records_of_other_partitions_do_not_hide_an_error(tmp_path):
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 2)
+    with Consumer(store, auto_offset_reset="none") as consumer:
+        consumer.assign([T0, T1])
+        consumer.seek(T1, 0)
+
+        def polled_again():
+            store.append("t", rows(b"v"), partition=1)
+            try:
+                return set(consumer.poll())
+            except NoOffsetError:
+                return None
+
+        # What comes before the error may be handed out first.
+        assert [polled_again() for _ in range(4)][1:] == [None] * 3
+        consumer.pause(T0)
+        assert polled_again() == {T1}
 
 
 class Failing:
