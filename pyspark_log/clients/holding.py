@@ -61,6 +61,7 @@ class Holding:
         if self.commits is not None:
             self.commits.write = subscription.commit
         self.listen(listener)
+        self._watch(self.held)
 
     def listen(self, listener: ConsumerRebalanceListener | None) -> None:
         """Calls another listener from now on."""

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -214,6 +215,27 @@ def test_a_second_consumer_with_an_instance_id_fences_the_first(store, join):
     assert len(again.assignment()) == COUNT
     with pytest.raises(FencedMemberError, match="group_instance_id"):
         poll_until(lambda: False, first)
+
+
+def test_a_member_takes_at_once_what_another_gives_up(store, join, monkeypatch):
+    store.create_topic("one", 1)
+    first = join("one")
+    with monkeypatch.context() as patched:
+        patched.setattr(Membership, "LOOK", 2 * PATIENCE)
+        second = join("one", group_instance_id="first")  # Those that have one are first.
+    assert first.assignment()
+    assert not second.assignment()
+
+    def give_up():
+        poll_until(lambda: not first.assignment(), first)
+        fill(store, 0, 1, "one")
+
+    thread = threading.Timer(0.1, give_up)
+    thread.start()
+    try:
+        assert second.poll(PATIENCE * 1000)
+    finally:
+        thread.join()
 
 
 def test_topics_that_match_and_come_later_are_read_from_their_start(store):
