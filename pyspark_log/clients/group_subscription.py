@@ -43,8 +43,6 @@ class GroupSubscription(Subscription):
         self._store, self._age, self._membership = store, age, membership
         self.watched, self.commit = [membership.prepare()], membership.commit
         self.change(topics, pattern)
-        # How many partitions each topic had when it was first seen: later ones are read from their start.
-        self._first_counts: dict[str, int] = {}
 
     @property
     def topics(self) -> set[str]:
@@ -59,6 +57,8 @@ class GroupSubscription(Subscription):
         """Subscribes to other topics; arguments and errors as above."""
         self._wanted = Wanted(topics, pattern)
         self._topics = set[str]()  # that were found at the last look
+        # How many partitions each topic had at the first look: later ones are read from their start.
+        self._first_counts: dict[str, int] | None = None
         self.due, self._find_at = 0.0, -inf
 
     def update(self, holder: Holder) -> None:
@@ -96,19 +96,19 @@ class GroupSubscription(Subscription):
         self._take(holder, member.owned - holder.held)
 
     def _take(self, holder: Holder, partitions: Collection[TopicPartition]) -> None:
-        later = {at for at in partitions if at.partition >= self._first_counts.get(at.topic, 0)}
+        counts = self._first_counts or {}
+        later = {at for at in partitions if at.partition >= counts.get(at.topic, 0)}
         if first := set(partitions) - later:
             holder.take(first)
         if later:
             holder.take(later, from_start=True)
 
     def _find_topics(self) -> None:
-        is_first = not self._first_counts
         self._topics = self._wanted.found_in(self._store)
-        for name in self.topics - self._first_counts.keys():
-            self._first_counts[name] = 0  # All that come later are new.
-            if is_first:
-                with contextlib.suppress(UnknownTopicError):
+        if self._first_counts is None:
+            self._first_counts = {}
+            for name in self.topics:
+                with contextlib.suppress(UnknownTopicError):  # All that come later are new.
                     self._first_counts[name] = self._store.describe_topic(name).partitions
 
     def close(self) -> None:

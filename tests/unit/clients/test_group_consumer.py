@@ -217,6 +217,25 @@ def test_a_second_consumer_with_an_instance_id_fences_the_first(store, join):
         poll_until(lambda: False, first)
 
 
+@pytest.mark.parametrize("group", [None, "g"])
+def test_another_subscription_begins_where_the_settings_say(store, group):
+    store.create_topic("u", 1)
+    fill(store, 0, 3, "u")
+    with Consumer(store, "t", group_id=group) as consumer:
+        consumer.subscribe(["u"])
+        assert consumer.position(TopicPartition("u", 0)) == 3
+
+
+def test_a_pattern_that_matches_nothing_at_first(store):
+    with Consumer(store, group_id="g", metadata_max_age_ms=0) as consumer:
+        consumer.subscribe(pattern="later")
+        consumer.poll()
+        store.create_topic("later", 1)
+        fill(store, 0, 3, "later")
+        poll_until(consumer.assignment, consumer)
+        assert consumer.committed(TopicPartition("later", 0)) == 0
+
+
 def test_a_member_takes_at_once_what_another_gives_up(store, join, monkeypatch):
     store.create_topic("one", 1)
     first = join("one")
@@ -233,7 +252,9 @@ def test_a_member_takes_at_once_what_another_gives_up(store, join, monkeypatch):
     thread = threading.Timer(0.1, give_up)
     thread.start()
     try:
+        started = time.monotonic()
         assert second.poll(PATIENCE * 1000)
+        assert time.monotonic() - started < PATIENCE / 2
     finally:
         thread.join()
 
