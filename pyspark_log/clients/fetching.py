@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark_log.clients.deserializers import Deserializer, check_deserializer, reader_of
 from pyspark_log.clients.records import ConsumerRecord, FetchedRows
 from pyspark_log.clients.waiting import LOOK_SECONDS
-from pyspark_log.errors import InvalidConfigError, NoOffsetError, OffsetOutOfRangeError, PylogError
+from pyspark_log.errors import InvalidConfigError, NoOffsetError, OffsetOutOfRangeError, PylogError, UnknownTopicError
 from pyspark_log.storage.record import decoder  # noqa: F401  (else the first record waits while it is loaded)
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_UNCOMMITTED, TopicPartition
@@ -49,6 +49,7 @@ class _Reading:
     """A partition that is read.
 
     Attributes:
+        topic_id: of its topic; None: it is not known.
         log_end: where its log, or what may be read of it, has ended at the last look.
         stop: the offset at which reading ends; None: there is none.
         is_paused: whether nothing is handed out.
@@ -66,10 +67,11 @@ class _Reading:
         "is_paused",
         "log_end",
         "stop",
+        "topic_id",
     )
 
-    def __init__(self, at: TopicPartition, config: FetchConfig) -> None:
-        self._at, self._config = at, config
+    def __init__(self, at: TopicPartition, topic_id: str | None, config: FetchConfig) -> None:
+        self._at, self.topic_id, self._config = at, topic_id, config
         self._key, self._value = reader_of(config.key, at.topic, "key"), reader_of(config.value, at.topic, "value")
         self.log_end = 0
         self.stop: int | None = None
@@ -173,7 +175,8 @@ class Fetcher:
 
     def take(self, starts: Mapping[TopicPartition, int | None]) -> None:
         """Begins to read partitions at offsets; None: where `reset` says. UnknownTopicError; nothing was changed."""
-        begun = {at: _Reading(at, self._config) for at in starts}
+        ids = self._store.partitions.recorded_ids({at.topic for at in starts})[1]
+        begun = {at: _Reading(at, ids.get(at.topic), self._config) for at in starts}
         unknown = [at for at, start in starts.items() if start is None]
         known = {at: start for at, start in starts.items() if start is not None}
         for at, start in (known | self._resets(unknown)).items():
@@ -191,6 +194,28 @@ class Fetcher:
             reading = self._readings.pop(at)
             reading.is_paused = True  # For rows that are being handed out.
             reading.seek(None)
+
+    @property
+    def ended(self) -> set[TopicPartition]:
+        """Those whose topic was deleted; there may be another one of its name."""
+        by_topic = dict[str, set[TopicPartition]]()
+        for at in self._readings:
+            by_topic.setdefault(at.topic, set()).add(at)
+        return set[TopicPartition]().union(*(found for found in by_topic.values() if self._have_ended(found)))
+
+    def _have_ended(self, partitions: Iterable[TopicPartition]) -> bool:
+        try:
+            self._check_topics(partitions)
+        except UnknownTopicError:
+            return True
+        return False
+
+    def _check_topics(self, partitions: Iterable[TopicPartition]) -> None:
+        """Refuses partitions whose topic was deleted. UnknownTopicError."""
+        ids = self._store.partitions.recorded_ids({at.topic for at in partitions})[1]
+        for at in partitions:
+            if ids.get(at.topic) != self._readings[at].topic_id:
+                raise UnknownTopicError(f"topic {at.topic!r} was deleted and recreated")
 
     def _resets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         if self._config.reset == "latest":
@@ -272,6 +297,8 @@ class Fetcher:
         if asked:
             with partitions.looking(LOOK_SECONDS):
                 ends = partitions.latest_offsets(asked, isolation_level=level)
+                # After that: so they are the ends of these topics.
+                self._check_topics(asked)
             for at, end in ends.items():
                 reading = self._readings[at]
                 reading.log_end = end

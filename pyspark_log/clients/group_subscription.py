@@ -53,6 +53,10 @@ class GroupSubscription(Subscription):
         """The group may have changed."""
         self.due = 0.0
 
+    def look_again(self) -> None:
+        """As Subscription.look_again."""
+        self.due, self._find_at = 0.0, -inf
+
     def change(self, topics: Iterable[str], pattern: str | None) -> None:
         """Subscribes to other topics; arguments and errors as above."""
         self._wanted = Wanted(topics, pattern)
@@ -66,12 +70,15 @@ class GroupSubscription(Subscription):
         now = time.monotonic()
         if now < self.due:
             return
-        if now >= self._find_at:
+        finds = now >= self._find_at
+        if finds:
             self._find_at = now + self._age
             # Of publishes whose process has died.
             self._store.publishes.apply_pending()
             self._find_topics()
         try:
+            if finds:
+                self._end(holder, holder.ended)
             self._follow(holder)
         except FencedMemberError as error:
             if self._membership.has_heir:
@@ -83,6 +90,15 @@ class GroupSubscription(Subscription):
             self._follow(holder)
         self.due = time.monotonic() + self._membership.LOOK
 
+    def _end(self, holder: Holder, partitions: Collection[TopicPartition]) -> None:
+        """Loses partitions whose topic was deleted, if there are any."""
+        if not partitions:
+            return
+        holder.lose(partitions)
+        # So that another topic of that name is read from its start, whichever member has it.
+        self._membership.commit(dict.fromkeys(partitions, 0))
+        self._membership.look_again()
+
     def _follow(self, holder: Holder) -> None:
         member = self._membership
         if not member.member_id:
@@ -90,6 +106,8 @@ class GroupSubscription(Subscription):
         member.look()
         member.subscribe(self.topics)
         if not member.is_settled:
+            if member.to_give_up & holder.held:
+                self._end(holder, member.to_give_up & holder.ended)
             if gone := member.to_give_up & holder.held:
                 holder.give_up(gone)
             member.settle()
@@ -98,10 +116,11 @@ class GroupSubscription(Subscription):
     def _take(self, holder: Holder, partitions: Collection[TopicPartition]) -> None:
         counts = self._first_counts or {}
         later = {at for at in partitions if at.partition >= counts.get(at.topic, 0)}
-        if first := set(partitions) - later:
-            holder.take(first)
-        if later:
-            holder.take(later, from_start=True)
+        with contextlib.suppress(UnknownTopicError):  # It is assigned no more at the next look.
+            if first := set(partitions) - later:
+                holder.take(first)
+            if later:
+                holder.take(later, from_start=True)
 
     def _find_topics(self) -> None:
         self._topics = self._wanted.found_in(self._store)

@@ -14,7 +14,7 @@ from pyspark_log.clients.fetching import FetchConfig, Fetcher
 from pyspark_log.clients.records import FetchedRows
 from pyspark_log.clients.subscriptions import ConsumerRebalanceListener, Subscription
 from pyspark_log.clients.waiting import Waiter
-from pyspark_log.errors import FencedMemberError, WakeupError
+from pyspark_log.errors import FencedMemberError, UnknownTopicError, WakeupError
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
@@ -52,6 +52,11 @@ class Holding:
         """As Holder.held."""
         return frozenset(self.fetcher.partitions)
 
+    @property
+    def ended(self) -> Set[TopicPartition]:
+        """As Holder.ended."""
+        return self.fetcher.ended
+
     # ---- changes
 
     def replace(self, subscription: Subscription, listener: ConsumerRebalanceListener | None = None) -> None:
@@ -76,7 +81,7 @@ class Holding:
         self._begin(starts, committed)
 
     def take_at(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Begins to read partitions at offsets, as `take` does. Raises: as it does."""
+        """As Holder.take_at."""
         self._begin(dict(starts), self._committed(starts))
 
     def _committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
@@ -159,28 +164,45 @@ class Holding:
             Rows, at least one, and when to call this again, by `time.monotonic`.
 
         Raises:
-            StopIteration: there are none, or the consumer is closed. Others: as `keep_up`, `Fetcher.next_rows`.
+            StopIteration: there are none, or the consumer is closed. Others: as `hand_out`, `Fetcher.next_rows`.
         """
-        until = time.monotonic() + patience
-        while not self.is_closed:
-            self.keep_up()
-            if (rows := self.fetcher.next_rows()) is not None:
-                self.waiter.note_found()
-                return rows, min(self.due, time.monotonic() + _DUE_SECONDS)
-            if self.fetcher.is_finished or not self.wait(until):
-                break
-        raise StopIteration
+        rows = self.hand_out(patience, self.fetcher.next_rows)
+        if rows is None:
+            raise StopIteration
+        return rows, min(self.due, time.monotonic() + _DUE_SECONDS)
 
     def hand_out(self, patience: float, call: Callable[[], _Found]) -> _Found | None:
-        """Waits until `call` returns what is not empty; None: it has not. Args, raises: as `next_rows`."""
+        """Waits until `call` returns what is not empty.
+
+        Args:
+            patience: how long, in seconds.
+            call: asks the fetcher.
+
+        Returns:
+            What it has returned; None: it was empty, or the consumer is closed.
+
+        Raises:
+            Exception: as `keep_up` and `call`. If a topic was deleted, the subscription is asked first what to do.
+        """
         until = time.monotonic() + patience
-        while True:
+        asked = False
+        while not self.is_closed:
             self.keep_up()
-            if found := call():
+            try:
+                found = call()
+            except UnknownTopicError:
+                if asked:
+                    raise
+                asked = True
+                self.subscription.look_again()
+                continue
+            asked = False
+            if found:
                 self.waiter.note_found()
                 return found
             if self.fetcher.is_finished or not self.wait(until):
-                return None
+                break
+        return None
 
     def close(self, *, commit: bool) -> None:
         """Gives up all partitions, if `commit` with a commit. What an error leaves is ended too."""

@@ -120,10 +120,11 @@ class Membership:
 
     @property
     def has_heir(self) -> bool:
-        """Whether another consumer has this one's instance id."""
-        instance = self._config.instance_id
+        """Whether another consumer has this one's instance id, as of now."""
+        instance, group = self._config.instance_id, self._log.file_group(self._config.group)
         return instance is not None and any(
-            one.instance_id == instance and name != self.member_id for name, one in self._group.members.items()
+            one.instance_id == instance and name != self.member_id
+            for name, one in (group.members.items() if group is not None else ())
         )
 
     def join(self, topics: Collection[str]) -> None:
@@ -208,6 +209,10 @@ class Membership:
             self._forget(gone)
         elif self._topics_differ(member.topics):
             self._change(lambda group: group.assign(self._assign))
+
+    def look_again(self) -> None:
+        """Has the next `look` find how topics and members are now."""
+        self._next_look = 0.0
 
     @property
     def to_give_up(self) -> frozenset[TopicPartition]:

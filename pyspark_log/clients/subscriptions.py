@@ -39,6 +39,10 @@ class Holder(Protocol):
     def held(self) -> Set[TopicPartition]:
         """The partitions that it has."""
 
+    @property
+    def ended(self) -> Set[TopicPartition]:
+        """Those whose topic was deleted; there may be another one of its name."""
+
     def take(self, partitions: Collection[TopicPartition], *, from_start: bool = False) -> None:
         """Begins to read partitions, and calls the listener.
 
@@ -46,6 +50,9 @@ class Holder(Protocol):
             partitions: which ones.
             from_start: at their log starts; if not, at committed offsets, or where auto_offset_reset says.
         """
+
+    def take_at(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Begins to read partitions at offsets, and calls the listener."""
 
     def give_up(self, partitions: Collection[TopicPartition]) -> None:
         """Calls the listener, commits what was handed out if that is done by itself, and ends reading them."""
@@ -78,6 +85,10 @@ class Subscription(ABC):
 
     def waited(self) -> None:  # noqa: B027  (most change with time alone)
         """A wait for records, or for a change of `watched`, has ended."""
+
+    def look_again(self) -> None:
+        """A topic was deleted: `update` is to find that."""
+        self.due = 0.0
 
     def close(self) -> None:  # noqa: B027  (most have nothing to end)
         """Ends it; the consumer has given up its partitions."""
@@ -133,7 +144,8 @@ class Assigned(_Looking):
         recreated = self._note({name: self._id_of(name) for name in {at.topic for at in holder.held}})
         if others := {at for at in holder.held if at.topic in recreated}:
             holder.lose(others)
-            holder.take(others, from_start=True)
+            # Whatever is committed, which is of the deleted one.
+            holder.take_at({at: self._store.earliest_offset(at.topic, at.partition) for at in others})
 
 
 class Wanted:

@@ -398,6 +398,32 @@ def test_an_assigned_topic_that_is_recreated(store, consumer, caplog):
     assert next(consumer).value == b"200"
 
 
+def test_a_deleted_or_recreated_topic_is_found_when_it_is_read(store):
+    store.create_topic("u", 1)
+    fill(store, 2, topic="u")
+    with Consumer(store, "t", "u", metadata_max_age_ms=PATIENCE_MS) as consumer:
+        store.delete_topic("u")
+        fill(store, 3)
+        assert values(consumer.poll()) == {T0: [b"0", b"1", b"2"]}
+        assert consumer.assignment() == {T0, T1}
+        store.delete_topic("t")
+        store.create_topic("t", 1)
+        fill(store, 5, first=100)
+        assert values(consumer.poll()) == {T0: [b"%d" % number for number in range(100, 105)]}
+
+
+def test_a_recreated_topic_is_not_read_from_what_is_committed(store, consumer):
+    fill(store, 2)
+    with Consumer(store, group_id="g", auto_offset_reset="earliest") as member:
+        member.assign([T0])
+        assert len(member.poll()[T0]) == 2
+        member.commit()
+        store.delete_topic("t")
+        store.create_topic("t", 1)
+        fill(store, 3, first=100)
+        assert values(member.poll()) == {T0: [b"100", b"101", b"102"]}
+
+
 def test_an_assigned_topic_that_is_deleted_is_an_error(store, consumer):
     consumer.assign([T0])
     assert consumer.poll() == {}

@@ -273,6 +273,33 @@ def test_topics_that_match_and_come_later_are_read_from_their_start(store):
         assert {(one.topic, one.partition) for one in seen} == {("t2", 1), ("t", COUNT)}
 
 
+@pytest.mark.parametrize("age", [0, PATIENCE * 1000])
+def test_topics_that_are_deleted_and_recreated(store, age):
+    store.create_topic("u", 1)
+    listener = Noted()
+    with Consumer(store, group_id="g", metadata_max_age_ms=age) as consumer:
+        listener.consumer = consumer
+        consumer.subscribe(["t", "u"], listener=listener)
+        consumer.seek_to_beginning()
+        seen = []
+        poll_until(lambda: len(seen) == 10 * COUNT, consumer, take=seen.extend)
+        store.delete_topic("u")
+        consumer.commit()
+        poll_until(lambda: len(consumer.assignment()) == COUNT, consumer)
+        store.delete_topic("t")
+        store.create_topic("t", COUNT)
+        for count in (20, 1):
+            seen.clear()
+            fill(store, 2, count)
+            poll_until(lambda count=count: len(seen) == count, consumer, take=seen.extend)
+        assert consumer.position(TopicPartition("t", 2)) == 21
+        store.create_topic("u", 1)
+        fill(store, 0, 5, "u")
+        poll_until(lambda: len(seen) == 6, consumer, take=seen.extend)
+    lost = [partitions for what, partitions in listener.calls if what == "lost"]
+    assert lost == [{TopicPartition("u", 0)}, {TopicPartition("t", number) for number in range(COUNT)}]
+
+
 def test_another_subscription_keeps_what_stays(store, join):
     store.create_topic("other", 1)
     consumer = join()
