@@ -92,6 +92,14 @@ class Holding:
     ) -> None:
         self._watch({*self.held, *starts})
         self.fetcher.take(starts)
+        try:
+            self._begin_commits(committed)
+        except BaseException:
+            self._drop(starts)  # They are taken again.
+            raise
+        self._listener.on_partitions_assigned(set(starts))
+
+    def _begin_commits(self, committed: Mapping[TopicPartition, int | None]) -> None:
         if self.commits is not None:
             self.commits.begin(committed)
             positions = self.fetcher.positions()
@@ -101,7 +109,6 @@ class Holding:
                 first = {at for at, offset in committed.items() if offset is None} & positions.keys()
                 if first:
                     self.commits.commit({at: positions[at] for at in first})
-        self._listener.on_partitions_assigned(set(starts))
 
     def give_up(self, partitions: Collection[TopicPartition], *, commit: bool = True) -> None:
         """As Holder.give_up; without `commit` nothing is committed by itself."""

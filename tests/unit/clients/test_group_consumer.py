@@ -15,7 +15,13 @@ from pyspark_log import Consumer, Store, TopicPartition, Transactions
 from pyspark_log.cli.main import main
 from pyspark_log.clients import ConsumerRebalanceListener
 from pyspark_log.clients.membership import Membership
-from pyspark_log.errors import FencedMemberError, InvalidConfigError, OffsetConflictError, ReadOnlyError
+from pyspark_log.errors import (
+    FencedMemberError,
+    InvalidConfigError,
+    LockTimeoutError,
+    OffsetConflictError,
+    ReadOnlyError,
+)
 from pyspark_log.storage.groups import GroupState
 from tests.store_tools import rows
 
@@ -136,6 +142,25 @@ def test_a_listener_may_commit_what_is_given_up(store, join):
     assert listener.calls[1][1] == second.assignment()
     assert {at: second.position(at) for at in second.assignment()} == listener.committed
     first.close()
+
+
+def test_partitions_are_taken_again_if_their_begin_is_not_committed(store, monkeypatch):
+    errors, listener = [LockTimeoutError("not now")], Noted()
+
+    def commit(member, offsets, commit=Membership.commit):
+        if errors:
+            raise errors.pop()
+        commit(member, offsets)
+
+    monkeypatch.setattr(Membership, "commit", commit)
+    with Consumer(store, group_id="g") as consumer:
+        listener.consumer = consumer
+        with pytest.raises(LockTimeoutError):
+            consumer.subscribe(["t"], listener=listener)
+        assert (consumer.assignment(), listener.calls) == (set(), [])
+        consumer.poll()
+        assert listener.calls == [("assigned", consumer.assignment())]
+        assert [consumer.committed(TopicPartition("t", number)) for number in range(COUNT)] == [10] * COUNT
 
 
 def test_a_process_that_dies_is_replaced_within_a_second_or_so(store, join):
