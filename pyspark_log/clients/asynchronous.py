@@ -81,10 +81,14 @@ class AsyncConsumer:
 
     async def close(self, autocommit: bool = True) -> None:
         """As Consumer.close."""
-        await self._run(lambda: self.consumer.close(autocommit))
-        self._thread.shutdown(wait=False)
+        try:
+            if not self.consumer._holding.is_closed:
+                await self._run(lambda: self.consumer.close(autocommit))
+        finally:
+            self._thread.shutdown(wait=False)
 
     async def _run(self, call: Callable[[], _T]) -> _T:
+        self.consumer._check_open()
         future = self._thread.submit(call)
         try:
             return await asyncio.wrap_future(future)

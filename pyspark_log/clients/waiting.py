@@ -125,6 +125,8 @@ class Waiter:
     def _gather(self) -> None:
         """Notes what the store has reported."""
         assert self._events is not None
+        if not self._end.alive:
+            return
         changed = self._events.changed()
         if changed is None:
             self._changed = None
@@ -151,7 +153,9 @@ class Waiter:
             return  # It is full of them.
 
     def take_woken(self) -> bool:
-        """Whether `wake` was called since the last call."""
+        """Whether `wake` was called since the last call. Not once it has ended: its pipe may be another file then."""
+        if not self._end.alive:
+            return False
         try:
             while os.read(self._wake_reader, 4096):
                 self._is_woken = True

@@ -58,9 +58,23 @@ def test_errors_and_closing(store):
         consumer = AsyncConsumer(store, "t", **BEGIN)
         with pytest.raises(InvalidConfigError):
             await consumer.poll(max_records=0)
-        await consumer.close()
-        with pytest.raises(RuntimeError):
+        for _ in range(2):
+            await consumer.close()
+        with pytest.raises(ValueError, match="closed"):
             await consumer.poll()
+
+    run(main())
+
+
+def test_a_close_that_is_cancelled_may_be_called_again(store):
+    async def main():
+        async with AsyncConsumer(store, "t") as consumer:
+            closing = asyncio.create_task(consumer.close())
+            await asyncio.sleep(0)
+            closing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await closing
+        assert "closed" in repr(consumer)
 
     run(main())
 

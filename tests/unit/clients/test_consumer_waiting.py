@@ -92,6 +92,18 @@ def test_a_wait_ends_in_time(consumer):
     assert time.monotonic() - started_at >= 0.03
 
 
+def test_a_consumer_that_is_closed_while_it_waits(consumer, monkeypatch):
+    waiter = consumer._holding.waiter
+
+    def sleep(poll, until, sleep=waiter._sleep):
+        consumer.close()  # As a handler of a signal may.
+        sleep(poll, until)
+
+    monkeypatch.setattr(waiter, "_sleep", sleep)
+    assert consumer.poll(PATIENCE_MS) == {}
+    assert not waiter.take_woken()
+
+
 def test_another_thread_wakes_a_poll(store, consumer):
     for call in (lambda: consumer.poll(PATIENCE_MS), lambda: next(consumer), lambda: consumer.poll_arrow(PATIENCE_MS)):
         timer = threading.Timer(0.02, consumer.wakeup)
