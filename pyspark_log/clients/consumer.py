@@ -146,7 +146,7 @@ class Consumer:
             listener: is called when partitions come or end.
 
         Raises:
-            InvalidConfigError: there are neither topics nor a pattern.
+            InvalidConfigError: there are neither topics nor a pattern, or the pattern is malformed.
             InvalidTopicError: no topic can have such a name.
         """
         self._check_open()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from math import inf
 from typing import Protocol
 
-from pyspark_log.errors import UnknownTopicError
+from pyspark_log.errors import InvalidConfigError, UnknownTopicError
 from pyspark_log.storage.catalog import check_name
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
@@ -156,11 +156,22 @@ class Wanted:
     """
 
     def __init__(self, topics: Iterable[str], pattern: str | None) -> None:
-        """`pattern`: a regular expression that whole names match. InvalidTopicError: no topic can have such a name."""
+        """Looks for none yet.
+
+        Args:
+            topics: their names.
+            pattern: a regular expression that whole names match; None: there is none.
+
+        Raises:
+            InvalidTopicError: no topic can have such a name. InvalidConfigError: the pattern is malformed.
+        """
         self.names = set(topics)
         for name in self.names:
             check_name(name)
-        self._pattern = None if pattern is None else re.compile(pattern)
+        try:
+            self._pattern = None if pattern is None else re.compile(pattern)
+        except re.error as error:
+            raise InvalidConfigError(f"pattern {pattern!r} is no regular expression: {error}") from None
 
     def found_in(self, store: Store) -> set[str]:
         """Those that are named, and those of a store that match."""

@@ -335,6 +335,8 @@ def test_topics_that_match_a_pattern(store, consumer):
     assert (consumer.subscription(), consumer.assignment()) == ({"log-b"}, {TopicPartition("log-b", 0)})
     with pytest.raises(InvalidConfigError, match="expected names of topics, or a pattern"):
         consumer.subscribe()
+    with pytest.raises(InvalidConfigError, match="no regular expression"):
+        consumer.subscribe(pattern="log-(")
     with pytest.raises(InvalidTopicError):
         consumer.subscribe(["a/b"])
 
