@@ -8,6 +8,7 @@ import os
 import weakref
 from typing import TYPE_CHECKING
 
+from pyspark_log.config import INT_MAX
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 from pyspark_log.storage.fs import clock, files
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 #: The folder of these files, in the folder of states.
 MEMBERS_FOLDER = "members"
-# Files of members that have died are deleted after as long (ms). No session is as long.
-_OLD_MS = 24 * 3600 * 1000
+# Files of members that have died are deleted after as long (ms). No session is longer.
+_OLD_MS = INT_MAX
 
 # Members of this process. A lock of a shared file system may belong to the process, which then must not try its own.
 _own = set[str]()

@@ -1,6 +1,8 @@
 """Members of groups that share the files of a store. The clock is one that the tests move."""
 
 import gc
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,7 @@ from pyspark_log.storage.groups.metadata import (
 from pyspark_log.types import TopicPartition
 
 TOPICS = ("bills", "orders")
+DAY_MS = 24 * 3600 * 1000
 
 
 class World:
@@ -206,6 +209,16 @@ def test_what_has_an_instance_id_is_removed_when_its_session_is_over(world):
     world.later(4, first)
     first.settle()
     assert first.owned == all_of(world)
+
+
+def test_a_session_of_some_days(world):
+    gone = world.join(instance_id="a", session_timeout_ms=3 * DAY_MS)
+    files, name = world.store.groups.log.member_files, gone.member_id
+    gone.leave()
+    seconds = time.time() - 2 * DAY_MS / 1000
+    os.utime(files._path(name), (seconds, seconds))
+    world.join()
+    assert name in [one.member_id for one in world.describe().members]
 
 
 def test_partitions_that_are_added_and_topics_that_come_and_go(world):
