@@ -88,13 +88,14 @@ class Registration:
     Attributes:
         state: how far it is.
         epoch: of its registration, which all its requests to controllers have; NO_EPOCH: it is not registered.
+        last_epoch: the same, or of its last registration; NO_EPOCH: this process has had none.
         is_caught_up: whether the controllers have said that it has the metadata up to its own registration.
         is_fenced: what they have said last.
     """
 
     def __init__(self, config: NodeConfig) -> None:
         self._config = config
-        self.state, self.epoch = State.UNREGISTERED, NO_EPOCH
+        self.state, self.epoch, self.last_epoch = State.UNREGISTERED, NO_EPOCH, NO_EPOCH
         self.is_caught_up, self.is_fenced = False, True
         self._attempts = Attempts(config.request_timeout, config.least_backoff, config.most_backoff)
         self._previous_epoch = config.previous_epoch
@@ -267,7 +268,8 @@ class Registration:
         if error:
             self._attempts.fail(name_of(error), now)
             return
-        self.epoch, self._previous_epoch, self._patience = response.broker_epoch, NO_EPOCH, None
+        self.epoch = self.last_epoch = response.broker_epoch
+        self._previous_epoch, self._patience = NO_EPOCH, None
         if self.state is State.UNREGISTERED:
             self.state = State.REGISTERED
         self._attempts.succeed(now)

@@ -203,7 +203,8 @@ class Node:
             return connection.ask(request)
 
     def _replica(self) -> Replica:
-        return Replica(self._node_id, self._registration.epoch)
+        # Leaders refuse an epoch that is not the newest one (KIP-903). They would not refuse that there is none.
+        return Replica(self._node_id, self._registration.last_epoch)
 
     # ---- threads
 

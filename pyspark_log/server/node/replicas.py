@@ -22,6 +22,7 @@ from pyspark_log.server.cluster.image import (
     Resource,
     Topic,
 )
+from pyspark_log.server.cluster.registration import NO_EPOCH
 from pyspark_log.server.node.leaders import Leaders
 from pyspark_log.server.node.throttles import ReplicaThrottle
 from pyspark_log.server.topic_ids import id_bytes
@@ -62,7 +63,7 @@ class NodeReplicas(Copies):
             node_id: of the node.
             listener: by which brokers reach each other (Kafka's inter.broker.listener.name).
             client: how this node logs in to them.
-            replica: what it is to them.
+            replica: what it is to them; until it has an epoch, nothing is fetched.
             leaders: what it leads.
             incarnation_id: of this process: what an earlier one has led, this one does not.
             crashed: see above.
@@ -269,6 +270,9 @@ class NodeReplicas(Copies):
         self._lost_dirs.add(number)
 
     def _may_fetch(self, at: TopicPartition, _one: CopiedPartition) -> bool:
+        if self._replica().epoch == NO_EPOCH:
+            # Another process may be registered as this node. Leaders would take what this one has for what that has.
+            return False
         since = self._failed.get(at)
         if since is not None and time.monotonic() - since <= _RETRY:
             return False

@@ -17,6 +17,7 @@ from pyspark_log.kafka.connection import TIMEOUT
 from pyspark_log.kafka.errors import LoginError
 from pyspark_log.kafka.fetcher import Replica
 from pyspark_log.server.cluster.image import Broker, Endpoint, Image, Partition, Resource, Topic
+from pyspark_log.server.cluster.registration import NO_EPOCH
 from pyspark_log.server.node import replicas as node_replicas
 from pyspark_log.server.node.leaders import Leaders
 from pyspark_log.server.node.replicas import NodeReplicas
@@ -47,10 +48,12 @@ def image(server, upstream, topic):
     return Image(brokers={LEADER: broker}, topics=topics, topic_ids={topic: topic_id})
 
 
-def replicas_in(store, crashed):
-    """The replicas of a node in a store."""
+def replicas_in(store, crashed, epoch=lambda: 0):
+    """The replicas of a node in a store; `epoch`: of its registration."""
     leaders = Leaders(store, NODE, lambda at: None, lambda action: action())
-    return NodeReplicas(store, NODE, "PLAINTEXT", ClientConfig(), lambda: Replica(NODE, 0), leaders, bytes(16), crashed)
+    return NodeReplicas(
+        store, NODE, "PLAINTEXT", ClientConfig(), lambda: Replica(NODE, epoch()), leaders, bytes(16), crashed
+    )
 
 
 @pytest.fixture
@@ -90,6 +93,19 @@ def test_a_replica_is_whole_before_any_thread_sees_it(node, image, first):
     node._mutex = Watched()
     node.follow(image, image.topics, ())
     assert node.has(first)
+
+
+def test_nothing_is_fetched_before_the_node_is_registered(image, first, tmp_path, monkeypatch):
+    """Another process may have its id: what this one fetches would count for that, as it names no epoch."""
+    monkeypatch.setattr(NodeReplicas, "_fetch_from", lambda *_: None)  # no thread comes in between
+    epochs = [NO_EPOCH]
+    with FolderStore.open_or_create(tmp_path / "node") as store:
+        made = replicas_in(store, pytest.fail, lambda: epochs[-1])
+        made.follow(image, image.topics, ())
+        assert made.has(first)
+        assert made.begin(LEADER) == {}
+        epochs.append(5)
+        assert first in made.begin(LEADER)
 
 
 def test_what_could_not_be_made_is_tried_again(node, image, upstream, topic, first, tmp_path, monkeypatch):

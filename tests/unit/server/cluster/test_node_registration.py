@@ -216,12 +216,14 @@ def test_a_registration_that_is_gone_is_repeated_with_the_same_incarnation(error
     made = running()
     beat(made, 2000, error=error)
     assert (made.state, made.epoch, made.is_fenced, made.is_caught_up) == (State.UNREGISTERED, NO_EPOCH, True, False)
+    assert made.last_epoch == EPOCH
     assert made.trouble == error.name
     send = made.poll(2000)
     assert send.request.incarnation_id == CONFIG.incarnation_id
     # The logs are those of a node that runs, not of one that has ended in order.
     assert send.request.previous_broker_epoch == NO_EPOCH
     made.answered(send.number, m.BrokerRegistrationResponse(broker_epoch=200), 2000)
+    assert made.epoch == made.last_epoch == 200
     assert beat(made, 2000).want_fence
     made.follow(image(200))
     assert not beat(made, 2001, fenced=False, caught_up=True).want_fence
