@@ -51,6 +51,8 @@ _log = logging.getLogger(__name__)
 
 # Threads for what may wait. Appends of one partition join each other, so a few are enough for many clients.
 _THREADS = 4
+# Threads of a node for what may wait for the controllers of its cluster.
+_ASKING = 2
 # A partition is kept open for appending for each so many files that the system allows; it has five of them.
 _FILES_PER_WRITER = 16
 _LOCK = "server.lock"
@@ -230,6 +232,7 @@ class _Server:
         return Node(
             self._store, self._config.node_id, cluster, reached_at, self._fail,
             partial(self._loop.call_from_elsewhere, self._serve), self._changed_elsewhere, self._run_later,
+            Workers(self._loop, _ASKING),
         )  # fmt: skip
 
     def _made_coordinators(self, node: Node) -> Coordinators:

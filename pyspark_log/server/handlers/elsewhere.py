@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.kafka.errors import ClusterError
 from pyspark_log.kafka.schemas import Struct
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.network import ClosedByServerError
@@ -107,6 +108,6 @@ async def forward(call: Call, request: Struct) -> Struct:
     assert node is not None
     principal, host = call.client.principal, call.client.host
     try:
-        return await call.broker.workers.run(node.forward, request, call.version, call.client_id or "", principal, host)
-    except OSError as error:
+        return await node.asking.run(node.forward, request, call.version, call.client_id or "", principal, host)
+    except (OSError, ClusterError) as error:
         raise ClosedByServerError(f"the controllers do not answer: {error}") from None

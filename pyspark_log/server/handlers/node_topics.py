@@ -86,7 +86,7 @@ async def _create(
     names = {one.name for one in wanted}
     node.creating |= names
     try:
-        response = await call.broker.workers.run(ask, CreateTopicsRequest(wanted, _TIMEOUT_MS))
+        response = await node.asking.run(ask, CreateTopicsRequest(wanted, _TIMEOUT_MS))
     except (OSError, ClusterError) as error:
         _log.warning("the controllers do not create %s: %s", ", ".join(sorted(names)), error)
         return

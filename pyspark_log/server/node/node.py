@@ -22,6 +22,7 @@ from pyspark_log.server.cluster.image import Endpoint, Image
 from pyspark_log.server.cluster.observer import Observer, ObserverConfig
 from pyspark_log.server.cluster.registration import NO_EPOCH, NodeConfig, Registration, State
 from pyspark_log.server.cluster.requests import Address, Send
+from pyspark_log.server.network import Workers
 from pyspark_log.server.node.clean_shutdown import note_clean_shutdown, take_clean_shutdown
 from pyspark_log.server.node.config import ClusterConfig
 from pyspark_log.server.node.controllers import TIMEOUT, Connections, envelope
@@ -52,6 +53,7 @@ class Node:
     Attributes:
         image: the newest one.
         listener: by which brokers reach each other.
+        asking: runs `forward` and `ask_controllers`, and nothing that must not wait for controllers.
         creating: topics that the controllers are being asked to create. For the thread of handlers alone.
         leaders: what the node leads.
     """
@@ -66,6 +68,7 @@ class Node:
         joined: Callable[[], object],
         changed: Callable[[TopicPartition], object],
         later: Callable[[Callable[[], object]], object],
+        asking: Workers,
     ) -> None:
         """
         Args:
@@ -77,6 +80,7 @@ class Node:
             joined: called once, by another thread, when clients can be served: the node knows the cluster, and is known
                 to it as unfenced, unless it stays fenced. Clients that learned of no broker before would find none.
             changed, later: as of Leaders.
+            asking: see above; closed by `stop`.
         """
         store.logs.make_folders()
         self._store, self._log_dirs = store, [folder.path for folder in store.logs.log_dirs]
@@ -87,7 +91,7 @@ class Node:
         directories = tuple(self._directories.values())
         host, port, protocol = reached_at
         self.image, self.listener = Image(), config.listener or protocol
-        self.creating = set[str]()
+        self.asking, self.creating = asking, set[str]()
         endpoint = Endpoint(self.listener, host, port, _PROTOCOLS.index(protocol))
         self._node_id, self._config, self._failed, self._joined = node_id, config, failed, joined
         controllers = tuple(Address(*one) for one in config.controllers)
@@ -151,6 +155,7 @@ class Node:
         for thread in self._threads:
             thread.join()
         self._replicas.close()
+        self.asking.close()
 
     def note_end(self) -> None:
         """Notes that the node has ended in order, once nothing changes its logs any more. PylogError, OSError."""
@@ -184,7 +189,7 @@ class Node:
             The response.
 
         Raises:
-            OSError: they do not answer, or refuse to take it from this node.
+            OSError, ClusterError: they do not answer, or refuse to take it from this node.
             MessageError: it is no response.
         """
         response = self.ask_controllers(envelope(request, version, client_id, principal, host))
@@ -197,8 +202,8 @@ class Node:
     def ask_controllers(self, request: Struct) -> Any:  # noqa: ANN401  (the request's response)
         """The answer of the controllers to a request of this node's own. OSError, ClusterError: there is none."""
         leader = self._observer.leader
-        if leader is None:
-            raise ConnectionRefusedError("their leader is not known")
+        if leader is None or self._stopping.is_set():
+            raise ConnectionRefusedError("their leader is not known, or this node stops")
         with Connection(*leader, self._config.controller_client, timeout=TIMEOUT) as connection:
             return connection.ask(request)
 
