@@ -22,7 +22,7 @@ _MAX_WAIT_MS: Final = 500
 # In bytes: of one answer, and of one partition in it.
 _MAX_BYTES: Final = 32 * 1024 * 1024
 _PARTITION_BYTES: Final = 8 * 1024 * 1024
-# How long a thread waits after an error, in seconds.
+# How long a thread waits that has got nothing, in seconds.
 _BACKOFF: Final = 0.5
 
 
@@ -102,7 +102,7 @@ class BrokerThread(threading.Thread):
                 work.stopping.wait(_BACKOFF)
 
     def _round(self, wanted: Mapping[TopicPartition, tuple[CopiedPartition, int]]) -> bool:
-        """Fetches once; whether that was answered without an error."""
+        """Fetches once; whether any partition was answered without an error. The others wait for themselves."""
         if self._fetcher is None:
             self._fetcher = self._make_fetcher()
             if self._work.stopping.is_set():
@@ -120,7 +120,7 @@ class BrokerThread(threading.Thread):
             self._attempt(partition, partition.take, one)
             self._work.took(partition, len(one.records))
         self._settle([wanted[one.at][0] for one in answers if wanted[one.at][0].needs_ends])
-        return not any(one.error_code for one in answers)
+        return not all(one.error_code for one in answers)
 
     def _make_fetcher(self) -> Fetcher:
         self._is_idle.set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -24,6 +25,8 @@ from pyspark_log.types import TopicPartition
 
 log = logging.getLogger(__name__)
 
+# After as long (s) a partition is fetched again whose leader has answered with an error.
+_BACKOFF = 0.5
 # Errors that pass once the leader is known again.
 _PASSING = frozenset({
     ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE,
@@ -60,6 +63,7 @@ class CopiedPartition:
         needs_leader: whether another broker may lead it by now.
         needs_ends: whether the leader has no such offset as the next one.
         is_ended: whether it takes in nothing more.
+        not_before: when it is fetched again, by the monotonic clock (s).
     """
 
     def __init__(
@@ -83,6 +87,7 @@ class CopiedPartition:
         self.bytes = self.missing = 0
         self.log_start = self.end = self.high_watermark = self.nothing_until = 0
         self.is_checked = self.needs_leader = self.needs_ends = self.is_ended = False
+        self.not_before = 0.0
         self._is_new, self._last_epoch, self._skips_to = True, -1, 0
         opened = self._logs.topic(at.topic)
         if state_file.read(opened.state_path(at.partition)) is None:
@@ -118,6 +123,7 @@ class CopiedPartition:
             self._append(fetched)
 
     def _take_error(self, code: int) -> None:
+        self.not_before = time.monotonic() + _BACKOFF
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self.needs_ends = True
         elif code in _PASSING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -56,11 +57,15 @@ class Copies(ABC):
 
     def begin(self, node: int) -> Mapping[TopicPartition, tuple[CopiedPartition, int]]:
         """The partitions that a broker leads, of which more is wanted, and that no other thread uses."""
+        now = time.monotonic()
         with self._mutex:
             found = {
                 at: (one, self._leaders[at][1])
                 for at, one in self._partitions.items()
-                if self._leaders[at][0] == node and one not in self._used and self._may_fetch(at, one)
+                if self._leaders[at][0] == node
+                and one.not_before <= now
+                and one not in self._used
+                and self._may_fetch(at, one)
             }
             self._used.update(one for one, _ in found.values())
         return found

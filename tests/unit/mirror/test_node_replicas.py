@@ -14,8 +14,11 @@ from pyspark_log import Store
 from pyspark_log.errors import CorruptRecordError
 from pyspark_log.kafka.client_config import ClientConfig
 from pyspark_log.kafka.connection import TIMEOUT
+from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.errors import LoginError
-from pyspark_log.kafka.fetcher import Replica
+from pyspark_log.kafka.fetcher import Fetched, Replica
+from pyspark_log.replication import copied_partition
+from pyspark_log.replication.broker_thread import BrokerThread
 from pyspark_log.server.cluster.image import Broker, Endpoint, Image, Partition, Resource, Topic
 from pyspark_log.server.cluster.registration import NO_EPOCH
 from pyspark_log.server.node import replicas as node_replicas
@@ -106,6 +109,37 @@ def test_nothing_is_fetched_before_the_node_is_registered(image, first, tmp_path
         assert made.begin(LEADER) == {}
         epochs.append(5)
         assert first in made.begin(LEADER)
+
+
+def test_a_partition_with_an_error_holds_back_no_other(node, image, first, topic, monkeypatch):
+    """As one that its leader cannot lead for now, on a full disk, say."""
+    monkeypatch.setattr(NodeReplicas, "_fetch_from", lambda *_: None)  # the test is the thread
+    monkeypatch.setattr(copied_partition, "_BACKOFF", 3600.0)
+    errors, other = {first: ErrorCode.NOT_LEADER_OR_FOLLOWER}, TopicPartition(topic, 1)
+
+    class Answers:
+        """A broker."""
+
+        def send(self, wanted):
+            self._wanted = wanted
+
+        def receive(self):
+            return [
+                Fetched(at, one, errors.get(at, 0), 0, 0, None, memoryview(b"")) for at, one in self._wanted.items()
+            ]
+
+    node.follow(image, image.topics, ())
+    thread = BrokerThread(LEADER, node.connect, node)
+    thread._fetcher = Answers()
+    wanted = node.begin(LEADER)
+    assert wanted.keys() == {first, other}
+    assert thread._round(wanted), "the next round comes at once"
+    node.end([one for one, _ in wanted.values()])
+    assert node.begin(LEADER).keys() == {other}
+    wanted[first][0].not_before = 0.0
+    assert node.begin(LEADER).keys() == {first}
+    errors[other] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert not thread._round(wanted), "none is answered"
 
 
 def test_what_could_not_be_made_is_tried_again(node, image, upstream, topic, first, tmp_path, monkeypatch):
