@@ -37,12 +37,14 @@ class _Led:
         topic_id, partition: which one.
         min_isr: how many replicas must be in sync for acks=all.
         mark: the high watermark, as far as this process has raised it or read it.
+        since: the first leader epoch from which on this node has led it without following another one in between.
     """
 
     topic_id: bytes
     partition: LedPartition
     min_isr: int
     mark: int
+    since: int
 
 
 class LedCounts(NamedTuple):
@@ -104,7 +106,11 @@ class Leaders:
             if known is not None and is_led:
                 known.partition.update(partition)
         if not is_led:
-            self._begin(at, topic_id, partition)
+            try:
+                self._begin(at, topic_id, partition)
+            except BaseException:
+                self.resign(at)
+                raise
         self.raise_high_watermark(at)
         self._changed(at)
         self._ask_soon(at)
@@ -114,15 +120,17 @@ class Leaders:
         self.due.set()
 
     def _begin(self, at: TopicPartition, topic_id: bytes, partition: Partition) -> None:
-        self.resign(at)
         logs = self._store.logs
         opened = logs.topic(at.topic)
         with logs.writer_of(opened, at.partition).hold() as writer:
             begin_to_lead(writer.log, partition.leader_epoch)
-            end = writer.state.next_offset
+            end, mark, since = writer.state.next_offset, writer.state.high_watermark, partition.leader_epoch
             led = LedPartition(self._node_id, partition, end, self._lag_max, _now())
             with self._mutex:
-                self._led[at] = _Led(topic_id, led, _min_isr(self._image, at.topic), writer.state.high_watermark)
+                if (before := self._led.get(at)) is not None:
+                    # The end of a reassignment makes a new epoch, too. What waits for its followers continues to.
+                    mark, since = max(mark, before.mark), before.since
+                self._led[at] = _Led(topic_id, led, _min_isr(self._image, at.topic), mark, since)
                 logs.led[opened.state_path(at.partition)] = partition.leader_epoch
         opened.note_leader_epoch(at.partition, partition.leader_epoch)
         log.info("%s: led from offset %d on, in leader epoch %d", at, end, partition.leader_epoch)
@@ -182,7 +190,7 @@ class Leaders:
     def is_replicated(self, at: TopicPartition, epoch: int | None, offset: int) -> ErrorCode | None:
         """Whether all replicas in sync have what was appended up to an offset, in a leader epoch; None: not yet."""
         known = self._led.get(at)
-        if known is None or known.partition.leader_epoch != epoch:
+        if known is None or epoch is None or epoch < known.since:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if known.mark < offset:
             return None

@@ -96,6 +96,12 @@ class Controller:
         self.leader, self.leader_epoch = chosen, self.leader_epoch + 1
         self.world.counts["elections"] += 1
 
+    def elect_again(self):
+        """The same leader gets a new epoch, as at the end of a reassignment."""
+        if self.leader != NO_LEADER and not self.world.is_calm:
+            self.leader_epoch += 1
+            self._changed()
+
     def _changed(self):
         self.partition_epoch += 1
         if len(self.isr) >= self.min_isr:
@@ -133,6 +139,7 @@ class Broker:
     def _begin(self, epoch):
         self.life += 1
         self.epoch, self.fact, self.led, self.copies, self.waits = epoch, None, None, 0, []
+        self.since = UNKNOWN  # the epoch from which on it leads without a break
         self._proposing = self._fetching = False
 
     # ---- its life
@@ -172,6 +179,7 @@ class Broker:
             if one.leader_epoch == self.world.controller.leader_epoch:
                 self.world.check_leader(self.number)
             self.epochs.assign(one.leader_epoch, len(self.log))
+            self.since = one.leader_epoch if self.led is None else self.since
             self.led = LedPartition(self.number, one, len(self.log), LAG_MAX, self.world.now)
         else:
             self.led.update(one)
@@ -187,10 +195,11 @@ class Broker:
             return
         mark = self.led.high_watermark(len(self.log), self.world.now, self.world.min_isr, self._eligible)
         self.mark = max(self.mark, mark)
-        done = [one for one in self.waits if one[0] != self.led.leader_epoch or one[1] < self.mark]
+        done = [one for one in self.waits if one[0] < self.since or one[1] < self.mark]
         self.waits = [one for one in self.waits if one not in done]
         for epoch, offset, value in done:
-            if epoch == self.led.leader_epoch and not self.led.is_under(self.world.min_isr):
+            if epoch >= self.since and not self.led.is_under(self.world.min_isr):
+                self.world.counts["acknowledged in a later epoch"] += epoch != self.led.leader_epoch
                 self.world.acknowledge(offset, value)
 
     def propose(self):
@@ -301,7 +310,7 @@ class World:
         for broker in self.brokers.values():
             broker.lost_power = False
             broker.take(self.controller.fact())
-        self._values, self._calm = itertools.count(), False
+        self._values, self.is_calm = itertools.count(), False
         for number in BROKERS:
             self._repeat(60, lambda number=number: self._beat(number))
             self._repeat(15, lambda number=number: self.brokers[number].fetch())
@@ -310,6 +319,7 @@ class World:
         self._repeat(20, self._consume)
         self._repeat(50, self.controller.check_sessions)
         self._repeat(150, self._hurt)
+        self._repeat(1500, self.controller.elect_again)
 
     # ---- the scheduler and the network
 
@@ -324,7 +334,7 @@ class World:
         self.at(self.chance.randint(0, every), again)
 
     def _passes(self, source, target):
-        return (source, target) not in self._cut and (self._calm or self.chance.random() > 0.02)
+        return (source, target) not in self._cut and (self.is_calm or self.chance.random() > 0.02)
 
     def ask(self, source, target, serve, answered):
         """A request and its answer; None: there is none, after a while."""
@@ -362,7 +372,7 @@ class World:
     # ---- what happens to it
 
     def _hurt(self):
-        if self._calm:
+        if self.is_calm:
             return
         chance, what = self.chance, self.chance.random()
         down = [one for one in self.brokers.values() if not one.alive]
@@ -384,7 +394,7 @@ class World:
 
     def _produce(self):
         broker = self.brokers[self.chance.choice(BROKERS)]
-        if not self._calm:
+        if not self.is_calm:
             broker.produce(next(self._values))
 
     def _consume(self):
@@ -421,7 +431,7 @@ class World:
 
     def _settle(self):
         """Without any more faults all replicas come to the same log, with all that was acknowledged."""
-        self._calm = True
+        self.is_calm = True
         self._cut.clear()
         for broker in self.brokers.values():
             if not broker.alive:
