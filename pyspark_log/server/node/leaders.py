@@ -288,8 +288,10 @@ class Leaders:
         drops = _now() - self._dropped_at >= self._lag_max // 2
         if drops:
             self._dropped_at = _now()
-        # A thread may add to them meanwhile.
-        dirty, self._dirty = self._dirty, set()
+        dirty = set[TopicPartition]()
+        # Threads add to it meanwhile, so it stays the same object.
+        while self._dirty:
+            dirty.add(self._dirty.pop())
         for at in self.leads() if drops else sorted(dirty):
             try:
                 state = self._store.logs.topic(at.topic).reader(at.partition).state()

@@ -104,3 +104,17 @@ def test_a_partition_that_cannot_be_led_in_a_new_epoch_is_led_no_more(led, monke
     assert led.leaders.epoch(AT) is None
     with pytest.raises(PartitionOwnedError):
         led.store.append("t", rows(b"a"))
+
+
+def test_what_another_thread_notes_meanwhile_is_proposed_later(led):
+    class Meanwhile(set):
+        """The thread that asks the controllers comes between a look at the set and what is added to it."""
+
+        def add(self, at):
+            led.leaders.proposals(BROKER_EPOCH)
+            super().add(at)
+
+    led.leaders._dirty = Meanwhile()
+    led.partition = led.partition._replace(isr=(NODE,))
+    led.lead(EPOCH + 1)
+    assert led.leaders._dirty == {AT}
