@@ -285,6 +285,8 @@ class Broker:
             self.mark = min(self.mark, agreed)
             self.world.counts["truncations"] += 1
             return
+        # As append_copied: an epoch in which this one has led, and written nothing, is one of no record.
+        self.epochs.cut_end(len(self.log))
         for epoch, value in records:
             self.epochs.assign(epoch, len(self.log))
             self.log.append((epoch, value))
