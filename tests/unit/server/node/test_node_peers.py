@@ -66,7 +66,7 @@ def test_requests_of_another_kind_do_not_wait(server, tmp_path):
 
 
 def test_what_waits_for_a_request_without_an_answer_fails_with_it(server):
-    asking = Asking(server, 0.5)
+    asking = Asking(server, 5)
 
     async def error_of(wait):
         try:
