@@ -7,6 +7,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from math import inf
 from typing import Any, Final
 
 from pyspark_log.errors import PylogError
@@ -292,13 +293,15 @@ class Node:
 
     def _propose(self) -> None:
         """Asks the controllers for changes of which replicas are in sync, until the node stops."""
-        leaders, connections = self.leaders, Connections(self._config.controller_client)
+        leaders, connections, assigned_at = self.leaders, Connections(self._config.controller_client), -inf
         try:
             while not self._stopping.is_set():
                 leaders.due.wait(_NAP)
                 leaders.due.clear()
-                if len(self._directories) > 1:
+                # It looks at each replica, and `due` may be set by each fetch.
+                if len(self._directories) > 1 and time.monotonic() - assigned_at >= _NAP:
                     self._assign(connections)
+                    assigned_at = time.monotonic()
                 request = leaders.proposals(self._registration.epoch)
                 if request is None:
                     continue
