@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from pyspark_log.replication.publish import publish
 from pyspark_log.spark_connector.errors import ConnectorError
-from pyspark_log.storage.catalog.own_cluster import OwnCluster, read_cluster
-from pyspark_log.storage.folder_store import FolderStore
+from pyspark_log.storage.catalog.own_cluster import read_cluster
 from pyspark_log.storage.publish import StagedPart
 from pyspark_log.storage.store import Store
 
@@ -25,7 +24,7 @@ def published_by_leaders(
     Raises:
         PublishError, OutcomeUnknownError: as replication.publish.
     """
-    cluster = _cluster_of(store)
+    cluster = read_cluster(store.path)
     if cluster is None:
         return parts
     if run:
@@ -37,12 +36,8 @@ def published_by_leaders(
 
 def check_not_replicated(store: Store, what: str) -> None:
     """Refuses what a transaction through the leaders does not do. ConnectorError."""
-    if _cluster_of(store) is not None:
+    if read_cluster(store.path) is not None:
         raise ConnectorError(
             "PYLOG_REPLICATED",
             f"{what} is not possible where topics are replicated: {store.path} is the store of a node of a cluster",
         )
-
-
-def _cluster_of(store: Store) -> OwnCluster | None:
-    return read_cluster(store.path) if isinstance(store, FolderStore) else None

@@ -10,6 +10,7 @@ from pyspark_log.errors import PartitionOwnedError, StoreError
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.json_fields import Fields
+from pyspark_log.storage.objects import is_address
 
 #: The file, in the store's folder for state.
 CLUSTER_FILE: Final = "cluster.json"
@@ -35,7 +36,9 @@ def note_cluster(path: str, cluster: OwnCluster) -> None:
 
 
 def read_cluster(path: str) -> OwnCluster | None:
-    """What a node has noted in the store in the folder `path`; None: it is no node's. StoreError, OSError."""
+    """What a node has noted in the store at `path`; None: it is no node's. StoreError, OSError."""
+    if is_address(path):
+        return None
     place = f"{path}/{STATE_FOLDER}/{CLUSTER_FILE}"
     try:
         fields = Fields.parse(files.read_whole(place, _MOST_BYTES))
