@@ -209,6 +209,8 @@ class Mirror(Copies):
         for topic in topics:
             if topic.name not in self._refused:
                 self._follow(topic, configs.get(topic.name, {}), first=first)
+        # Before their records, as segments begin by them.
+        self._configure(configs)
         self._note_missing({one.name for one in topics})
         with self._mutex:
             self._lost.clear()
@@ -279,7 +281,12 @@ class Mirror(Copies):
             self._try(self._follow_groups)
 
     def _follow_configs(self) -> None:
-        for name, configs in self._cluster.configs(sorted(self._known_topics() - self._refused.keys())).items():
+        self._configure(self._cluster.configs(sorted(self._known_topics())))
+
+    def _configure(self, configs_of: Mapping[str, Mapping[str, str]]) -> None:
+        for name, configs in configs_of.items():
+            if name in self._refused:
+                continue
             try:
                 self._topics.configure(name, configs)
             except (PylogError, OSError) as error:

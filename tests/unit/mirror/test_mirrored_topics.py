@@ -211,6 +211,21 @@ def test_a_topic_that_is_deleted_here_is_none_of_the_others_business(upstream, t
     assert results[TopicPartition(other, 0)].end == 1
 
 
+def test_a_run_has_the_configs_before_records_come(upstream, topic, fill, mirror, monkeypatch):
+    """Else the first segments of a run would begin by those of the run before."""
+    mirror(topic)
+    upstream.alter_configs(topic, {"segment.bytes": "9000"})
+    found, fetch = [], Mirror._fetch_from
+
+    def noted(run, *arguments):
+        found.append(run._store.describe_topic(topic).configs["segment.bytes"])
+        fetch(run, *arguments)
+
+    monkeypatch.setattr(Mirror, "_fetch_from", noted)
+    mirror(topic)
+    assert found[0] == "9000"
+
+
 def test_partitions_and_configs_follow(upstream, topic, fill, mirror):
     fill(1)
     mirror(topic)
