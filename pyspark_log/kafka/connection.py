@@ -43,15 +43,16 @@ class Connection:
         self._versions: dict[int, range] = {}
         self._sent = deque[tuple[int, int, int]]()  # correlation id, API, version
         self._next = 0
-        plain = socket.create_connection((host, port), timeout)
+        self._socket = socket.create_connection((host, port), timeout)
         try:
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._socket = plain if config.tls is None else config.tls.wrap_socket(plain, server_hostname=host)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if config.tls is not None:
+                self._socket = config.tls.wrap_socket(self._socket, server_hostname=host)
             self._negotiate()
             if config.mechanism:
                 self._log_in(config)
         except BaseException:
-            plain.close()
+            self.close()
             raise
 
     def __enter__(self) -> Connection:
