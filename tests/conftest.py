@@ -12,7 +12,7 @@ from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
-from tests import foreign_threads, moved_time
+from tests import foreign_sockets, foreign_threads, moved_time
 from tests.object_fixtures import object_server, object_url, place
 from tests.scratch import IN_MEMORY
 from tests.spark_home import spark_home
@@ -49,6 +49,7 @@ def pytest_configure(config):
 def pytest_sessionstart():
     """When pytest has set its hooks for uncaught exceptions."""
     foreign_threads.let_pass()
+    foreign_sockets.close_dropped()
 
 
 class _Spread(LoadScopeScheduling):

@@ -1,6 +1,5 @@
 """One broker of Kafka for all tests here, what they need to run Kafka's command-line classes, and Spark's connector."""
 
-import gc
 import itertools
 import os
 from pathlib import Path
@@ -21,15 +20,6 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker("slow")
-            # kafka-python drops sockets without closing them, when a broker is not there at once.
-            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def released_sockets():
-    """They are collected while that is borne, and not in a test elsewhere."""
-    yield
-    gc.collect()
 
 
 @pytest.fixture(scope="session")

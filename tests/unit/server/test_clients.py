@@ -13,9 +13,6 @@ from kafka_peer import ConsumerRebalanceListener, kafka
 from pyspark_log.types import TopicPartition
 from tests.server_tools import PATIENCE
 
-# kafka-python closes its sockets late, and aiokafka leaves a warning of its own.
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
-
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 VALUES = [b"value %d " % number * 20 for number in range(200)]
 

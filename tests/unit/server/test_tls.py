@@ -324,7 +324,6 @@ def test_a_certificate_that_is_asked_for_only(tmp_path, authority):
         assert _is_refused(server, authority.context(*authority.issue("old", name(CN="Anna"), days=-1)))
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 def test_librdkafka_and_kafka_python_with_certificates(mutual, authority):
     certificate, key = authority.issue("client", name(OU="ServiceUsers", CN="client"))
     producer = confluent_kafka.Producer({

@@ -198,7 +198,6 @@ def test_another_claim_and_the_end_of_a_token(tmp_path, issuer):
 # ---- clients
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 def test_librdkafka_and_kafka_python(tmp_path, issuer):
     authority = Authority(tmp_path)
     (tmp_path / "jwks.json").write_bytes(issuer.jwks())
