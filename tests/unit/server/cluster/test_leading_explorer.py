@@ -10,6 +10,7 @@ def test_nothing_acknowledged_is_lost():
     assert found["acknowledged in a later epoch"], found
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_nothing_is_lost_in_many_more_worlds():
     explore(1_000_000, 20_000_000)
