@@ -11,12 +11,15 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import NoReturn
 
 #: The exit code of a process that Ctrl-C has ended, as shells have it.
 INTERRUPTED = 130
+# How often it is looked for, in seconds.
+_LOOK = 0.5
 
 
 def leave() -> NoReturn:
@@ -44,6 +47,13 @@ def fatal() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, _interrupt)
+
+
+def wait() -> NoReturn:
+    """Waits for Ctrl-C, while other threads work."""
+    while True:
+        # Not longer: Python handles a signal after the call that it comes right before.
+        time.sleep(_LOOK)
 
 
 def run(command: Callable[[], object]) -> None:

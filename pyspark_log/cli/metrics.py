@@ -50,4 +50,5 @@ def metrics(target: Target, listen: tuple[str, int] | None, textfile: str | None
     server = HttpServer(*listen, paths({"/metrics": lambda: Page(current.text(), content_type=TEXT)}))
     host, port = server.address
     click.echo(f"Metrics of {store.path} on http://{host}:{port}/metrics", err=True)
-    server.run()
+    server.start()
+    interrupts.wait()

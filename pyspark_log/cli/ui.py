@@ -60,4 +60,5 @@ def ui(
         )
     click.echo(f"{store.path} on http://{f'[{host}]' if ':' in host else host}:{port}/", err=True)
     app.start()
-    server.run()
+    server.start()
+    interrupts.wait()

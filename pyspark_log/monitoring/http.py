@@ -108,10 +108,9 @@ class HttpServer:
 
     def start(self) -> None:
         """Answers from now on. The threads do not keep the process from ending."""
-        threading.Thread(target=self.run, name="http", daemon=True).start()
+        threading.Thread(target=self._run, name="http", daemon=True).start()
 
-    def run(self) -> None:
-        """The same in this thread, until `close`."""
+    def _run(self) -> None:
         while True:
             self._room.acquire()
             try:
