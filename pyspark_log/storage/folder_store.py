@@ -203,6 +203,7 @@ class FolderStore(Store):
     def delete_topic(self, name: str) -> None:
         check_not_internal(name)
         self._admin.delete(name)
+        self.groups.log.forget_topic(name)
 
     # ---- groups
 

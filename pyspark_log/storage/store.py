@@ -203,9 +203,10 @@ class Store(ABC):
 
     @abstractmethod
     def delete_topic(self, name: str) -> None:
-        """Deletes a topic with its records, durably. Its files are deleted after its file.delete.delay.ms.
+        """Deletes a topic with its records, durably, and what groups have committed for it.
 
-        Running readers continue with the files that they have open, and then get UnknownTopicError.
+        Its files are deleted after its file.delete.delay.ms. Running readers continue with the files that they have
+        open, and then get UnknownTopicError.
 
         Raises:
             UnknownTopicError, InvalidTopicError: no such topic, or one of the engine's own.

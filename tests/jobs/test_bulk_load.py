@@ -250,13 +250,22 @@ def test_records_that_are_deleted_after_the_plan(load, store, target, capsys):
     assert files_in(target)[0].endswith("/a-0-0-10.parquet")
 
 
-def test_a_topic_that_was_recreated(load, store, capsys):
+@pytest.mark.parametrize("count", [5, 12])
+def test_a_topic_that_was_recreated_is_loaded_from_its_begin(load, store, target, count):
     fill(store, "a", 1, 10)
     assert load("--topics", "a") == 0
+    loaded = rows_in(target)
     store.delete_topic("a")
-    fill(store, "a", 1, 5)
+    fill(store, "a", 1, count)
+    assert load("--topics", "a") == 0
+    assert sorted(rows_in(target)) == sorted(loaded + rows_of(store, "a"))
+
+
+def test_a_group_that_is_beyond_the_end(load, store, capsys):
+    fill(store, "a", 1, 10)
+    store.groups["bulk-load"].commit({TopicPartition("a", 0): 11})
     assert load("--topics", "a") == 1
-    assert "the topic was recreated" in capsys.readouterr().err
+    assert "the store was restored from a copy" in capsys.readouterr().err
 
 
 def test_a_group_that_was_reset_does_not_replace_files(load, store, target, capsys):

@@ -8,6 +8,7 @@ with warnings.catch_warnings():
     from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
     from kafka.admin import ConfigResource, NewTopic, UserScramCredentialUpsertion
     from kafka.errors import TopicAlreadyExistsError
+    from kafka.structs import OffsetAndMetadata
 
 from written import Row
 
@@ -16,6 +17,9 @@ __all__ = [
     "ConfigResource",
     "KafkaAdminClient",
     "KafkaConsumer",
+    "KafkaProducer",
+    "NewTopic",
+    "OffsetAndMetadata",
     "TopicAlreadyExistsError",
     "TopicPartition",
     "UserScramCredentialUpsertion",

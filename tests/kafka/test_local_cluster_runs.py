@@ -1,5 +1,6 @@
 """`pylog cluster` with Kafka's own controllers: made, run, a node killed, stopped in order."""
 
+import contextlib
 import os
 import re
 import signal
@@ -9,11 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
-from kafka_clients import KafkaProducer
+from kafka_clients import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, OffsetAndMetadata
+from kafka_clients import TopicPartition as KafkaPartition
 from kafka_cluster import wait_until
 from kafka_tools import FOLDER, JARS, NEWEST, PATIENCE, run
 
-from pyspark_log import Store
+from pyspark_log import Store, TopicPartition
 from tests.ports import HOST, free_ports
 from tests.store_tools import all_values
 
@@ -127,6 +129,36 @@ def test_each_store_has_what_is_produced(folder, started):
                 f"node {number} has all",
             )
             assert {int(one) for one in all_values(store, "orders")} == set(range(300))
+    started.process.send_signal(signal.SIGTERM)
+    assert started.process.wait(PATIENCE) == 0, started.output()
+
+
+def test_what_groups_committed_for_a_topic_is_deleted_with_it(folder, started):
+    started.wait_for("All 3 nodes are unfenced")
+    servers = re.search(r"bootstrap.servers=(\S+)", started.output())[1].split(",")
+    gone, stays = KafkaPartition("gone", 0), KafkaPartition("stays", 0)
+    # They are coordinated by all nodes, and one has the topic.
+    groups = [f"g{number}" for number in range(6)]
+    with contextlib.closing(KafkaAdminClient(bootstrap_servers=servers)) as admin:
+        admin.create_topics([NewTopic(one.topic, 1, 1) for one in (gone, stays)])
+        for group in groups:
+            consumer = KafkaConsumer(bootstrap_servers=servers, group_id=group)
+            consumer.assign([gone, stays])
+            consumer.commit({one: OffsetAndMetadata(5, "", -1) for one in (gone, stays)})
+            consumer.close()
+        admin.delete_topics([gone.topic])
+        for group in groups:
+            consumer = KafkaConsumer(bootstrap_servers=servers, group_id=group)
+            wait_until(lambda at=consumer: at.committed(gone) is None, f"{group} has no offset in the topic")
+            assert consumer.committed(stays) == 5
+            consumer.close()
+    at = TopicPartition("stays", 0)
+    for number in NODES:
+        with Store.open(folder / f"node-{number}") as store:
+            wait_until(
+                lambda store=store: all({*store.groups[group].committed()} == {at} for group in groups),
+                f"node {number} has that, too",
+            )
     started.process.send_signal(signal.SIGTERM)
     assert started.process.wait(PATIENCE) == 0, started.output()
 

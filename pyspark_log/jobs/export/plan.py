@@ -120,8 +120,8 @@ def make_plan(
             start = first if before is None else before
             if start > until:
                 raise lost(
-                    f"{at} ends at offset {until}, and the group has committed {start}: the topic was recreated, or "
-                    "the store was restored from a copy. Use another group"
+                    f"{at} ends at offset {until}, and the group has committed {start}: the store was restored from a "
+                    "copy, or the topic was recreated. Use another group"
                 )
             if start < first:
                 if not skip_lost:

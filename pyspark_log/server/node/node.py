@@ -7,6 +7,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from typing import Any, Final
 
@@ -95,6 +96,7 @@ class Node:
         self.asking, self.creating = asking, set[str]()
         endpoint = Endpoint(self.listener, host, port, _PROTOCOLS.index(protocol))
         self._node_id, self._config, self._failed, self._joined = node_id, config, failed, joined
+        self._later = later
         controllers = tuple(Address(*one) for one in config.controllers)
         self._incarnation_id = incarnation_id = secrets.token_bytes(16)
         self._observer = Observer(
@@ -263,6 +265,9 @@ class Node:
             self._follow(image, topics, list(image.configs))
         elif change is not None:
             self._follow(image, change.topics, differing(change.before.configs, image.configs))
+            for topic_id in change.before.topics.keys() & set(change.topics) - image.topics.keys():
+                # Also by a node that has no replica of it, but leads the partition of a group.
+                self._later(partial(self._store.groups.log.forget_topic, change.before.topics[topic_id].name))
         elif undone := self._replicas.undone():
             self._follow(image, undone, ())
 

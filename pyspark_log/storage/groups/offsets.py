@@ -42,7 +42,7 @@ from pyspark_log.storage.groups.metadata import (
     encode_group_value,
 )
 from pyspark_log.storage.groups.modern_group import decoded
-from pyspark_log.storage.groups.view import OffsetAndMetadata
+from pyspark_log.storage.groups.view import GroupRecords, OffsetAndMetadata
 from pyspark_log.storage.ingest import packed
 from pyspark_log.storage.publish import TopicIdPartition
 from pyspark_log.storage.publish.applier import apply_in, waits_in
@@ -441,6 +441,24 @@ class OffsetsLog:
         self._append(committed_offsets.place_of(logs, group), tombstones_if_unread)
         return gone
 
+    def forget_topic(self, topic: str) -> None:
+        """Deletes what all groups have committed for a topic that was deleted, and groups of which nothing is left.
+
+        These offsets mean nothing in a topic of that name that is created later. What cannot be deleted is logged.
+        """
+
+        def of_topic(group: GroupRecords) -> list[TopicPartition]:
+            return [at for at in group.offsets if at.topic == topic]
+
+        try:
+            self._in_each_partition(lambda partition: self._delete_in(partition, of_topic, timeouts.CLEANING))
+        except (PylogError, OSError) as error:
+            log.warning(
+                "%s: topic %s is deleted, but not all that groups have committed for it: delete that by "
+                "`pylog groups delete-offsets` before another topic gets this name: %s",
+                self._logs.path, topic, error,
+            )  # fmt: skip
+
     def expire(self, timeout: float = DEFAULT_TIMEOUT) -> int:
         """Deletes expired offsets, by Kafka's rules, and groups of which nothing is left.
 
@@ -455,15 +473,29 @@ class OffsetsLog:
         Raises:
             PylogError, OSError: the first that a partition raised; the others were checked.
         """
-        logs, count = self._logs, 0
+        now = self.now()
+
+        def expire_in(partition: int) -> int:
+            for name, group in self._offsets.in_partition(partition)[1].items():
+                # What cannot be decoded is reported below.
+                with contextlib.suppress(CorruptRecordError):
+                    if group.metadata is not None and self._offsets.has_died(name):
+                        self.change_members(name, lambda group: replace(group, members={}))
+            return self._delete_in(partition, lambda group: expiry.expired(group, now, self.retention_ms), timeout)
+
+        return self._in_each_partition(expire_in)
+
+    def _in_each_partition(self, delete_in: Callable[[int], int]) -> int:
+        """The sum of what is deleted in each partition of the topic that is this process's to write."""
+        count = 0
         failed: PylogError | OSError | None = None
         try:
-            partitions = logs.written_partitions(OFFSETS_TOPIC)
+            partitions = self._logs.written_partitions(OFFSETS_TOPIC)
         except UnknownTopicError:
             return 0
         for partition in partitions:
             try:
-                count += self._expire_in(partition, timeout)
+                count += delete_in(partition)
             except PartitionOwnedError:
                 continue  # The broker that leads it does that.
             except (PylogError, OSError) as error:
@@ -472,22 +504,22 @@ class OffsetsLog:
             raise failed
         return count
 
-    def _expire_in(self, partition: int, timeout: float) -> int:
-        """The same for one partition of the topic, which is locked only if offsets have expired."""
-        now, logs, known = self.now(), self._logs, self._offsets
-        count = 0
-        for name, group in known.in_partition(partition)[1].items():
-            # What cannot be decoded is reported below.
-            with contextlib.suppress(CorruptRecordError):
-                if group.metadata is not None and known.has_died(name):
-                    self.change_members(name, lambda group: replace(group, members={}))
+    def _delete_in(
+        self, partition: int, chosen: Callable[[GroupRecords], Collection[TopicPartition]], timeout: float
+    ) -> int:
+        """Deletes those offsets of each group in a partition, which is locked only if there are some.
 
-        def tombstones_of_expired() -> list[bytes]:
+        `chosen` raises ValueError for a group that cannot be decoded: it is kept.
+        """
+        logs, known = self._logs, self._offsets
+        count = 0
+
+        def tombstones_of_chosen() -> list[bytes]:
             nonlocal count
             keys, count = list[bytes](), 0
             for name, group in known.in_partition(partition)[1].items():
                 try:
-                    gone = expiry.expired(group, now, self.retention_ms)
+                    gone = chosen(group)
                     for at in gone:
                         del group.offsets[at]
                     keys += _offset_keys(name, gone)
@@ -496,11 +528,11 @@ class OffsetsLog:
                         keys.append(records.encode_group_key(name))
                 except ValueError as error:
                     log.warning("%s: group %r is kept, because its members are unknown: %s", logs.path, name, error)
-            return committed_offsets.tombstones(logs, keys, now)
+            return committed_offsets.tombstones(logs, keys, self.now())
 
-        if tombstones_of_expired():
+        if tombstones_of_chosen():
             # Check again, as another process may have committed, or decided to, since.
-            self._append(known.in_partition(partition)[0], tombstones_of_expired, timeout)
+            self._append(known.in_partition(partition)[0], tombstones_of_chosen, timeout)
         return count
 
 

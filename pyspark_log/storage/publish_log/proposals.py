@@ -252,8 +252,14 @@ def alter_configs(state: State, name: str, configs: Mapping[str, str], delete: S
 
 
 def delete_topic(state: State, name: str) -> Proposal:
-    """Deletes a topic with its records. UnknownTopicError."""
-    return Proposal(deleted=(topic_of(state, name).topic_id,))
+    """Deletes a topic with its records, and what groups have committed for it. UnknownTopicError."""
+    moves = [
+        OffsetMove(group, at, known.offset, None)
+        for group, offsets in state.groups.items()
+        for at, known in offsets.items()
+        if at.topic == name
+    ]
+    return Proposal(deleted=(topic_of(state, name).topic_id,), moves=tuple(moves))
 
 
 def delete_records(state: State, name: str, partition: int, before_offset: int) -> Proposal | None:

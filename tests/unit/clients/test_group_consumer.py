@@ -322,6 +322,22 @@ def test_topics_that_are_deleted_and_recreated(store, age):
     assert lost == [{TopicPartition("u", 0)}, {TopicPartition("t", number) for number in range(COUNT)}]
 
 
+def test_a_group_without_members_reads_a_recreated_topic_from_its_begin(store):
+    def read():
+        with Consumer(store, group_id="g", auto_offset_reset="earliest") as consumer:
+            consumer.subscribe(["t"])
+            seen = []
+            poll_until(lambda: len(seen) == 10 * COUNT, consumer, take=seen.extend)
+            consumer.commit()
+
+    read()
+    store.delete_topic("t")
+    store.create_topic("t", COUNT)
+    for number in range(COUNT):
+        fill(store, number, 10)
+    read()
+
+
 def test_another_subscription_keeps_what_stays(store, join):
     store.create_topic("other", 1)
     consumer = join()

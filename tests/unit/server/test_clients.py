@@ -237,9 +237,13 @@ def test_confluent_kafkas_administrator(server, store, topic):
     resource = confluent_kafka.admin.ConfigResource("topic", f"{topic}-made")
     [configs] = admin.describe_configs([resource]).values()
     assert configs.result(PATIENCE)["retention.ms"].value == "1000"
+    store.groups[topic].commit({TopicPartition(f"{topic}-made", 1): 3, TopicPartition(topic, 0): 4})
     [deleted] = admin.delete_topics([f"{topic}-made"]).values()
     deleted.result(PATIENCE)
     assert f"{topic}-made" not in store.topics()
+    request = confluent_kafka.ConsumerGroupTopicPartitions(topic)
+    [offsets] = admin.list_consumer_group_offsets([request]).values()
+    assert [(one.topic, one.offset) for one in offsets.result(PATIENCE).topic_partitions] == [(topic, 4)]
     assert topic in admin.list_topics(timeout=PATIENCE).topics
 
 

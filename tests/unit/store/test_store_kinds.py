@@ -425,6 +425,23 @@ def test_commits_of_a_group(store):
     assert (len(store.groups), group.describe().state.value) == (0, "Dead")
 
 
+def test_what_groups_committed_for_a_topic_is_deleted_with_it(store):
+    store.create_topic("u", 1)
+    stays = TopicPartition("u", 0)
+    store.groups["both"].commit({AT: 5, TopicPartition("t", 2): 6, stays: 7})
+    store.groups["only"].commit({AT: 8})
+    other = Store.open(store.path)
+    assert sorted(other.groups) == ["both", "only"]
+    store.delete_topic("t")
+    store.create_topic("t", 3)
+    assert {at: one.offset for at, one in other.groups["both"].committed().items()} == {stays: 7}
+    assert list(other.groups) == list(store.groups) == ["both"]
+    assert store.groups["only"].committed() == {}
+    # What is committed for the new topic is the first thing that is committed for it.
+    other.groups["only"].commit({AT: 1}, expected={AT: None})
+    assert store.groups["only"].committed()[AT].offset == 1
+
+
 def test_a_group_of_very_many_partitions_and_very_many_groups(store):
     offsets = {TopicPartition("t", number): number for number in range(3000)}
     store.groups["large"].commit(offsets)
