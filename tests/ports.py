@@ -1,5 +1,6 @@
 """Ports for servers that tests start, of which some are ended and started again on the same port."""
 
+import os
 import random
 import socket
 import sys
@@ -16,17 +17,38 @@ def free_ports(count):
     clients could even be connected to themselves then.
     """
     found = set()
-    for port in random.SystemRandom().sample(range(_LOWEST, _first_of_the_system()), 1000):
+    for port in random.SystemRandom().sample(_ports(), 1000):
         if len(found) == count:
             break
-        with socket.socket() as probe:
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
+        if _is_free(port):
             found.add(port)
     assert len(found) == count, f"{count} ports are wanted, and only {found} are free"
     return list(found)
+
+
+def free_ports_in_a_row(count):
+    """The first of as many free ports."""
+    for first in random.SystemRandom().sample(_ports()[:-count], 1000):
+        if all(map(_is_free, range(first, first + count))):
+            return first
+    raise AssertionError(f"there are no {count} free ports in a row")
+
+
+def _is_free(port):
+    with socket.socket() as probe:
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def _ports():
+    """Those of this process of pytest, as another one may look for some before a server listens."""
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    size = (_first_of_the_system() - _LOWEST) // count
+    return range(_LOWEST + number * size, _LOWEST + (number + 1) * size)
 
 
 def _first_of_the_system():

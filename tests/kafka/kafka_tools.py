@@ -49,6 +49,8 @@ FAILOVER = {
     "auto.leader.rebalance.enable": "false",
     "unclean.leader.election.interval.ms": 1000,
 }
+#: Settings of a cluster in which no test ends a broker: none is lost because the machine is slow.
+STEADY = {"broker.session.timeout.ms": 60_000, "replica.lag.time.max.ms": 60_000}
 #: How a cluster with nodes of both versions is formatted: its controllers may use what the older Kafka knows.
 SHARED_VERSION = ("--release-version", "3.9-IV0")
 

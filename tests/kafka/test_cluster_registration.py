@@ -17,7 +17,7 @@ from tests.replica_changes import Action, replica_changes
 
 pytestmark = pytest.mark.usefixtures("kafka")
 
-SESSION = 3.0
+SESSION = 6.0
 
 
 @pytest.fixture(scope="module")

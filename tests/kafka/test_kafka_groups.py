@@ -184,9 +184,7 @@ def test_members_that_do_not_join_in_time(both):
     """A dynamic one is removed, a static one when it has not synced either."""
     leader, (static, dynamic), generation = stable(both, ["i1", "i2", None])
     first = both.join(5, member=leader, instance="i1", rebalance=700)
-    both.pass_time(0.4)
-    assert first in both.waiting
-    both.pass_time(0.6)
+    both.pass_time(1)
     assert both.answered[first].generation_id == generation + 1
     both.describe()
     both.heartbeat(static, generation, "i2")
@@ -217,9 +215,7 @@ def test_a_leader_that_does_not_sync_in_time(both):
     both.join(5, member=leader, instance="i1", rebalance=700)
     both.join(3, member=other, rebalance=700)
     waiting = both.sync(3, other, generation + 1)
-    both.pass_time(0.4)
-    assert waiting in both.waiting
-    both.pass_time(0.6)
+    both.pass_time(1)
     assert both.answered[waiting].error_code == ErrorCode.REBALANCE_IN_PROGRESS
     both.describe()
     both.heartbeat(leader, generation + 1, "i1")

@@ -16,7 +16,7 @@ from kafka_cluster import wait_until
 from kafka_tools import FOLDER, JARS, NEWEST, PATIENCE, run
 
 from pyspark_log import Store, TopicPartition
-from tests.ports import HOST, free_ports
+from tests.ports import HOST, free_ports_in_a_row
 from tests.store_tools import all_values
 
 NODES = (1, 2, 3)
@@ -57,7 +57,7 @@ def arguments_of(pid):
 @pytest.fixture
 def folder(kafka, tmp_path):
     """A cluster that was made."""
-    words = ["init", tmp_path / "cluster", "--kafka", FOLDER / JARS[NEWEST], "--port", free_ports(1)[0]]
+    words = ["init", tmp_path / "cluster", "--kafka", FOLDER / JARS[NEWEST], "--port", free_ports_in_a_row(6)]
     done = subprocess.run([*PYLOG, *map(str, words)], capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     return tmp_path / "cluster"

@@ -5,7 +5,7 @@ import random
 import confluent_kafka
 import pytest
 from kafka_cluster import Cluster, wait_until
-from kafka_tools import NEWEST, OLDER, PATIENCE
+from kafka_tools import NEWEST, OLDER, PATIENCE, STEADY
 from mirror_tools import (
     Message,
     Writer,
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture(scope="module")
 def cluster(kafka, tmp_path_factory):
-    with Cluster(tmp_path_factory.mktemp("cluster")) as found:
+    with Cluster(tmp_path_factory.mktemp("cluster"), settings=STEADY) as found:
         yield found
 
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 from kafka_cluster import SCRAM, Cluster, secured, wait_until
-from kafka_tools import run
+from kafka_tools import STEADY, run
 from mirror_tools import whole
 from node_tools import NODE, NodeServer
 from test_node import create_at
@@ -19,7 +19,7 @@ from tests.unit.record_tools import Record, build
 BROKER = 1
 #: Of users that there are from the start; each is its own password.
 ADMIN, AT_BROKER, AT_NODE = "admin", "the-broker", "the-node"
-AUTHORIZER = {
+SETTINGS = STEADY | {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": f"User:ANONYMOUS;User:{ADMIN}",
 }
@@ -72,7 +72,7 @@ def clients(kafka, tmp_path_factory):
              f'{_LOGIN} username="{AT_BROKER}" password="{AT_BROKER}";'}  # fmt: skip
     between = {"inter.broker.listener.name": "SASL_PLAINTEXT", "sasl.mechanism.inter.broker.protocol": SCRAM}
     with Cluster(
-        folder / "cluster", brokers=1, listeners=["SASL_PLAINTEXT"], settings=AUTHORIZER,
+        folder / "cluster", brokers=1, listeners=["SASL_PLAINTEXT"], settings=SETTINGS,
         single={BROKER: settings | login | between},
     ) as cluster:  # fmt: skip
         cluster.add_scram_users({one: one for one in (ADMIN, AT_BROKER, AT_NODE)})

@@ -3,6 +3,7 @@
 import pytest
 from kafka_clients import send_and_read
 from kafka_cluster import Cluster, wait_until
+from kafka_tools import STEADY
 
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
@@ -13,7 +14,7 @@ NODE, BROKER = 7, 1
 GROUP, TRANSACTION = 0, 1
 OWN = {GROUP: "__consumer_offsets", TRANSACTION: "__transaction_state"}
 # These are Kafka's defaults, but for the replicas, as there are two brokers for them.
-SETTINGS = {
+SETTINGS = STEADY | {
     "offsets.topic.num.partitions": None, "transaction.state.log.num.partitions": None,
     "transaction.state.log.min.isr": None, "default.replication.factor": 2, "num.partitions": 3,
 }  # fmt: skip

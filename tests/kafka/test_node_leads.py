@@ -111,7 +111,8 @@ def test_a_log_dir_that_fails(cluster, node, tmp_path):
     for partition in second:
         wait_until(lambda partition=partition: cluster.leader_of("l", partition) == 1, "another one leads")
         cluster.wait_for_isr("l", partition, {1})
-    assert all(cluster.leader_of("l", partition) == NODE for partition in set(range(6)) - second)
+    for partition in set(range(6)) - second:
+        cluster.wait_for_isr("l", partition, {NODE, 1})
     write(cluster, "l", messages(2, 600, partitions=6))
     # It is used again when the node is started again.
     node.kill()

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from kafka_cluster import Cluster, wait_until
+from kafka_tools import STEADY
 from node_tools import NODE, NodeServer
 from test_rights_beside_kafka import SOON, USERS, answer_to, logged_in, reduced
 
@@ -78,7 +79,7 @@ def sides(kafka, tmp_path_factory):
     """Broker and node: where each is, and the names that it is asked about, by the user."""
     folder = tmp_path_factory.mktemp("sides")
     listed = " ".join(f'user_{user}="{user}"' for user in (*USERS, "node", "broker"))
-    everywhere = {
+    everywhere = STEADY | {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:dora;User:broker;User:node;User:ANONYMOUS",
     }

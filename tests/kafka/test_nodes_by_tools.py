@@ -29,7 +29,7 @@ def test_elections(nodes):
     writer.send("l", messages(1, 500))
     # In order: another one leads before the node ends.
     assert made[11].stop() == 0
-    assert cluster.leader_of("l") in (12, 13)
+    wait_until(lambda: cluster.leader_of("l") in (12, 13), "another one leads")
     writer.send("l", messages(2, 500))
     writer.flush()
     made[11].start()

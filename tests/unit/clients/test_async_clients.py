@@ -123,7 +123,7 @@ def test_a_cancelled_poll_ends(store):
             task = asyncio.create_task(consumer.poll(PATIENCE_MS))
             await asyncio.sleep(0.01)
             task.cancel()
-            assert await asyncio.wait_for(consumer.poll(), PATIENCE / 4) == {}
+            assert await asyncio.wait_for(consumer.poll(), PATIENCE / 2) == {}
 
     run(main())
 

@@ -16,7 +16,7 @@ from pyspark_log import Store
 from pyspark_log.cli.main import main
 from pyspark_log.local_cluster.making import _escaped
 from pyspark_log.local_cluster.units import _quoted
-from tests.ports import HOST, free_ports
+from tests.ports import HOST, free_ports_in_a_row
 
 FEATURES = (
     "metadata.version=30 (4.3-IV0)", "kraft.version=1", "transaction.version=2", "group.version=1", "share.version=1",
@@ -66,12 +66,7 @@ def distribution(folder, *versions):
 @pytest.fixture(scope="module")
 def port():
     """The first of some ports that are free."""
-    return next(one for one in free_ports(20) if all(map(is_free, range(one, one + 12))))
-
-
-def is_free(port):
-    with socket.socket() as probe:
-        return probe.connect_ex((HOST, port)) != 0
+    return free_ports_in_a_row(12)
 
 
 def call(*words):

@@ -12,7 +12,7 @@ from pyspark_log.kafka.cluster import Cluster
 from pyspark_log.mirror import Mirror, MirrorPlan
 from pyspark_log.replication import Rules
 from pyspark_log.storage.folder_store import FolderStore
-from tests.server_tools import served_anew
+from tests.server_tools import PATIENCE, served_anew
 
 _names = (f"mirrored{number}" for number in itertools.count())
 # Many segments, and few index entries in each.
@@ -21,7 +21,7 @@ SMALL = {"segment.bytes": "4000", "index.interval.bytes": "1000", "retention.ms"
 
 def wait_until(holds, what):
     """Waits for a condition."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < deadline, f"not in time: {what}"
         time.sleep(0.02)

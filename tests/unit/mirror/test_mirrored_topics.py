@@ -34,6 +34,7 @@ from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.log.retention import delete_before
 from pyspark_log.storage.record import headers_in
 from pyspark_log.types import READ_COMMITTED, TopicPartition
+from tests.server_tools import PATIENCE
 from tests.store_tools import damages, rows, stage
 from tests.unit.mirror.conftest import wait_until
 
@@ -386,7 +387,8 @@ def test_groups_are_where_they_were(upstream, topic, fill, first, mirror):
 
 
 def test_it_stops_while_a_broker_hangs_without_asking_more_of_it(server, topic, tmp_path, monkeypatch):
-    monkeypatch.setitem(Connection.__init__.__kwdefaults__, "timeout", 1)
+    monkeypatch.setitem(Connection.__init__.__kwdefaults__, "timeout", 5)
+    monkeypatch.setattr("pyspark_log.mirror.mirror._OTHERS_INTERVAL", 3600)
     rounds, follow = [], Mirror._follow_others
     monkeypatch.setattr(Mirror, "_follow_others", lambda run: rounds.append(follow(run)))
     with (
@@ -402,7 +404,7 @@ def test_it_stops_while_a_broker_hangs_without_asking_more_of_it(server, topic, 
             wait_until(lambda: run._lost, "it has noticed")
             run.stopping.set()
             before = len(rounds)
-            assert ended.result(30)[0].error is None
+            assert ended.result(PATIENCE)[0].error is None
             assert len(rounds) == before
         finally:
             run.stopping.set()

@@ -29,7 +29,7 @@ from tests.security_tools import PASSWORDS, TlsPeer, add_users, log_in, name, sc
 from tests.server_tools import PATIENCE, Peer, served
 
 _MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"]
-#: How long a session is, in seconds, at the server without TLS.
+#: How long a short session is, in seconds.
 _SESSION = 4
 _COUNT = int(os.environ.get("PYLOG_DAMAGED_REQUESTS", "3000")) // 50
 _ASK = m.ApiVersionsRequest("tests", "1.0")
@@ -58,10 +58,20 @@ def peer(server, authority):
 @pytest.fixture
 def plain(tmp_path):
     """A server without TLS."""
-    Store.create(tmp_path / "store").close()
-    add_users(tmp_path / "store")
-    options = ("--sasl-mechanisms", ",".join(_MECHANISMS), "--sasl-max-session", str(_SESSION), "--verbose")
-    with served(tmp_path / "store", tmp_path, *options) as running:
+    yield from _plain(tmp_path)
+
+
+@pytest.fixture
+def short(tmp_path):
+    """The same, with short sessions."""
+    yield from _plain(tmp_path, "--sasl-max-session", str(_SESSION))
+
+
+def _plain(folder, *options):
+    Store.create(folder / "store").close()
+    add_users(folder / "store")
+    options += ("--sasl-mechanisms", ",".join(_MECHANISMS), "--verbose")
+    with served(folder / "store", folder, *options) as running:
         yield running
 
 
@@ -319,8 +329,8 @@ def test_mutated_logins(plain):
 
 
 @pytest.mark.parametrize("log", [log_in, scram_log_in])
-def test_a_session_that_ends(plain, log):
-    with Peer(plain) as peer:
+def test_a_session_that_ends(short, log):
+    with Peer(short) as peer:
         for _ in range(2):
             begun = time.monotonic()
             answer = log(peer, "anna", PASSWORDS["anna"])
@@ -328,7 +338,7 @@ def test_a_session_that_ends(plain, log):
             assert (answer.error_code, answer.session_lifetime_ms) == (0, _SESSION * 1000)
             _pass(1.1)
         assert _lasts(peer) - begun >= _SESSION
-    plain.wait_for("User:anna has not authenticated itself again in time")
+    short.wait_for("User:anna has not authenticated itself again in time")
 
 
 def _lasts(peer):
@@ -364,16 +374,16 @@ def test_nothing_else_is_served_while_a_client_authenticates_itself_again(plain)
         assert peer.is_closed_by_server()
 
 
-def test_clients_authenticate_themselves_again(plain):
+def test_clients_authenticate_themselves_again(short):
     """librdkafka does, on a connection that stays open longer than a session."""
-    with Store.open(plain.path) as store:
+    with Store.open(short.path) as store:
         store.create_topic("t", 1)
     producer = confluent_kafka.Producer({
-        "bootstrap.servers": plain.bootstrap, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-512",
+        "bootstrap.servers": short.bootstrap, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-512",
         "sasl.username": "anna", "sasl.password": PASSWORDS["anna"],
     })  # fmt: skip
     end = time.monotonic() + PATIENCE
-    while max(Counter(re.findall(r"(127.0.0.1:\d+): User:anna", plain.output())).values(), default=0) < 2:
+    while max(Counter(re.findall(r"(127.0.0.1:\d+): User:anna", short.output())).values(), default=0) < 2:
         assert time.monotonic() < end
         producer.produce("t", b"again")
         assert producer.flush(PATIENCE) == 0

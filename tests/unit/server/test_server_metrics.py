@@ -309,13 +309,14 @@ def test_ready_when_clients_can_be_served(tmp_path):
 
 def test_a_server_that_hangs(tmp_path):
     """A loop that does not run is not healthy; the process is stopped, and so can answer nothing at all itself."""
-    code = """
-import sys, time
+    code = f"""
+import os, sys, time
 from pyspark_log.server import loop_calls, session
 loop_calls._PATIENCE = 0.3
 answer = session.ClientSession.answer
 async def hang(self, frame):
-    time.sleep(3)
+    while not os.path.exists({str(tmp_path / "go")!r}):
+        time.sleep(0.01)
     return await answer(self, frame)
 session.ClientSession.answer = hang
 from pyspark_log.cli.start import main
@@ -326,10 +327,11 @@ main()
     server.program = ("-c", code, "serve")
     server.start()
     try:
-        assert get(server.metrics_port, "/health")[0] == 200
+        until(lambda: get(server.metrics_port, "/health")[0] == 200)
         with Peer(server) as peer:
             peer.send(m.ApiVersionsRequest(), 0)
             until(lambda: get(server.metrics_port, "/health") == (503, "the server has not answered for 0.3 s\n"))
+            (tmp_path / "go").touch()
             peer.response()
         until(lambda: get(server.metrics_port, "/health")[0] == 200)
         assert server.stop() == 0

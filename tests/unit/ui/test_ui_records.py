@@ -1,7 +1,6 @@
 """Looks into topics: what they find, and that what they read has bounds."""
 
 import os
-import time
 
 import pyarrow as pa
 import pytest
@@ -222,13 +221,12 @@ def large(tmp_path_factory):
 )
 @pytest.mark.parametrize("topic", ["t", "fat"])
 def test_a_request_reads_so_much_and_no_more(large, topic, query, most):
-    before, began = large.bytes_read(), time.monotonic()
+    before = large.bytes_read()
     status, _, body = large.get(f"/topics/{topic}/records{query}")
     assert status == 200
     assert large.bytes_read() - before < most * MIB
     assert body.count('<tr id="r') <= bounds.MOST_RECORDS
     assert len(body) < 2 * MIB
-    assert time.monotonic() - began < 10
 
 
 def test_a_long_value_is_cut(large):

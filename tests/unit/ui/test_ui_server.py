@@ -88,7 +88,7 @@ def test_clients_and_transactions(store, tmp_path):
         assert " open " in server.text("/topics/t/records")
         until(lambda: "In open transactions 1" in server.text("/topics/t"))
         producer.commit_transaction(PATIENCE)
-        assert " commit " in server.text("/topics/t/records")
+        until(lambda: " commit " in server.text("/topics/t/records"))
         until(lambda: "CompleteCommit" in server.text("/server"))
 
 
@@ -229,12 +229,13 @@ def test_users_without_passwords_cannot_log_in(store, tmp_path):
 
 def test_a_server_that_hangs_or_stops(store, tmp_path):
     server = ShownServer(store.path, tmp_path)
-    code = """
+    code = f"""
 from pyspark_log.server import loop_calls, session
-import time
+import os, time
 loop_calls._PATIENCE = 0.3
 async def hang(self, frame):
-    time.sleep(4)
+    while not os.path.exists({str(tmp_path / "go")!r}):
+        time.sleep(0.01)
 session.ClientSession.answer = hang
 from pyspark_log.cli.start import main
 main()
@@ -242,13 +243,11 @@ main()
     server.program = ("-c", code, "serve")
     server.start()
     try:
-        assert ask(server.ui_port, "/server")[0] == 200
+        until(lambda: ask(server.ui_port, "/server")[0] == 200)
         with Peer(server) as peer:
             peer.send(m.ApiVersionsRequest(), 0)
-            end = time.monotonic() + PATIENCE
-            while (found := ask(server.ui_port, "/server"))[0] != 503:
-                assert time.monotonic() < end
-            assert "the server has not answered for 0.3 s" in found[2]
+            until(lambda: "the server has not answered for 0.3 s" in ask(server.ui_port, "/server")[2])
+            (tmp_path / "go").touch()
         assert server.stop() == 0
     finally:
         server.kill()

@@ -53,12 +53,14 @@ def test_requests_of_another_kind_do_not_wait(server, tmp_path):
 
     async def fetch():
         wanted = of.FetchTopic(topic_id=topic_id, partitions=[of.FetchPartition(0, partition_max_bytes=1000)])
-        answer = await asking.peers.ask(BROKER, of(topics=[wanted], max_wait_ms=3000, min_bytes=1))
+        answer = await asking.peers.ask(BROKER, of(topics=[wanted], max_wait_ms=25_000, min_bytes=1))
         order.append(type(answer))
 
     async def ask():
         fetched = asking.loop.start(fetch())
         order.append(type(await asking.peers.ask(BROKER, MetadataRequest([]))))
+        with Store.open(tmp_path / "store") as store:
+            store.append("t", [{"value": b"what the fetch waits for"}])
         await fetched
 
     asking.run(ask())
