@@ -216,6 +216,7 @@ def test_what_the_controllers_refuse(broker, start):
     stranger = Node([broker.controller], "A" * 22, 20)
     with pytest.raises(MetadataError, match="is a controller of another cluster"):
         stranger.run_until(lambda: False)
+    stranger.close()
 
 
 def test_a_block_of_producer_ids(broker, start):
