@@ -18,7 +18,8 @@ class Acknowledged:
     def __init__(self):
         self.count, self._lock = 0, threading.Lock()
         self._records = {at: [] for at in ALL}
-        self._last, self._longest = dict.fromkeys(ALL, time.monotonic()), dict.fromkeys(ALL, 0.0)
+        self._begun = time.monotonic()
+        self._last, self._longest = dict.fromkeys(ALL, self._begun), dict.fromkeys(ALL, 0.0)
 
     def note(self, at, records):
         """Notes offsets and values of a partition; an offset may be None, if a member has not said it."""
@@ -28,6 +29,11 @@ class Acknowledged:
             self.count += len(records)
             self._longest[at] = max(self._longest[at], now - self._last[at])
             self._last[at] = now
+
+    def has_each(self):
+        """Whether each partition has had one."""
+        with self._lock:
+            return min(self._last.values()) > self._begun
 
     def take(self, at):
         """The offsets and values of a partition that were noted since the last call."""
