@@ -113,6 +113,10 @@ def test_a_log_dir_that_fails(cluster, node, tmp_path):
         cluster.wait_for_isr("l", partition, {1})
     for partition in set(range(6)) - second:
         cluster.wait_for_isr("l", partition, {NODE, 1})
+        if cluster.leader_of("l", partition) != NODE:
+            # A slow machine may have moved it for a moment.
+            cluster.elect("l", partition)
+        await_leader(cluster, "l", partition)
     write(cluster, "l", messages(2, 600, partitions=6))
     # It is used again when the node is started again.
     node.kill()

@@ -246,7 +246,7 @@ main()
         until(lambda: ask(server.ui_port, "/server")[0] == 200)
         with Peer(server) as peer:
             peer.send(m.ApiVersionsRequest(), 0)
-            until(lambda: "the server has not answered for 0.3 s" in ask(server.ui_port, "/server")[2])
+            until(lambda: (found := ask(server.ui_port, "/server"))[0] == 503 and "not answered for 0.3 s" in found[2])
             (tmp_path / "go").touch()
         assert server.stop() == 0
     finally:
