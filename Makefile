@@ -177,6 +177,13 @@ sudo apt install openjdk-17-jre-headless; macOS: brew install openjdk@17) or set
 # The number before the first dot; empty without Java, 1 for Java 8 and older.
 JAVA_MAJOR = $$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -nE 's/.* version "([0-9]+).*/\1/p' || true)
 
+# Java's classes of Spark, archived, so that each driver starts in half of the time.
+.PHONY: spark-home
+spark-home: $(VENV)/.stamp-native
+	@"$(BIN)/python" -m tests.spark_home
+
+test test-slow test-all: spark-home
+
 .PHONY: java java-note
 java:
 	@major="$(JAVA_MAJOR)"; [ "$${major:-0}" -ge 17 ] || { echo "$(NO_JAVA)" >&2; exit 1; }

@@ -15,7 +15,7 @@ from xdist.scheduler import LoadScopeScheduling
 from tests import foreign_sockets, foreign_threads, moved_time
 from tests.object_fixtures import object_server, object_url, place
 from tests.scratch import IN_MEMORY
-from tests.spark_home import spark_home
+from tests.spark_home import java_options, spark_home
 
 __all__ = ["object_server", "object_url", "place"]
 
@@ -25,7 +25,7 @@ settings.load_profile("unhurried")
 
 # The tests with Spark and with clients of other languages, each file a group; those with a broker are one group.
 _LONGEST = ("tests/kafka/", "tests/spark/", "tests/jobs/", "tests/clients/")
-_BROKER = "tests/kafka/"
+_BROKER = ("tests/kafka/test_kafka_", "tests/kafka/test_s", "tests/kafka/test_t")
 # What all tests may have in memory at once, in bytes; what a test leaves is removed when it has passed.
 _ROOM = 2 << 30
 
@@ -33,8 +33,8 @@ _ROOM = 2 << 30
 def pytest_configure(config):
     """Files of tests are in memory where there is room, as they sync all the time; PYTEST_DEBUG_TEMPROOT moves them.
 
-    Spark starts its processes of Python fast, unless SPARK_HOME names another Spark. A shell ignores SIGINT in what it
-    starts in the background, and so would each program that a test starts and interrupts.
+    Spark starts its processes fast, unless SPARK_HOME names another Spark. A shell ignores SIGINT in what it starts in
+    the background, and so would each program that a test starts and interrupts.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -43,7 +43,8 @@ def pytest_configure(config):
         if status.f_bavail * status.f_frsize >= _ROOM:
             os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", IN_MEMORY)
     if (home := spark_home()) is not None:
-        os.environ.setdefault("SPARK_HOME", str(home))
+        for name, value in ({"SPARK_HOME": str(home)} | java_options(home)).items():
+            os.environ.setdefault(name, value)
 
 
 def pytest_sessionstart():
@@ -57,7 +58,7 @@ class _Spread(LoadScopeScheduling):
 
     def _split_scope(self, nodeid):
         # A second broker would take ten seconds to start, and a gigabyte.
-        return _BROKER if nodeid.startswith(_BROKER) else nodeid.partition("::")[0]
+        return "broker" if nodeid.startswith(_BROKER) else nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(optionalhook=True)
