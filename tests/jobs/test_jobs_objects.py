@@ -7,13 +7,12 @@ import sys
 
 import pytest
 from click.testing import CliRunner
-from job_tools import committed, fill, rows_in, rows_of, run_alone
+from job_tools import committed, fill, rows_in, rows_of
 
-from pyspark_log import Store, TopicPartition
+from pyspark_log import Store
 from pyspark_log.cli.main import main as pylog
 from pyspark_log.jobs import bulk_load, compact, export_files, import_files, retention, verify
 from pyspark_log.storage.fs import files
-from tests.store_tools import faults
 
 
 @pytest.fixture
@@ -141,30 +140,6 @@ for start in (1, 101):
     subprocess.run([sys.executable, program], env=environment, timeout=600, cwd=tmp_path, check=True)
     keys = [int(key) for part in objects.read("t", 0) for key in part["key"].to_pylist()]
     assert sorted(keys) == list(range(1, 201))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("way", ["from", "into", "between"])
-def test_mirror(objects, store, object_url, tmp_path, way):
-    source = store if way == "into" else objects
-    target = tmp_path / "target" if way == "from" else objects.path if way == "into" else f"{object_url}-target"
-    call = [
-        target, "--from-store", source.path, "--checkpoint", tmp_path / "checkpoint", "--available-now", "--json",
-        "--pattern", "^plain", "--groups", "^g",
-    ]  # fmt: skip
-    fill(source, "plain", 2, 50)
-    source.groups["g"].commit({TopicPartition("plain", 0): 20})
-    for number in range(2):
-        summary = run_alone("mirror", call)
-        assert (summary["records"], summary["batches"]) == ((100, 1), (60, 1))[number]
-        fill(source, "plain", 2, 30)
-    copy = Store.open(target)
-    for partition in range(2):
-        found = [value for part in copy.read("plain", partition) for value in part["value"].to_pylist()]
-        expected = [value for part in source.read("plain", partition) for value in part["value"].to_pylist()]
-        assert found == expected[:80]
-    assert copy.groups["g"].committed()[TopicPartition("plain", 0)].offset == 20
-    assert faults(copy.path) == []
 
 
 def test_verify(spark, objects, capsys):

@@ -9,6 +9,7 @@ from job_tools import T0, fill, run_alone
 from pyspark_log import Store, TopicPartition
 from pyspark_log.jobs import mirror
 from pyspark_log.jobs.mirroring.syncs import SYNCS_TOPIC
+from tests.store_tools import faults
 
 pytestmark = pytest.mark.slow
 
@@ -63,6 +64,7 @@ def test_mirrored_topics_and_groups(object_url, tmp_path, kinds):
         assert records(there, topic) == records(source, topic), topic
         assert there.describe_topic(topic).configs == source.describe_topic(topic).configs
     assert there.groups["g"].committed()[at].offset == 60
+    assert faults(target) == []
 
 
 def test_the_folder_of_a_broker_is_mirrored(objects, tmp_path):
