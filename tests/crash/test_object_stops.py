@@ -2,7 +2,7 @@
 
 A program publishes numbered output with its positions, small and in objects of its own, claims, commits, and changes
 topics. It is stopped at a request, another process continues from what the store says, and the end must be that of an
-undisturbed run. The same with merging, compaction and cleaning. All requests that change something are tried. Then no
+undisturbed run. The same with merging, compaction and cleaning. The requests that change something are tried. Then no
 process stops, but the object store or the network misbehaves at one request: the process itself must reach that end.
 """
 
@@ -117,7 +117,9 @@ def changes(requests):
     return [number for number, one in enumerate(requests) if one.kind in ("put", "create", "delete")]
 
 
-def test_every_stop(url):
+@pytest.mark.sampled
+@pytest.mark.timeout(TIMEOUT)
+def test_stops(url):
     undisturbed = url()
     requests = []
     set_observer(requests.append)
@@ -127,7 +129,7 @@ def test_every_stop(url):
         set_observer(None)
     expected = contents(undisturbed)
     assert {one.kind for one in requests} == {"get", "put", "create"}
-    for number in changes(requests):
+    for number in spread(changes(requests), 200):
         stopped = url()
         stop_at(number)
         with pytest.raises(StoppedError):
@@ -205,7 +207,8 @@ def used(url, monkeypatch):
 
 
 @pytest.mark.slow
-def test_every_stop_of_upkeep(used):
+@pytest.mark.timeout(TIMEOUT)
+def test_stops_of_upkeep(used):
     make, clock = used
     undisturbed = make()
     requests = []
@@ -217,7 +220,7 @@ def test_every_stop_of_upkeep(used):
     expected = rows_of(undisturbed)
     assert {one.kind for one in requests} == {"get", "get_ranges", "put", "create", "list", "delete"}
     assert objects_of(undisturbed)["data"] == 0
-    for number in changes(requests):
+    for number in spread(changes(requests), 200):
         stopped = make()
         stop_at(number)
         with pytest.raises(StoppedError):
