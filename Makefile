@@ -83,18 +83,18 @@ campaign: java $(VENV)/.stamp-native  ## Streaming queries whose processes are k
 	"$(BIN)/python" -m tests.campaign.run --kills 200
 
 .PHONY: server-campaign
-server-campaign: java kafka-jars $(VENV)/.stamp-native  ## A server, its clients, a publisher and Spark, killed 200 times: a quarter of an hour
+server-campaign: java kafka-jars archives  ## A server, its clients, a publisher and Spark, killed 200 times: a quarter of an hour
 	"$(BIN)/python" -m tests.server_campaign.run --kills 200
 
 .PHONY: transaction-campaign
-transaction-campaign: kafka-jars $(VENV)/.stamp-native  ## Transactions of clients, which are killed with their server or cluster, 220 times: half an hour
+transaction-campaign: kafka-jars archives  ## Transactions of clients, which are killed with their server or cluster, 220 times: half an hour
 	"$(BIN)/python" -m tests.transaction_campaign.run --kills 100
 	"$(BIN)/python" -m tests.transaction_campaign.run --kills 60 --cluster ours
 	"$(BIN)/python" -m tests.transaction_campaign.run --kills 60 --cluster mixed
 
 # In namespaces of the network, so it wants root.
 .PHONY: cluster-campaign
-cluster-campaign: kafka-jars $(VENV)/.stamp-native  ## Clusters of nodes, and of nodes and Kafka: kills, partitions of the network, full disks, 100 each: half an hour
+cluster-campaign: kafka-jars archives  ## Clusters of nodes, and of nodes and Kafka: kills, partitions of the network, full disks, 100 each: half an hour
 	"$(BIN)/python" -m tests.cluster_campaign.run --members ours,ours,ours --faults 100
 	"$(BIN)/python" -m tests.cluster_campaign.run --members kafka,kafka39,ours --faults 100
 
@@ -177,12 +177,12 @@ sudo apt install openjdk-17-jre-headless; macOS: brew install openjdk@17) or set
 # The number before the first dot; empty without Java, 1 for Java 8 and older.
 JAVA_MAJOR = $$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -nE 's/.* version "([0-9]+).*/\1/p' || true)
 
-# Java's classes of Spark, archived, so that each driver starts in half of the time.
-.PHONY: spark-home
-spark-home: $(VENV)/.stamp-native
-	@"$(BIN)/python" -m tests.spark_home
+# Of Java's classes, with which each Spark and Kafka of the tests starts in half of the time.
+.PHONY: archives
+archives: $(VENV)/.stamp-native
+	@"$(BIN)/python" -m tests.java_archives
 
-test test-slow test-all: spark-home
+test: archives
 
 .PHONY: java java-note
 java:
@@ -306,4 +306,4 @@ browser:  ## Chromium for the tests of the page, where Debian's packages can be 
 clients-note:
 	@$(MAKE) -s -k -j2 --no-print-directory client-programs object-servers || echo "The tests with clients that are missing are skipped." >&2
 
-test-slow test-all: kafka-note clients-note
+test-slow test-all: kafka-note clients-note archives

@@ -1,7 +1,4 @@
-"""A home for Spark whose processes start sooner: Python's by a second each, and drivers in half of the time.
-
-`python -m tests.spark_home` makes an archive of Java's classes there, once; `make test` does so.
-"""
+"""A home for Spark whose processes start sooner: Python's by a second each, and drivers in half of the time."""
 
 import contextlib
 import os
@@ -13,12 +10,9 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from tests.spark.java import java_version
+from tests.quick_java import QUICK_START, made_at_exit, quick_start
 
-#: Options with which a JVM that runs for seconds costs less than half: it compiles quickly, not well.
-QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-_ARCHIVE = "classes.jsa"
-# What tests do, so that the archive has its classes; Java writes it when it ends.
+# What tests do, so that the archive has its classes; Java writes it at its end.
 _PROGRAM = """
 import sys
 from pyspark.sql import SparkSession
@@ -59,32 +53,23 @@ def spark_home() -> Path | None:
     return home
 
 
+def archive(home: Path) -> Path:
+    """Where the classes are that a driver loads, if `archive_classes` was called once."""
+    return home / "classes.jsa"
+
+
 def java_options(home: Path) -> dict[str, str]:
-    """Variables of the environment with which drivers start in half of the time.
-
-    Java maps classes from the archive, if there is one that its version and the jars still fit.
-    """
-    archive = f" -XX:SharedArchiveFile={home / _ARCHIVE} -Xlog:disable" if (home / _ARCHIVE).exists() else ""
-    return {"SPARK_SUBMIT_OPTS": QUICK_JAVA + archive, "SPARK_LAUNCHER_OPTS": QUICK_JAVA}
+    """Variables of the environment with which drivers start quickly."""
+    return {"SPARK_SUBMIT_OPTS": " ".join(quick_start(archive(home))), "SPARK_LAUNCHER_OPTS": " ".join(QUICK_START)}
 
 
-def _archive_classes(home: Path) -> None:
-    """Writes the classes that a driver loads into the archive; the process ends with its output if it fails."""
-    with tempfile.TemporaryDirectory(dir=home) as folder:
-        written = Path(folder) / _ARCHIVE
-        options = f"{QUICK_JAVA} -XX:ArchiveClassesAtExit={written} -Xlog:disable"
-        environment = os.environ | {"SPARK_HOME": str(home), "SPARK_SUBMIT_OPTS": options}
+def archive_classes(home: Path) -> None:
+    """Makes the archive of the classes that a driver loads; the process ends with Spark's output if it fails."""
+    with tempfile.TemporaryDirectory() as folder, made_at_exit(archive(home)) as options:
+        environment = os.environ | {"SPARK_HOME": str(home), "SPARK_SUBMIT_OPTS": " ".join(options)}
         command = [sys.executable, "-c", _PROGRAM, folder]
         done = subprocess.run(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
         )
         if done.returncode != 0:
             sys.exit(done.stdout)
-        written.rename(home / _ARCHIVE)
-
-
-if __name__ == "__main__":
-    ours = spark_home()
-    if ours is not None and java_version() >= 17 and not (ours / _ARCHIVE).exists():
-        print("Archiving Spark's classes for the tests (once; takes a minute).", flush=True)
-        _archive_classes(ours)

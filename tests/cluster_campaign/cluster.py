@@ -17,18 +17,7 @@ from pyspark_log.kafka.connection import Connection
 from pyspark_log.kafka.errors import ClusterError
 from pyspark_log.storage.catalog import store_json
 from pyspark_log.types import LATEST, TopicPartition
-from tests.kafka.kafka_tools import (
-    FAILOVER,
-    NEWEST,
-    OLDER,
-    QUICK,
-    QUICK_START,
-    SHARED_VERSION,
-    Node,
-    new_cluster_id,
-    node_settings,
-)
-from tests.ports import free_ports
+from tests.kafka.kafka_tools import FAILOVER, NEWEST, OLDER, QUICK, SHARED_VERSION, Node, new_cluster_id, node_settings
 from tests.server_tools import Server
 
 KAFKAS = {"kafka": NEWEST, "kafka39": OLDER}
@@ -130,7 +119,6 @@ class Cluster:
         self._network, self._connections, self.members, self.controllers = network, {}, {}, {}
         hosts, is_mixed = network.hosts, "kafka39" in kinds
         voters = dict.fromkeys(_CONTROLLERS, _CONTROLLER_PORT)
-        classes = {version: shared_classes(folder, version) for version in {NEWEST, *map(KAFKAS.get, kinds)} - {None}}
         for number in (*_CONTROLLERS, *(number for number, kind in enumerate(kinds, 1) if kind != OURS)):
             is_controller, home = number in _CONTROLLERS, folder / f"node{number}"
             (home / "logs").mkdir(parents=True)
@@ -148,7 +136,7 @@ class Cluster:
             version = NEWEST if is_controller else KAFKAS[kinds[number - 1]]
             made = KafkaNode(
                 number, port, hosts[number], home, settings, version=version,
-                memory="160m" if is_controller else "300m", java=(*QUICK_START, classes[version]),
+                memory="160m" if is_controller else "300m",
             )  # fmt: skip
             (self.controllers if is_controller else self.members)[number] = made
         cluster_id, options = new_cluster_id(), SHARED_VERSION if is_mixed else ()
@@ -285,19 +273,6 @@ def end_within(process, seconds):
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-def shared_classes(folder, version):
-    """The option of Java by which nodes of that version start fast: they share their loaded classes, from a file."""
-    port, controller_port = free_ports(2)
-    home, file = folder / f"classes-{version}", folder / f"classes-{version}.jsa"
-    home.mkdir()
-    settings = node_settings(1, {1: controller_port}, {"PLAINTEXT": port}) | QUICK
-    node = Node(home, settings, version=version, memory="300m", java=(*QUICK_START, f"-XX:ArchiveClassesAtExit={file}"))
-    node.format(new_cluster_id())
-    node.start()
-    node.stop()
-    return f"-XX:SharedArchiveFile={file}"
 
 
 def segments_of(folder):

@@ -5,11 +5,13 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
 import time
 import uuid
 from pathlib import Path
 
 from tests.ports import HOST, free_ports
+from tests.quick_java import made_at_exit, quick_start
 from tests.spark.java import java_version
 
 FOLDER = Path(__file__).parents[2] / ".kafka"
@@ -22,8 +24,6 @@ NEWEST, OLDER = JARS
 PATIENCE = 120
 
 _STARTED = "Kafka Server started"
-#: Options of Java: a quick start counts for more than speed later on.
-QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 #: Settings of a node that starts quickly and does soon what tests wait for.
 QUICK = {
     "group.initial.rebalance.delay.ms": 0,
@@ -64,12 +64,32 @@ def missing(version=NEWEST):
     return ""
 
 
-def command(main, *arguments, memory="128m", options=QUICK_START, jars="jars"):
-    """The command that runs one of Kafka's classes; `options` are Java's, `jars` the folder that has it."""
+def archive(jars):
+    """Where the classes of such a folder are that a broker loads, if `archive_classes` was called once."""
+    return FOLDER / f"{jars}.jsa"
+
+
+def archive_classes(version):
+    """Makes the archive of the classes that a broker loads."""
+    with tempfile.TemporaryDirectory() as folder, made_at_exit(archive(JARS[version])) as options:
+        port, controller_port = free_ports(2)
+        settings = node_settings(1, {1: controller_port}, {"PLAINTEXT": port}) | QUICK
+        node = Node(folder, settings, version=version, java=options)
+        node.format(new_cluster_id())
+        node.start()
+        node.stop()
+
+
+def command(main, *arguments, memory="128m", options=(), java=None, jars="jars"):
+    """The command that runs one of Kafka's classes; `jars` is the folder that has it.
+
+    `options` are Java's, beside those for a quick start, and `java` those in place of these.
+    """
+    options = (*options, *(quick_start(archive(jars)) if java is None else java))
     home = os.environ.get("JAVA_HOME")
-    java = f"{home}/bin/java" if home else "java"
+    program = f"{home}/bin/java" if home else "java"
     level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-    return [java, f"-Xmx{memory}", level, *options, "-cp", f"{FOLDER}/{jars}/*", main, *map(str, arguments)]
+    return [program, f"-Xmx{memory}", level, *options, "-cp", f"{FOLDER}/{jars}/*", main, *map(str, arguments)]
 
 
 def run(main, *arguments, text="", stderr=subprocess.PIPE, **how):
@@ -128,10 +148,11 @@ class Node:
         process: itself; None: it was not started yet.
     """
 
-    def __init__(self, folder, settings, *, version=NEWEST, memory="512m", java=QUICK_START, enter=()):
+    def __init__(self, folder, settings, *, version=NEWEST, memory="512m", java=None, enter=()):
         """Writes its settings, but for those that are None; `format` comes next.
 
-        `java` are options of Java, `enter` the words of a command that runs Java elsewhere, such as in a namespace.
+        `java` are options of Java in place of those for a quick start, `enter` the words of a command that runs Java
+        elsewhere, such as in a namespace.
         """
         self._folder, self._memory, self._java, self._enter = Path(folder), memory, java, enter
         self._output, self._begin = self._folder / "output", 0
@@ -153,11 +174,12 @@ class Node:
 
     def launch(self):
         """Starts it, and returns at once."""
-        java = ["-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info", *self._java]
+        say = ["-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info"]
         self._paused = False
         with open(self._output, "ab") as output:
             self._begin = output.tell()
-            of = command("kafka.Kafka", self._settings, memory=self._memory, options=java, jars=JARS[self.version])
+            how = {"memory": self._memory, "options": say, "java": self._java, "jars": JARS[self.version]}
+            of = command("kafka.Kafka", self._settings, **how)
             self.process = subprocess.Popen([*self._enter, *of], stdout=output, stderr=output, start_new_session=True)
 
     def await_start(self):

@@ -4,7 +4,7 @@ import signal
 import subprocess
 import time
 
-from tests.kafka.kafka_tools import PATIENCE, QUICK_START, command, run
+from tests.kafka.kafka_tools import PATIENCE, command, run
 from tests.ports import HOST, free_ports
 
 _SAY_WHEN_STARTED = "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info"
@@ -52,8 +52,7 @@ class Quorum:
             path = self._folder / f"output{number}"
             with open(path, "ab") as output:
                 begun.append((path, output.tell()))
-                options = (_SAY_WHEN_STARTED, *QUICK_START)
-                of = command("kafka.Kafka", self._settings(number), memory="160m", options=options)
+                of = command("kafka.Kafka", self._settings(number), memory="160m", options=(_SAY_WHEN_STARTED,))
                 self._processes[number] = subprocess.Popen(of, stdout=output, stderr=output, start_new_session=True)
         end = time.monotonic() + PATIENCE
         for path, begin in begun:
