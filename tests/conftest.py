@@ -23,7 +23,7 @@ __all__ = ["object_server", "object_url", "place"]
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
 
-# The tests with Spark and with clients of other languages, each file a group; those with a broker are one group.
+# The tests with Kafka, Spark, and clients of other languages, each file a group; those with the one broker are a group.
 _LONGEST = ("tests/kafka/", "tests/spark/", "tests/jobs/", "tests/clients/")
 _BROKER = ("tests/kafka/test_kafka_", "tests/kafka/test_s", "tests/kafka/test_t")
 # What all tests may have in memory at once, in bytes; what a test leaves is removed when it has passed.
