@@ -48,7 +48,10 @@ class LostByAll(Lost):
 
 @pytest.mark.parametrize(
     ("kind", "expected"),
-    [(Lost, "t-0: members 1 and 2 differ"), (LostByAll, "t-0: (what was committed before|all replicas have damaged)")],
+    [
+        (Lost, "t-0: members 1 and 2 differ"),
+        pytest.param(LostByAll, "t-0: (what was committed before|all replicas have damaged)", marks=pytest.mark.long),
+    ],
 )
 def test_what_replicas_have_lost_is_found(tmp_path, monkeypatch, kind, expected):
     for name in [*faults.KINDS]:

@@ -67,7 +67,9 @@ def read_on(store, topic, chance):
     store.groups["readers"].commit(offsets)
 
 
-@pytest.mark.parametrize("interrupted", ["the job's Python", "the terminal's group"])
+@pytest.mark.parametrize(
+    "interrupted", [pytest.param("the job's Python", marks=pytest.mark.long), "the terminal's group"]
+)
 def test_it_runs_until_it_is_stopped(store, tmp_path, interrupted):
     """Without an end: new records and the group's offsets go along; an interrupt ends it well."""
     target = tmp_path / "target"

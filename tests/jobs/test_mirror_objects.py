@@ -30,7 +30,9 @@ def records(store, topic):
     ]
 
 
-@pytest.mark.parametrize("kinds", ["folder to objects", "objects to folder", "objects to objects"])
+@pytest.mark.parametrize(
+    "kinds", ["folder to objects", "objects to folder", pytest.param("objects to objects", marks=pytest.mark.long)]
+)
 def test_mirrored_topics_and_groups(object_url, tmp_path, kinds):
     kind, _, other = kinds.split()
     source = Store.create(tmp_path / "source" if kind == "folder" else f"{object_url}/source")

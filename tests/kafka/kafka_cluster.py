@@ -118,9 +118,9 @@ class Cluster:
                 home, given | (single or {}).get(number, {}), version=versions.get(number, NEWEST),
                 memory="300m" if served else "160m",
             )  # fmt: skip
-        cluster_id, options = new_cluster_id(), SHARED_VERSION if OLDER in versions.values() else ()
+        self.cluster_id, options = new_cluster_id(), SHARED_VERSION if OLDER in versions.values() else ()
         with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda node: node.format(cluster_id, *options), self.nodes.values()))
+            list(pool.map(lambda node: node.format(self.cluster_id, *options), self.nodes.values()))
 
     def __enter__(self):
         self.start()

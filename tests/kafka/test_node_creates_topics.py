@@ -8,6 +8,7 @@ from kafka_tools import STEADY
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.configs import Source
+from pyspark_log.storage.catalog import store_json
 from tests.server_tools import Peer, Server, served
 
 NODE, BROKER = 7, 1
@@ -37,9 +38,11 @@ class Node(Server):
 
 
 @pytest.fixture
-def node(cluster, tmp_path, monkeypatch):
+def node(cluster, tmp_path, monkeypatch, request):
+    """It runs; a test may give the configs of its store."""
     monkeypatch.setattr(Node, "cluster", cluster)
     (tmp_path / "node").mkdir()
+    store_json.make(str(tmp_path / "node" / "store"), getattr(request, "param", {}), cluster.cluster_id)
     with served(tmp_path / "node" / "store", tmp_path / "node", kind=Node) as running:
         wait_until(lambda: metadata(running, []).brokers, "the node knows the cluster")
         yield running
@@ -131,14 +134,8 @@ def test_what_may_not_be_created_is_not(cluster, node):
         assert set(admin.list_topics()) == {"last"}
 
 
+@pytest.mark.parametrize("node", [{"auto.create.topics.enable": "false"}], indirect=True)
 def test_the_store_can_turn_creation_off(cluster, node):
-    assert node.stop() == 0
-    path = node.path / "store.json"
-    text = path.read_text()
-    assert '"settings": {}' in text
-    path.write_text(text.replace('"settings": {}', '"settings": {"auto.create.topics.enable": "false"}'))
-    node.start()
-    wait_until(lambda: metadata(node, []).brokers, "the node knows the cluster")
     assert metadata(node, ["new"], allow_auto_topic_creation=True).topics[0].error_code
     cluster.create_topic("last", 1, 1)
     wait_until(lambda: metadata(node, ["last"]).topics[0].error_code == 0, "the node knows the last one")

@@ -10,6 +10,7 @@ from tests.paths import ROOT
 pytestmark = pytest.mark.usefixtures("kafka")
 
 
+@pytest.mark.long
 def test_all_is_measured(tmp_path):
     command = [sys.executable, ROOT / "benchmarks/server.py", "--quick", "--folder", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=ROOT)
@@ -24,7 +25,6 @@ def test_all_is_measured(tmp_path):
     assert all(float(row[1].replace(",", "")) >= 0 for rows in tables.values() for row in rows)
 
 
-@pytest.mark.slow
 @pytest.mark.long
 def test_what_security_costs_is_measured(tmp_path):
     command = [sys.executable, ROOT / "benchmarks/secured.py", "--quick", "--folder", tmp_path]

@@ -50,6 +50,7 @@ def test_the_demo_runs_to_its_end(demo):
     assert (demo.parents[1] / ".demo/store/store.json").exists()
 
 
+@pytest.mark.long
 def test_the_demo_in_an_object_store(demo, object_url):
     check(run(demo, object_url), object_url)
     assert Store.open(object_url).topics() == ["delays", "flights"]

@@ -64,6 +64,7 @@ print("it has ended")
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="reads /proc")
 def test_in_the_examples_an_idle_process_ends_without_a_traceback(tmp_path):
     """Over Unix sockets it prints a BrokenPipeError: it answers when Spark has closed its socket."""
