@@ -212,7 +212,7 @@ kafka-jars: .kafka/.stamp .kafka/.stamp-3.9.1  ## Kafka's own classes for the te
 # Clusters of tests have nodes of it beside the newest.
 .kafka/.stamp-3.9.1: tests/kafka/kafka39-pom.xml .kafka/.stamp
 	@echo "Fetching an older Kafka (once; 45 MB)."
-	@rm -rf .kafka/jars-3.9
+	@rm -rf .kafka/jars-3.9*
 	@$(COPY_JARS) -f $< "-DoutputDirectory=$(CURDIR)/.kafka/jars-3.9"
 	@touch "$@"
 

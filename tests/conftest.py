@@ -43,7 +43,7 @@ def pytest_configure(config):
         if status.f_bavail * status.f_frsize >= _ROOM:
             os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", IN_MEMORY)
     if (home := spark_home()) is not None:
-        for name, value in ({"SPARK_HOME": str(home)} | java_options(home)).items():
+        for name, value in ({"SPARK_HOME": str(home)} | java_options()).items():
             os.environ.setdefault(name, value)
 
 

@@ -8,7 +8,7 @@ from tests.spark.java import java_version
 def main() -> None:
     """Makes those that are missing, of what is here."""
     home = spark_home.spark_home()
-    if home is not None and java_version() >= 17 and not spark_home.archive(home).exists():
+    if home is not None and java_version() >= 17 and not spark_home.archive().exists():
         print("Archiving Spark's classes for the tests (once; takes a minute).", flush=True)
         spark_home.archive_classes(home)
     for version in kafka_tools.JARS:

@@ -44,8 +44,7 @@ def spark_home() -> Path | None:
     if found is None or found.origin is None:
         return None
     installed = Path(found.origin).parent
-    of = f"{installed} {version('pyspark')}"
-    home = Path(tempfile.gettempdir()) / f"pylog-spark-home-{os.getuid()}-{zlib.crc32(of.encode()):x}"
+    home = Path(tempfile.gettempdir()) / f"pylog-spark-home-{os.getuid()}-{zlib.crc32(bytes(installed)):x}"
     home.mkdir(exist_ok=True)
     for name in ("bin", "jars", "sbin"):
         with contextlib.suppress(FileExistsError):  # another process of the tests has created it
@@ -53,19 +52,19 @@ def spark_home() -> Path | None:
     return home
 
 
-def archive(home: Path) -> Path:
-    """Where the classes are that a driver loads, if `archive_classes` was called once."""
-    return home / "classes.jsa"
+def archive() -> Path:
+    """Where the classes are that a driver loads, if `archive_classes` was called once: with the jars, in the venv."""
+    return Path(sys.prefix) / f"spark-{version('pyspark')}.jsa"
 
 
-def java_options(home: Path) -> dict[str, str]:
+def java_options() -> dict[str, str]:
     """Variables of the environment with which drivers start quickly."""
-    return {"SPARK_SUBMIT_OPTS": " ".join(quick_start(archive(home))), "SPARK_LAUNCHER_OPTS": " ".join(QUICK_START)}
+    return {"SPARK_SUBMIT_OPTS": " ".join(quick_start(archive())), "SPARK_LAUNCHER_OPTS": " ".join(QUICK_START)}
 
 
 def archive_classes(home: Path) -> None:
     """Makes the archive of the classes that a driver loads; the process ends with Spark's output if it fails."""
-    with tempfile.TemporaryDirectory() as folder, made_at_exit(archive(home)) as options:
+    with tempfile.TemporaryDirectory() as folder, made_at_exit(archive()) as options:
         environment = os.environ | {"SPARK_HOME": str(home), "SPARK_SUBMIT_OPTS": " ".join(options)}
         command = [sys.executable, "-c", _PROGRAM, folder]
         done = subprocess.run(
