@@ -23,7 +23,7 @@ def network_and_kafka():
         pytest.skip(reason)
 
 
-@pytest.mark.parametrize("members", ["kafka,kafka39,ours", "ours,ours,ours"])
+@pytest.mark.parametrize("members", ["kafka,kafka39,ours", pytest.param("ours,ours,ours", marks=pytest.mark.long)])
 def test_a_short_campaign(tmp_path, members):
     assert Campaign(tmp_path, members.split(","), 178).run(6) == []
 

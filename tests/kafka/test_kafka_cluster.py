@@ -8,6 +8,8 @@ from kafka_clients import KafkaConsumer, TopicPartition
 from kafka_cluster import SCRAM, Cluster, secured, wait_until
 from kafka_tools import NEWEST, OLDER, PATIENCE
 
+# Other tests fail, too, where such a cluster does not work.
+pytestmark = pytest.mark.long
 COUNT = 200
 
 

@@ -108,6 +108,7 @@ def test_it_runs_and_reports_a_node_that_is_killed(folder, started):
         assert f"kafka.server for {number} unregistered" in logs[f"controller-{number}"].read_text()
 
 
+@pytest.mark.long
 def test_each_store_has_what_is_produced(folder, started):
     started.wait_for("All 3 nodes are unfenced")
     bootstrap = re.search(r"bootstrap.servers=(\S+)", started.output())[1]
@@ -170,6 +171,7 @@ def test_ctrl_c_before_it_is_ready_ends_all(folder, started):
     assert "unfenced" not in started.output()
 
 
+@pytest.mark.long
 def test_a_cluster_continues_where_it_was_stopped(folder, tmp_path):
     for number in (1, 2):
         running = Started(folder, tmp_path / f"output{number}")

@@ -46,7 +46,7 @@ SIZE = {NEWEST: 5000, OLDER: 500}
 KINDS = (*CODECS, "idempotent", "ended", "append-time", "recompressed", "by-time", "empty")
 
 
-@pytest.fixture(scope="module", params=[NEWEST, OLDER])
+@pytest.fixture(scope="module", params=[NEWEST, pytest.param(OLDER, marks=pytest.mark.long)])
 def cluster(request, older_kafka, tmp_path_factory):
     versions = dict.fromkeys((1, 2, 3, 101), request.param)
     with Cluster(tmp_path_factory.mktemp("cluster"), versions=versions) as found:

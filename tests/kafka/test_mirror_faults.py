@@ -237,7 +237,7 @@ def files(path):
     return {file: file.read_bytes() for file in path.rglob("*.log") if file.parent.name.endswith("-0")}
 
 
-@pytest.mark.parametrize("new", [0, 20, 60, 200])
+@pytest.mark.parametrize("new", [60, *(pytest.param(new, marks=pytest.mark.long) for new in (0, 20, 200))])
 def test_unclean_elections(cluster, tmp_path, new):
     topic, path = f"unclean-{new}", tmp_path / "store"
     diverge(cluster, topic, 60, new, mirror=lambda: mirror_once(cluster, path, tmp_path, "--topics", topic))
@@ -258,7 +258,7 @@ def test_unclean_elections(cluster, tmp_path, new):
     same_bytes(cluster, path, topic)
 
 
-@pytest.mark.parametrize("follow", [False, True])
+@pytest.mark.parametrize("follow", [pytest.param(False, marks=pytest.mark.long), True])
 def test_an_unclean_election_while_it_is_mirrored(cluster, tmp_path, follow):
     topic, path = f"unclean-live-{follow}", tmp_path / "store"
     arguments = ("--topics", topic, *(["--follow-truncation"] if follow else []))

@@ -91,6 +91,7 @@ def is_mirrored(broker, store, topic, partition):
     return rows
 
 
+@pytest.mark.long
 def test_a_cluster_into_an_object_store(broker, run, object_url):
     fill(broker, "lifted")
     commit(broker, "lifters", {("lifted", 0): 25})
@@ -154,6 +155,7 @@ def test_a_cluster(broker, run):
     assert extra(store, "movers", "moved-ended", 0, [row for row in rows if row.offset >= 25]) <= 30
 
 
+@pytest.mark.long
 def test_a_folder(broker, run):
     fill(broker, "copied")
     commit(broker, "copiers", {("copied", 0): 25, ("copied", 1): 60, ("copied-ended", 0): 66})

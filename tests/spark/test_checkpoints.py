@@ -61,7 +61,7 @@ def test_the_newer_query_of_a_copied_checkpoint_wins(spark, target, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("batches", [1, 2])
+@pytest.mark.parametrize("batches", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_a_checkpoint_restored_from_an_older_copy_is_refused(spark, target, tmp_path, batches):
     checkpoint = tmp_path / "checkpoint"
     run(spark, target, checkpoint)

@@ -24,6 +24,7 @@ pytestmark = [
 BATCH_WRITE = Path(__file__).with_name("batch_write.py")
 
 
+@pytest.mark.long
 def test_a_batch_write_by_executors(cluster, store):
     store.create_topic("t", 3)
     subprocess.run([sys.executable, BATCH_WRITE, cluster.master, store.path, "t", "20000"], check=True, timeout=600)

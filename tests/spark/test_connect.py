@@ -40,6 +40,7 @@ def test_over_spark_connect(tmp_path):
     }
 
 
+@pytest.mark.long
 def test_in_the_shell_of_an_activated_environment(tmp_path):
     """Its `python3` is the first on the PATH, which Spark starts unless PYSPARK_PYTHON says otherwise."""
     # And with all that Spark brings, unlike tests/spark_home.py.

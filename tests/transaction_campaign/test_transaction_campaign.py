@@ -7,12 +7,11 @@ import pytest
 from tests.kafka.kafka_tools import missing
 from tests.server_campaign.run import kill
 from tests.transaction_campaign.run import Campaign
-from tests.transaction_campaign.systems import KINDS
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["server", "mixed", pytest.param("ours", marks=pytest.mark.long)])
 def test_a_short_campaign(tmp_path, kind):
     reason = missing()
     if reason and "kafka" in os.environ.get("PYLOG_REQUIRE", "").split(","):
