@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +16,17 @@ from pyspark_log.kafka.connection import Connection
 from pyspark_log.kafka.errors import ClusterError
 from pyspark_log.storage.catalog import store_json
 from pyspark_log.types import LATEST, TopicPartition
-from tests.kafka.kafka_tools import FAILOVER, NEWEST, OLDER, QUICK, SHARED_VERSION, Node, new_cluster_id, node_settings
+from tests.kafka.kafka_tools import (
+    FAILOVER,
+    NEWEST,
+    OLDER,
+    QUICK,
+    SHARED_VERSION,
+    Node,
+    format_all,
+    new_cluster_id,
+    node_settings,
+)
 from tests.server_tools import Server
 
 KAFKAS = {"kafka": NEWEST, "kafka39": OLDER}
@@ -148,9 +157,7 @@ class Cluster:
             made = self.members[number] = OurNode(number, hosts[number], home, at)
             store_json.make(str(made.path), {_LAG_MAX: str(FAILOVER[_LAG_MAX])}, cluster_id)
         self.bootstrap = ",".join(f"{host}:{port}" for host, port in (one.address for one in self.members.values()))
-        kafkas = [one for one in self.all() if isinstance(one, KafkaNode)]
-        with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda node: node.format(cluster_id, *options), kafkas))
+        format_all([one for one in self.all() if isinstance(one, KafkaNode)], cluster_id, *options)
 
     def all(self):
         """Controllers, then members."""

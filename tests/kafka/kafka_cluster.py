@@ -3,7 +3,6 @@
 import base64
 import contextlib
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +15,7 @@ from kafka_tools import (
     QUICK,
     SHARED_VERSION,
     Node,
+    format_all,
     new_cluster_id,
     node_settings,
     run,
@@ -119,8 +119,7 @@ class Cluster:
                 memory="300m" if served else "160m",
             )  # fmt: skip
         self.cluster_id, options = new_cluster_id(), SHARED_VERSION if OLDER in versions.values() else ()
-        with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda node: node.format(self.cluster_id, *options), self.nodes.values()))
+        format_all(self.nodes.values(), self.cluster_id, *options)
 
     def __enter__(self):
         self.start()

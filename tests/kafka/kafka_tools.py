@@ -3,6 +3,7 @@
 import base64
 import os
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -156,7 +157,7 @@ class Node:
         """
         self._folder, self._memory, self._java, self._enter = Path(folder), memory, java, enter
         self._output, self._begin = self._folder / "output", 0
-        self._settings = self._folder / "server.properties"
+        self._settings, self._number = self._folder / "server.properties", settings["node.id"]
         self.process, self.version, self._paused = None, version, False
         self.log_dir = self._folder / "logs"
         settings = {name: value for name, value in ({"log.dirs": self.log_dir} | settings).items() if value is not None}
@@ -166,6 +167,15 @@ class Node:
         """Makes its log.dir one of that cluster; `options` are those of Kafka's tool."""
         arguments = ("format", "--cluster-id", cluster_id, "--config", self._settings, *options)
         run("kafka.tools.StorageTool", *arguments, jars=JARS[self.version])
+
+    def _format_like(self, other):
+        """The same, without Java, after that of a node of the same version and cluster."""
+        shutil.copytree(other.log_dir, self.log_dir, dirs_exist_ok=True)
+        path, text = self.log_dir / "meta.properties", (other.log_dir / "meta.properties").read_text()
+        for name, own in (("node.id", self._number), ("directory.id", new_cluster_id())):
+            text, count = re.subn(rf"(?m)^{name}=.*$", f"{name}={own}", text)
+            assert count == 1, text
+        path.write_text(text)
 
     def start(self):
         """Returns when it serves."""
@@ -225,6 +235,17 @@ class Node:
         with open(self._output, "rb") as output:
             output.seek(begin)
             return output.read().decode(errors="replace")
+
+
+def format_all(nodes, cluster_id, *options):
+    """Formats the nodes of a cluster: for each version Kafka's tool runs once, as that takes a second."""
+    first = {}
+    for node in nodes:
+        like = first.setdefault(node.version, node)
+        if like is node:
+            node.format(cluster_id, *options)
+        else:
+            node._format_like(like)
 
 
 class Broker(Node):

@@ -19,7 +19,7 @@ from pyspark_log.kafka.errors import ClusterError
 from pyspark_log.storage.catalog import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, store_json
 from pyspark_log.storage.transactions import TransactionLog, TransactionState
 from pyspark_log.types import LATEST
-from tests.kafka.kafka_tools import FAILOVER, QUICK, Node, new_cluster_id, node_settings
+from tests.kafka.kafka_tools import FAILOVER, QUICK, Node, format_all, new_cluster_id, node_settings
 from tests.ports import HOST, free_ports
 from tests.server_tools import Server
 from tests.store_tools import damages, faults
@@ -163,9 +163,7 @@ class Cluster:
             else _OurMember(number, homes[number], voters, cluster_id)
             for number in _MEMBERS
         }
-        for one in (self._controller, *self._members.values()):
-            if isinstance(one, Node):
-                one.format(cluster_id)
+        format_all([one for one in (self._controller, *self._members.values()) if isinstance(one, Node)], cluster_id)
         self.bootstrap = ",".join("{}:{}".format(*one.address) for one in self._members.values())
         self._ours = [one for one in self._members.values() if isinstance(one, _OurMember)]
         self._found, self._producer = [], None
