@@ -31,7 +31,7 @@ demo: java $(VENV)/.stamp-native  ## 336,776 flights through a store: load, stre
 	@"$(BIN)/python" examples/flights_demo.py $(if $(STORE),"$(STORE)")
 
 .PHONY: test
-test: java-note $(VENV)/.stamp-native  ## The fast tests, five minutes on two cores
+test: java-note $(VENV)/.stamp-native  ## The fast tests, a quarter of an hour on two cores
 	CRASH_POINTS=$${CRASH_POINTS:-few} PYLOG_TEST_EXAMPLES=$${PYLOG_TEST_EXAMPLES:-50} \
 		"$(BIN)/python" -m pytest $(SPREAD) -m "not slow"
 
