@@ -98,9 +98,9 @@ class NodeReplicas(Copies):
             configs: of which topics these may differ.
         """
         with self._mutex:
-            # There is a newer image every half second, even where nothing happens.
+            # There is a newer image every half second, even where nothing happens. A fenced broker is still lost.
             if image.brokers is not self._image.brokers:
-                self._lost.clear()
+                self._lost -= {node for node, broker in image.brokers.items() if not broker.fenced}
             self._image = image
         self._led.follow(image)
         topics = set(topics)
