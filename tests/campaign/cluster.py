@@ -15,6 +15,7 @@ import pyspark
 
 from tests.campaign.processes import send, session
 from tests.ports import HOST, free_ports
+from tests.quick_java import QUICK_START
 
 SPARK_HOME = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
 #: How long master and workers may take to find each other, in seconds.
@@ -58,7 +59,7 @@ class Cluster:
             raise
 
     def _start(self, name, *arguments):
-        small = ("-Xmx160m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+        small = ("-Xmx160m", *QUICK_START)
         (core,) = (SPARK_HOME / "jars").glob("spark-core_*.jar")
         environment = os.environ | {
             # A worker asks for it when it starts an executor.

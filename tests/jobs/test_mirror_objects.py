@@ -54,11 +54,11 @@ def test_mirrored_topics_and_groups(object_url, tmp_path, kinds):
     call += ["--groups-interval", "3600"]
 
     done = run_alone("mirror", call)
-    assert (done["records"], done["group_offsets"]) == (151, 1)
+    assert (done["records"], done["batches"], done["group_offsets"]) == (151, 2, 1)
     fill(source, "plain", 3, 20)
     source.groups["g"].commit({at: 60})
     done = run_alone("mirror", call)
-    assert (done["records"], done["group_offsets"]) == (60, 1)
+    assert (done["records"], done["batches"], done["group_offsets"]) == (60, 1, 1)
     assert run_alone("mirror", call)["records"] == 0
     there = Store.open(target)
     assert set(there.topics()) == {"plain", "times", SYNCS_TOPIC}

@@ -5,7 +5,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from tests.campaign.queries import JVM_OPTIONS, WORKERS_PATIENCE
+from tests.campaign.queries import WORKERS_PATIENCE
 from tests.paths import ROOT
 
 
@@ -20,7 +20,6 @@ def start_session(warehouse):
         .appName("pylog tests")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", JVM_OPTIONS)
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         # Queries of a few rows: to compile them takes longer than to run them.
