@@ -85,10 +85,10 @@ class Server:
         """What it has said so far."""
         return self._output.read_text(errors="replace") if self._output.exists() else ""
 
-    def wait_for(self, text):
-        """Returns when it has said something."""
+    def wait_for(self, text, after=0):
+        """Returns when it has said something, after so many characters of its output."""
         end = time.monotonic() + PATIENCE
-        while text not in self.output():
+        while text not in self.output()[after:]:
             assert time.monotonic() < end, f"the server does not say {text!r}: {self.output()}"
             time.sleep(0.01)
 

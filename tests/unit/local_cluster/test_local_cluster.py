@@ -1,6 +1,6 @@
 """A cluster on one machine, as far as it needs no Kafka: what is made, what is refused, units.
 
-A shell script is there for Java. It notes how Kafka's tool is called, and is a controller that ends at once.
+A shell script is there for Java. It notes how Kafka's tool is called. As a controller, 101 ends at once, others run.
 """
 
 import configparser
@@ -27,7 +27,8 @@ case "$*" in
   -version) echo 'openjdk version "{version}" 2025-04-15' >&2 ;;
   *version-mapping) printf '%s\\n' {features} ;;
   *'StorageTool format'*) {fails}echo "$@" >> "{calls}" ;;
-  *kafka.Kafka*) echo 'the disk is made of cheese'; exit 3 ;;
+  *kafka.Kafka*controller-101*) echo 'the disk is made of cheese'; exit 3 ;;
+  *kafka.Kafka*) exec sleep 600 ;;
 esac
 """
 
