@@ -1,9 +1,9 @@
 """A small HTTP server for a few pages, in threads of its own: it never has to be waited for.
 
-A request may take ten seconds, and 8 KiB; there may be 16 at a time. It has to be there after two seconds, and of an
-address the server waits for four at most: one more, and the oldest connection is closed. A request gets one answer, and
-then its connection is closed. What is more than a request line and headers is not read. GET and HEAD are all that there
-is.
+A request may have 8 KiB; there may be 16 at a time. It has to be there after two seconds, and of an address the server
+waits for four at most: one more, and the oldest connection that sends nothing is closed. A request gets one answer,
+which the client has to take within ten seconds, and then its connection is closed. What is more than a request line and
+headers is not read. GET and HEAD are all that there is.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import contextlib
 import logging
 import os
 import re
+import select
 import socket
 import threading
 import time
@@ -150,10 +151,15 @@ class HttpServer:
         with self._lock:
             silent = self._silent.setdefault(host, [])
             silent.append(accepted)
-            if len(silent) > _MOST_SILENT:
+            if len(silent) <= _MOST_SILENT:
+                return
+            # What others have sent may not be read yet.
+            oldest = next((one for one in silent if not _has_more(one)), None)
+            if oldest is not None:
+                silent.remove(oldest)
                 with contextlib.suppress(OSError):
                     # Wakes its thread. TLS, which that thread uses, is left alone.
-                    socket.socket.shutdown(silent.pop(0), socket.SHUT_RDWR)
+                    socket.socket.shutdown(oldest, socket.SHUT_RDWR)
 
     def _end(self, accepted: socket.socket, host: str) -> bool:
         """Waits for it no more; whether it was waited for."""
@@ -167,7 +173,6 @@ class HttpServer:
             return True
 
     def _serve(self, accepted: socket.socket, host: str) -> None:
-        deadline = time.monotonic() + _MOST_SECONDS
         try:
             with accepted:
                 try:
@@ -177,7 +182,7 @@ class HttpServer:
                 if not is_wanted:
                     return
                 method, page = self._answer(head, host, certificate)
-                accepted.settimeout(_left(deadline))
+                accepted.settimeout(_MOST_SECONDS)
                 accepted.sendall(_response(page, with_body=method != "HEAD"))
                 accepted.shutdown(socket.SHUT_WR)
         except OSError as error:
@@ -211,6 +216,13 @@ class HttpServer:
         except Exception:  # noqa: BLE001  (the next request is answered)
             _log.exception("an error that was not expected")
             return method, _failure(HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def _has_more(accepted: socket.socket) -> bool:
+    """Whether there is something of a client that was not read."""
+    poll = select.poll()
+    poll.register(accepted, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _left(deadline: float) -> float:
