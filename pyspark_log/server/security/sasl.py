@@ -241,7 +241,7 @@ class Login:
     def _lifetime_ms(self) -> int:
         if self._exchange is not None or self._ends is None:
             return 0
-        return max(int((self._ends - self._since) * 1000), 1)
+        return max(round((self._ends - self._since) * 1000), 1)
 
 
 async def _pause(loop: Loop, seconds: float) -> None:
