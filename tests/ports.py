@@ -8,6 +8,8 @@ from pathlib import Path
 
 HOST = "127.0.0.1"
 _LOWEST = 20_000
+# By this process: each is given once, as a server may not listen yet when another one asks.
+_given = set()
 
 
 def free_ports(count):
@@ -23,6 +25,7 @@ def free_ports(count):
         if _is_free(port):
             found.add(port)
     assert len(found) == count, f"{count} ports are wanted, and only {found} are free"
+    _given.update(found)
     return list(found)
 
 
@@ -30,11 +33,14 @@ def free_ports_in_a_row(count):
     """The first of as many free ports."""
     for first in random.SystemRandom().sample(_ports()[:-count], 1000):
         if all(map(_is_free, range(first, first + count))):
+            _given.update(range(first, first + count))
             return first
     raise AssertionError(f"there are no {count} free ports in a row")
 
 
 def _is_free(port):
+    if port in _given:
+        return False
     with socket.socket() as probe:
         try:
             probe.bind((HOST, port))
