@@ -16,7 +16,7 @@ from pyspark_log.kafka.schemas import message_of
 from tests.ports import HOST, free_ports
 
 #: How long a server may take to start or to stop, and a client waits for an answer, on a busy machine; in seconds.
-PATIENCE = 120
+PATIENCE = 240
 
 
 class Server:
@@ -50,6 +50,7 @@ class Server:
 
     def launch(self):
         """Starts it, and returns at once."""
+        self._ready.unlink(missing_ok=True)  # of one that a test has killed
         command = [*self.interpreter, *self.program, "--store", self.path]
         command += ["--listen", self.bootstrap, "--ready-file", self._ready, *self.options]
         with open(self._output, "ab") as output:
@@ -78,8 +79,6 @@ class Server:
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-        # As the next one is not ready before it says so itself.
-        self._ready.unlink(missing_ok=True)
 
     def output(self):
         """What it has said so far."""
