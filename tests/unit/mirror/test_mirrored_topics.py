@@ -100,6 +100,13 @@ def test_transactions_are_as_they_were(server, upstream, topic, first, mirror):
             producer.produce(topic, b"%d.%d" % (number, row) + b"." * 60, partition=0)
         producer.flush()
         producer.abort_transaction() if number % 3 == 0 else producer.commit_transaction()
+        # The last markers may be written after the answer.
+        wait_until(
+            lambda: (
+                upstream.latest_offset(topic, 0, isolation_level=READ_COMMITTED) == upstream.latest_offset(topic, 0)
+            ),
+            "the markers are there",
+        )
         if number == 5:
             mirror(topic)  # Its producers continue from here.
     mirror(topic)

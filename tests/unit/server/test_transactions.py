@@ -81,6 +81,19 @@ class Producer:
         return self.ask(request, 5, _offset_error).topics[0].partitions[0].error_code
 
     def end(self, *, commit, version=5):
+        """Ends the transaction, with all its markers; the error."""
+        error = self.ask_to_end(commit=commit, version=version)
+        if not error:
+            self.await_markers()
+        return error
+
+    def await_markers(self):
+        """Returns when the last ones are written, which may be after the answer."""
+        request = m.DescribeTransactionsRequest([self.name])
+        while self.peer.ask(request, 0).transaction_states[0].transaction_state.startswith("Prepare"):
+            pass
+
+    def ask_to_end(self, *, commit, version):
         """Ends the transaction; the error."""
         answer = self.ask(m.EndTxnRequest(self.name, self.id, self.epoch, commit), version, lambda one: one.error_code)
         if version >= 5 and not answer.error_code:
@@ -271,11 +284,8 @@ def killed_while_it_ends(folder, number, version):
             server.count()
             answered, survives = None, False
             with contextlib.suppress(ConnectionError):
-                answered = producer.end(commit=True, version=version)
-                # The last markers may be written after the answer.
-                describe = m.DescribeTransactionsRequest(["t"])
-                while peer.ask(describe, 0).transaction_states[0].transaction_state != "CompleteCommit":
-                    pass
+                answered = producer.ask_to_end(commit=True, version=version)
+                producer.await_markers()
                 survives = True
             assert answered in (None, ErrorCode.NONE)
     finally:
