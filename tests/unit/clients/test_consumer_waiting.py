@@ -1,5 +1,6 @@
 """How a consumer waits: woken by records of other processes, without work meanwhile; by other threads; after a fork."""
 
+import gc
 import os
 import signal
 import threading
@@ -151,6 +152,7 @@ def test_a_forked_child_takes_nothing_of_its_parent(store, consumer):
 
 
 def test_files_are_closed(store):
+    gc.collect()  # what earlier tests have left
     before = len(os.listdir("/proc/self/fd"))
     for how in ("closed", "dropped"):
         consumer = Consumer(store, "t")

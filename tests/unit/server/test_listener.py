@@ -1,6 +1,7 @@
 """Connections that idle, and those whose client is lost without a word: when they are closed, and what they hold."""
 
 import contextlib
+import select
 import socket
 import struct
 
@@ -49,6 +50,7 @@ def listener(loop, session):
     limits = Limits(connections_max_idle_s=_IDLE, queued_max_request_bytes=600_000)
     listener = Listener(loop, "127.0.0.1", 0, lambda *_: session, limits)
     listener.start()
+    listener._timer.cancel()  # Idle connections are closed when a test says so.
     yield listener
     listener.close()
 
@@ -175,13 +177,13 @@ def test_a_part_of_a_request_is_dropped_sooner_while_memory_is_short(loop, liste
 def test_a_client_that_does_not_authenticate_itself(loop, session, listener, connect):
     session.is_authenticated = False
     client = connect(_frame(_ASK))
-    _run_until(loop, lambda: listener.connections)
+    _run_until(loop, lambda: select.select([client], [], [], 0)[0])
     [connection] = listener.connections
     listener.close_idle(connection.begun + 29)
     assert not connection.is_closed
     listener.close_idle(connection.begun + 31)
     assert connection.is_closed
-    assert client.recv(1000) in (b"", _frame(_ASK))
+    assert client.recv(1000) == _frame(_ASK)
 
 
 def test_a_client_that_authenticates_itself_in_time(loop, session, listener, connect):
@@ -203,7 +205,7 @@ def test_a_client_that_does_not_finish_its_handshake(loop, session, tmp_path):
     _run_until(loop, lambda: len(listener._handshakes) == 2)
     with socket.create_connection(listener.address) as third:
         _run_until(loop, lambda: _is_closed(third))
-    [begun] = {round(one.begun) for one in listener._handshakes}
+    begun = max(one.begun for one in listener._handshakes)
     listener.close_idle(begun + 25)
     assert len(listener._handshakes) == 2
     listener.close_idle(begun + 40)

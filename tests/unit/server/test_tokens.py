@@ -177,7 +177,7 @@ def test_another_user_than_that_of_the_token(server, issuer):
 
 def test_a_clock_that_is_late_and_an_audience_among_others(server, issuer):
     with Peer(server) as peer:
-        assert _log_in(peer, issuer.token(exp=_now() - 5, aud=["x", _AUDIENCE])).error_code == 0
+        assert _log_in(peer, issuer.token(exp=_now() - 1, aud=["x", _AUDIENCE])).error_code == 0
 
 
 def test_a_token_that_lasts_for_ever(server, issuer):

@@ -70,9 +70,9 @@ def test_json_that_would_take_far_more_when_it_is_laid_out():
     depth = 200
     deep = b"[" + b",".join([b"[" * depth + b"]" * depth] * 600) + b"]"
     assert len(deep) < 256 << 10
-    began = time.monotonic()
+    began = time.process_time()
     assert len(show(deep, is_laid_out=True).text) < SHOWN_CHARACTERS + 10_000
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
     too_deep = b"[" * 100_000 + b"]" * 100_000
     assert show(too_deep).kind == "text"
 
