@@ -27,7 +27,7 @@ from tests.kafka.kafka_tools import (
     new_cluster_id,
     node_settings,
 )
-from tests.server_tools import Server
+from tests.server_tools import PATIENCE, Server
 
 KAFKAS = {"kafka": NEWEST, "kafka39": OLDER}
 OURS = "ours"
@@ -183,7 +183,7 @@ class Cluster:
             for topic in TOPICS
         ]  # fmt: skip
         # A member that is unfenced may not be known to all controllers yet.
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while (known := self.brokers(1)) != set(self.members):
             assert time.monotonic() < deadline, f"the members are {known}"
             time.sleep(0.1)

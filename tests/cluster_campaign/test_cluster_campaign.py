@@ -6,7 +6,7 @@ import re
 import pytest
 
 from pyspark_log.storage.record import headers_in
-from tests.cluster_campaign import faults, network
+from tests.cluster_campaign import faults, network, run
 from tests.cluster_campaign.cluster import segments_of
 from tests.cluster_campaign.run import Campaign
 from tests.kafka.kafka_tools import OLDER, missing
@@ -21,6 +21,13 @@ def network_and_kafka():
         pytest.fail(reason)
     if reason := reason or network.missing():
         pytest.skip(reason)
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """The machine may have much else to do."""
+    for name in ("_HEALED", "_FINISHED", "_ANSWERED"):
+        monkeypatch.setattr(run, name, 240)
 
 
 @pytest.mark.parametrize("members", ["kafka,kafka39,ours", pytest.param("ours,ours,ours", marks=pytest.mark.long)])

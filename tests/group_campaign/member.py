@@ -63,8 +63,10 @@ class Journal(ConsumerRebalanceListener):
 
 def main(path: str, journal_path: str, assignor: str, instance: str, automatic: str) -> None:
     """Reads until SIGTERM."""
-    journal, chance, ends = Journal(journal_path), random.Random(os.getpid()), []
+    chance, ends = random.Random(os.getpid()), list[bool]()
+    # It is ended as soon as there is a journal.
     signal.signal(signal.SIGTERM, lambda *_: ends.append(True))
+    journal = Journal(journal_path)
     is_automatic = automatic == "automatic"
     consumer = Consumer(
         Store.open(path), group_id=GROUP, group_instance_id=instance or None, partition_assignment_strategy=assignor,

@@ -35,7 +35,7 @@ from tests.group_campaign.member import GROUP, MOST_SILENT, TOPIC
 
 PARTITIONS = 6
 # In seconds.
-_PATIENCE = 60
+_PATIENCE = 240
 _SILENT_NS = MOST_SILENT * 1_000_000
 EVENTS = {"join": 4, "leave": 2, "kill": 3, "sleep": 1, "nap": 1}
 

@@ -13,7 +13,7 @@ from pyspark_log.server.cluster.image import Endpoint
 from tests.ports import HOST
 
 #: How long is waited for what must happen, in seconds.
-PATIENCE = 120
+PATIENCE = 240
 
 
 def now_ms():

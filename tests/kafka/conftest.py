@@ -64,10 +64,12 @@ def broker(kafka, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def spark(kafka, tmp_path_factory):
+def spark(kafka, tmp_path_factory, object_server):
     """Spark with its own connector to Kafka; the tests that need it are skipped where there is none."""
     if not SPARK_JARS.is_dir():
         pytest.skip("Spark's connector to Kafka is not here: make kafka-jars")
+    # For other tests of this process, as tests/spark_fixtures.py says.
+    os.environ.update(object_server.environment)
     session = start_session(tmp_path_factory.mktemp("warehouse"))
     # Not when the session starts: its JVM may run already, for other tests.
     for jar in SPARK_JARS.glob("*.jar"):

@@ -7,7 +7,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
     from kafka.admin import ConfigResource, NewTopic, UserScramCredentialUpsertion
-    from kafka.errors import TopicAlreadyExistsError
+    from kafka.errors import PreferredLeaderNotAvailableError, TopicAlreadyExistsError
     from kafka.structs import OffsetAndMetadata
 
 from written import Row
@@ -20,6 +20,7 @@ __all__ = [
     "KafkaProducer",
     "NewTopic",
     "OffsetAndMetadata",
+    "PreferredLeaderNotAvailableError",
     "TopicAlreadyExistsError",
     "TopicPartition",
     "UserScramCredentialUpsertion",
@@ -28,7 +29,7 @@ __all__ = [
     "send_and_read",
 ]
 
-_PATIENCE_MS = 120_000
+_PATIENCE_MS = 240_000
 
 
 def create_topics(broker, topics, configs):

@@ -6,7 +6,13 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
-from kafka_clients import ConfigResource, KafkaAdminClient, TopicPartition, UserScramCredentialUpsertion
+from kafka_clients import (
+    ConfigResource,
+    KafkaAdminClient,
+    PreferredLeaderNotAvailableError,
+    TopicPartition,
+    UserScramCredentialUpsertion,
+)
 from kafka_tools import (
     FAILOVER,
     NEWEST,
@@ -271,7 +277,8 @@ class Cluster:
 
     def isr(self, name, partition=0):
         """The ids of the replicas that are in sync."""
-        return set(self._partition(name, partition).isr_nodes)
+        found = self._partition(name, partition)
+        return set(found.isr_nodes) if found else set()
 
     def wait_for_isr(self, name, partition, wanted):
         """Returns when these replicas are in sync, and no others."""
@@ -280,7 +287,15 @@ class Cluster:
     def elect(self, name, partition=0, *, unclean=False):
         """Makes the preferred replica the leader; or, where there is no leader, one that is not in sync."""
         with self.admin() as admin:
-            admin.elect_leaders(_UNCLEAN if unclean else _PREFERRED, {name: [partition]})
+
+            def elected():
+                # On a slow machine it may not be in sync for a moment.
+                with contextlib.suppress(PreferredLeaderNotAvailableError):
+                    admin.elect_leaders(_UNCLEAN if unclean else _PREFERRED, {name: [partition]})
+                    return True
+                return False
+
+            wait_until(elected, f"the preferred replica of {name}-{partition} can lead")
 
     def reassign(self, name, partition, replicas):
         """Moves a partition to these brokers, the preferred leader first; returns when they, and no others, have it."""

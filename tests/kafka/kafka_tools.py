@@ -22,7 +22,7 @@ SPARK_JARS = FOLDER / "spark-jars"
 JARS = {"4.3.1": "jars", "3.9.1": "jars-3.9"}
 NEWEST, OLDER = JARS
 #: How long a broker may take to start or to stop, in seconds, on a machine that has other things to do.
-PATIENCE = 120
+PATIENCE = 240
 
 _STARTED = "Kafka Server started"
 #: Settings of a node that starts quickly and does soon what tests wait for.
@@ -43,9 +43,9 @@ QUICK = {
 #: Settings of a cluster in which a broker that is gone is noticed within seconds, and leaders move for that alone, or
 #: when a test says so.
 FAILOVER = {
-    "broker.session.timeout.ms": 3000,
+    "broker.session.timeout.ms": 6000,
     "broker.heartbeat.interval.ms": 500,
-    "replica.lag.time.max.ms": 3000,
+    "replica.lag.time.max.ms": 6000,
     "replica.fetch.wait.max.ms": 100,
     "auto.leader.rebalance.enable": "false",
     "unclean.leader.election.interval.ms": 1000,

@@ -193,22 +193,28 @@ def cleaned(cluster, topic):
 # --- files ------------------------------------------------------------------------------------------
 
 
+def _files(folder):
+    """The bytes of each segment file of a partition, by its name, in order."""
+    while True:
+        # Retention, or a topic's deletion, may delete one meanwhile.
+        with contextlib.suppress(FileNotFoundError):
+            return {path.name: path.read_bytes() for path in sorted(folder.glob("*.log"))}
+
+
 def segments(folder):
     """The hash of each segment file of a partition, by its name. Kafka also has empty ones: the next may be there."""
-    files = [path for path in sorted(folder.glob("*.log")) if path.stat().st_size]
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return {name: hashlib.sha256(data).hexdigest() for name, data in _files(folder).items() if data}
 
 
 def whole(folder):
     """The bytes of all segments, one after the other."""
-    return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
+    return b"".join(_files(folder).values())
 
 
 def batches(folder):
     """The batches of a partition: header and bytes."""
     found = []
-    for path in sorted(folder.glob("*.log")):
-        data = path.read_bytes()
+    for data in _files(folder).values():
         found += [(one, data[one.position : one.end]) for one in headers_in(data, 0, len(data))]
     return found
 

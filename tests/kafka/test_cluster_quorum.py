@@ -53,8 +53,12 @@ def test_the_leader_is_frozen_and_comes_back(quorum, node):
     quorum.signal(number, signal.SIGCONT)
     # It is a follower now, which names the new leader.
     other = Node([leader], quorum.cluster_id)
-    other.run_until(lambda: other.observer.is_current)
-    assert other.observer.leader == node.observer.leader
+
+    def agree():
+        node.step()
+        return other.observer.is_current and other.observer.leader == node.observer.leader
+
+    other.run_until(agree)
     other.close()
     node.shut_down()
 

@@ -156,6 +156,9 @@ def test_scripts(bootstrap):
 
 # ---- when time passes
 
+# After how many ms a member is late. What is due in a test is so a second before or after it is looked at.
+LATE = 2100
+
 
 @pytest.fixture
 def both(bootstrap, request):
@@ -164,7 +167,7 @@ def both(bootstrap, request):
     both.close()
 
 
-def stable(both, instances, rebalance=700):
+def stable(both, instances, rebalance=LATE):
     """A stable group; the name of its leader, those of the others, and its generation."""
     joins = [
         both.join(5 if one else 3, instance=one, rebalance=rebalance if index else 60_000)
@@ -183,15 +186,15 @@ def stable(both, instances, rebalance=700):
 def test_members_that_do_not_join_in_time(both):
     """A dynamic one is removed, a static one when it has not synced either."""
     leader, (static, dynamic), generation = stable(both, ["i1", "i2", None])
-    first = both.join(5, member=leader, instance="i1", rebalance=700)
-    both.pass_time(1)
+    first = both.join(5, member=leader, instance="i1", rebalance=LATE)
+    both.pass_time(3)
     assert both.answered[first].generation_id == generation + 1
     both.describe()
     both.heartbeat(static, generation, "i2")
     both.heartbeat(dynamic, generation)
     both.sync(3, leader, generation + 1, {leader: b"x", static: b"y"}, instance="i1")
     both.describe()
-    both.pass_time(0.7)
+    both.pass_time(2.1)
     both.describe()
     both.heartbeat(static, generation + 1, "i2")
     both.heartbeat(leader, generation + 1, "i1")
@@ -200,47 +203,47 @@ def test_members_that_do_not_join_in_time(both):
 def test_a_static_member_that_is_back_in_time(both):
     """With its id; Kafka still waits for the sync of the old id of a member that comes back without it."""
     leader, (static,), generation = stable(both, ["i1", "i2"])
-    both.join(5, member=leader, instance="i1", rebalance=700)
-    both.pass_time(1.0)
+    both.join(5, member=leader, instance="i1", rebalance=LATE)
+    both.pass_time(3)
     both.sync(3, leader, generation + 1, {leader: b"x", static: b"y"}, instance="i1")
-    both.join(9, member=static, instance="i2", rebalance=700)
+    both.join(9, member=static, instance="i2", rebalance=LATE)
     both.sync(5, static, generation + 1, instance="i2")
-    both.pass_time(1.0)
+    both.pass_time(3)
     both.describe()
     both.commit(9, generation + 1, static, "i2")
 
 
 def test_a_leader_that_does_not_sync_in_time(both):
     leader, (other,), generation = stable(both, ["i1", None])
-    both.join(5, member=leader, instance="i1", rebalance=700)
-    both.join(3, member=other, rebalance=700)
+    both.join(5, member=leader, instance="i1", rebalance=LATE)
+    both.join(3, member=other, rebalance=LATE)
     waiting = both.sync(3, other, generation + 1)
-    both.pass_time(1)
+    both.pass_time(3)
     assert both.answered[waiting].error_code == ErrorCode.REBALANCE_IN_PROGRESS
     both.describe()
     both.heartbeat(leader, generation + 1, "i1")
-    both.join(3, member=other, rebalance=700)
+    both.join(3, member=other, rebalance=LATE)
 
 
 def test_a_leader_that_does_not_join_in_time(both):
     leader, (other,), _ = stable(both, ["i1", "i2"])
     changed = [("range", subscription("changed"))]
-    waiting = both.join(9, member=other, instance="i2", rebalance=700, protocols=changed)
-    both.pass_time(1.0)
+    waiting = both.join(9, member=other, instance="i2", rebalance=LATE, protocols=changed)
+    both.pass_time(3)
     assert both.answered[waiting].leader == other
-    both.join(9, member=leader, instance="i1", rebalance=700)
+    both.join(9, member=leader, instance="i1", rebalance=LATE)
     both.describe()
 
 
 def test_a_rebalance_that_no_static_member_joins(both):
     leader, (other,), generation = stable(both, ["i1", "i2"])
-    dynamic = both.join(3, rebalance=700)
+    dynamic = both.join(3, rebalance=LATE)
     both.leave((dynamic, None))
-    both.pass_time(1.0)
+    both.pass_time(3)
     both.describe()
     both.heartbeat(leader, generation, "i1")
-    both.join(9, member=other, instance="i2", rebalance=700)
-    both.pass_time(1.0)
+    both.join(9, member=other, instance="i2", rebalance=LATE)
+    both.pass_time(3)
     both.describe()
 
 

@@ -191,10 +191,10 @@ def test_offsets(both):
 
 def test_a_member_that_does_not_give_up_in_time(both):
     names = list(both.topics)
-    owned = has(both.enter("a", names, rebalance=400))
+    owned = has(both.enter("a", names, rebalance=1200))
     both.enter("b", names)
     both.beat("a", 2, owned=owned)
-    time.sleep(0.8)
+    time.sleep(2.4)
     both.look()
     both.beat("a", 2, owned=owned)
     both.beat("b", 3, owned={})

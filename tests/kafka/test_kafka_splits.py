@@ -27,7 +27,7 @@ def ends(broker):
     """A log of transactions that are committed, aborted and open, over several segments; its ends by level."""
     create_topics(broker, {TOPIC: 1}, SMALL | {"internal.segment.bytes": "800"})
     # What stays open is so for as long as the tests run.
-    ids = ({"transactional_id": name, "transaction_timeout_ms": 600_000} for name in ("split-1", "split-2"))
+    ids = ({"transactional_id": name, "transaction_timeout_ms": 900_000} for name in ("split-1", "split-2"))
     with producer(broker, **next(ids)) as one, producer(broker, **next(ids)) as two:
         one.init_transactions()
         two.init_transactions()

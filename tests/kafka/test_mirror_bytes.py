@@ -49,7 +49,9 @@ KINDS = (*CODECS, "idempotent", "ended", "append-time", "recompressed", "by-time
 @pytest.fixture(scope="module", params=[NEWEST, pytest.param(OLDER, marks=pytest.mark.long)])
 def cluster(request, older_kafka, tmp_path_factory):
     versions = dict.fromkeys((1, 2, 3, 101), request.param)
-    with Cluster(tmp_path_factory.mktemp("cluster"), versions=versions) as found:
+    # Files are compared with those of whichever broker leads, so no leader moves because the machine is slow.
+    settings = {"broker.session.timeout.ms": 15_000, "replica.lag.time.max.ms": 15_000}
+    with Cluster(tmp_path_factory.mktemp("cluster"), versions=versions, settings=settings) as found:
         yield found
 
 
@@ -480,8 +482,8 @@ def test_compaction_while_it_is_mirrored(cluster, tmp_path):
 def test_logins(kafka, tmp_path):
     users = {"anna": "correct horse"}
     authority, settings = secured(tmp_path, users)
-    # A connection is closed a second after its login: Kafka would have the client log in again before that.
-    settings["connections.max.reauth.ms"] = 1000
+    # A connection is closed three seconds after its login: Kafka would have the client log in again before that.
+    settings["connections.max.reauth.ms"] = 3000
     with Cluster(tmp_path, brokers=2, listeners=["SASL_PLAINTEXT", "SASL_SSL"], settings=settings) as cluster:
         cluster.create_topic("secured", assignment=[[1], [2]])
         cluster.add_scram_users(users)

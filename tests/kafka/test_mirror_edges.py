@@ -107,7 +107,9 @@ def test_configs_that_change_between_runs(cluster, tmp_path):
 def test_open_transactions(cluster, tmp_path):
     create(cluster, "open")
     path = tmp_path / "store"
-    writers = [Writer(cluster, transactional_id=f"open-{number}") for number in range(3)]
+    writers = [
+        Writer(cluster, transactional_id=f"open-{number}", transaction_timeout_ms=600_000) for number in range(3)
+    ]
     with mirroring(cluster, path, tmp_path, "--topics", "open"):
         for number, writer in enumerate(writers):
             writer.producer.begin_transaction()

@@ -129,7 +129,7 @@ def test_what_may_not_be_created_is_not(cluster, node):
         assert errors == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     # What was asked for would be there by the time that this is.
     metadata(node, ["last"], allow_auto_topic_creation=True)
-    wait_until(lambda: cluster._topic("last"), "the last one is there")
+    cluster.wait_for_leader("last")
     with cluster.admin() as admin:
         assert set(admin.list_topics()) == {"last"}
 

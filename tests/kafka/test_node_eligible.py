@@ -52,7 +52,7 @@ def epoch_of(image):
 
 def test_it_remains_eligible_after_a_clean_stop_alone(cluster, node, partition):
     cluster.create_topic("t", assignment=[[1, NODE]], configs={"min.insync.replicas": 2})
-    write(cluster, "t", messages(1, 50))
+    write(cluster, "t", messages(1, 50), enable_idempotence=True)
     before = epoch_of(partition(lambda one: set(one.isr) == {1, NODE}))
     assert node.stop() == 0
     note = node.path / "data" / FILE
@@ -67,7 +67,7 @@ def test_it_remains_eligible_after_a_clean_stop_alone(cluster, node, partition):
     assert epoch_of(led) > before
     cluster.start()
     partition(lambda one: set(one.isr) == {1, NODE})
-    write(cluster, "t", messages(2, 50))
+    write(cluster, "t", messages(2, 50), enable_idempotence=True)
     # Now the same after a kill.
     node.kill()
     assert not note.exists()

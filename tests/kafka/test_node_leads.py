@@ -36,7 +36,7 @@ def test_its_followers_have_all_byte_for_byte(cluster, node):
     cluster.reassign("l", 0, [NODE, 1, 2])
     cluster.elect("l")
     await_leader(cluster, "l")
-    write(cluster, "l", messages(1, 3000, size=2000))
+    write(cluster, "l", messages(1, 3000, size=2000), enable_idempotence=True)
     for follower in (1, 2):
         wait_until(
             lambda follower=follower: whole(cluster.folder_of(follower, "l")) == whole(node.folder_of("l")),
@@ -67,12 +67,12 @@ def test_leaders_are_killed_and_come_back(cluster, node):
     cluster.create_topic("l", assignment=[[NODE, 1, 2]], configs={**SMALL, "min.insync.replicas": 2})
     sent = 0
     for _ in range(3):
-        write(cluster, "l", messages(sent, 300))
+        write(cluster, "l", messages(sent, 300), enable_idempotence=True)
         sent += 300
         cluster.wait_for_isr("l", 0, {1, 2, NODE})
         node.kill()
         wait_until(lambda: cluster.leader_of("l") in (1, 2), "another broker leads")
-        write(cluster, "l", messages(sent, 200))
+        write(cluster, "l", messages(sent, 200), enable_idempotence=True)
         sent += 200
         node.start()
         cluster.wait_for_isr("l", 0, {1, 2, NODE})
@@ -80,7 +80,7 @@ def test_leaders_are_killed_and_come_back(cluster, node):
         await_leader(cluster, "l")
         killed = 1 + sent % 2
         cluster[killed].kill()
-        write(cluster, "l", messages(sent, 200))
+        write(cluster, "l", messages(sent, 200), enable_idempotence=True)
         sent += 200
         cluster.start()
     cluster.wait_for_isr("l", 0, {1, 2, NODE})

@@ -229,7 +229,7 @@ def test_pauses_are_kafkas(sides):
         _altered(peer, [(user, [(one, 1000.0, False) for one in rates])])
         try:
             end = time.monotonic() + PATIENCE
-            while not (pause := _produce(peer, 12_000).throttle_time_ms):
+            while not (pause := _produce(peer, 15_000).throttle_time_ms):
                 assert time.monotonic() < end
             fetched = _fetch(peer)
         finally:

@@ -63,7 +63,8 @@ def test_kafka_streams_counts_words(server, tmp_path, guarantee):
     """With transactions they are right, however often Streams and the server are killed."""
     settings = {
         "bootstrap.servers": server.bootstrap, "state.dir": tmp_path / "state", "processing.guarantee": guarantee,
-        "session.timeout.ms": 6000,
+        # Without transactions, what a member has done that only seems to be gone is counted twice.
+        "session.timeout.ms": 6000 if guarantee == "exactly_once_v2" else 45_000,
     }  # fmt: skip
     is_exact = guarantee == "exactly_once_v2"
     level = "read_committed" if is_exact else "read_uncommitted"
@@ -117,14 +118,14 @@ def test_kafka_connect_copies_a_file(server, tmp_path):
         try:
             with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
                 return json.load(answer)
-        except (urllib.error.URLError, ConnectionError):
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
             return None
 
     def connect(name, kind, **config):
         connector = f"org.apache.kafka.connect.file.FileStream{kind}Connector"
         body = {"name": name, "config": {"connector.class": connector, "tasks.max": "1", **config}}
         # Until the worker has joined its group and read its topics, it knows no connectors.
-        _wait(lambda: ask("connectors", body) is not None, tmp_path)
+        _wait(lambda: ask("connectors", body) is not None or name in (ask("connectors") or ()), tmp_path)
 
     settings = {"bootstrap.servers": server.bootstrap, "listeners": address, **_WORKER}
     with _running(tmp_path, "org.apache.kafka.connect.cli.ConnectDistributed", settings):

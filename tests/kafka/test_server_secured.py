@@ -96,9 +96,13 @@ def test_a_client_authenticates_itself_again(tool, server, authority):
     """Java's clients do, on connections that last longer than a session."""
     settings = _sasl(authority, "SCRAM-SHA-512", "anna", PASSWORDS["anna"])
     arguments = ("--topic", "orders", "--num-records", 500, "--record-size", 10, "--throughput", 50)
-    tool(server, settings, "org.apache.kafka.tools.ProducerPerformance", *arguments)
-    logins = Counter(re.findall(r"(127.0.0.1:\d+): User:anna", server.output()))
-    assert max(logins.values()) >= 3
+    end = time.monotonic() + PATIENCE
+    logins = Counter()
+    # One that comes too late, as the machine is slow, gets a new connection.
+    while max(logins.values(), default=0) < 3:
+        assert time.monotonic() < end, logins
+        tool(server, settings, "org.apache.kafka.tools.ProducerPerformance", *arguments)
+        logins = Counter(re.findall(r"(127.0.0.1:\d+): User:anna", server.output()))
 
 
 def test_kafka_configs_changes_users(tool, server, authority):

@@ -62,7 +62,8 @@ def test_both_write_and_both_read_the_same(spark, server):
 
 def test_a_transaction_of_a_client_that_is_open(spark, server):
     """What docs/server.md says of it: readers of committed records wait for its end, and a publish does not."""
-    producer = Producer({"bootstrap.servers": server.bootstrap, "transactional.id": "t", "linger.ms": 0})
+    settings = {"transactional.id": "t", "transaction.timeout.ms": 600_000, "linger.ms": 0}
+    producer = Producer({"bootstrap.servers": server.bootstrap, **settings})
     producer.init_transactions(60)
     values = {}
 

@@ -132,7 +132,8 @@ def test_transactions(server, tool, store):
     """What is listed, described, and ended that hangs: records of a transaction that no coordinator knows."""
     transactions = "org.apache.kafka.tools.TransactionsCommand"
     store.create_topic("of-transactions", 1)
-    producer = Producer({"bootstrap.servers": server.bootstrap, "transactional.id": "shown"})
+    settings = {"bootstrap.servers": server.bootstrap, "transactional.id": "shown", "transaction.timeout.ms": 600_000}
+    producer = Producer(settings)
     producer.init_transactions(60)
     producer.begin_transaction()
     producer.produce("of-transactions", b"a")
@@ -178,7 +179,7 @@ def test_the_performance_tools(server, store):
     assert store.latest_offset("perf", 0) == 100_000
     read = run(
         "org.apache.kafka.tools.ConsumerPerformance", "--topic", "perf", "--num-records", 100_000,
-        "--bootstrap-server", server.bootstrap,
+        "--bootstrap-server", server.bootstrap, "--timeout", 120_000,
     )  # fmt: skip
     assert read.splitlines()[-1].split(", ")[4] == "100000"
     latency = run("org.apache.kafka.tools.EndToEndLatency", *_latency(server.bootstrap))

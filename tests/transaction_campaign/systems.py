@@ -33,7 +33,7 @@ _OF_OWN = {"min.insync.replicas": "2", "cleanup.policy": "compact"}
 _OF_OTHERS = {"min.insync.replicas": "2", "retention.ms": "-1"}
 _LAG_MAX = "replica.lag.time.max.ms"
 # How long all members may take to be in sync, and transactions to end: their clients may be gone; in seconds.
-_HEALED, _ENDED = 90, 150
+_HEALED, _ENDED = 240, 300
 _ANSWER = 5  # seconds
 _PREPARED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
