@@ -143,6 +143,31 @@ def test_one_address_that_asks_for_nothing_keeps_no_others_away(server, monkeypa
         client.close()
 
 
+def test_one_address_that_asks_often_at_once_is_answered(server, monkeypatch):
+    """What it has sent waits in the system as long as the server's threads get no turn."""
+    monkeypatch.setattr(served, "_MOST_SILENT_SECONDS", 3600.0)
+    sent, head = threading.Event(), served._head
+    monkeypatch.setattr(served, "_head", lambda *where: sent.wait(PATIENCE) and head(*where))
+    asking = []
+    for _ in range(2 * served._MOST_SILENT):
+        asking.append(connected(server))
+        asking[-1].sendall(b"GET / HTTP/1.1\r\n\r\n")
+    sent.set()
+    for client in asking:
+        assert all_of(client).endswith(b"hello\n")
+        client.close()
+
+
+def test_a_page_that_takes_longer_than_a_client_may(monkeypatch):
+    monkeypatch.setattr(served, "_MOST_SECONDS", 0.1)
+    server = HttpServer(HOST, 0, paths({"/": lambda: time.sleep(0.3) or Page(b"hello\n")}))
+    server.start()
+    try:
+        assert get(server.address[1], "/") == (200, "hello\n")
+    finally:
+        server.close()
+
+
 def test_it_waits_for_a_request_two_seconds(server, monkeypatch):
     monkeypatch.setattr(served, "_MOST_SECONDS", 3600.0)
     began = time.monotonic()

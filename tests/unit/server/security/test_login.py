@@ -105,6 +105,13 @@ def test_nothing_is_refused_while_a_session_lasts():
     login.check(_frame(_METADATA))
 
 
+def test_how_long_a_session_lasts_is_told_to_the_millisecond():
+    sasl = _Sasl(max_session=4)
+    sasl.loop.now = 4095.39
+    assert (sasl.loop.now + 4) - sasl.loop.now < 4
+    assert _log_in(Login(sasl, "10.0.0.1")).lifetime_ms == 4000
+
+
 def test_a_client_authenticates_itself_again_once_a_second():
     sasl = _Sasl()
     login = Login(sasl, "10.0.0.1")
