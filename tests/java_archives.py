@@ -11,8 +11,8 @@ def main() -> None:
     if home is not None and java_version() >= 17 and not spark_home.archive().exists():
         print("Archiving Spark's classes for the tests (once; takes a minute).", flush=True)
         spark_home.archive_classes(home)
-    for version in kafka_tools.JARS:
-        if not kafka_tools.missing(version) and not kafka_tools.archive(version).exists():
+    for version, jars in kafka_tools.JARS.items():
+        if not kafka_tools.missing(version) and not kafka_tools.archive(jars).exists():
             kafka_tools.archive_classes(version)
 
 
