@@ -119,7 +119,7 @@ class Topic:
         chosen = None if partitions is None else list(partitions)
         positions = self._offsets(start, chosen or list(self.partitions), EARLIEST, isolation_level)
         idle_since, watch = time.monotonic(), self.store.partitions.watch()
-        while timeout is None or time.monotonic() - idle_since < timeout:
+        while True:
             found = False
             with self.store.partitions.looking(_LOOK_SECONDS):
                 numbers = chosen or self.partitions
@@ -135,6 +135,8 @@ class Topic:
                 positions[number], found = end, True
             if found:
                 idle_since = time.monotonic()
+            elif timeout is not None and time.monotonic() - idle_since >= timeout:
+                return
             else:
                 watch.wait(_PAUSE)
 
