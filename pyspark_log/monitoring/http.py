@@ -150,16 +150,14 @@ class HttpServer:
         """Waits for the request of a connection, and not for the oldest one of its address if these are too many."""
         with self._lock:
             silent = self._silent.setdefault(host, [])
-            silent.append(accepted)
-            if len(silent) <= _MOST_SILENT:
-                return
             # What others have sent may not be read yet.
-            oldest = next((one for one in silent if not _has_more(one)), None)
-            if oldest is not None:
+            idle = (one for one in silent if not _has_more(one))
+            if len(silent) >= _MOST_SILENT and (oldest := next(idle, None)) is not None:
                 silent.remove(oldest)
                 with contextlib.suppress(OSError):
                     # Wakes its thread. TLS, which that thread uses, is left alone.
                     socket.socket.shutdown(oldest, socket.SHUT_RDWR)
+            silent.append(accepted)
 
     def _end(self, accepted: socket.socket, host: str) -> bool:
         """Waits for it no more; whether it was waited for."""
