@@ -26,7 +26,7 @@ from pyspark_log.storage.groups import GroupState
 from tests.store_tools import rows
 
 COUNT = 4
-PATIENCE = 60
+PATIENCE = 240
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Files that are closed while a signal arrives: Linux says EINTR then, and has closed the file."""
 
 import errno
+import gc
 import os
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from pyspark_log.storage.store import Store
 @pytest.fixture
 def closed(monkeypatch):
     """Interrupts each close; gives the numbers of the files that were closed."""
+    gc.collect()  # Else files that earlier tests have left may be closed meanwhile.
     numbers, close = [], os.close
 
     def interrupted(fd):

@@ -91,7 +91,7 @@ class Producer:
         """Returns when the last ones are written, which may be after the answer."""
         request = m.DescribeTransactionsRequest([self.name])
         while self.peer.ask(request, 0).transaction_states[0].transaction_state.startswith("Prepare"):
-            pass
+            time.sleep(0.01)
 
     def ask_to_end(self, *, commit, version):
         """Ends the transaction; the error."""
