@@ -105,7 +105,7 @@ def test_nothing_is_refused_while_a_session_lasts():
     login.check(_frame(_METADATA))
 
 
-def test_how_long_a_session_lasts_is_told_to_the_millisecond():
+def test_the_time_of_a_session_is_exact_to_the_millisecond():
     sasl = _Sasl(max_session=4)
     sasl.loop.now = 4095.39
     assert (sasl.loop.now + 4) - sasl.loop.now < 4
