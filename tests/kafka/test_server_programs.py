@@ -61,12 +61,12 @@ def _wait(condition, tmp_path):
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
 def test_kafka_streams_counts_words(server, tmp_path, guarantee):
     """With transactions they are right, however often Streams and the server are killed."""
+    is_exact = guarantee == "exactly_once_v2"
     settings = {
         "bootstrap.servers": server.bootstrap, "state.dir": tmp_path / "state", "processing.guarantee": guarantee,
         # Without transactions, what a member has done that only seems to be gone is counted twice.
-        "session.timeout.ms": 6000 if guarantee == "exactly_once_v2" else 45_000,
+        "session.timeout.ms": 6000 if is_exact else 45_000,
     }  # fmt: skip
-    is_exact = guarantee == "exactly_once_v2"
     level = "read_committed" if is_exact else "read_uncommitted"
     with Store.open(server.path) as store:
         store.create_topic("streams-plaintext-input", 2)
