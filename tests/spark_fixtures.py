@@ -1,7 +1,5 @@
 """One Spark session for all tests of a process, a cluster for those that need executors, and an empty store."""
 
-import os
-
 import pytest
 
 from pyspark_log import Store
@@ -14,9 +12,7 @@ from tests.spark.session import start_session
 def spark(tmp_path_factory, object_server):
     if java_version() < 17:
         pytest.skip("Spark needs Java 17 or later: set JAVA_HOME, or put java on the PATH")
-    # Spark's processes have the environment of its start: with it they find the object server.
-    os.environ.update(object_server.environment)
-    session = start_session(tmp_path_factory.mktemp("warehouse"))
+    session = start_session(tmp_path_factory.mktemp("warehouse"), object_server)
     yield session
     session.stop()
 

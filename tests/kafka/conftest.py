@@ -68,9 +68,7 @@ def spark(kafka, tmp_path_factory, object_server):
     """Spark with its own connector to Kafka; the tests that need it are skipped where there is none."""
     if not SPARK_JARS.is_dir():
         pytest.skip("Spark's connector to Kafka is not here: make kafka-jars")
-    # For other tests of this process, as tests/spark_fixtures.py says.
-    os.environ.update(object_server.environment)
-    session = start_session(tmp_path_factory.mktemp("warehouse"))
+    session = start_session(tmp_path_factory.mktemp("warehouse"), object_server)
     # Not when the session starts: its JVM may run already, for other tests.
     for jar in SPARK_JARS.glob("*.jar"):
         session.sql(f"ADD JAR '{jar}'")

@@ -9,8 +9,10 @@ from tests.campaign.queries import WORKERS_PATIENCE
 from tests.paths import ROOT
 
 
-def start_session(warehouse):
+def start_session(warehouse, object_server):
     """The one session of this process, with the settings that users get; other drivers have Spark's defaults."""
+    # Spark's processes have the environment of its start: with it they find the object server.
+    os.environ.update(object_server.environment)
     # Spark starts `python3` from the PATH otherwise, which need not have this package.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
