@@ -9,6 +9,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
+INSTALLED := $(VENV)/.stamp-install $(VENV)/.stamp-native
 NATIVE := $(wildcard pyspark_log/clients/*.pyx pyspark_log/kafka/*.pyx pyspark_log/storage/*/*.pyx pyspark_log/storage/*/*.pxd pyspark_log/storage/*/*.h)
 
 # Spark starts Python by these names, on the driver and in its workers. Without them it takes the
@@ -27,33 +28,33 @@ help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
 .PHONY: demo
-demo: java $(VENV)/.stamp-native  ## 336,776 flights through a store: load, stream, check, look; STORE=s3://...: there
+demo: java $(VENV)/.stamp-demo $(VENV)/.stamp-native  ## 336,776 flights through a store: load, stream, check, look; STORE=s3://...: there
 	@"$(BIN)/python" examples/flights_demo.py $(if $(STORE),"$(STORE)")
 
 .PHONY: test
-test: java-note $(VENV)/.stamp-native  ## The fast tests, a quarter of an hour on two cores
+test: java-note $(INSTALLED)  ## The fast tests, a quarter of an hour on two cores
 	CRASH_POINTS=$${CRASH_POINTS:-few} PYLOG_TEST_EXAMPLES=$${PYLOG_TEST_EXAMPLES:-50} \
 		"$(BIN)/python" -m pytest $(SPREAD) -m "not slow"
 
 SLOW := slow or sampled
 .PHONY: test-slow
-test-slow: java-note $(VENV)/.stamp-native  ## The slow tests, and all points and examples of which `make test` tries some
+test-slow: java-note $(INSTALLED)  ## The slow tests, and all points and examples of which `make test` tries some
 	$(ON_DISK) "$(BIN)/python" -m pytest $(SPREAD) -m "$(SLOW)"
 
 # The connector must work with each PySpark from the oldest that setup allows.
 OTHER_PYSPARK ?= 4.2.0
 .PHONY: test-pyspark
-test-pyspark: java $(VENV)/.stamp-native  ## The fast tests of the connector with another PySpark: OTHER_PYSPARK=4.2.0
+test-pyspark: java $(INSTALLED)  ## The fast tests of the connector with another PySpark: OTHER_PYSPARK=4.2.0
 	"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
 		--target ".pyspark/$(OTHER_PYSPARK)" "pyspark==$(OTHER_PYSPARK)"
 	PYTHONPATH="$(CURDIR)/.pyspark/$(OTHER_PYSPARK)" "$(BIN)/python" -m pytest -m "not slow" tests/spark tests/unit/connector
 
 .PHONY: test-all
-test-all: java-note $(VENV)/.stamp-native  ## Every test
+test-all: java-note $(INSTALLED)  ## Every test
 	"$(BIN)/python" -m pytest $(SPREAD)
 
 .PHONY: audit
-audit: $(VENV)/.stamp-native  ## Known weaknesses of all packages that are installed here, by pip-audit
+audit: $(INSTALLED)  ## Known weaknesses of all packages that are installed here, by pip-audit
 	"$(PYTHON)" -m venv .audit
 	.audit/bin/pip install --quiet --disable-pip-version-check pip-audit
 	"$(BIN)/python" -m pip freeze --exclude-editable > .audit/packages
@@ -75,11 +76,11 @@ test-long:  ## What takes many hours: test-all with its files on a disk, model, 
 	$(MAKE) crash
 
 .PHONY: model
-model: $(VENV)/.stamp-native  ## The model of the protocol, in full, and each of its rules: a quarter of an hour
+model: $(INSTALLED)  ## The model of the protocol, in full, and each of its rules: a quarter of an hour
 	"$(BIN)/python" -m tests.model --size full
 
 .PHONY: campaign
-campaign: java $(VENV)/.stamp-native  ## Streaming queries whose processes are killed 200 times: an hour and a half
+campaign: java $(INSTALLED)  ## Streaming queries whose processes are killed 200 times: an hour and a half
 	"$(BIN)/python" -m tests.campaign.run --kills 200
 
 .PHONY: server-campaign
@@ -99,47 +100,47 @@ cluster-campaign: kafka-jars archives  ## Clusters of nodes, and of nodes and Ka
 	"$(BIN)/python" -m tests.cluster_campaign.run --members kafka,kafka39,ours --faults 100
 
 .PHONY: group-campaign
-group-campaign: $(VENV)/.stamp-native  ## Members of a group without a server, that join, leave, die and sleep, 500 times: ten minutes
+group-campaign: $(INSTALLED)  ## Members of a group without a server, that join, leave, die and sleep, 500 times: ten minutes
 	"$(BIN)/python" -m tests.group_campaign.run --events 250
 	"$(BIN)/python" -m tests.group_campaign.run --events 250 --assignor range
 
 .PHONY: object-campaign
-object-campaign: object-servers $(VENV)/.stamp-native  ## A store in an object store: its processes and its server, killed 40 times: three minutes
+object-campaign: object-servers $(INSTALLED)  ## A store in an object store: its processes and its server, killed 40 times: three minutes
 	"$(BIN)/python" -m tests.object_campaign.run --kills 40 --stops 10
 
 .PHONY: recordings
-recordings: $(VENV)/.stamp-native .kafka/.stamp client-programs  ## Records the sessions of clients at Kafka that tests/recordings repeats: three minutes
+recordings: $(INSTALLED) .kafka/.stamp client-programs  ## Records the sessions of clients at Kafka that tests/recordings repeats: three minutes
 	"$(BIN)/python" -m tests.recordings.make
 
 .PHONY: fuzz
-fuzz: $(VENV)/.stamp-native  ## Damaged bytes to every reader of files and messages: seven million inputs, an hour on two cores
+fuzz: $(INSTALLED)  ## Damaged bytes to every reader of files and messages: seven million inputs, an hour on two cores
 	"$(BIN)/python" tests/fuzz/fuzz.py --inputs 1000000
 
 .PHONY: programs
-programs: $(VENV)/.stamp-native  ## Random programs of several processes against a model in memory: 100,000 calls, half an hour
+programs: $(INSTALLED)  ## Random programs of several processes against a model in memory: 100,000 calls, half an hour
 	"$(BIN)/python" -m tests.programs --operations 100000
 
 .PHONY: crash
-crash: $(VENV)/.stamp-native  ## Stops, power losses and faults at every change to files, not at a sample of them: many hours
+crash: $(INSTALLED)  ## Stops, power losses and faults at every change to files, not at a sample of them: many hours
 	CRASH_POINTS=$${CRASH_POINTS:-all} "$(BIN)/python" -m pytest -o faulthandler_timeout=0 --durations=50 tests/crash
 
 .PHONY: lint
-lint: $(VENV)/.stamp-native  ## Style, types and import directions
+lint: $(INSTALLED)  ## Style, types and import directions
 	"$(BIN)/ruff" check .
 	"$(BIN)/ruff" format --check --quiet .
 	"$(BIN)/mypy"
 	"$(BIN)/lint-imports" --no-logo
 
 .PHONY: bench
-bench: java $(VENV)/.stamp-native  ## The figures of docs/performance.md, measured on this machine
+bench: java $(INSTALLED)  ## The figures of docs/performance.md, measured on this machine
 	@for script in $$(grep -l __main__ benchmarks/*.py); do echo "== $$script"; "$(BIN)/python" "$$script"; done
 
 .PHONY: bench-check
-bench-check: $(VENV)/.stamp-native  ## Fails if the engine has become slower beside what the machine can do: two minutes
+bench-check: $(INSTALLED)  ## Fails if the engine has become slower beside what the machine can do: two minutes
 	@"$(BIN)/python" benchmarks/check.py
 
 .PHONY: wheel
-wheel: $(VENV)/.stamp-native  ## A wheel for this Python and machine, in dist/
+wheel: $(INSTALLED)  ## A wheel for this Python and machine, in dist/
 	"$(BIN)/python" -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 
 # With a container engine, for all Pythons: what [tool.cibuildwheel] of pyproject.toml says.
@@ -150,26 +151,41 @@ wheels:  ## Wheels for all Pythons from 3.11 on that run on most of Linux, in di
 
 # --- the environment -------------------------------------------------------------------------------
 
-$(VENV)/.stamp-install: pyproject.toml
+# What the demo needs, and what tests and lint need besides.
+DEMO_EXTRAS := spark,examples
+ALL_EXTRAS := $(DEMO_EXTRAS),server,ui,test,dev
+# uv takes a third of pip's time. Both show how far they are.
+INSTALL = $$([ -x "$(BIN)/uv" ] && echo "$(BIN)/uv pip install --python $(BIN)/python" || \
+	echo "$(BIN)/python -m pip install --disable-pip-version-check")
+
+$(VENV)/.stamp-venv:
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo "pyspark-log needs Python 3.11 or later as $(PYTHON); name another: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; \
 		exit 1; }
 	@command -v $${CC:-cc} >/dev/null || { \
 		echo "Building pyspark-log needs a C compiler (Debian, Ubuntu: apt install build-essential; macOS: xcode-select --install)." >&2; \
 		exit 1; }
-	@echo "Making .venv and installing pyspark-log with Spark into it (once; takes a few minutes)."
+	@echo "1 of 3  Making .venv."
 	@"$(PYTHON)" -m venv "$(VENV)"
-	@"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --editable '.[spark,server,ui,test,examples,dev]'
+	@"$(BIN)/python" -m pip install --quiet --disable-pip-version-check uv || echo "uv cannot be had here: pip takes its place."
+	@$(INSTALL) --quiet 'Cython>=3.1' 'setuptools>=77'
 	@touch "$@"
 
-# The compiled kernels again when their source has changed. The install has just built them, so the first
-# time this finds nothing to do.
-$(VENV)/.stamp-native: $(VENV)/.stamp-install $(NATIVE)
-	@if [ -e "$@" ] && [ -n "$(filter-out $(VENV)/.stamp-install,$?)" ]; then \
-		echo "Building the kernels again."; \
-		"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .; \
-	fi
+# The compiled kernels, again when their source has changed.
+$(VENV)/.stamp-native: $(VENV)/.stamp-venv setup.py $(NATIVE)
+	@echo "2 of 3  Compiling the kernels (half a minute)."
+	@"$(BIN)/python" setup.py --quiet build_ext --inplace
 	@touch "$@"
+
+$(VENV)/.stamp-demo: pyproject.toml | $(VENV)/.stamp-native
+	@echo "3 of 3  Installing Spark and what the examples need (half a minute; 0.9 GB)."
+	@$(INSTALL) --no-build-isolation --editable '.[$(DEMO_EXTRAS)]'
+	@touch "$@"
+
+$(VENV)/.stamp-install: pyproject.toml | $(VENV)/.stamp-native
+	@echo "3 of 3  Installing Spark and what the tests need (a minute; 2 GB)."
+	@$(INSTALL) --no-build-isolation --editable '.[$(ALL_EXTRAS)]'
+	@touch "$@" "$(VENV)/.stamp-demo"
 
 NO_JAVA := Spark needs Java 17 or later, and none was found by JAVA_HOME or PATH. Get one (Debian, Ubuntu: \
 sudo apt install openjdk-17-jre-headless; macOS: brew install openjdk@17) or set JAVA_HOME to one you have.
@@ -179,7 +195,7 @@ JAVA_MAJOR = $$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -nE 's
 
 # Of Java's classes, with which each Spark and Kafka of the tests starts in half of the time.
 .PHONY: archives
-archives: $(VENV)/.stamp-native
+archives: $(INSTALLED)
 	@"$(BIN)/python" -m tests.java_archives
 
 test: archives
