@@ -10,15 +10,12 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.modified import newer_group
 
-# What only locks files, starts threads and makes system calls gains nothing from -O3, and a third of the compiler's time
-# is for debug information, which nobody has missed.
+# What only locks files, starts threads and makes system calls gains nothing from -O3. A third of the compiler's time is
+# for debug information, which nobody has missed.
 PLAIN = ["-O2", "-g0", "-w"]
 FAST = ["-O3", "-g0", "-w"]
 # Headers of ours, by the name of the kernel that includes them.
-HEADERS = {
-    "guarded": ["kept_locks.h", "c_thread.h"],
-    "open_file": ["early_sync.h", "c_thread.h", "unshared.h"],
-}
+HEADERS = {"guarded": ["kept_locks.h", "c_thread.h"], "open_file": ["early_sync.h", "c_thread.h", "unshared.h"]}
 
 
 def _kernel(source: Path) -> Extension:
