@@ -11,11 +11,10 @@ In the environment:
 
 import os
 import random
-import subprocess
 
 import pytest
 
-from tests.paths import ROOT
+from tests.seeds import commit_seed
 
 _WANTED = os.environ.get("CRASH_POINTS", "1")
 EVERYTHING = _WANTED == "all"
@@ -36,8 +35,7 @@ def _seed():
         return int(os.environ["CRASH_SEED"])
     if not FEW:
         return random.randrange(2**32)
-    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    return int(commit.stdout[:8] or "0", 16)
+    return commit_seed()
 
 
 SEED = _seed()

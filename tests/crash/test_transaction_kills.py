@@ -15,6 +15,7 @@ import pytest
 
 from pyspark_log import OffsetsLog, Store
 from pyspark_log.storage.maintenance.verify.store import verify
+from tests.seeds import new_seed
 
 KILLS = 20
 # How many records at least are to be done when a worker starts.
@@ -75,7 +76,7 @@ def committed_offset(committed):
 @pytest.mark.timeout(1200)
 def test_the_sink_has_the_source_once_and_whole(tmp_path, capsys):
     store = make_store(tmp_path / "store")
-    seed = random.randrange(2**32)
+    seed = new_seed()
     moments = random.Random(seed)
     committed, progress, struck = OffsetsLog(store), [], 0
     worker = Worker(store)

@@ -9,6 +9,7 @@ import pytest
 from spark_tools import fails, fill, read_stream
 
 from pyspark_log import Store
+from tests.seeds import new_seed
 
 # Without the second for which a query waits before it takes records as lost.
 LENIENT = {"failOnDataLoss": "false", "startingOffsets": "earliest", "fetchOffset.retryIntervalMs": "1"}
@@ -110,7 +111,7 @@ def test_a_topic_is_deleted_while_a_task_reads_it(spark, store, tmp_path):
 
 @pytest.mark.slow
 def test_any_changes_for_twenty_seconds(spark, store, tmp_path):
-    seed = random.randrange(2**32)
+    seed = new_seed()
     print("seed", seed)
     chance, seen, appended = random.Random(seed), [], 0
     query = to_list(of_pattern(spark, store), seen, tmp_path).start()

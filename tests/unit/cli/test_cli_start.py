@@ -14,6 +14,7 @@ import pytest
 from pyspark_log.cli.main import COMMANDS, main
 from pyspark_log.storage.store import Store
 from tests.amounts import few_or_many
+from tests.seeds import new_seed
 
 HEAVY = {"pyarrow", "numpy", "pandas", "pyspark", "lz4", "zstandard", "cramjam", "rich"}
 # What help may need of the package, and how many modules in all; Python itself and click have some 120.
@@ -116,7 +117,7 @@ def test_ctrl_c_while_it_loads_is_quiet(path, steps):
 @pytest.mark.parametrize("times", few_or_many(2, 8))
 @pytest.mark.parametrize("words", [["topics", "--help"], ["consume", "t"], ["verify"], ["produce", "t"]])
 def test_ctrl_c_at_any_moment_is_quiet(path, words, times):
-    moments = random.Random(seed := random.randrange(2**32))
+    moments = random.Random(seed := new_seed())
     for _ in range(times):
         run = subprocess.Popen(
             command("any", "--store", path, *words),

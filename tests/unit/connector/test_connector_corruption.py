@@ -12,6 +12,7 @@ import pytest
 from pyspark_log import DefaultSource
 from pyspark_log.spark_connector.errors import ConnectorError
 from pyspark_log.storage.store import Store
+from tests.seeds import new_seed
 
 BATCHES, IN_BATCH = 80, 3
 
@@ -96,7 +97,7 @@ def test_a_segment_that_was_cut_loses_its_end(store):
 
 
 def test_any_damage_loses_what_is_reported_and_nothing_else(store, caplog):
-    seed = random.randrange(2**32)
+    seed = new_seed()
     chance = random.Random(seed)
     files = [log_file(store, base) for base in bases(store)]
     whole = {path: Path(path).read_bytes() for path in files}

@@ -15,6 +15,7 @@ import pytest
 from pyspark_log.storage.maintenance.verify import verify
 from pyspark_log.storage.store import Store
 from tests.amounts import few_or_many
+from tests.seeds import new_seed
 
 # After how many seconds an interrupt counts as lost.
 PATIENCE = 120
@@ -67,7 +68,7 @@ def interrupt(path, work, signals, said, enough=lambda: True):
         signals: how often, and from then on until there is `enough`, however slow the machine is.
         said: the file to which the work writes.
     """
-    seed = random.randrange(2**32)
+    seed = new_seed()
     moments = random.Random(seed)
     program = PROGRAM.replace("{}", work.strip())
     with (
