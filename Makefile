@@ -20,6 +20,8 @@ export PYSPARK_DRIVER_PYTHON := $(BIN)/python
 # Two processes. One that hung and was ended is not replaced: the next one would begin with the same test. The slowest
 # tests are listed at the end.
 SPREAD := -n 2 --no-loadscope-reorder --max-worker-restart 0 --durations=50 --durations-min=1
+# A few crash points and generated examples: the same ones in each run of a commit.
+FEW := CRASH_POINTS=$${CRASH_POINTS:-few} PYLOG_TEST_EXAMPLES=$${PYLOG_TEST_EXAMPLES:-50}
 # Else the files of tests are in memory where there is room (tests/conftest.py).
 ON_DISK := PYTEST_DEBUG_TEMPROOT=$${PYTEST_DEBUG_TEMPROOT:-$${TMPDIR:-/tmp}}
 
@@ -33,8 +35,12 @@ demo: java $(VENV)/.stamp-demo $(VENV)/.stamp-native  ## 336,776 flights through
 
 .PHONY: test
 test: java-note $(INSTALLED)  ## The fast tests, a quarter of an hour on two cores
-	CRASH_POINTS=$${CRASH_POINTS:-few} PYLOG_TEST_EXAMPLES=$${PYLOG_TEST_EXAMPLES:-50} \
-		"$(BIN)/python" -m pytest $(SPREAD) -m "not slow"
+	$(FEW) "$(BIN)/python" -m pytest $(SPREAD) -m "not slow" --budget tests/budget.toml
+
+# All that CI runs, in one run: the fast tests, and the slow ones but the long. What fails by luck is run again, and named.
+.PHONY: test-ci
+test-ci: kafka-note clients-note archives
+	$(FEW) "$(BIN)/python" -m tests.again $(SPREAD) -m "not long"
 
 SLOW := slow or sampled
 .PHONY: test-slow

@@ -17,6 +17,7 @@ from tests.object_fixtures import object_server, object_url, place
 from tests.scratch import IN_MEMORY
 from tests.spark_home import java_options, spark_home
 
+pytest_plugins = ["tests.budget"]
 __all__ = ["object_server", "object_url", "place"]
 
 # A busy machine is no failure, neither of a test nor of how its examples are made.
