@@ -23,7 +23,7 @@ PATIENCE = 120
 # Works once, as Python may lose an interrupt that comes while it imports a module. Then it says that it begins, and
 # works for ever; it says so again when an interrupt has ended that.
 PROGRAM = """
-import os, sys
+import os, sys, time
 import pyarrow as pa
 from pyspark_log import Store
 
@@ -54,7 +54,10 @@ READ = """
 # Reports the numbers that it has appended.
 APPEND = """
             while number + 1 == len(rows):
-                pass  # Interrupts come slowly, as the machine has other things to do.
+                # Interrupts come slowly, as the machine has other things to do. A loop that never gives up Python's
+                # lock may not see one at all: the system may give it to a thread of PyArrow's, and Python 3.11 has the
+                # main thread look for it only when it takes the lock the next time, as each call of the store does.
+                time.sleep(0.001)
             number += 1
             store.append("t", rows[number], partition=0)
             os.write(2, b"%d " % number)
