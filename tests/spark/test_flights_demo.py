@@ -66,6 +66,8 @@ def check(ended, place):
     assert "Frontier Airlines Inc." in ended.stdout
     assert "All totals equal those of the CSV: 328,521 departures." in ended.stdout
     assert f"The store stays in {place}." in ended.stdout
+    assert "kill -9" in ended.stdout
+    assert ended.stdout.endswith(f".venv/bin/pylog ui --store {place}\n")
 
 
 def test_the_demo_leaves_a_folder_alone_that_it_did_not_make(demo):
