@@ -4,9 +4,11 @@ import itertools
 
 import pytest
 
+from tests.object_memory import BUCKET, keep_in_memory
 from tests.object_server import moto
 
 _numbers = itertools.count()
+_RACES = "pyspark_log.storage.object_store.faulty_races"
 
 
 @pytest.fixture(scope="session")
@@ -17,12 +19,27 @@ def object_server(tmp_path_factory):
 
 
 @pytest.fixture
-def object_url(object_server, monkeypatch):
+def served_url(object_server, monkeypatch):
     """Where a store may be created, without the race that this begins with; the environment has the credentials."""
     for name, value in object_server.environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("pyspark_log.storage.object_store.faulty_races", lambda *_: 0)
+    monkeypatch.setattr(_RACES, lambda *_: 0)
     return f"s3://{object_server.bucket}/store{next(_numbers)}"
+
+
+@pytest.fixture
+def memory_url():
+    """The same in memory: for a test without other processes, where it does not matter what a server says."""
+    with pytest.MonkeyPatch.context() as patched:
+        keep_in_memory(patched)
+        patched.setattr(_RACES, lambda *_: 0)
+        yield f"s3://{BUCKET}/store{next(_numbers)}"
+
+
+@pytest.fixture
+def object_url(served_url):
+    """At a server, for other processes; in tests/unit it is in memory."""
+    return served_url
 
 
 @pytest.fixture(params=["folder", "objects"])

@@ -5,7 +5,6 @@ import http.client
 import http.server
 import socket
 import threading
-import time
 from urllib.parse import urlsplit
 
 from tests.object_server import PATIENCE, ObjectServer
@@ -63,15 +62,6 @@ def pass_on(exchange):
 def ignore_the_condition(exchange):
     """A server that does not know If-None-Match."""
     return exchange.ask(headers={name: one for name, one in exchange.headers.items() if name != _CONDITION})
-
-
-def look_then_write(exchange):
-    """A server that keeps the condition in two steps, between which others come."""
-    if exchange.is_create:
-        if exchange.ask("HEAD", body=b"").status == 200:
-            return Answer(412, body=b"<Error><Code>PreconditionFailed</Code></Error>")
-        time.sleep(0.02)
-    return ignore_the_condition(exchange)
 
 
 @contextlib.contextmanager

@@ -17,21 +17,13 @@ from pyspark_log.storage.publish_log import checkpoint, staging
 from pyspark_log.types import OffsetStep, TopicPartition
 from tests.crash.sampling import TIMEOUT, spread
 from tests.object_proxy import Answer, pass_on, proxy
-from tests.object_server import moto
 
 AT = TopicPartition("in", 0)
 PUBLISHES = 5
-_numbers = itertools.count()
 
 
 class StoppedError(BaseException):
     """The process ends here."""
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with moto(tmp_path_factory.mktemp("objects")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -45,14 +37,13 @@ def little_sizes():
 
 
 @pytest.fixture
-def url(server, monkeypatch):
-    """Makes a URL of a new store, without the race that its creation begins with."""
-    for name in ("endpoint", "access_key_id", "secret_access_key", "region"):
-        monkeypatch.setenv(f"AWS_{name.upper()}", server.options[name])
-    monkeypatch.setattr("pyspark_log.storage.object_store.faulty_races", lambda *_: 0)
+def url(request):
+    """Makes a URL of a new store: at a server, if that is to misbehave, else in memory."""
+    below = request.getfixturevalue("served_url" if "misbehaviour" in request.fixturenames else "memory_url")
+    numbers = itertools.count()
 
     def make():
-        found = f"s3://{server.bucket}/stops{next(_numbers)}"
+        found = f"{below}/{next(numbers)}"
         store = ObjectStore.create(found)
         store.create_topic("in", 1)
         store.create_topic("out", 2)
@@ -288,10 +279,10 @@ class Misbehaviour:
 
 
 @pytest.fixture(params=FAULTS, ids=[f"{fault.__name__}-{number}" for number, (fault, _) in enumerate(FAULTS)])
-def misbehaviour(request, server, monkeypatch):
+def misbehaviour(request, object_server, monkeypatch):
     """Between this process and the server; nothing happens until its `number` is set."""
     found = Misbehaviour(*request.param)
-    with proxy(server, found) as between:
+    with proxy(object_server, found) as between:
         monkeypatch.setenv("AWS_ENDPOINT", between.endpoint)
         yield found
 

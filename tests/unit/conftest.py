@@ -43,6 +43,12 @@ def log(tmp_path):
 
 
 @pytest.fixture
+def object_url(request):
+    """In memory, unless the test names the `object_server`, as one with other processes does."""
+    return request.getfixturevalue("served_url" if "object_server" in request.fixturenames else "memory_url")
+
+
+@pytest.fixture
 def store(tmp_path):
     """An empty store; tests/store_tools.py has `store_with`, which makes one with a topic."""
     return Store.create(tmp_path / "store")

@@ -10,21 +10,12 @@ from click.testing import CliRunner
 
 from pyspark_log import Store
 from pyspark_log.cli.main import main
-from tests.object_server import moto
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with moto(tmp_path_factory.mktemp("objects")) as running:
-        yield running
 
 
 @pytest.fixture
-def pylog(server, monkeypatch):
+def pylog(object_url, monkeypatch):
     """Runs a command; what it prints."""
-    for name in ("endpoint", "access_key_id", "secret_access_key", "region"):
-        monkeypatch.setenv(f"AWS_{name.upper()}", server.options[name])
-    monkeypatch.setenv("PYLOG_STORE", f"s3://{server.bucket}/store")
+    monkeypatch.setenv("PYLOG_STORE", object_url)
 
     def run(*arguments, code=0):
         result = CliRunner().invoke(main, list(arguments))
@@ -34,8 +25,9 @@ def pylog(server, monkeypatch):
     return run
 
 
-def test_a_store_from_its_first_topic_on(pylog):
-    assert "Created a new store in s3://bucket/store" in pylog("topics", "create", "orders", "--partitions", "2")
+@pytest.mark.usefixtures("object_server")
+def test_a_store_from_its_first_topic_on(pylog, object_url):
+    assert f"Created a new store in {object_url}" in pylog("topics", "create", "orders", "--partitions", "2")
     assert "orders" in pylog("topics", "list")
     # It reads its input by the file's number.
     command = [sys.executable, "-m", "pyspark_log.cli.start", "produce", "orders", "--key-separator", ":"]
@@ -53,9 +45,8 @@ def test_a_store_from_its_first_topic_on(pylog):
     assert "orders" not in pylog("topics", "list")
 
 
-def test_upkeep(pylog, server):
-    url = f"s3://{server.bucket}/upkeep"
-    store = Store.create(url)
+def test_upkeep(pylog, object_url):
+    store, url = Store.create(object_url), object_url
     store.create_topic("t", 1, {"cleanup.policy": "compact"})
     store.create_topic("old", 1, {"retention.ms": "1000"})
     for number in range(5):
@@ -71,9 +62,8 @@ def test_upkeep(pylog, server):
     assert [row["value"] for rows in store.read("t", 0) for row in rows.to_pylist()] == [b"4"]
 
 
-def test_verify(pylog, server):
-    url = f"s3://{server.bucket}/verified"
-    store = Store.create(url)
+def test_verify(pylog, object_url):
+    store, url = Store.create(object_url), object_url
     store.create_topic("t", 1)
     store.append("t", [{"value": b"a"}])
     assert "no damage: 1 written partition, 1 segment, 1 batches, 1 record" in pylog("--store", url, "verify")
@@ -87,9 +77,8 @@ def test_verify(pylog, server):
     assert f"t-0, {name}, byte {finding['position']}, offsets 0..0" in pylog("--store", url, "verify", code=1)
 
 
-def test_backup(pylog, server, tmp_path):
-    url = f"s3://{server.bucket}/kept"
-    store = Store.create(url)
+def test_backup(pylog, object_url, tmp_path):
+    store, url = Store.create(object_url), object_url
     store.create_topic("t", 1)
     store.append("t", [{"value": b"a"}])
     text = pylog("--store", url, "backup", "--into", str(tmp_path / "copy"))
@@ -109,8 +98,8 @@ def test_merge_is_for_object_stores(pylog, tmp_path):
 @pytest.mark.parametrize(
     "command", [["recover"], ["repair", "--into", "copy"], ["serve"], ["log-dirs", "list"]], ids=" ".join
 )
-def test_what_works_on_files_is_refused(pylog, command):
-    assert "s3://bucket/store is in an object store" in pylog(*command, code=2)
+def test_what_works_on_files_is_refused(pylog, object_url, command):
+    assert f"{object_url} is in an object store" in pylog(*command, code=2)
 
 
 @pytest.mark.parametrize(
@@ -129,6 +118,5 @@ def test_what_is_done_by_way_of_a_folder(pylog, tmp_path, monkeypatch, command, 
     assert f"pylog {instead}" in text
 
 
-def test_a_store_that_is_missing(pylog, server, monkeypatch):
-    monkeypatch.setenv("PYLOG_STORE", f"s3://{server.bucket}/missing")
-    assert "there is no store at s3://bucket/missing" in pylog("topics", "list", code=1)
+def test_a_store_that_is_missing(pylog, object_url):
+    assert f"there is no store at {object_url}" in pylog("topics", "list", code=1)

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 
 import pytest
 from cli_tools import output, pylog
@@ -14,7 +15,7 @@ from pyspark_log.errors import PublishPendingError
 from pyspark_log.metrics import StoreMetrics
 from pyspark_log.monitoring import Snapshots
 from pyspark_log.storage.publish import publish
-from tests.object_server import moto
+from tests.object_proxy import pass_on, proxy
 from tests.scrapes import Scrape, get
 from tests.server_tools import PATIENCE
 from tests.store_tools import rows, stage, store_with
@@ -212,12 +213,13 @@ def test_a_folder_that_may_not_be_written(store_of_t):
     assert Scrape(done.stdout).values == expected
 
 
-def test_an_object_store_that_is_gone(tmp_path, monkeypatch):
-    with moto(tmp_path) as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.setattr("pyspark_log.storage.object_store.faulty_races", lambda *_: 0)
-        store = Store.create(f"s3://{server.bucket}/store")
+def test_an_object_store_that_is_gone(object_server, object_url, monkeypatch):
+    monkeypatch.setattr("pyspark_log.storage.objects.objects._RETRIES", 0)
+    gone = threading.Event()
+    with proxy(object_server, lambda exchange: None if gone.is_set() else pass_on(exchange)) as between:
+        monkeypatch.setenv("AWS_ENDPOINT", between.endpoint)
+        store = Store.create(object_url)
         current = StoreMetrics(Snapshots(store, fresh_s=0))
         assert Scrape(current.text().decode()).value("pylog_store_up") == 1
-    assert Scrape(current.text().decode()).values == {("pylog_store_up", frozenset()): 0}
+        gone.set()
+        assert Scrape(current.text().decode()).values == {("pylog_store_up", frozenset()): 0}

@@ -1,29 +1,23 @@
-"""One server for all tests here; each test has a prefix of its own."""
-
-import itertools
+"""Each test has a prefix of its own."""
 
 import pytest
 
 from pyspark_log.storage.objects import Objects
-from tests.object_server import moto
-
-_numbers = itertools.count()
 
 
-@pytest.fixture(scope="session")
-def server(tmp_path_factory):
+@pytest.fixture
+def server(object_server):
     """A server of objects that runs."""
-    with moto(tmp_path_factory.mktemp("objects")) as running:
-        yield running
+    return object_server
 
 
 @pytest.fixture
-def url(server):
+def url(served_url):
     """Where a test may put objects."""
-    return f"s3://{server.bucket}/test{next(_numbers)}"
+    return served_url
 
 
-@pytest.fixture
-def objects(server, url):
-    """The objects there: none yet."""
-    return Objects(url, server.options)
+@pytest.fixture(params=["server", "memory"])
+def objects(request):
+    """Objects at the server, and in memory, which stands for it in other tests: none yet."""
+    return Objects(request.getfixturevalue("served_url" if request.param == "server" else "memory_url"))

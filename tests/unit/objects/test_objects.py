@@ -71,7 +71,7 @@ def test_ranges_of_an_object(objects):
     objects.put("data", bytes(range(200)))
     found = objects.get_ranges("data", [(150, 10), (0, 3), (199, 1)])
     assert [bytes(one) for one in found] == [bytes(range(150, 160)), bytes(range(3)), bytes([199])]
-    with pytest.raises(FileNotFoundError, match=r"s3://bucket/test.*/missing"):
+    with pytest.raises(FileNotFoundError, match=r"/store.*/missing"):
         objects.get_ranges("missing", [(0, 1)])
     for start in (200, 1000):
         for others in ([], [(0, 4)]):
@@ -91,9 +91,12 @@ def test_lists(objects):
 
 
 def test_a_list_of_many_pages_each_of_which_is_cut_once(server, url):
+    """Pages of a hundred: the library gives fifty at once."""
     cut = []
 
     def cut_each(exchange):
+        if "list-type" in exchange.path:
+            exchange.path += "&max-keys=100"
         answer = pass_on(exchange)
         is_first = exchange.method == "GET" and "list-type" in exchange.path and len(cut) % 2 == 0
         if "list-type" in exchange.path:
@@ -101,13 +104,13 @@ def test_a_list_of_many_pages_each_of_which_is_cut_once(server, url):
         return Answer(answer.status, answer.headers, answer.body, cut=True) if is_first else answer
 
     with proxy(server, cut_each) as between:
-        objects = Objects(url, between.options)
-        for number in range(1100):
-            objects.put(f"many/{number:05}", b"")
-        objects.put("other", b"")
+        direct, objects = Objects(url), Objects(url, between.options)
+        for number in range(250):
+            direct.put(f"many/{number:05}", b"")
+        direct.put("other", b"")
         found = [one.key for one in objects.list("many")]
-    assert sorted(found) == [f"many/{number:05}" for number in range(1100)]
-    assert sum(cut) >= 2
+    assert sorted(found) == [f"many/{number:05}" for number in range(250)]
+    assert sum(cut) == 3
 
 
 def test_deletes(objects):
@@ -179,6 +182,7 @@ def _in_a_child(action):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+@pytest.mark.parametrize("objects", ["server"], indirect=True)
 def test_objects_that_were_used_before_a_fork_work_in_the_child(objects):
     """Also in a child of the child, and in both at once; and those that come by pickle, as to Spark's tasks."""
     objects.put("before", b"x")

@@ -162,6 +162,7 @@ def _change(path, first):
         store.append("t", rows(b"%d" % number), partition=0)
 
 
+@pytest.mark.usefixtures("object_server")
 def test_processes_that_change_a_store_at_once(store):
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=_change, args=(store.path, first)) for first in range(3)]

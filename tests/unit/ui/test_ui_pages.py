@@ -258,6 +258,7 @@ def test_a_brokers_folder(root):
         assert "Nothing was published yet" in page.text("/publishes")
 
 
+@pytest.mark.usefixtures("object_server")
 def test_an_object_store(object_url):
     filled(object_url)
     with shown(object_url) as page:
