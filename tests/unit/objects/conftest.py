@@ -19,5 +19,5 @@ def url(served_url):
 
 @pytest.fixture(params=["server", "memory"])
 def objects(request):
-    """Objects at the server, and in memory, which stands for it in other tests: none yet."""
+    """Objects at the server, and in memory, which most other tests use: none yet."""
     return Objects(request.getfixturevalue("served_url" if request.param == "server" else "memory_url"))
