@@ -1,7 +1,7 @@
 """Objects in the memory of this process, in place of a server.
 
-The library of the object stores has them, with the condition of a put if absent; requests go all the way to it. All that
-is opened at one address in this process has the same objects; other processes see none of them.
+The library of the object stores has them, with the condition of a put if absent; requests go all the way to it. All
+that is opened at one address in this process has the same objects; other processes see none of them.
 """
 
 import re
