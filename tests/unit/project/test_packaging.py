@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -66,6 +67,22 @@ def kernels(folder):
     return {str(path.relative_to(folder)) for path in (folder / "pyspark_log").rglob("*.pyx")}
 
 
+def test_the_settings_name_all_that_is_packed():
+    """Of which the following build packages."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert settings["project"]["requires-python"] == ">=3.11"
+    assert settings["project"]["scripts"] == {"pylog": "pyspark_log.cli.start:main"}
+    tools = settings["tool"]["setuptools"]
+    folders = {str(file.parent.relative_to(ROOT)) for file in PACKAGE.rglob("*.py")}
+    assert set(tools["packages"]) == {folder.replace(os.sep, ".") for folder in folders}
+    data = tools["package-data"]
+    assert "py.typed" in data["pyspark_log"]
+    assert {"static/*", "templates/*"} <= set(data["pyspark_log.ui"])
+    for kernel in PACKAGE.rglob("*.pyx"):
+        assert "*.pyx" in data[".".join(kernel.parent.relative_to(ROOT).parts)]
+
+
+@pytest.mark.slow
 def test_the_source_distribution_has_all_sources_once(sources):
     assert modules(sources) == modules(ROOT)
     assert kernels(sources) == kernels(ROOT)
@@ -76,6 +93,7 @@ def test_the_source_distribution_has_all_sources_once(sources):
     assert not [name for name in ("storage", "spark_connector", "jobs") if (sources / name).exists()]
 
 
+@pytest.mark.slow
 def test_what_is_installed_has_every_module_and_the_jobs(installed):
     assert modules(installed) == modules(ROOT)
     for folder in ("ui/static", "ui/templates"):
@@ -89,6 +107,7 @@ def test_what_is_installed_has_every_module_and_the_jobs(installed):
     )
 
 
+@pytest.mark.slow
 def test_the_metadata_says_for_which_python_it_is(sources):
     code = "import sys; from setuptools import build_meta as b; print(b.prepare_metadata_for_build_wheel(sys.argv[1]))"
     folder = run(sources, code, sources.parent)

@@ -1,5 +1,6 @@
 """The plugin for tests of programs that use a store, in a run of pytest of its own."""
 
+import os
 import subprocess
 import sys
 
@@ -37,7 +38,10 @@ def run(tmp_path):
         (tmp_path / "conftest.py").write_text('pytest_plugins = ["pyspark_log.pytest_plugin"]\n')
         (tmp_path / "test_it.py").write_text(code)
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", tmp_path, *options]
-        done = subprocess.run([*command, "test_it.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*command, "test_it.py"], cwd=tmp_path, capture_output=True, text=True, check=False,
+            env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        )  # fmt: skip
         return done.stdout + done.stderr
 
     return outcome
