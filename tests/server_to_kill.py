@@ -8,11 +8,11 @@ import os
 import signal
 import sys
 
-from pyspark_log.cli.start import main
+from pyspark_log.cli import start
 from pyspark_log.storage.fs import files
 
 
-def serve():
+def main():
     """Serves until it is ended."""
     left, counts = int(os.environ["STOP_AT"]), False
 
@@ -30,8 +30,8 @@ def serve():
     signal.signal(signal.SIGUSR1, begin)
     files.set_observer(observe)
     sys.argv = ["pylog", "serve", *sys.argv[1:]]
-    main()
+    start.main()
 
 
 if __name__ == "__main__":
-    serve()
+    main()

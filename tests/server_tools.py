@@ -13,6 +13,7 @@ from pathlib import Path
 from pyspark_log import Store
 from pyspark_log.kafka import decode_response, encode_request
 from pyspark_log.kafka.schemas import message_of
+from tests.forked import ForkedPylog
 from tests.ports import HOST, free_ports
 
 #: How long a server may take to start or to stop, and a client waits for an answer, on a busy machine; in seconds.
@@ -27,10 +28,12 @@ class Server:
         host, port: where it listens.
         bootstrap: the same as clients want it.
         options: those of the command.
+        is_forked: whether it is forked with its modules loaded, if the interpreter is the usual one, and runs a module.
         interpreter: the Python that runs it.
         program: what Python runs; it takes the arguments of `pylog serve`.
     """
 
+    is_forked = True
     interpreter = (sys.executable,)
     program = ("-m", "pyspark_log.cli.start", "serve")
 
@@ -51,10 +54,14 @@ class Server:
     def launch(self):
         """Starts it, and returns at once."""
         self._ready.unlink(missing_ok=True)  # of one that a test has killed
-        command = [*self.interpreter, *self.program, "--store", self.path]
-        command += ["--listen", self.bootstrap, "--ready-file", self._ready, *self.options]
+        options = ["--store", self.path, "--listen", self.bootstrap, "--ready-file", self._ready, *self.options]
+        kind, module, *words = self.program
         with open(self._output, "ab") as output:
-            self.process = subprocess.Popen(list(map(str, command)), stdout=output, stderr=output)
+            if self.is_forked and (self.interpreter, kind) == (Server.interpreter, "-m"):
+                self.process = ForkedPylog([*words, *options], output, output, module)
+            else:
+                command = [*self.interpreter, *self.program, *options]
+                self.process = subprocess.Popen(list(map(str, command)), stdout=output, stderr=output)
 
     def await_start(self):
         """Returns when it serves, after `launch`."""
@@ -96,6 +103,12 @@ class Server:
         status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
         [line] = [line for line in status.splitlines() if line.startswith("VmRSS:")]
         return int(line.split()[1]) * 1024
+
+
+class NewServer(Server):
+    """A server that a new Python runs."""
+
+    is_forked = False
 
 
 @contextlib.contextmanager

@@ -3,11 +3,11 @@
 import contextlib
 import html
 import http.client
+import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
+from tests.forked import ForkedPylog
 from tests.ports import HOST
 from tests.server_tools import PATIENCE
 
@@ -20,10 +20,13 @@ class UiProcess:
     """
 
     def __init__(self, path, *options):
-        command = [sys.executable, "-m", "pyspark_log.cli.start", "ui", "--store", str(path), "--listen", f"{HOST}:0"]
-        self._process = subprocess.Popen([*command, *map(str, options)], stderr=subprocess.PIPE, text=True)
-        line = self._process.stderr.readline()
-        assert f" on http://{HOST}:" in line, line + self._process.stderr.read()
+        said, says = os.pipe()
+        self._said = open(said, encoding="utf-8")  # noqa: SIM115  (kill closes it)
+        with open(says, "w", encoding="utf-8") as output:
+            words = "ui", "--store", path, "--listen", f"{HOST}:0", *options
+            self._process = ForkedPylog(words, output, output)
+        line = self._said.readline()
+        assert f" on http://{HOST}:" in line, line + self._said.read()
         self.port = int(line.rstrip("/\n").rpartition(":")[2])
         self.url = f"http://{HOST}:{self.port}"
 
@@ -51,16 +54,14 @@ class UiProcess:
         """Ctrl-C; what it has said since it began to listen."""
         self._process.send_signal(2)
         assert self._process.wait(PATIENCE) == 130
-        said = self._process.stderr.read()
-        self._process.stderr.close()
-        return said
+        return self._said.read()
 
     def kill(self):
         """Ends it, if it runs."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
-        self._process.stderr.close()
+        self._said.close()
 
 
 @contextlib.contextmanager

@@ -26,6 +26,7 @@ from pyspark_log.storage.publish import applier, publishing
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
+from tests.forked import PipedPylog
 from tests.paths import KAFKA_JAVA
 
 COMMAND = [sys.executable, "-m", "pyspark_log.cli.start"]
@@ -56,7 +57,10 @@ def events(store):
     return store
 
 
-def spawn(path, *arguments, command=COMMAND, **options):
+def spawn(path, *arguments, command=None, **options):
+    """Without a command: `pylog`, with pipes for all."""
+    if command is None:
+        return PipedPylog(*arguments, PYLOG_STORE=str(path))
     return subprocess.Popen(
         [*command, *arguments],
         env={**os.environ, "PYLOG_STORE": str(path)},
@@ -402,7 +406,7 @@ def test_consume_follows_after_what_is_there(events, path):
 def test_a_reader_that_goes_away_ends_the_command_quietly(store, path):
     store.create_topic("many")
     store.append("many", records([None] * 50_000, [b"x" * 100] * 50_000))
-    run = spawn(path, "consume", "many")
+    run = spawn(path, "consume", "many", command=COMMAND)
     run.stdout.read(10)
     run.stdout.close()
     assert run.stderr.read() == b""

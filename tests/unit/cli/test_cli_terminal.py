@@ -26,6 +26,7 @@ from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.maintenance.doctor import examination
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
+from tests.forked import ForkedPylog
 
 PATIENCE = 120
 SECONDS_TO_END = 30
@@ -41,6 +42,13 @@ def store(tmp_path):
     return store
 
 
+def wait_until(holds):
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, f"waited {PATIENCE} s"
+        time.sleep(0.005)
+
+
 class Terminal:
     """A command that runs in a terminal.
 
@@ -49,17 +57,18 @@ class Terminal:
         restored: whether it has left a terminal that shows what is typed, line by line.
     """
 
-    def __init__(self, store, *arguments, stdin=None, program=("-m", "pyspark_log.cli.start"), **environment):
+    def __init__(self, store, *arguments, has_keyboard=True, program=None, **environment):
         self._end, other = pty.openpty()
-        self._run = subprocess.Popen(
-            [sys.executable, *program, *arguments],
-            stdin=other if stdin is None else stdin,
-            stdout=other,
-            stderr=other,
-            env={**os.environ, "PYLOG_STORE": store.path, "TERM": "xterm", "COLUMNS": "200", **environment},
-            start_new_session=True,
-        )
-        os.close(other)
+        environment = {"PYLOG_STORE": store.path, "TERM": "xterm", "COLUMNS": "200", **environment}
+        with open(other, "r+b", buffering=0) as terminal:
+            if program is None:
+                keyboard = terminal if has_keyboard else None
+                self._run = ForkedPylog(arguments, terminal, terminal, stdin=keyboard, **environment)
+            else:
+                self._run = subprocess.Popen(
+                    [sys.executable, *program, *arguments], stdin=terminal, stdout=terminal, stderr=terminal,
+                    env={**os.environ, **environment}, start_new_session=True,
+                )  # fmt: skip
         self.shown, self._decoder = "", codecs.getincrementaldecoder("utf-8")()
 
     def wait_for(self, text):
@@ -77,8 +86,11 @@ class Terminal:
     def interrupt(self):
         """Its exit code after Ctrl+C.
 
-        It is sent again when nothing follows: Python sees a signal that arrives just before a read only after the read.
+        It is sent when the command sleeps, and again when nothing follows: Python sees a signal that arrives just
+        before a read only after the read.
         """
+        state = Path(f"/proc/{self._run.pid}/stat")
+        wait_until(lambda: state.read_text(encoding="ascii").rpartition(") ")[2].startswith("S"))
         for _ in range(PATIENCE // SECONDS_TO_END):
             self._run.send_signal(signal.SIGINT)
             with contextlib.suppress(TimeoutError):
@@ -270,7 +282,7 @@ def test_ctrl_c_leaves_the_terminal_as_it_was(store):
 
 def test_top_ends_without_a_keyboard(store):
     """Standard input need not be a terminal."""
-    run = Terminal(store, "top", "--interval", "0.1", stdin=subprocess.DEVNULL).wait_for("CAUGHT UP IN")
+    run = Terminal(store, "top", "--interval", "0.1", has_keyboard=False).wait_for("CAUGHT UP IN")
     assert run.interrupt() == 130
 
 

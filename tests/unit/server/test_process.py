@@ -16,9 +16,10 @@ from pyspark_log import Store
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.server import ServerConfig, serve
+from tests.forked import pylog_in_another_process
 from tests.paths import ROOT
 from tests.security_tools import Authority, name
-from tests.server_tools import Peer, Server, served
+from tests.server_tools import NewServer, Peer, Server, served
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def path(tmp_path):
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_signals(path, tmp_path, number, code):
-    server = Server(path, tmp_path).start()
+    server = NewServer(path, tmp_path).start()
     with Peer(server) as peer:
         produce(peer, "t", batch(b"a"))
         assert server.stop(number) == code
@@ -213,8 +214,7 @@ def test_a_folder_that_may_not_be_written(path, tmp_path):
 
 
 def _serve(path, *options):
-    command = [sys.executable, "-m", "pyspark_log.cli.start", "serve", "--store", str(path), *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return pylog_in_another_process("serve", "--store", path, *options)
 
 
 def test_acks_all_is_synced_if_wanted(path, tmp_path):

@@ -11,7 +11,7 @@ from server_requests import EARLIEST, LARGEST_TIME, batch, fetch, list_offset, p
 from pyspark_log import Store
 from pyspark_log.kafka import messages as m
 from pyspark_log.storage.publish import publish
-from tests.server_tools import Peer, served
+from tests.server_tools import NewServer, Peer, served
 from tests.store_tools import stage
 
 MIB = 1 << 20
@@ -75,7 +75,7 @@ print("pyarrow" in sys.modules)
 def test_a_server_without_arrow(tmp_path, stored):
     with Store.create(tmp_path / "store") as store:
         store.create_topic("t", 1, {"compression.type": stored})
-    with served(tmp_path / "store", tmp_path) as server, Peer(server) as peer:
+    with served(tmp_path / "store", tmp_path, kind=NewServer) as server, Peer(server) as peer:
         assert server.resident() < AT_REST
         sent, large, first = 0, b"x" * 100_000, 0
         for number in range(ROUNDS):

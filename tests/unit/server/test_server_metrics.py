@@ -17,6 +17,7 @@ from server_requests import batch, fetch, fetch_request, produce, produce_reques
 from pyspark_log import Store, TopicPartition
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
+from tests.forked import pylog_in_another_process
 from tests.ports import HOST
 from tests.processes import held_by_another
 from tests.scrapes import MeasuredServer, Scrape, get
@@ -382,15 +383,11 @@ def test_a_scrape_that_lasts_does_not_delay_the_end(tmp_path):
         server.kill()
 
 
-def _serve(path, *options):
-    command = [sys.executable, "-m", "pyspark_log.cli.start", "serve", "--store", str(path), "--listen", f"{HOST}:0"]
-    return subprocess.run([*command, *options], capture_output=True, text=True, timeout=PATIENCE, check=False)
-
-
 def test_an_address_for_metrics_that_is_taken(tmp_path):
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
-        done = _serve(tmp_path / "store", "--metrics-listen", f"{HOST}:{port}")
+        where = "--listen", f"{HOST}:0", "--metrics-listen", f"{HOST}:{port}"
+        done = pylog_in_another_process("serve", "--store", tmp_path / "store", *where)
     assert (done.returncode, done.stderr.splitlines()[-1]) == (
         1,
         f"Error: cannot listen on {HOST}:{port}: Address already in use",

@@ -5,8 +5,6 @@ import os
 import socket
 import ssl
 import struct
-import subprocess
-import sys
 from pathlib import Path
 
 import confluent_kafka
@@ -17,8 +15,9 @@ from server_requests import LATEST, batch, fetch, fetch_request, list_offset, pr
 
 from pyspark_log import Store
 from pyspark_log.kafka import messages as m
+from tests.forked import pylog_in_another_process
 from tests.security_tools import Authority, TlsPeer, name, tls_options
-from tests.server_tools import PATIENCE, Peer, served
+from tests.server_tools import PATIENCE, NewServer, Peer, served
 
 _ASK = m.ApiVersionsRequest("tests", "1.0")
 _RULES = "RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/L"
@@ -225,11 +224,8 @@ def _name_of(peer):
 
 def _refusal(path, *options, **environment):
     """Why a server does not start."""
-    command = [sys.executable, "-m", "pyspark_log.cli.start", "serve", "--store", path, "--listen", "127.0.0.1:0"]
-    done = subprocess.run(
-        [*map(str, command), *map(str, options)], capture_output=True, text=True, timeout=PATIENCE, check=False,
-        stdin=subprocess.DEVNULL, env={**os.environ, **environment},
-    )  # fmt: skip
+    listen = "--listen", "127.0.0.1:0"
+    done = pylog_in_another_process("serve", "--store", path, *listen, *options, **environment)
     assert done.returncode in (1, 2)
     assert "Traceback" not in done.stderr
     return done.stderr
@@ -261,7 +257,8 @@ def test_the_password_of_a_key(tmp_path, authority):
     assert "are no certificate with its key" in shown
     assert "wrong one" not in shown
     (tmp_path / "password").write_text("open sesame\n")
-    with served(tmp_path / "store", tmp_path, *options, "--tls-key-password-file", tmp_path / "password") as server:
+    options += ("--tls-key-password-file", tmp_path / "password")
+    with served(tmp_path / "store", tmp_path, *options, kind=NewServer) as server:
         with TlsPeer(server, authority.context()) as peer:
             assert peer.ask(_ASK, 3).error_code == 0
         assert "sesame" not in server.output()
