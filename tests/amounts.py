@@ -4,5 +4,5 @@ import pytest
 
 
 def few_or_many(few, many):
-    """Values of a parameter: a small one for the fast tests, and a large one for the slow ones."""
-    return [few, pytest.param(many, marks=pytest.mark.slow)]
+    """Values of a parameter, or of several: small ones for the fast tests, and large ones for the slow ones."""
+    return [few, pytest.param(*(many if isinstance(many, tuple) else (many,)), marks=pytest.mark.slow)]

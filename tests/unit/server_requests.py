@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import struct
 import time
 
@@ -10,11 +11,14 @@ from record_tools import Record, build, read
 
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
+from tests.amounts import few_or_many
 
 #: Versions from which on topics are named by their ids.
 PRODUCE_BY_ID = FETCH_BY_ID = 13
 LATEST, EARLIEST, LARGEST_TIME = -1, -2, -3
 NO_ID = bytes(16)
+#: How many damaged requests a server gets.
+DAMAGED = few_or_many(600, int(os.environ.get("PYLOG_DAMAGED_REQUESTS", "3000")))
 
 
 def id_of(store, topic):

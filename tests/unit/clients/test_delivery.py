@@ -9,14 +9,15 @@ from collections import Counter
 import pytest
 
 from pyspark_log import Store
+from tests.amounts import few_or_many
 from tests.paths import ROOT
 
-ORDERS, PARTITIONS, KILLS = 3000, 3, 8
+PARTITIONS = 3
 PATIENCE = 120
 PROMISED = {
-    "at-most-once": lambda count: count <= 1,
-    "at-least-once": lambda count: count >= 1,
-    "exactly-once": lambda count: count == 1,
+    "at-most-once": lambda times: times <= 1,
+    "at-least-once": lambda times: times >= 1,
+    "exactly-once": lambda times: times == 1,
 }
 
 
@@ -41,16 +42,17 @@ def are_done(store):
     return {at.partition: one.offset for at, one in committed.items()} == ends
 
 
+@pytest.mark.parametrize(("count", "kills"), few_or_many((900, 3), (3000, 8)))
 @pytest.mark.parametrize("promise", PROMISED)
-def test_what_is_killed_keeps_its_promise(store, promise, tmp_path):
+def test_what_is_killed_keeps_its_promise(store, promise, tmp_path, count, kills):
     chance = random.Random(promise)
-    orders = [f"order {number}" for number in range(ORDERS)]
+    orders = [f"order {number}" for number in range(count)]
     members, killed = [begin(store, promise, tmp_path) for _ in range(2)], 0
     try:
-        for number in range(0, ORDERS, 50):
+        for number in range(0, count, 50):
             store.append("orders", [{"key": one, "value": one} for one in orders[number : number + 50]])
             time.sleep(chance.uniform(0, 0.1))
-            if killed < KILLS and number * KILLS >= killed * ORDERS:
+            if killed < kills and number * kills >= killed * count:
                 one = members.pop(chance.randrange(2))
                 one.kill()
                 one.wait()
@@ -71,4 +73,4 @@ def test_what_is_killed_keeps_its_promise(store, promise, tmp_path):
     assert set(made) <= {f"invoice for {one}" for one in orders}
     assert all(PROMISED[promise](made[f"invoice for {one}"]) for one in orders)
     # Kills that meet no work would show nothing.
-    assert len(made) > ORDERS / 2
+    assert len(made) > count / 2

@@ -330,6 +330,7 @@ def test_they_are_found_after_a_stop_at_the_beginning_of_an_epoch(upstream, topi
     assert not damages(mirror.path)
 
 
+@pytest.mark.usefixtures("prompt_checkpoints")
 @pytest.mark.parametrize(("kept", "start"), [(5, 50), (0, 0)])
 def test_all_that_the_copy_has_can_be_replaced(upstream, topic, fill, first, mirror, kept, start):
     fill(10)

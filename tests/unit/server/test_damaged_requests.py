@@ -3,15 +3,14 @@
 PYLOG_DAMAGED_REQUESTS says how many; docs/testing.md has what was run.
 """
 
-import os
 import random
 
-from server_requests import EARLIEST, batch, damaged_frame, fetch_request, produce, produce_request
+import pytest
+from server_requests import DAMAGED, EARLIEST, batch, damaged_frame, fetch_request, produce, produce_request
 
 from pyspark_log.kafka import messages as m
 from tests.server_tools import Peer
 
-_COUNT = int(os.environ.get("PYLOG_DAMAGED_REQUESTS", "3000"))
 # What a server may take more than before, in bytes, however many damaged requests it gets.
 _ROOM = 60_000_000
 
@@ -44,14 +43,15 @@ def _requests(topic):
     ]
 
 
-def test_the_server_continues(server, peer, store, topic):
+@pytest.mark.parametrize("count", DAMAGED)
+def test_the_server_continues(server, peer, store, topic, count):
     chance = random.Random(29)
     produce(peer, topic, batch(b"first"))
     requests = _requests(topic)
     before = server.resident()
     other, sent, answered = None, 0, 0
     # On a slow machine few are answered in time.
-    while sent < _COUNT or answered <= _COUNT / 10:
+    while sent < count or answered <= count / 10:
         sent += 1
         if other is None:
             other = Peer(server)

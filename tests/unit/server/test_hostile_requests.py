@@ -5,11 +5,10 @@ of it changes, and no file outside the store is touched. PYLOG_DAMAGED_REQUESTS 
 was run.
 """
 
-import os
 import random
 
 import pytest
-from server_requests import batch, damaged_frame, produce
+from server_requests import DAMAGED, batch, damaged_frame, produce
 
 from pyspark_log import Store
 from pyspark_log.kafka import messages as m
@@ -19,7 +18,6 @@ from tests.rights_requests import NO_ID, Names, requests
 from tests.security_tools import add_users, log_in
 from tests.server_tools import Peer, served
 
-_COUNT = int(os.environ.get("PYLOG_DAMAGED_REQUESTS", "3000"))
 # What a server may take more than before, in bytes, however many of them it gets.
 _ROOM = 100_000_000
 _PASSWORD = "a long password"
@@ -100,7 +98,8 @@ def _wanted(topic):
     return list(requests(Names(topic, NO_ID, "own-group", "own-id", "carl")).values())
 
 
-def test_without_a_login(server, unchanged):
+@pytest.mark.parametrize("count", DAMAGED)
+def test_without_a_login(server, unchanged, count):
     chance = random.Random(41)
     login = [
         (m.SaslHandshakeRequest("PLAIN"), 1), (m.ApiVersionsRequest("tests", "1"), 3),
@@ -108,7 +107,7 @@ def test_without_a_login(server, unchanged):
     ]  # fmt: skip
     wanted = login * 5 + _wanted(_HIDDEN)
     answered = 0
-    for _ in range(_COUNT):
+    for _ in range(count):
         with _another(server, chance) as peer:
             if chance.random() < 0.5:
                 peer.ask(m.SaslHandshakeRequest(chance.choice(["PLAIN", "SCRAM-SHA-256"])), 1)
@@ -119,23 +118,24 @@ def test_without_a_login(server, unchanged):
                 answered += 1
                 assert int.from_bytes(frame[4:6], "big") in _LOGIN, frame
                 assert _SECRET not in answer
-    assert answered > _COUNT / 50
+    assert answered > count / 50
 
 
-def test_of_a_user_with_few_rights(server, unchanged):
+@pytest.mark.parametrize("count", DAMAGED)
+def test_of_a_user_with_few_rights(server, unchanged, count):
     chance = random.Random(42)
     wanted = _wanted("own-topic") + _wanted(_HIDDEN)
     sent = answered = 0
-    while sent < _COUNT:
+    while sent < count:
         with _another(server, chance) as peer:
             assert log_in(peer, "carl", _PASSWORD).error_code == 0
             peer.socket.settimeout(0.3)
             answer = b""
-            while answer is not None and sent < _COUNT:
+            while answer is not None and sent < count:
                 frame, is_short = _frames(peer, chance, wanted)
                 answer = _answer(peer, frame, is_short)
                 sent += 1
                 # A refused name is in its answer, as the client has sent it.
                 assert _SECRET not in (answer or b"") or _SECRET in frame, (frame, answer)
                 answered += answer is not None
-    assert answered > _COUNT / 10
+    assert answered > count / 10

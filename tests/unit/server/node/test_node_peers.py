@@ -11,7 +11,7 @@ from pyspark_log.kafka.messages import FetchRequest, FetchResponse, MetadataRequ
 from pyspark_log.server.network import Loop
 from pyspark_log.server.node.peers import Peers
 from pyspark_log.server.topic_ids import id_bytes
-from tests.server_tools import served_anew
+from tests.server_tools import PATIENCE, served_anew
 
 BROKER = 1
 
@@ -23,16 +23,16 @@ def server(tmp_path):
 
 
 class Asking:
-    """A loop in which a broker is asked. `connects`: how often a connection was made."""
+    """A loop in which a broker is asked. `connects`: how often a connection was made, `timeout`: of the next."""
 
     def __init__(self, server, timeout):
-        self._server, self._timeout, self.connects = server, timeout, 0
+        self._server, self.timeout, self.connects = server, timeout, 0
         self.loop = Loop()
         self.peers = Peers(self.loop, self._connect)
 
     def _connect(self, _broker):
         self.connects += 1
-        return Connection(self._server.host, self._server.port, ClientConfig(), timeout=self._timeout)
+        return Connection(self._server.host, self._server.port, ClientConfig(), timeout=self.timeout)
 
     def run(self, coroutine):
         """Runs a coroutine to its end; its result."""
@@ -68,7 +68,7 @@ def test_requests_of_another_kind_do_not_wait(server, tmp_path):
 
 
 def test_what_waits_for_a_request_without_an_answer_fails_with_it(server):
-    asking = Asking(server, 5)
+    asking = Asking(server, 0.5)
 
     async def error_of(wait):
         try:
@@ -84,6 +84,7 @@ def test_what_waits_for_a_request_without_an_answer_fails_with_it(server):
             failed = [await error_of(one) for one in waits]
         finally:
             server.process.send_signal(signal.SIGCONT)
+            asking.timeout = PATIENCE
         assert all(failed)
         assert asking.connects == 1
         # Later ones are asked.
