@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from searching import examples
 
 from pyspark_log import Store
 from pyspark_log.clients.membership import MemberConfig, Membership
@@ -415,5 +416,5 @@ class Group(RuleBasedStateMachine):
 @pytest.mark.parametrize("assignor", ["range", "sticky"])
 def test_any_order_of_joins_leaves_deaths_and_sleeps(assignor, tmp_path_factory):
     kind = type(f"Group{assignor}", (Group,), {"assignor": assignor, "folder": tmp_path_factory})
-    kind.TestCase.settings = settings(max_examples=15, stateful_step_count=25, deadline=None)
+    kind.TestCase.settings = settings(max_examples=examples(15), stateful_step_count=25, deadline=None)
     kind.TestCase("runTest").runTest()

@@ -6,11 +6,13 @@ import dataclasses
 import tempfile
 from dataclasses import dataclass, field
 
+import pytest
 from cleaning_tools import DAY, Log
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from producer_tools import ending
 from record_tools import NOW, Record, read
+from searching import examples
 
 from pyspark_log.storage.log.producers.manager import idempotent_batches
 from pyspark_log.storage.log.producers.state import ProducerStates
@@ -177,7 +179,8 @@ def written(states: ProducerStates):
     }
 
 
-@settings(max_examples=40, deadline=None)
+@pytest.mark.sampled
+@settings(max_examples=examples(40), deadline=None)
 @given(OPERATIONS)
 def test_a_log_holds_what_the_model_holds(operations):
     with tempfile.TemporaryDirectory() as folder:

@@ -7,6 +7,7 @@ import pyarrow as pa
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from searching import examples
 
 from pyspark_log.storage.compaction import partition_cleaner
 from pyspark_log.storage.fs import files
@@ -158,5 +159,5 @@ class CompactedLog(RuleBasedStateMachine):
                 assert last[key] != offset or old_enough
 
 
-CompactedLog.TestCase.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
+CompactedLog.TestCase.settings = settings(max_examples=examples(30), stateful_step_count=25, deadline=None)
 TestCompactedLog = CompactedLog.TestCase

@@ -6,6 +6,7 @@ from itertools import product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from searching import searched
 
 from pyspark_log.storage.groups.assignors import ASSIGNORS, Subscriber
 from pyspark_log.types import TopicPartition
@@ -185,6 +186,7 @@ def takers(case, found):
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
+@searched
 @given(case=cases(), chance=some.randoms(use_true_random=False))
 def test_each_partition_goes_to_one_reader_whatever_the_order(assignor, case, chance):
     found = assign(assignor, case.counts, *case.members)
@@ -200,12 +202,14 @@ def test_each_partition_goes_to_one_reader_whatever_the_order(assignor, case, ch
 
 
 @pytest.mark.parametrize("assignor", ["roundrobin", "sticky"])
+@searched
 @given(case=cases(alike=True))
 def test_members_that_read_the_same_differ_by_one(assignor, case):
     sizes = [len(of_member) for of_member in assign(assignor, case.counts, *case.members).values()]
     assert max(sizes) - min(sizes) <= 1
 
 
+@searched
 @given(case=cases())
 def test_sticky_is_balanced_and_stays(case):
     found = assign("sticky", case.counts, *case.members)
@@ -214,12 +218,14 @@ def test_sticky_is_balanced_and_stays(case):
     assert assign("sticky", case.counts, *again) == found
 
 
+@searched
 @given(case=cases(alike=True, most=2))
 def test_sticky_moves_as_few_as_any(case):
     found = assign("sticky", case.counts, *case.members)
     assert case.moves(takers(case, found)) == case.fewest_moves()
 
 
+@searched
 @given(case=cases(alike=False, most=2))
 def test_sticky_moves_hardly_more_where_members_read_different_topics(case):
     found = takers(case, assign("sticky", case.counts, *case.members))

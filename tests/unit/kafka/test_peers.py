@@ -8,6 +8,7 @@ import warnings
 import pytest
 
 from pyspark_log.kafka.wire import encode
+from tests.amounts import few_or_many
 from tests.message_values import Values, all_versions, joined
 
 # Both have a class an API and direction.
@@ -29,14 +30,15 @@ def of_peer(name, version, seed, *, small):
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="kio needs Python 3.11")
-def test_kio_writes_the_same():
+@pytest.mark.parametrize("seeds", few_or_many(1, 3))
+def test_kio_writes_the_same(seeds):
     from kio.index import load_request_schema, load_response_schema  # noqa: PLC0415
     from kio.serial import entity_reader, entity_writer  # noqa: PLC0415
 
     for name, version in VERSIONS:
         key = Values(name, version).message.api_key
         entity = (load_request_schema if name.endswith("Request") else load_response_schema)(key, version)
-        for seed in range(3):
+        for seed in range(seeds):
             data = of_peer(name, version, seed, small=True)  # kio refuses error codes that Kafka has not
             found, _ = entity_reader(entity)(data, 0)
             with io.BytesIO() as out:
@@ -44,7 +46,8 @@ def test_kio_writes_the_same():
                 assert out.getvalue() == data, (name, version)
 
 
-def test_kafka_python_writes_the_same():
+@pytest.mark.parametrize("seeds", few_or_many(1, 3))
+def test_kafka_python_writes_the_same(seeds):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         modules = [importlib.import_module(f"kafka.protocol.{module}") for module in _MODULES]
@@ -53,7 +56,7 @@ def test_kafka_python_writes_the_same():
     for name, version in VERSIONS:
         if name in NOT_COMPARED:
             continue
-        for seed in range(3):
+        for seed in range(seeds):
             data = of_peer(name, version, seed, small=False)
             found = peers[name].decode(data, version=version)
             found._header = None  # it is written without one

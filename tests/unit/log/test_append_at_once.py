@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from producer_tools import NOW, ready
 from record_tools import Record, build
+from searching import examples
 
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.log import Appended
@@ -27,7 +28,8 @@ def _stored(store):
     return [row["value"] for rows in store.read("t", 0) for row in rows.to_pylist()]
 
 
-@settings(max_examples=150)
+@pytest.mark.sampled
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.sampled_from(["at once", "in turn", "other", "roll", "flush"]), max_size=40))
 def test_between_those_of_another_writer(steps):
     """Two stores in one folder: what each has cached of the log is as in two processes."""

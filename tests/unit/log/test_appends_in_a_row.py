@@ -15,11 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from producer_tools import ready
 from record_tools import Record, build
+from searching import examples
 
 from pyspark_log.errors import OutcomeUnknownError, OutOfOrderSequenceError
 from pyspark_log.storage.fs import files, guarded
 from pyspark_log.storage.log import writer
 from pyspark_log.storage.store import Store
+from tests.amounts import few_or_many
 from tests.store_tools import Stopped, faults, store_with, values
 
 CONFIGS = {"segment.bytes": "6000", "index.interval.bytes": "300", "retention.ms": "-1"}
@@ -100,7 +102,8 @@ def _run(path, appends, observer):
     return values(store)
 
 
-@settings(deadline=None)
+@pytest.mark.sampled
+@settings(max_examples=examples(100), deadline=None)
 @given(appends=APPENDS)
 def test_the_same_changes_in_the_same_order_as_without_kept_locks(tmp_path_factory, appends):
     found = []
@@ -281,7 +284,8 @@ class Interrupt:
 
 # A generator that is dropped half-way is closed. That looks like a call of it, although Python runs no handlers there.
 @pytest.mark.filterwarnings("ignore:Exception ignored in. <generator:pytest.PytestUnraisableExceptionWarning")
-def test_an_interrupt_at_each_moment(tmp_path, in_room):
+@pytest.mark.parametrize("distance", few_or_many(5, 1))
+def test_an_interrupt_at_each_moment(tmp_path, in_room, distance):
     """Of what was interrupted all or nothing is there; and the next appends of the same process work."""
     interrupt, moment = Interrupt(0), 0
     while moment == 0 or interrupt.came:
@@ -304,6 +308,6 @@ def test_an_interrupt_at_each_moment(tmp_path, in_room):
         store.append("t", rows(b"last"))
         assert content(store.path) == [*found, b"last"], moment
         assert faults(store.path) == [], moment
-        moment += 1
+        moment += distance
     assert moment > 200
-    assert in_room["made"] > moment
+    assert in_room["made"] > moment / distance

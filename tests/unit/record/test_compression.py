@@ -15,6 +15,7 @@ import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from searching import examples
 
 from pyspark_log.errors import CorruptRecordError, InvalidConfigError
 from pyspark_log.storage.record.compression import LEVELS, compress, decompress
@@ -95,7 +96,8 @@ def test_snappy_truncation_is_refused_inside_a_block():
                 decompress("snappy", squeezed[:size], LIMIT)
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.mark.sampled
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.sampled_from(CODECS[1:]),
     st.binary(max_size=300),

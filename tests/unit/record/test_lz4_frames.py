@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_tools import EVERYTHING, Record, build, patched, read, with_crc
+from searching import examples
 
 from pyspark_log.config import MAX_BATCH_BYTES
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError
@@ -111,7 +112,8 @@ def test_memory_is_used_again_for_batches_of_all_sizes_but_not_what_headers_are_
 SIZES = st.one_of(st.none(), st.integers(0, 40), st.sampled_from([225, 255, 256, 257, 5000]))
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.mark.sampled
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.lists(st.lists(st.tuples(SIZES, SIZES), min_size=1, max_size=12), min_size=1, max_size=4),
     st.integers(0, 8),
@@ -172,7 +174,8 @@ def test_an_empty_frame_holds_no_record():
         decode(data := framed(RECORDS, frame_of(b"")), 0, len(data), **EVERYTHING)
 
 
-@settings(max_examples=500, deadline=None)
+@pytest.mark.sampled
+@settings(max_examples=examples(500), deadline=None)
 @given(
     st.lists(st.binary(max_size=200), min_size=1, max_size=4),
     st.booleans(),

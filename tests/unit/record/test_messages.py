@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka_peer import LegacyRecordBatchBuilder
 from record_tools import EVERYTHING, NOW, Record, build, read
+from searching import examples
 
 from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.fs import files
@@ -294,7 +295,8 @@ fields = st.one_of(st.none(), st.binary(max_size=30), st.binary(max_size=9).map(
 rows = st.lists(st.tuples(fields, fields, st.integers(-1, 1 << 50)), min_size=1, max_size=20)
 
 
-@settings(max_examples=200, deadline=None)
+@pytest.mark.sampled
+@settings(max_examples=examples(200), deadline=None)
 @given(rows, st.sampled_from([0, 1]), st.sampled_from(["none", "gzip", "lz4"]), st.integers(0, 1 << 40))
 def test_we_read_what_kafka_python_writes(rows, magic, codec, base):
     if (magic, codec) == (0, "lz4"):

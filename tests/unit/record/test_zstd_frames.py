@@ -9,6 +9,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_tools import EVERYTHING, Record, build, patched, read, with_crc
+from searching import examples
 
 from pyspark_log.config import MAX_BATCH_BYTES
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError
@@ -138,7 +139,8 @@ def test_a_compressed_block_that_is_larger_than_the_window_is_refused():
     assert "zstd" in outcome(framed(records, frame))
 
 
-@settings(max_examples=400, deadline=None)
+@pytest.mark.sampled
+@settings(max_examples=examples(400), deadline=None)
 @given(
     st.booleans(),
     st.booleans(),

@@ -46,6 +46,8 @@ def test_the_modules_of_a_server_load_no_arrow():
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "pyspark_log.storage.folder_store" in loaded
     assert not {"pyarrow", "numpy", "pandas", "rich"} & set(loaded)
+    # Nor what only metrics and TLS need.
+    assert not {"prometheus_client", "pyspark_log.metrics", "http.server", "ssl"} & set(loaded)
 
 
 def test_the_logs_of_groups_and_publishes_need_no_arrow(tmp_path):

@@ -4,8 +4,6 @@ import contextlib
 import json
 import shutil
 import socket
-import subprocess
-import sys
 import threading
 import time
 
@@ -392,9 +390,3 @@ def test_an_address_for_metrics_that_is_taken(tmp_path):
         1,
         f"Error: cannot listen on {HOST}:{port}: Address already in use",
     )
-
-
-def test_a_server_without_metrics_loads_nothing_for_them():
-    code = "import sys, pyspark_log.cli.serve, pyspark_log.server; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"prometheus_client", "pyspark_log.metrics", "http.server", "ssl"} & set(loaded)
