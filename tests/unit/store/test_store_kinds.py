@@ -1,6 +1,6 @@
 """What holds for a store of either kind: in a folder, and in an object store."""
 
-import multiprocessing
+import os
 import threading
 import time
 from datetime import UTC, datetime
@@ -28,6 +28,7 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.publish.decision import NO_NUMBER
 from pyspark_log.types import OffsetStep
+from tests.processes import PROCESSES
 from tests.store_tools import all_values, rows, values
 
 AT = TopicPartition("t", 0)
@@ -154,7 +155,8 @@ def test_configs_are_changed_and_reset(store):
     assert store.describe_topic("t") == changed
 
 
-def _change(path, first):
+def _change(environment, path, first):
+    os.environ.update(environment)  # It says where objects are.
     store = Store.open(path)
     for number in range(first, first + 12, 3):
         store.create_topic(f"n{number}", 1)
@@ -164,8 +166,8 @@ def _change(path, first):
 
 @pytest.mark.usefixtures("object_server")
 def test_processes_that_change_a_store_at_once(store):
-    context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=_change, args=(store.path, first)) for first in range(3)]
+    where = dict(os.environ), store.path
+    processes = [PROCESSES.Process(target=_change, args=(*where, first)) for first in range(3)]
     for process in processes:
         process.start()
     for process in processes:
