@@ -130,6 +130,11 @@ programs: $(INSTALLED)  ## Random programs of several processes against a model 
 crash: $(INSTALLED)  ## Stops, power losses and faults at every change to files, not at a sample of them: many hours
 	CRASH_POINTS=$${CRASH_POINTS:-all} "$(BIN)/python" -m pytest -o faulthandler_timeout=0 --durations=50 tests/crash
 
+# How strong the tests are. MUTANTS="--tests COMMIT" tries the same changes with the tests of another commit.
+.PHONY: mutants
+mutants: $(INSTALLED)  ## Small changes of the product, and which ones the fast tests find: some hours on two cores
+	"$(BIN)/python" -m tests.mutants --seed $${SEED:-45} --count 300 $(MUTANTS)
+
 .PHONY: lint
 lint: $(INSTALLED)  ## Style, types and import directions
 	"$(BIN)/ruff" check .
