@@ -87,32 +87,32 @@ model: $(INSTALLED)  ## The model of the protocol, in full, and each of its rule
 
 .PHONY: campaign
 campaign: java $(INSTALLED)  ## Streaming queries whose processes are killed 200 times: an hour and a half
-	"$(BIN)/python" -m tests.campaign.run --kills 200
+	"$(BIN)/python" -m tests.campaigns queries --kills 200
 
 .PHONY: server-campaign
 server-campaign: java kafka-jars archives  ## A server, its clients, a publisher and Spark, killed 200 times: a quarter of an hour
-	"$(BIN)/python" -m tests.server_campaign.run --kills 200
+	"$(BIN)/python" -m tests.campaigns server --kills 200
 
 .PHONY: transaction-campaign
 transaction-campaign: kafka-jars archives  ## Transactions of clients, which are killed with their server or cluster, 220 times: half an hour
-	"$(BIN)/python" -m tests.transaction_campaign.run --kills 100
-	"$(BIN)/python" -m tests.transaction_campaign.run --kills 60 --cluster ours
-	"$(BIN)/python" -m tests.transaction_campaign.run --kills 60 --cluster mixed
+	"$(BIN)/python" -m tests.campaigns transactions --kills 100
+	"$(BIN)/python" -m tests.campaigns transactions --kills 60 --cluster ours
+	"$(BIN)/python" -m tests.campaigns transactions --kills 60 --cluster mixed
 
 # In namespaces of the network, so it wants root.
 .PHONY: cluster-campaign
 cluster-campaign: kafka-jars archives  ## Clusters of nodes, and of nodes and Kafka: kills, partitions of the network, full disks, 100 each: half an hour
-	"$(BIN)/python" -m tests.cluster_campaign.run --members ours,ours,ours --faults 100
-	"$(BIN)/python" -m tests.cluster_campaign.run --members kafka,kafka39,ours --faults 100
+	"$(BIN)/python" -m tests.campaigns cluster --members ours,ours,ours --kills 100
+	"$(BIN)/python" -m tests.campaigns cluster --members kafka,kafka39,ours --kills 100
 
 .PHONY: group-campaign
 group-campaign: $(INSTALLED)  ## Members of a group without a server, that join, leave, die and sleep, 500 times: ten minutes
-	"$(BIN)/python" -m tests.group_campaign.run --events 250
-	"$(BIN)/python" -m tests.group_campaign.run --events 250 --assignor range
+	"$(BIN)/python" -m tests.campaigns groups --kills 250
+	"$(BIN)/python" -m tests.campaigns groups --kills 250 --assignor range
 
 .PHONY: object-campaign
 object-campaign: object-servers $(INSTALLED)  ## A store in an object store: its processes and its server, killed 40 times: three minutes
-	"$(BIN)/python" -m tests.object_campaign.run --kills 40 --stops 10
+	"$(BIN)/python" -m tests.campaigns objects --kills 40 --stops 10
 
 .PHONY: recordings
 recordings: $(INSTALLED) .kafka/.stamp client-programs  ## Records the sessions of clients at Kafka that tests/recordings repeats: three minutes

@@ -3,7 +3,7 @@
 import pytest
 
 from pyspark_log import Store
-from tests.campaign.cluster import Cluster
+from tests.campaigns.spark_cluster import Cluster
 from tests.spark.java import java_version
 from tests.spark.session import start_session
 

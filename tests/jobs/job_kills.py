@@ -9,9 +9,9 @@ from collections import Counter
 import pytest
 from job_tools import Job
 
-from tests.campaign.processes import is_java, send, table
-from tests.campaign.queries import FILE_SYSTEM_CHECKPOINTS, JVM_OPTIONS
-from tests.campaign.steps import PLANNED, STARTING, STEPS_OF_JOB, step_of_job
+from tests.campaigns.processes import is_java, send, table
+from tests.campaigns.queries.program import FILE_SYSTEM_CHECKPOINTS, JVM_OPTIONS
+from tests.campaigns.queries.steps import PLANNED, STARTING, STEPS_OF_JOB, step_of_job
 
 #: How many processes of a job are killed.
 KILLS = int(os.environ.get("JOB_KILLS", "20"))

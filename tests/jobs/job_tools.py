@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.campaign.cluster import SPARK_HOME
-from tests.campaign.processes import send, session
+from tests.campaigns.processes import send, session
+from tests.campaigns.spark_cluster import SPARK_HOME
 
 JOBS = Path(__file__).parents[2] / "pyspark_log" / "jobs"
 #: The first hour of 2026, in ms.

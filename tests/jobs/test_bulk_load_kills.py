@@ -9,7 +9,7 @@ import pytest
 from job_kills import kill_at_random, wait_until
 from job_tools import Job, committed, files_in, fill, left_over, rows_in, rows_of
 
-from tests.campaign.processes import send
+from tests.campaigns.processes import send
 from tests.store_tools import faults
 
 pytestmark = job_kills.MARKS

@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_log.storage.compaction.cleaner import compact
 from pyspark_log.storage.store import Store
-from tests.campaign.cluster import SPARK_HOME
+from tests.campaigns.spark_cluster import SPARK_HOME
 
 JOB = Path(__file__).parents[2] / "pyspark_log" / "jobs" / "compact.py"
 PARTITIONS = 3

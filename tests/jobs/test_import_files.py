@@ -16,7 +16,7 @@ from job_tools import JOBS
 
 from pyspark_log.jobs import import_files
 from pyspark_log.jobs.imports import task
-from tests.campaign.cluster import SPARK_HOME
+from tests.campaigns.spark_cluster import SPARK_HOME
 from tests.store_tools import faults
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]

@@ -15,8 +15,8 @@ from failing_sinks import register
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from tests.campaign import processes
-from tests.campaign.queries import FILE_SYSTEM_CHECKPOINTS, JVM_OPTIONS, WORKERS_PATIENCE
+from tests.campaigns import processes
+from tests.campaigns.queries.program import FILE_SYSTEM_CHECKPOINTS, JVM_OPTIONS, WORKERS_PATIENCE
 
 #: Records that one micro-batch reads.
 BATCH = 100

@@ -15,7 +15,7 @@ from pyspark import TaskContext, cloudpickle
 from pyspark_log.spark_connector.source import PylogDataSource
 from pyspark_log.spark_connector.writing.writer import PylogBatchWriter, PylogStreamWriter
 from pyspark_log.storage.fs import files
-from tests.campaign import processes
+from tests.campaigns import processes
 
 #: Steps of a commit, each by the change to files that begins it. Only the output has a partition 1.
 STEPS = {

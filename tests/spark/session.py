@@ -5,7 +5,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from tests.campaign.queries import WORKERS_PATIENCE
+from tests.campaigns.queries.program import WORKERS_PATIENCE
 from tests.paths import ROOT
 
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from spark_tools import all_values_in
 
-from tests.campaign import compare
-from tests.campaign.processes import Driver, send
-from tests.campaign.steps import last_decision
+from tests.campaigns.processes import Driver, send
+from tests.campaigns.queries import compare
+from tests.campaigns.queries.steps import last_decision
 
 pytestmark = [
     pytest.mark.slow,

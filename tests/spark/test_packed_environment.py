@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_log import Store
-from tests.campaign.cluster import SPARK_HOME, Cluster
+from tests.campaigns.spark_cluster import SPARK_HOME, Cluster
 
 ROOT = Path(__file__).parents[2]
 

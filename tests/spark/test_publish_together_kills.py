@@ -14,7 +14,7 @@ from java import java_version
 
 from pyspark_log import Store
 from pyspark_log.storage.publish.claims import last_number
-from tests.campaign import processes
+from tests.campaigns import processes
 
 RECORDS, KEYS = 200, 5
 QUERY = Path(__file__).parent / "foreach_batch_to_kill.py"

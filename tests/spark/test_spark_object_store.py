@@ -14,7 +14,7 @@ from java import java_version
 from spark_tools import all_values_in, fails, fill, read, read_stream, values_in, values_of, write, write_stream
 
 from pyspark_log import Publish, Store
-from tests.campaign import processes
+from tests.campaigns import processes
 
 SLOW = pytest.mark.slow
 COPY = Path(__file__).parent / "object_store_copy.py"

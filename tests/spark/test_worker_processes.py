@@ -12,8 +12,8 @@ import pytest
 from spark_tools import fill
 
 from pyspark_log.spark import read
-from tests.campaign.cluster import SPARK_HOME
-from tests.campaign.queries import JVM_OPTIONS
+from tests.campaigns.queries.program import JVM_OPTIONS
+from tests.campaigns.spark_cluster import SPARK_HOME
 from tests.paths import ROOT
 
 
@@ -83,7 +83,7 @@ import os, signal, sys
 
 from pyspark.sql import SparkSession
 from pyspark_log import Store
-from tests.campaign import processes
+from tests.campaigns import processes
 
 store, spark = Store.open("store"), SparkSession.builder.getOrCreate()
 rows = spark.readStream.format("pylog").option("subscribe", "t").load(store.path)

@@ -1,0 +1,1 @@
+"""Clients, a publisher and Spark at `pylog serve`, under kills."""

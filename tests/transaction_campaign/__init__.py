@@ -1,1 +1,0 @@
-"""Transactions of Kafka's clients at `pylog serve`, under kills."""
