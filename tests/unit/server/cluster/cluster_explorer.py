@@ -4,10 +4,6 @@ Everything is drawn from a seed. `python tests/unit/server/cluster/cluster_explo
 than the tests do; a failure names the seed and the event.
 """
 
-import heapq
-import itertools
-import random
-import sys
 from collections import Counter
 
 from cluster_sim import Controllers
@@ -18,6 +14,7 @@ from pyspark_log.server.cluster.errors import RegistrationError
 from pyspark_log.server.cluster.features import SUPPORTED
 from pyspark_log.server.cluster.image import START, FeatureRange
 from pyspark_log.server.cluster.registration import NO_EPOCH
+from tests import exploring
 from tests.replica_changes import replica_changes
 from tests.replica_changes import replicas_of as all_replicas_of
 
@@ -150,7 +147,7 @@ class Rules:
     def check_given_up(self, node):
         """Only a node whose id has another process, or that has no controllers, gives up."""
         others = [one for one in self.world.nodes if one.number == node.number and one is not node]
-        if not others and self.world.calm_since is not None:
+        if not others and self.world.calm:
             self.world.fail("a node has given up that nothing was in the way of")
         self.counts["given up"] += 1
 
@@ -173,17 +170,11 @@ class Rules:
         self.counts["worlds"] += 1
 
 
-class World:
-    """The controllers, some nodes, and the network between them.
-
-    Attributes:
-        calm_since: when everything began to work; None: it has not.
-    """
+class World(exploring.World):
+    """The controllers, some nodes, and the network between them."""
 
     def __init__(self, seed):
-        self.chance = random.Random(seed)
-        self.now, self.events, self.calm_since = 0, 0, None
-        self._numbers, self._queue = itertools.count(1), []
+        super().__init__(seed)
         self.controllers = Controllers(self.chance)
         self.rules = Rules(self)
         self.nodes = []
@@ -191,20 +182,9 @@ class World:
 
     # ---- time and network
 
-    def after(self, delay, action):
-        heapq.heappush(self._queue, (self.now + delay, next(self._numbers), action))
-
-    def run(self, until):
-        """Does what is due up to a time."""
-        while self._queue and self._queue[0][0] <= until:
-            self.now, _, action = heapq.heappop(self._queue)
-            action()
-            self.events += 1
-        self.now = max(self.now, until)
-
     def _tick(self):
         """The controllers commit, and look for brokers that are silent."""
-        if self.calm_since is not None or self.chance.random() < 0.7:
+        if self.calm or self.chance.random() < 0.7:
             self.controllers.commit()
         self.controllers.expire(self.now)
         self.after(self.chance.randrange(20, 200), self._tick)
@@ -240,12 +220,12 @@ class World:
             self.after(self._latency(), deliver)
 
     def _copies(self):
-        if self.calm_since is not None:
+        if self.calm:
             return 1
         return self.chance.choices([0, 1, 2], [0.05, 0.92, 0.03])[0]
 
     def _latency(self):
-        if self.calm_since is None and self.chance.random() < 0.05:
+        if not self.calm and self.chance.random() < 0.05:
             return self.chance.randrange(10_000)
         return self.chance.randrange(1, 30)
 
@@ -253,15 +233,12 @@ class World:
 
     def explore(self, events):
         """Lets things happen until there were so many events; then it lets them settle."""
-        actions = self._actions()
-        while self.events < events:
-            self.chance.choices(list(actions), actions.values())[0]()
-            self.run(self.now + self.chance.choice([0, 10, 100, 1_000, 4_000]))
+        self.drive(self._actions(), events)
         for one in self.controllers.all:
             one.alive = True
         self.controllers.elect(self.now)
         self.controllers.learn()
-        self.calm_since = self.now
+        self.calm = True
         for number in NODES:
             # Of two processes with one id, one gives up in the end; here the older one ends.
             running = [one for one in self.nodes if one.number == number and one.alive]
@@ -274,13 +251,10 @@ class World:
 
     def _actions(self):
         return {
-            self._nothing: 20, self.controllers.write: 40, self.controllers.snapshot: 6, self._elect: 4,
+            self.nothing: 20, self.controllers.write: 40, self.controllers.snapshot: 6, self._elect: 4,
             self.controllers.learn: 6, self._kill_controller: 3, self._start_controller: 6, self._start: 10,
             self._kill: 3, self._ready: 12, self._shut_down: 2, self._unregister: 1, self._lag: 2,
         }  # fmt: skip
-
-    def _nothing(self):
-        pass
 
     def _elect(self):
         self.controllers.elect(self.now)
@@ -353,30 +327,6 @@ class World:
 
             node.run, node.answered, node.failed = later(run), later(answered), later(failed)
 
-    def fail(self, why):
-        raise AssertionError(f"event {self.events}, time {self.now}: {why}")
-
-
-def explore(seed, events):
-    """Explores one world. AssertionError: a rule is broken."""
-    world = World(seed)
-    try:
-        world.explore(events)
-    except Exception as error:
-        raise AssertionError(f"seed {seed}: {error}") from error
-    return world
-
-
-def main():
-    seed, events = int(sys.argv[1]), int(sys.argv[2])
-    done, counts = 0, Counter()
-    while done < events:
-        world = explore(seed, EVENTS_OF_A_WORLD)
-        done += world.events
-        counts += world.rules.counts
-        seed += 1
-    print(f"{done} events, {dict(counts)}; the next seed is {seed}")
-
 
 if __name__ == "__main__":
-    main()
+    exploring.main(World, EVENTS_OF_A_WORLD)

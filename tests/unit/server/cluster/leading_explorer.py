@@ -5,9 +5,7 @@ rules (ISR, eligible leader replicas, fencing). Everything is drawn from a seed:
 `python tests/unit/server/cluster/leading_explorer.py SEED STEPS` explores further than the tests do.
 """
 
-import heapq
 import itertools
-import random
 import sys
 from collections import Counter
 from typing import NamedTuple
@@ -16,6 +14,7 @@ from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.cluster.image import NO_LEADER, Partition
 from pyspark_log.server.cluster.leading import UNKNOWN, Fetched, LedPartition
 from pyspark_log.storage.log.leader_epochs import LeaderEpochs
+from tests import exploring
 
 BROKERS = (1, 2, 3)
 STEPS_OF_A_WORLD = 20_000
@@ -98,7 +97,7 @@ class Controller:
 
     def elect_again(self):
         """The same leader gets a new epoch, as at the end of a reassignment."""
-        if self.leader != NO_LEADER and not self.world.is_calm:
+        if self.leader != NO_LEADER and not self.world.calm:
             self.leader_epoch += 1
             self._changed()
 
@@ -293,7 +292,7 @@ class Broker:
         self.mark = max(self.mark, min(mark, len(self.log)))
 
 
-class World:
+class World(exploring.World):
     """A cluster that is driven by chance.
 
     Attributes:
@@ -303,8 +302,8 @@ class World:
     """
 
     def __init__(self, seed):
-        self.seed, self.chance, self.counts = seed, random.Random(seed), Counter()
-        self.now, self.step, self._heap, self._order = 0, 0, [], itertools.count()
+        super().__init__(seed)
+        self.counts = Counter()
         self.min_isr, self.may_lose = 2, self.chance.random() < 0.5
         self.acknowledged, self.seen, self._cut = {}, {}, set()
         self.controller = Controller(self)
@@ -312,7 +311,7 @@ class World:
         for broker in self.brokers.values():
             broker.lost_power = False
             broker.take(self.controller.fact())
-        self._values, self.is_calm = itertools.count(), False
+        self._values = itertools.count()
         for number in BROKERS:
             self._repeat(60, lambda number=number: self._beat(number))
             self._repeat(15, lambda number=number: self.brokers[number].fetch())
@@ -325,18 +324,15 @@ class World:
 
     # ---- the scheduler and the network
 
-    def at(self, delay, action):
-        heapq.heappush(self._heap, (self.now + delay, next(self._order), action))
-
     def _repeat(self, every, action):
         def again():
             action()
-            self.at(self.chance.randint(1, 2 * every), again)
+            self.after(self.chance.randint(1, 2 * every), again)
 
-        self.at(self.chance.randint(0, every), again)
+        self.after(self.chance.randint(0, every), again)
 
     def _passes(self, source, target):
-        return (source, target) not in self._cut and (self.is_calm or self.chance.random() > 0.02)
+        return (source, target) not in self._cut and (self.calm or self.chance.random() > 0.02)
 
     def ask(self, source, target, serve, answered):
         """A request and its answer; None: there is none, after a while."""
@@ -346,9 +342,9 @@ class World:
             there = target == 0 or self.brokers[target].alive
             answer = serve() if there and self._passes(source, target) else None
             back = answer if self._passes(target, source) else None
-            self.at(self.chance.choice([1, 2, 5, 30]) if back is not None else 80, lambda: answered(back))
+            self.after(self.chance.choice([1, 2, 5, 30]) if back is not None else 80, lambda: answered(back))
 
-        self.at(delay, arrive)
+        self.after(delay, arrive)
 
     def publish(self, fact):
         """Brings a change of the metadata to all brokers, to each in order."""
@@ -358,13 +354,13 @@ class World:
     def _bring(self, number, fact):
         def arrive():
             if not self._passes(0, number):
-                self.at(30, arrive)
+                self.after(30, arrive)
                 return
             known = self.brokers[number].fact
             if known is None or fact.partition.partition_epoch >= known.partition.partition_epoch:
                 self.brokers[number].take(fact)
 
-        self.at(self.chance.choice([1, 3, 10, 50]), arrive)
+        self.after(self.chance.choice([1, 3, 10, 50]), arrive)
 
     def _beat(self, number):
         broker = self.brokers[number]
@@ -374,7 +370,7 @@ class World:
     # ---- what happens to it
 
     def _hurt(self):
-        if self.is_calm:
+        if self.calm:
             return
         chance, what = self.chance, self.chance.random()
         down = [one for one in self.brokers.values() if not one.alive]
@@ -396,7 +392,7 @@ class World:
 
     def _produce(self):
         broker = self.brokers[self.chance.choice(BROKERS)]
-        if not self.is_calm:
+        if not self.calm:
             broker.produce(next(self._values))
 
     def _consume(self):
@@ -419,21 +415,14 @@ class World:
             assert offset < len(log), f"leader {number} lacks offset {offset} of {len(log)}"
             assert log[offset][1] == self.acknowledged[offset], f"leader {number} has another record at {offset}"
 
-    def run(self, steps):
-        try:
-            for self.step in range(steps):
-                self._next()
-            self._settle()
-        except AssertionError as error:
-            raise AssertionError(f"seed {self.seed}, step {self.step}: {error}") from error
-
-    def _next(self):
-        self.now, _, action = heapq.heappop(self._heap)
-        action()
+    def explore(self, steps):
+        for _ in range(steps):
+            self.do_next()
+        self._settle()
 
     def _settle(self):
         """Without any more faults all replicas come to the same log, with all that was acknowledged."""
-        self.is_calm = True
+        self.calm = True
         self._cut.clear()
         for broker in self.brokers.values():
             if not broker.alive:
@@ -441,7 +430,7 @@ class World:
         end = self.now + 60_000
         while not self._is_settled():
             assert self.now < end, f"it does not settle: {self.controller.fact().partition}"
-            self._next()
+            self.do_next()
         log = self.brokers[1].log
         for offset, value in self.acknowledged.items():
             assert log[offset][1] == value, f"offset {offset} has another record in the end"
@@ -457,9 +446,7 @@ def explore(seed, steps):
     """Explores worlds from a seed on, for about as many steps; what has happened."""
     counts = Counter()
     for number in range(max(steps // STEPS_OF_A_WORLD, 1)):
-        world = World(seed + number)
-        world.run(min(steps, STEPS_OF_A_WORLD))
-        counts += world.counts
+        counts += exploring.explore(World, seed + number, min(steps, STEPS_OF_A_WORLD)).counts
     return counts
 
 

@@ -4,7 +4,9 @@ import os
 from collections import Counter
 
 import pytest
-from cluster_explorer import EVENTS_OF_A_WORLD, explore
+from cluster_explorer import EVENTS_OF_A_WORLD, World
+
+from tests.exploring import explore
 
 WORLDS = int(os.environ.get("PYLOG_EXPLORER_EVENTS", "20000")) * 10 // EVENTS_OF_A_WORLD
 
@@ -13,7 +15,7 @@ WORLDS = int(os.environ.get("PYLOG_EXPLORER_EVENTS", "20000")) * 10 // EVENTS_OF
 def test_no_rule_of_nodes_is_broken(part):
     counts = Counter()
     for seed in range(part, WORLDS, 8):
-        counts += explore(seed, EVENTS_OF_A_WORLD).rules.counts
+        counts += explore(World, seed, EVENTS_OF_A_WORLD).rules.counts
     assert {name for name in counts if counts[name] > 10} >= {
         "asked a leader that was replaced", "changes", "elections", "heartbeats", "registrations", "snapshot parts",
         "unfencing",

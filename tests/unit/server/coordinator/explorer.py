@@ -4,24 +4,18 @@ Everything is drawn from a seed. `python tests/unit/server/coordinator/explorer.
 the tests do; a failure names the seed and the event.
 """
 
-import heapq
-import itertools
-import random
-
 from explorer_clients import SimClient
 from explorer_rules import Rules
-from exploring import main
 
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.coordinator import Coordinator, Settings
+from tests.exploring import GroupWorld, main
 
 GROUP = "g"
 EVENTS_OF_A_WORLD = 2_000
 MOST_CLIENTS = 7
 INSTANCES = ("i1", "i2", "i3")
 MOST_MEMBERS = (3, 5)
-# Longer than any session, rebalance, write or wait for an answer, in ms.
-LONG = 120_000
 
 
 class Token:
@@ -36,21 +30,12 @@ def is_new(token, response):
     return token.kind == "join" and response.error_code == ErrorCode.NONE
 
 
-class World:
-    """One group, its server and its clients.
-
-    Attributes:
-        life: how often the server has started. Connections end with it, and what is under way on them.
-        calm: nothing fails any more.
-    """
+class World(GroupWorld):
+    """One group, its server and its clients."""
 
     def __init__(self, seed):
-        self.chance = random.Random(seed)
-        self.now, self.events, self.life, self.calm = 0, 0, 0, False
-        self._numbers = itertools.count(1)
-        self._queue = []
-        self.clients, self.gone = [], []
-        self.record, self.unwritten, self._writes = None, [], False
+        super().__init__(seed)
+        self.gone, self.record = [], None
         self.rules = Rules(self)
         self.waiting = set()
         self.coordinator = self._new_coordinator()
@@ -62,28 +47,9 @@ class World:
         )
         return Coordinator(settings, lambda: str(next(self._numbers)))
 
-    # ---- time
-
-    def after(self, delay, action):
-        heapq.heappush(self._queue, (self.now + delay, next(self._numbers), action))
-
-    def run(self, until):
-        """Does what is due up to a time: messages, timers of clients, deadlines of the server."""
-        while True:
-            deadline = self.coordinator.next_deadline()
-            first = self._queue[0][0] if self._queue else until + 1
-            if min(first, until + 1 if deadline is None else deadline) > until:
-                break
-            if deadline is not None and deadline <= first:
-                # A server is sometimes late.
-                self.now = max(self.now, deadline if self.calm else min(first, deadline + self.chance.randrange(5)))
-                self.take(self.coordinator.expire(self.now))
-            else:
-                self.now, _, action = heapq.heappop(self._queue)
-                action()
-            self.events += 1
-            self.rules.check_group()
-        self.now = max(self.now, until)
+    def lateness(self, deadline, first):
+        # A server is sometimes late.
+        return deadline if self.calm else min(first, deadline + self.chance.randrange(5))
 
     # ---- the server
 
@@ -104,16 +70,11 @@ class World:
                 self.take(call(token))
 
         def back(response):
-            self.after(self._latency(), lambda: lost() if self.life != life else answered and answered(response))
+            self.after(self.latency(), lambda: lost() if self.life != life else answered and answered(response))
 
-        self.after(self._latency(), lambda: deliver(back) if self.life == life else lost())
+        self.after(self.latency(), lambda: deliver(back) if self.life == life else lost())
         if not self.calm and self.chance.random() < 0.03:
-            self.after(self._latency() * 10, lambda: deliver(lambda response: None))
-
-    def _latency(self):
-        if not self.calm and self.chance.random() < 0.05:
-            return self.chance.randrange(5_000)
-        return self.chance.randrange(1, 20)
+            self.after(self.latency() * 10, lambda: deliver(lambda response: None))
 
     def take(self, effects):
         before = self.rules.generation
@@ -123,37 +84,19 @@ class World:
             token.answer(response)
         if self.rules.generation > before:
             self.rules.check_new_generation([one for token, one in effects.answers if is_new(token, one)])
-        self.unwritten += effects.stores
-        if not self._writes and self.unwritten:
-            self._writes = True
-            self.after(self.chance.randrange(1, 30 if self.calm else 3_000), lambda life=self.life: self._write(life))
+        self.write(effects.stores)
 
-    def _write(self, life):
-        if life != self.life:
-            return
-        store = self.unwritten.pop(0)
-        self._writes = False
+    def begin_write(self, store):
         if store.record is None:
             self.rules.stored_generation = 0  # even if it fails: a group of the same name may have begun
-        fails = not self.calm and self.chance.random() < 0.1
-        # A write that is reported as failed may be on the disk all the same.
-        if not fails or self.chance.random() < 0.3:
-            self._keep(store)
-        error = self.chance.choice([ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR])
-        self.take(self.coordinator.stored(store.ticket, error if fails else ErrorCode.NONE, self.now))
 
-    def _keep(self, store):
+    def keep(self, store):
         self.rules.check_record(store.record)
         self.record = store.record
 
     def restart(self):
-        """The server is killed, or ends, and starts again. What it was writing may be on the disk."""
-        if self.chance.random() < 0.5:
-            self.take(self.coordinator.unload(GROUP))
-        if self.unwritten and self.chance.random() < 0.5:
-            self._keep(self.unwritten[0])
-        self.life += 1
-        self.unwritten, self._writes = [], False
+        """The server is killed, or ends, and starts again."""
+        self.end_life(GROUP)
         waiting, self.waiting = self.waiting, set()
         self.coordinator = self._new_coordinator()
         self.rules.check_loaded(self.record)
@@ -164,59 +107,20 @@ class World:
 
     # ---- what happens
 
-    def explore(self, events):
-        """Lets things happen until there were so many events; then it lets them settle, and ends all clients."""
-        actions = self._actions()
-        while self.events < events:
-            self.chance.choices(list(actions), actions.values())[0]()
-            self.run(self.now + self.chance.choice([0, 10, 100, 1_000, 4_000]))
-            self.rules.check_waiting()
-        self.calm = True
-        self.run(self.now + LONG)
-        self.rules.check_settled()
-        for client in list(self.clients):
-            client.stop()
-        self.run(self.now + LONG)
-        self.rules.check_ended()
-
-    def _actions(self):
+    def actions(self):
         return {
-            self._start: 14, self._kill: 8, self._leave: 6, self._change: 6, self._commit: 20,
-            self._commit_of_ghost: 10, self._commit_without_member: 6, self._restart_instance: 8,
-            self._remove_instance: 2, self._delete: 3, self.restart: 2, self._nothing: 20,
+            self._start: 14, self.each("stop"): 8, self.each("leave"): 6, self.each("change"): 6,
+            self.each("commit"): 20, self._commit_of_ghost: 10, self._commit_without_member: 6,
+            self._restart_instance: 8, self._remove_instance: 2, self._delete: 3, self.restart: 2, self.nothing: 20,
         }  # fmt: skip
-
-    def _nothing(self):
-        pass
 
     def _start(self):
         if len(self.clients) < MOST_CLIENTS:
-            free = [one for one in INSTANCES if one not in {client.instance for client in self.clients}]
-            instance = self.chance.choice(free) if free and self.chance.random() < 0.5 else None
-            self._start_client(instance)
+            self._start_client(self.free_instance(INSTANCES))
 
     def _start_client(self, instance):
         self.clients.append(SimClient(self, f"c{next(self._numbers)}", instance))
         self.clients[-1].join()
-
-    def _one(self):
-        return self.chance.choice(self.clients) if self.clients else None
-
-    def _kill(self):
-        if client := self._one():
-            client.stop()
-
-    def _leave(self):
-        if client := self._one():
-            client.leave()
-
-    def _change(self):
-        if client := self._one():
-            client.change()
-
-    def _commit(self):
-        if client := self._one():
-            client.commit()
 
     def _commit_of_ghost(self):
         """A client that was thought to be dead commits what it had."""
@@ -228,7 +132,7 @@ class World:
 
     def _restart_instance(self):
         """A static client restarts, maybe while its old process is there."""
-        old = self._one()
+        old = self.one()
         if old and old.instance:
             if self.chance.random() < 0.6:
                 old.stop()
@@ -247,9 +151,6 @@ class World:
             return effects
 
         self.send("delete", call)
-
-    def fail(self, why):
-        raise AssertionError(f"event {self.events}, time {self.now}: {why}")
 
 
 if __name__ == "__main__":

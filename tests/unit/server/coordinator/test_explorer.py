@@ -4,7 +4,8 @@ import os
 
 import pytest
 from explorer import EVENTS_OF_A_WORLD, World
-from exploring import explore
+
+from tests.exploring import explore
 
 WORLDS = int(os.environ.get("PYLOG_EXPLORER_EVENTS", "20000")) // EVENTS_OF_A_WORLD
 

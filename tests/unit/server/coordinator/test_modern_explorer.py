@@ -3,8 +3,9 @@
 import os
 
 import pytest
-from exploring import explore
 from modern_explorer import EVENTS_OF_A_WORLD, World
+
+from tests.exploring import explore
 
 WORLDS = int(os.environ.get("PYLOG_EXPLORER_EVENTS", "20000")) // EVENTS_OF_A_WORLD
 
