@@ -1,4 +1,4 @@
-"""Runs a campaign: `python -m tests.campaigns SCENARIO --kills 200 --seed 1`; `--help` after a scenario tells more."""
+"""Runs a campaign: `python -m tests.campaigns SCENARIO --kills 200 --seed 1`; `--help` after a scenario says more."""
 
 import importlib
 import signal

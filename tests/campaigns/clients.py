@@ -58,7 +58,11 @@ def produce(bootstrap, folder, name, idempotent, topic, keyed):
         value = f"{name}:{number}"
         # Each key has a partition, and so has each producer without keys: its order can be seen there.
         key = f"{name.partition('.')[0]}-{number % KEYS}" if keyed == "1" else name
-        producer.produce(topic, value, key, on_delivery=acknowledged)
+        try:
+            producer.produce(topic, value, key, on_delivery=acknowledged)
+        except BufferError:
+            producer.poll(0.5)  # The server was away for long: more waits than librdkafka keeps.
+            continue
         number += 1
         producer.poll(0)
         if number % 20 == 0:
