@@ -149,9 +149,9 @@ class Campaign:
             words = [*map(str, words)]
             self.running[name] = subprocess.Popen(words, stdout=out, stderr=errors, start_new_session=True)
 
-    def launch_module(self, name, module, *words):
+    def launch_module(self, name, module, *words, output=None):
         """Starts a module of this package as a process."""
-        self.launch(name, [sys.executable, "-m", f"tests.campaigns.{module}", *words])
+        self.launch(name, [sys.executable, "-m", f"tests.campaigns.{module}", *words], output)
 
     def log(self, name):
         """What processes of a name have said."""

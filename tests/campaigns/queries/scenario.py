@@ -70,9 +70,8 @@ class Campaign(harness.Campaign):
             # Twice as many cores as a driver takes: a zombie keeps its own.
             self.spark = Cluster(self.folder / "cluster", cores=2, memory="1200m")
             self.master = self.spark.master
-        self.launch_module(
-            "producer", "queries.producer", self.store.path, self.options.rate, self.options.seed,
-        )  # fmt: skip
+        words = self.store.path, self.options.rate, self.options.seed
+        self.launch_module("producer", "queries.producer", *words, output="records")
         if self.options.kills > 20:
             self.warm_up()
         self.start()
@@ -89,7 +88,7 @@ class Campaign(harness.Campaign):
     def finish(self):
         """Lets the killed queries and undisturbed ones go through all of the source."""
         self.terminate("producer")
-        self.records = int(self.log("producer"))
+        self.records = int((self.folder / "records").read_text())
         self.end_drivers()
         self.tell(finishing=self.records)
         for suffix, checkpoints in ("", self.checkpoints), ("-undisturbed", self.folder / "undisturbed"):
