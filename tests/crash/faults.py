@@ -4,6 +4,8 @@ import contextlib
 import errno
 import os
 
+from sampling import sample
+
 from pyspark_log.errors import OutcomeUnknownError, PublishFailedError, PublishPendingError
 from pyspark_log.storage.fs import files
 
@@ -106,10 +108,12 @@ def run_with_fault(monkeypatch, work, path, kind, first):
     return fault.seen
 
 
-def try_faults(monkeypatch, work, folder, kind, choose):
-    """The same for those first operations that `choose` chooses among all; how many it chose, and of how many."""
+def try_faults(monkeypatch, capsys, work, folder, kind, most):
+    """The same for some of those first operations, at most as many as `most` says (sampling.py)."""
     count = run_with_fault(monkeypatch, work, f"{folder}/count", kind, 10**9)
-    chosen = choose(range(count))
+    assert count > 300
+    chosen = sample(range(count), most)
     for first in chosen:
         run_with_fault(monkeypatch, work, f"{folder}/{first}", kind, first)
-    return len(chosen), count
+    with capsys.disabled():
+        print(f"\n{kind}: {len(chosen)} of {count} operations tried")

@@ -4,8 +4,14 @@ import os
 import random
 import shutil
 
+import pytest
 from power import Trace
 from sampling import SEED, sample
+
+from pyspark_log.errors import StoreNotFoundError
+from pyspark_log.storage.publish.pending import help_apply
+from pyspark_log.storage.store import Store
+from tests.store_tools import damages
 
 
 def record_run(workload_of, nothing, folder):
@@ -68,3 +74,27 @@ def try_losses(recorded, check, most, capsys, *, parts=1):
         print(f"\n{tried} power losses tried, at {len(chosen)} of {len(trace.changes)} changes")
     assert tried == len(modes) * len(chosen)
     assert len(trace.changes) >= 2000
+
+
+class PowerLoss:
+    """One power loss, and the checks of what is left."""
+
+    def __init__(self, path, before, after):
+        """`before` held; the step that leads to `after` was under way."""
+        self.path, self.before, self.after = path, before, after
+
+    def check(self):
+        """First readers look, then a process that looks for what was decided, then writers come."""
+        if not (self.path / "store.json").exists():
+            assert not self.before.seen
+            with pytest.raises(StoreNotFoundError):
+                Store.open(self.path)
+            return
+        self.check_readers()
+        help_apply(Store.open(self.path).decisions)
+        self.check_written(Store.open(self.path))
+
+    def check_healthy(self):
+        """Nothing is damaged."""
+        wrong = damages(self.path)
+        assert not wrong, "\n".join(map(str, wrong))

@@ -8,18 +8,15 @@ and all others; `verify` finds no damage; and a cleaning of all takes no key's l
 import pyarrow as pa
 import pytest
 from compacted import MEMORY, PARTITIONS, CompactedWorkload, check_committed, check_dense, is_aborted, records_of, see
-from losses import record_run, try_losses
+from losses import PowerLoss, record_run, try_losses
 from power import Trace
 from sampling import SAMPLED
 
-from pyspark_log.errors import StoreNotFoundError
 from pyspark_log.storage.compaction import partition_cleaner
 from pyspark_log.storage.log import cleaner_checkpoint
 from pyspark_log.storage.log.state import state_file
-from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder
-from tests.store_tools import damages
 
 pytestmark = [pytest.mark.usefixtures("little_logs"), *SAMPLED]
 
@@ -69,23 +66,13 @@ def recorded(little_logs):
         yield record_run(CompactedWorkload, Acknowledged(), folder)
 
 
-class PowerLoss:
+class Loss(PowerLoss):
     """One power loss, and the checks of what is left."""
 
-    def __init__(self, path, before, after):
-        """`before` held; the step that leads to `after` was under way."""
-        self.path, self.before, self.after = path, before, after
-
-    def check(self):
-        if not (self.path / "store.json").exists():
-            assert not self.before.seen
-            with pytest.raises(StoreNotFoundError):
-                Store.open(self.path)
-            return
-        # First readers, then a process that looks for what was decided, then writers.
+    def check_readers(self):
         self.check_committed()
-        help_apply(Store.open(self.path).decisions)
-        store = Store.open(self.path)
+
+    def check_written(self, store):
         for topic in store.topics():
             for partition in range(PARTITIONS[topic]):
                 last = pa.record_batch({"key": [b"after"], "value": [b"after"]})
@@ -95,7 +82,9 @@ class PowerLoss:
         for at, found in seen.items():
             self.check_partition(at, found)
         self.check_committed_offsets(committed)
-        self.check_verified()
+        # The file of inactive segments is never synced, and can be torn.
+        self.check_healthy()
+        check_dense(self.path)
         self.clean(store, seen)
 
     def check_partition(self, at, found):
@@ -133,12 +122,6 @@ class PowerLoss:
             if group in self.after.committed and kept is not None:
                 assert floor >= kept, (group, floor, kept)
 
-    def check_verified(self):
-        # The file of inactive segments is never synced, and can be torn.
-        wrong = damages(self.path)
-        assert not wrong, "\n".join(map(str, wrong))
-        check_dense(self.path)
-
     def clean(self, store, seen):
         """A cleaning of all takes no last record of a key, but for tombstones that are old enough."""
         for (topic, partition), before in seen.items():
@@ -171,7 +154,7 @@ def latest(records):
 
 def test_power_losses(recorded, capsys, monkeypatch):
     monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
-    try_losses(recorded, lambda *loss: PowerLoss(*loss).check(), 30, capsys)
+    try_losses(recorded, lambda *loss: Loss(*loss).check(), 30, capsys)
 
 
 def test_how_far_a_cleaner_goes_is_on_the_disk_before_its_first_swap(memory_path):

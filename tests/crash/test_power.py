@@ -7,17 +7,14 @@ written, once more after another look; and an idempotent producer can resume whe
 
 import pyarrow as pa
 import pytest
-from losses import record_run, try_losses
+from losses import PowerLoss, record_run, try_losses
 from numbered import abort_transaction, check_index
 from sampling import PARTS, SAMPLED
 from workload import PARTITIONS, Workload, numbered, see
 
-from pyspark_log.errors import StoreNotFoundError
 from pyspark_log.storage.log.state import state_file
-from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder
-from tests.store_tools import damages
 
 pytestmark = [pytest.mark.usefixtures("little_sizes"), *SAMPLED]
 
@@ -51,23 +48,13 @@ def recorded(little_sizes):
         yield record_run(Workload, Acknowledged(), folder)
 
 
-class PowerLoss:
+class Loss(PowerLoss):
     """One power loss, and the checks of what is left."""
 
-    def __init__(self, path, before, after):
-        """`before` held; the step that leads to `after` was under way."""
-        self.path, self.before, self.after = path, before, after
-
-    def check(self):
-        if not self.path.exists() or not (self.path / "store.json").exists():
-            assert not self.before.seen
-            with pytest.raises(StoreNotFoundError):
-                Store.open(self.path)
-            return
-        # First readers, then a process that looks for what was decided, then writers.
+    def check_readers(self):
         self.check_topics(see(self.path))
-        help_apply(Store.open(self.path).decisions)
-        store = Store.open(self.path)
+
+    def check_written(self, store):
         for topic in store.topics():
             for partition in range(PARTITIONS):
                 store.append(topic, pa.record_batch({"value": [b"after"]}), partition=partition)
@@ -75,8 +62,7 @@ class PowerLoss:
         self.check_topics(seen)
         for place, found in seen.items():
             self.check_partition(place, found)
-        damage = damages(self.path)
-        assert not damage, "\n".join(map(str, damage))
+        self.check_healthy()
         self.check_numbered(store, seen)
         self.check_nothing_left_to_do()
 
@@ -143,4 +129,4 @@ class PowerLoss:
 
 def test_power_losses(recorded, capsys, monkeypatch):
     monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
-    try_losses(recorded, lambda *loss: PowerLoss(*loss).check(), 110, capsys, parts=PARTS)
+    try_losses(recorded, lambda *loss: Loss(*loss).check(), 110, capsys, parts=PARTS)
