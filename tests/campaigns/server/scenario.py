@@ -120,6 +120,8 @@ class Campaign(harness.Campaign):
 
     def finish(self):
         """First those that write come to an end; then those that read, when they have read all."""
+        # In few kills too little is written for retention.
+        self.wait(self._is_cleaned, every=0.5)
         self.terminate(*(actor for actor in self.running if actor.partition("-")[0] not in READERS))
         with Store.open(self.path) as store:
             self.ends = {TopicPartition("t", number): store.latest_offset("t", number) for number in range(PARTITIONS)}
@@ -128,6 +130,12 @@ class Campaign(harness.Campaign):
         self.terminate(*self.running)
         if self.server.stop():
             self.found.append("the server has ended with an error")
+
+    def _is_cleaned(self):
+        """Cleans; whether retention has removed records."""
+        self.tend()
+        with Store.open(self.path) as store:
+            return store.earliest_offset("short", 0) > 0
 
     def _is_read(self, store):
         """Whether the groups and the queries have come to the end."""
