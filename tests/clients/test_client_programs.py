@@ -64,9 +64,26 @@ def _libraries(*what):
     return [name for name, library in LIBRARIES.items() if not library.lacks.keys() & set(what)]
 
 
-_WRITES = [(name, codec, "plain") for codec in CODECS for name in _libraries(codec)]
+#: Of each language the library whose tests are not long. Each library writes and reads with one codec.
+_OF_EACH_LANGUAGE = ("franz-go", "kafkajs", "rdkafka")
+
+
+def _or_long(case, is_short):
+    return case if is_short else pytest.param(*case, marks=pytest.mark.long)
+
+
+def _names_of(*what):
+    long = pytest.mark.long
+    return [name if name in _OF_EACH_LANGUAGE else pytest.param(name, marks=long) for name in _libraries(*what)]
+
+
+_WRITES = [
+    _or_long((name, codec, "plain"), number == list(LIBRARIES).index(name) % len(CODECS))
+    for number, codec in enumerate(CODECS)
+    for name in _libraries(codec)
+]
 # Which codec it is makes no difference to idempotence.
-_WRITES += [(name, "gzip", "idempotent") for name in _libraries("idempotent")]
+_WRITES += [_or_long((name, "gzip", "idempotent"), name in _OF_EACH_LANGUAGE) for name in _libraries("idempotent")]
 _names = (f"topic{number}" for number in itertools.count())
 
 
@@ -204,7 +221,7 @@ def test_records_are_written_and_read(call, store, topic, name, codec, kind):
     assert _in_order(call("consume", topic, group, 300)) == _rows(store, topic)
 
 
-@pytest.mark.parametrize("name", _libraries("groups"))
+@pytest.mark.parametrize("name", _names_of("groups"))
 def test_a_group_resumes_at_what_it_has_committed(call, store, topic, name):
     store.append(topic, [{"key": b"k", "value": b"%d" % number, "partition": number % 2} for number in range(100)])
     first = call("consume", topic, topic, 40)
@@ -214,7 +231,7 @@ def test_a_group_resumes_at_what_it_has_committed(call, store, topic, name):
     assert _committed(store, topic) == {(topic, 0): 50, (topic, 1): 50}
 
 
-@pytest.mark.parametrize("name", _libraries("groups"))
+@pytest.mark.parametrize("name", _names_of("groups"))
 def test_a_group_of_which_one_comes_later_and_one_is_killed(store, topic, member, name):
     store.add_partitions(topic, 6)
     numbers = itertools.count()
@@ -247,7 +264,7 @@ def test_a_group_of_which_one_comes_later_and_one_is_killed(store, topic, member
     third.stop()
 
 
-@pytest.mark.parametrize("name", LIBRARIES)
+@pytest.mark.parametrize("name", _names_of())
 def test_topics(call, store, name):
     topic = f"made-by-{name}"
     call("create-topic", topic, 2)
@@ -259,7 +276,7 @@ def test_topics(call, store, name):
     assert topic not in store.topics()
 
 
-@pytest.mark.parametrize("name", LIBRARIES)
+@pytest.mark.parametrize("name", _names_of())
 def test_offsets(call, store, topic, name):
     rows = [{"value": b"x", "timestamp": 1_700_000_000_000 + 1000 * number, "partition": 1} for number in range(10)]
     store.alter_configs(topic, {"retention.ms": "-1"})
@@ -270,7 +287,7 @@ def test_offsets(call, store, topic, name):
     assert (found[0]["earliest"], found[0]["latest"]) == (0, 0)
 
 
-@pytest.mark.parametrize("name", _libraries("groups", "administer groups"))
+@pytest.mark.parametrize("name", _names_of("groups", "administer groups"))
 def test_groups(call, store, topic, member, name):
     running = member()
     store.append(topic, [{"key": b"k", "value": b"x"}])

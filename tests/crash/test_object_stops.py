@@ -278,7 +278,10 @@ class Misbehaviour:
         return self._fault(exchange) if self.seen - 1 == self.number else pass_on(exchange)
 
 
-@pytest.fixture(params=FAULTS, ids=[f"{fault.__name__}-{number}" for number, (fault, _) in enumerate(FAULTS)])
+NAMES = [f"{fault.__name__}-{number}" for number, (fault, _) in enumerate(FAULTS)]
+
+
+@pytest.fixture(params=FAULTS, ids=NAMES)
 def misbehaviour(request, object_server, monkeypatch):
     """Between this process and the server; nothing happens until its `number` is set."""
     found = Misbehaviour(*request.param)
@@ -316,6 +319,12 @@ def test_faults(url, misbehaviour):
 
 @pytest.mark.slow
 @pytest.mark.timeout(TIMEOUT)
+@pytest.mark.parametrize(
+    "misbehaviour",
+    [FAULTS[0], *(pytest.param(one, marks=pytest.mark.long) for one in FAULTS[1:])],
+    ids=NAMES,
+    indirect=True,
+)
 def test_faults_during_upkeep(used, misbehaviour):
     make, clock = used
     undisturbed = make()

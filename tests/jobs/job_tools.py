@@ -1,6 +1,5 @@
 """What the tests of jobs have in common: records with known values, runs of jobs, and what is in their files."""
 
-import json
 import os
 import signal
 import subprocess
@@ -32,16 +31,6 @@ def fill(store, topic, partitions, count, *, step=60_000):
             "value": [value_of(topic, partition, number) for number in numbers],
             "timestamp": [T0 + number * step for number in numbers],
         }), partition=partition)  # fmt: skip
-
-
-def run_alone(job, arguments):
-    """Runs a job in a process of its own, which has the credentials of this test; its summary."""
-    environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
-    command = [sys.executable, JOBS / f"{job}.py", *arguments]
-    done = subprocess.run(
-        list(map(str, command)), env=environment, stdout=subprocess.PIPE, text=True, timeout=500, check=True
-    )
-    return json.loads(done.stdout)
 
 
 def value_of(topic, partition, offset):

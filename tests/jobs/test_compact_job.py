@@ -41,6 +41,7 @@ def test_each_partition_is_compacted(cluster, store):
         assert left < 100
 
 
+@pytest.mark.long
 def test_skipped_topics_are_reported(store):
     """No cluster is needed for that, as nothing is to be compacted."""
     store.create_topic("t", 1, {"cleanup.policy": "compact", "segment.bytes": "2000"})

@@ -119,6 +119,7 @@ def test_a_failed_import_leaves_nothing_staged(spark, objects, tmp_path, capsys)
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_import_table(objects, tmp_path):
     """With Derby, which comes with Spark: rows are added between the imports. In a process of its own."""
     program = tmp_path / "jdbc.py"

@@ -1,10 +1,11 @@
 """The job mirror between stores of both kinds: records with all that they have, topics, and what is refused."""
 
+import json
 import shutil
 
 import pyarrow as pa
 import pytest
-from job_tools import T0, fill, run_alone
+from job_tools import T0, fill
 
 from pyspark_log import Store, TopicPartition
 from pyspark_log.jobs import mirror
@@ -20,6 +21,17 @@ def objects(object_url):
     return Store.create(object_url)
 
 
+@pytest.fixture
+def run(spark, capsys):
+    """Runs the job; its summary."""
+
+    def run_once(call):
+        assert mirror.main(call) == 0
+        return json.loads(capsys.readouterr().out)
+
+    return run_once
+
+
 def records(store, topic):
     """Its records by partition, without offsets."""
     return [
@@ -33,7 +45,7 @@ def records(store, topic):
 @pytest.mark.parametrize(
     "kinds", ["folder to objects", "objects to folder", pytest.param("objects to objects", marks=pytest.mark.long)]
 )
-def test_mirrored_topics_and_groups(object_url, tmp_path, kinds):
+def test_mirrored_topics_and_groups(run, object_url, tmp_path, kinds):
     kind, _, other = kinds.split()
     source = Store.create(tmp_path / "source" if kind == "folder" else f"{object_url}/source")
     target = str(tmp_path / "target") if other == "folder" else f"{object_url}/target"
@@ -53,13 +65,13 @@ def test_mirrored_topics_and_groups(object_url, tmp_path, kinds):
     # Once, at the end: a slow run would count an offset that moves on twice.
     call += ["--groups-interval", "3600"]
 
-    done = run_alone("mirror", call)
+    done = run(call)
     assert (done["records"], done["batches"], done["group_offsets"]) == (151, 2, 1)
     fill(source, "plain", 3, 20)
     source.groups["g"].commit({at: 60})
-    done = run_alone("mirror", call)
+    done = run(call)
     assert (done["records"], done["batches"], done["group_offsets"]) == (60, 1, 1)
-    assert run_alone("mirror", call)["records"] == 0
+    assert run(call)["records"] == 0
     there = Store.open(target)
     assert set(there.topics()) == {"plain", "times", SYNCS_TOPIC}
     for topic in ("plain", "times"):
@@ -69,14 +81,14 @@ def test_mirrored_topics_and_groups(object_url, tmp_path, kinds):
     assert faults(target) == []
 
 
-def test_the_folder_of_a_broker_is_mirrored(objects, tmp_path):
+def test_the_folder_of_a_broker_is_mirrored(run, objects, tmp_path):
     store = Store.create(tmp_path / "store")
     fill(store, "t", 1, 30)
     (tmp_path / "broker/t-0").mkdir(parents=True)
     for file in store.segment_files("t", 0):
         shutil.copy(file, tmp_path / "broker/t-0")
     call = [objects.path, "--from-store", str(tmp_path / "broker"), "--checkpoint", str(tmp_path / "checkpoint")]
-    assert run_alone("mirror", [*call, "--topics", "t", "--available-now", "--json"])["records"] == 30
+    assert run([*call, "--topics", "t", "--available-now", "--json"])["records"] == 30
     assert records(objects, "t") == records(store, "t")
     assert objects.describe_topic("t").configs == {"retention.ms": "-1"}
 

@@ -140,6 +140,7 @@ def text_of(uuid):
     return base64.urlsafe_b64encode(uuid).decode().rstrip("=")
 
 
+@pytest.mark.long
 def test_configs(cluster):
     broker, node = cluster
     printed = {
@@ -160,6 +161,7 @@ def test_configs(cluster):
     }  # fmt: skip
 
 
+@pytest.mark.long
 def test_quotas_and_users(cluster):
     broker, node = cluster
     quotas, users = {}, {}
@@ -182,6 +184,7 @@ def entity_of(printed):
     return tuple(sorted((names[kind], name or None) for kind, name in found))
 
 
+@pytest.mark.long
 def test_acls(cluster):
     broker, node = cluster
     printed = node.run_during(broker.run, "org.apache.kafka.tools.AclCommand", "--list")
@@ -201,6 +204,7 @@ def test_acls(cluster):
     assert len(found) == 2
 
 
+@pytest.mark.long
 def test_features_and_brokers(cluster):
     broker, node = cluster
     printed = node.run_during(broker.run, "org.apache.kafka.tools.FeatureCommand", "describe")

@@ -30,8 +30,9 @@ def node(quorum):
     node.close()
 
 
-def test_the_leader_is_killed(quorum, node):
-    for _ in range(3):
+@pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.long)])
+def test_the_leader_is_killed(quorum, node, times):
+    for _ in range(times):
         leader, epoch, offset = node.observer.leader, node.registration.epoch, node.image.position.offset
         number = quorum.addresses.index(leader)
         quorum.kill(number)
@@ -44,6 +45,7 @@ def test_the_leader_is_killed(quorum, node):
     node.shut_down()
 
 
+@pytest.mark.long
 def test_the_leader_is_frozen_and_comes_back(quorum, node):
     leader = node.observer.leader
     number = quorum.addresses.index(leader)
@@ -63,6 +65,7 @@ def test_the_leader_is_frozen_and_comes_back(quorum, node):
     node.shut_down()
 
 
+@pytest.mark.long
 def test_a_node_that_starts_first_waits_for_its_controllers(tmp_path):
     quorum = Quorum(tmp_path, count=1)
     [(host, port)] = quorum.addresses

@@ -88,6 +88,7 @@ def test_a_node_follows_its_replicas(broker, start):
     node.shut_down()
 
 
+@pytest.mark.long
 def test_a_node_that_stays_fenced_gets_what_it_is_given(broker, start):
     node = start(12, stay_fenced=True)
     node.run_until(lambda: node.registration.is_caught_up)
@@ -130,6 +131,7 @@ def test_a_log_dir_that_fails(broker, start):
     node.shut_down()
 
 
+@pytest.mark.long
 def test_a_second_node_with_the_same_id_waits_until_the_first_is_gone(broker, start):
     first, second = start(15), start(15)
     first.unfence()
@@ -153,6 +155,7 @@ def test_a_second_node_with_the_same_id_waits_until_the_first_is_gone(broker, st
     second.shut_down()
 
 
+@pytest.mark.long
 def test_a_node_gives_up_if_it_is_not_registered_in_time(broker, start):
     first, second = start(16), start(16, registration_timeout=1000)
     first.unfence()
@@ -161,6 +164,7 @@ def test_a_node_gives_up_if_it_is_not_registered_in_time(broker, start):
     first.shut_down()
 
 
+@pytest.mark.long
 def test_a_node_that_was_unregistered_registers_again(broker, start):
     node = start(17)
     node.unfence()
@@ -228,6 +232,7 @@ def test_a_block_of_producer_ids(broker, start):
     node.shut_down()
 
 
+@pytest.mark.long
 def test_the_controller_restarts_and_the_node_keeps_its_epoch(broker, start):
     node = start(22)
     node.unfence()

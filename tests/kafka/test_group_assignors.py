@@ -121,6 +121,7 @@ def test_sticky_ones_are_as_balanced_and_move_as_few():
     assert moved > CASES // 3
 
 
+@pytest.mark.long
 def test_sticky_ones_where_members_read_different_topics():
     chance = random.Random(3)
     asked = [(assignor, *drawn(chance, alike=False)) for assignor in STICKY for _ in range(CASES)]

@@ -15,7 +15,7 @@ from pyspark_log.kafka.messages import (
 from pyspark_log.kafka.schemas import message
 from pyspark_log.kafka.wire import encode
 
-SCRIPTS, STEPS = 40, 40
+SCRIPTS, STEPS = 20, 40
 
 
 @pytest.fixture(scope="module")
@@ -183,6 +183,7 @@ def stable(both, instances, rebalance=LATE):
     return leader, [name for name in names if name != leader], generation
 
 
+@pytest.mark.long
 def test_members_that_do_not_join_in_time(both):
     """A dynamic one is removed, a static one when it has not synced either."""
     leader, (static, dynamic), generation = stable(both, ["i1", "i2", None])
@@ -200,6 +201,7 @@ def test_members_that_do_not_join_in_time(both):
     both.heartbeat(leader, generation + 1, "i1")
 
 
+@pytest.mark.long
 def test_a_static_member_that_is_back_in_time(both):
     """With its id; Kafka still waits for the sync of the old id of a member that comes back without it."""
     leader, (static,), generation = stable(both, ["i1", "i2"])
@@ -213,6 +215,7 @@ def test_a_static_member_that_is_back_in_time(both):
     both.commit(9, generation + 1, static, "i2")
 
 
+@pytest.mark.long
 def test_a_leader_that_does_not_sync_in_time(both):
     leader, (other,), generation = stable(both, ["i1", None])
     both.join(5, member=leader, instance="i1", rebalance=LATE)
@@ -225,6 +228,7 @@ def test_a_leader_that_does_not_sync_in_time(both):
     both.join(3, member=other, rebalance=LATE)
 
 
+@pytest.mark.long
 def test_a_leader_that_does_not_join_in_time(both):
     leader, (other,), _ = stable(both, ["i1", "i2"])
     changed = [("range", subscription("changed"))]
@@ -235,6 +239,7 @@ def test_a_leader_that_does_not_join_in_time(both):
     both.describe()
 
 
+@pytest.mark.long
 def test_a_rebalance_that_no_static_member_joins(both):
     leader, (other,), generation = stable(both, ["i1", "i2"])
     dynamic = both.join(3, rebalance=LATE)

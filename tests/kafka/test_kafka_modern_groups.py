@@ -22,7 +22,7 @@ from pyspark_log.kafka.messages import (
 from pyspark_log.storage.groups.modern_group import decoded
 from pyspark_log.storage.groups.modern_records import decode_key, decode_value, encode_key, encode_value
 
-SCRIPTS, STEPS = 100, 80
+SCRIPTS, STEPS = 50, 80
 # A hash table of Java's has these in their order, and so gives them out as we do.
 MEMBERS = "abcdef"
 

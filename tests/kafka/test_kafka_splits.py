@@ -11,6 +11,7 @@ from written import NOW, Row
 
 from pyspark_log import DefaultSource
 from pyspark_log.types import READ_COMMITTED, READ_UNCOMMITTED
+from tests.amounts import one_in
 
 LEVELS = (READ_COMMITTED, READ_UNCOMMITTED)
 TOPIC = "split"
@@ -122,7 +123,7 @@ def test_every_split_point_of_a_compacted_log(broker):
             assert between(store, 0, cut, level, topic) + between(store, cut, end, level, topic) == whole
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", one_in(2, LEVELS))
 def test_every_number_of_tasks(store, ends, level):
     whole = None
     for count in range(1, ends[level] + 1):

@@ -134,6 +134,7 @@ def test_each_store_has_what_is_produced(folder, started):
     assert started.process.wait(PATIENCE) == 0, started.output()
 
 
+@pytest.mark.long
 def test_what_groups_committed_for_a_topic_is_deleted_with_it(folder, started):
     started.wait_for("All 3 nodes are unfenced")
     servers = re.search(r"bootstrap.servers=(\S+)", started.output())[1].split(",")
@@ -164,6 +165,7 @@ def test_what_groups_committed_for_a_topic_is_deleted_with_it(folder, started):
     assert started.process.wait(PATIENCE) == 0, started.output()
 
 
+@pytest.mark.long
 def test_ctrl_c_before_it_is_ready_ends_all(folder, started):
     wait_until((folder / "logs" / "controller-103.log").exists, "controllers are started")
     started.process.send_signal(signal.SIGINT)

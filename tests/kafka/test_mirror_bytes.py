@@ -140,6 +140,7 @@ def test_the_store_has_no_fault(mirrored):
     assert faults(mirrored[0]) == []
 
 
+@pytest.mark.long
 def test_the_console_consumer_prints_what_the_store_has(cluster, tmp_path):
     create(cluster, "printed", [[2, 3]])
     write(cluster, "printed", messages(1, 200, size=50), compression_type="zstd")
@@ -150,6 +151,7 @@ def test_the_console_consumer_prints_what_the_store_has(cluster, tmp_path):
     clients.close()
 
 
+@pytest.mark.long
 def test_a_mirror_continues_where_it_ended(cluster, tmp_path):
     create(cluster, "continued")
     path = tmp_path / "store"
@@ -178,6 +180,7 @@ def test_a_mirror_that_follows(cluster, tmp_path):
     assert faults(path) == []
 
 
+@pytest.mark.long
 def test_ctrl_c(cluster, tmp_path):
     create(cluster, "interrupted")
     write(cluster, "interrupted", sized(cluster, 1, 10))
@@ -197,6 +200,7 @@ def test_aborted_transactions_are_indexed_as_in_kafka(cluster, mirrored):
         assert {path.name: path.read_bytes() for path in ours.glob("*.txnindex") if path.stat().st_size} == index
 
 
+@pytest.mark.long
 def test_a_leader_that_starts_again(cluster, tmp_path):
     """Its segments begin where they would have begun without that."""
     create(cluster, "restarted", [[3]])
@@ -218,6 +222,7 @@ def test_a_leader_that_starts_again(cluster, tmp_path):
 # --- topics that change ----------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_partitions_and_topics_are_added(cluster, tmp_path):
     create(cluster, "grown-a", [[1, 2]])
     path = tmp_path / "store"
@@ -240,6 +245,7 @@ def test_partitions_and_topics_are_added(cluster, tmp_path):
     assert Store.open(path).describe_topic("grown-b").topic_id == cluster.topic_id("grown-b")
 
 
+@pytest.mark.long
 def test_configs_follow(cluster, tmp_path):
     create(cluster, "configured", [[1]], retention_ms=1_000_000_000, max_message_bytes=2_000_000)
     path = tmp_path / "store"
@@ -255,6 +261,7 @@ def test_configs_follow(cluster, tmp_path):
         wait_until(lambda: Store.open(path).describe_topic("configured").configs == wanted, f"its configs are {wanted}")
 
 
+@pytest.mark.long
 def test_groups_follow(cluster, tmp_path):
     create(cluster, "read", [[1, 2], [2, 3]])
     path = tmp_path / "store"
@@ -329,6 +336,7 @@ def has_the_end(cluster, path, topic):
     assert faults(path) == []
 
 
+@pytest.mark.long
 def test_retention_in_the_cluster(cluster, tmp_path):
     """With and without --keep, and in a copy that begins after it."""
     create(cluster, "expired", [[2, 1]])
@@ -357,6 +365,7 @@ def test_retention_in_the_cluster(cluster, tmp_path):
     assert faults(kept) == []
 
 
+@pytest.mark.long
 def test_deleted_records(cluster, tmp_path):
     """Also in a copy that begins at such a log start, in the middle of a batch."""
     create(cluster, "deleted", [[1, 3]])
@@ -376,6 +385,7 @@ def test_deleted_records(cluster, tmp_path):
     assert len(read(Store.open(kept), "deleted")[0]) == end_of(cluster, "deleted")
 
 
+@pytest.mark.long
 def test_all_records_are_deleted(cluster, tmp_path):
     create(cluster, "emptied", [[1, 3]])
     path, late = tmp_path / "store", tmp_path / "late"
@@ -394,6 +404,7 @@ def test_all_records_are_deleted(cluster, tmp_path):
         has_the_end(cluster, name, "emptied")
 
 
+@pytest.mark.long
 def test_records_that_were_deleted_before_they_were_copied(cluster, tmp_path):
     create(cluster, "lost", [[1, 3]])
     path = tmp_path / "store"
@@ -451,6 +462,7 @@ def test_compaction_before_it_is_mirrored(cluster, tmp_path):
     assert faults(path) == []
 
 
+@pytest.mark.long
 def test_compaction_while_it_is_mirrored(cluster, tmp_path):
     create(cluster, "compacting", [[3, 2]], **COMPACT)
     path = tmp_path / "store"
@@ -479,6 +491,7 @@ def test_compaction_while_it_is_mirrored(cluster, tmp_path):
 # --- logins ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_logins(kafka, tmp_path):
     users = {"anna": "correct horse"}
     authority, settings = secured(tmp_path, users)

@@ -32,7 +32,7 @@ from pyspark_log.types import READ_COMMITTED
 from tests.server_tools import served
 from tests.store_tools import faults
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

@@ -63,6 +63,7 @@ def test_it_has_its_replicas_byte_for_byte(cluster, node):
     assert not damages(node.path)
 
 
+@pytest.mark.long
 def test_readers_see_what_is_committed_only(cluster, node):
     cluster.create_topic("t", assignment=[[1, 2, NODE]])
     write(cluster, "t", messages(1, 100), enable_idempotence=True)
@@ -81,6 +82,7 @@ def test_readers_see_what_is_committed_only(cluster, node):
     cluster[2].resume()
 
 
+@pytest.mark.long
 def test_clients_wait_until_it_knows_the_cluster(node):
     """librdkafka forgets all brokers if one names none, and does not come back."""
     assert node.stop() == 0
@@ -92,6 +94,7 @@ def test_clients_wait_until_it_knows_the_cluster(node):
     node.await_start()
 
 
+@pytest.mark.long
 def test_a_fenced_node_delays_no_producer(cluster, tmp_path):
     node = NodeServer(cluster, tmp_path / "node", "--stay-fenced").start()
     try:
@@ -106,6 +109,7 @@ def test_a_fenced_node_delays_no_producer(cluster, tmp_path):
         node.kill()
 
 
+@pytest.mark.long
 def test_it_follows_leaders_that_are_killed(cluster, node):
     cluster.create_topic("t", assignment=[[1, 2, NODE]], configs={**SMALL, "min.insync.replicas": 2})
     chance, sent = random.Random(5), 0
@@ -128,6 +132,7 @@ def test_it_follows_leaders_that_are_killed(cluster, node):
     wait_until(lambda: node.latest("t") == sent == end_of(cluster, "t"), "all is there, once")
 
 
+@pytest.mark.long
 def test_what_an_unclean_election_replaces_is_truncated(cluster, node):
     cluster.create_topic("t", assignment=[[1, 2, NODE]], configs={"unclean.leader.election.enable": "false"})
     write(cluster, "t", messages(1, 100))
@@ -189,6 +194,7 @@ def test_topics_come_change_and_go(cluster, node):
     assert node.log_end("t") == 70
 
 
+@pytest.mark.long
 def test_a_replica_can_be_moved_there_and_back(cluster, node):
     cluster.create_topic("t", assignment=[[1]], configs=SMALL)
     write(cluster, "t", messages(1, 2000))
@@ -203,6 +209,7 @@ def test_a_replica_can_be_moved_there_and_back(cluster, node):
     assert '"partition":"t-0"' in told
 
 
+@pytest.mark.long
 def test_clients_find_the_cluster_by_it(cluster, node):
     cluster.create_topic("t", assignment=[[1, NODE]])
     send_and_read(node, "t")
@@ -212,6 +219,7 @@ def test_clients_find_the_cluster_by_it(cluster, node):
         assert described.controller_id in (1, 2)
 
 
+@pytest.mark.long
 def test_clients_can_fetch_what_is_there_after_an_election(cluster, node):
     cluster.create_topic("t", assignment=[[1, 2, NODE]])
     write(cluster, "t", messages(1, 100), enable_idempotence=True)
@@ -238,6 +246,7 @@ def test_clients_can_fetch_what_is_there_after_an_election(cluster, node):
     assert answer(-1) == (0, True)
 
 
+@pytest.mark.long
 def test_a_node_that_is_killed_again_and_again(cluster, node):
     cluster.create_topic("t", assignment=[[1, NODE], [2, NODE]], configs={**SMALL, "min.insync.replicas": 1})
     chance, writer = random.Random(11), Writer(cluster, enable_idempotence=True)
@@ -256,6 +265,7 @@ def test_a_node_that_is_killed_again_and_again(cluster, node):
     assert not damages(node.path)
 
 
+@pytest.mark.long
 def test_the_store_of_another_cluster_is_refused(cluster, tmp_path):
     (tmp_path / "node").mkdir()
     Store.create(tmp_path / "node" / "store").close()
@@ -269,6 +279,7 @@ class OlderNode(NodeServer):
     program = (str(Path(__file__).with_name("older_node.py")),)
 
 
+@pytest.mark.long
 def test_a_feature_that_is_not_known_ends_it(cluster, tmp_path):
     node = OlderNode(cluster, tmp_path / "node")
     try:
@@ -281,6 +292,7 @@ def test_a_feature_that_is_not_known_ends_it(cluster, tmp_path):
     assert "Traceback" not in node.output()
 
 
+@pytest.mark.long
 def test_it_logs_in_to_brokers(kafka, tmp_path):
     users = {"anna": "correct horse"}
     authority, settings = secured(tmp_path, users)

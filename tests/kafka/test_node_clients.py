@@ -124,6 +124,7 @@ def fetched(peer):
     return peer.ask(request, version)
 
 
+@pytest.mark.long
 def test_users(clients):
     assert not clients.is_let_in("anna", "secret")
     clients.set_password("anna", "secret")
@@ -165,6 +166,7 @@ def test_rights(clients):
         wait_until(lambda: produced(dora).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED, "dora may not write")
 
 
+@pytest.mark.long
 def test_kafkas_tool_at_the_node(clients, tmp_path):
     """Rights and users are changed and listed there, too, by a user that may."""
     login = tmp_path / "admin.properties"
@@ -183,6 +185,7 @@ def test_kafkas_tool_at_the_node(clients, tmp_path):
     assert "(principal=User:fred, host=*, operation=READ, permissionType=ALLOW)" in run(acls, *at, "--list")
 
 
+@pytest.mark.long
 def test_brokers_need_cluster_action(clients):
     with clients.peer(ADMIN, mechanism=SCRAM) as admin:
         assert produced(admin).error_code == 0
@@ -199,6 +202,7 @@ def is_equal(clients):
     return whole(clients.cluster.folder_of(BROKER, "t")) == whole(clients.node.folder_of("t"))
 
 
+@pytest.mark.long
 def test_quotas_of_bytes(clients):
     def pause(ask):
         with clients.peer(ADMIN, mechanism=SCRAM) as admin:
@@ -219,6 +223,7 @@ def test_quotas_of_bytes(clients):
     wait_until(lambda: pause(large) == pause(fetched) == 0, "nothing is limited")
 
 
+@pytest.mark.long
 def test_quotas_of_time_and_of_partitions(clients):
     clients.set_password("emma", "emma")
     clients.acls("--add", "--allow-principal", "User:emma", "--cluster", "--operation", "Create")

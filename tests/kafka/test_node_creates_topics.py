@@ -76,6 +76,7 @@ def own_topics(cluster):
     return found
 
 
+@pytest.mark.long
 def test_the_topics_of_coordinators_are_those_that_a_broker_creates(cluster, node):
     def is_there(kind):
         [found] = cluster.ask(BROKER, m.FindCoordinatorRequest(key_type=kind, coordinator_keys=["k"]), 4).coordinators
@@ -100,6 +101,7 @@ def test_the_topics_of_coordinators_are_those_that_a_broker_creates(cluster, nod
     assert by_kafka["__consumer_offsets"][:2] == (50, {2})
 
 
+@pytest.mark.long
 def test_other_coordinators_are_refused(node):
     assert coordinator(node, 2, "g:AAAAAAAAAAAAAAAAAAAAAA:0").error_code == ErrorCode.INVALID_REQUEST
     assert coordinator(node, 9).error_code == ErrorCode.INVALID_REQUEST
@@ -123,6 +125,7 @@ def test_unknown_topics_are_created(cluster, node):
     assert [sorted(one.replica_nodes) for one in found.partitions] == [[1, 2]] * 3
 
 
+@pytest.mark.long
 def test_what_may_not_be_created_is_not(cluster, node):
     for names, may in ((["new"], False), (["__cluster_metadata", "__share_group_state", "__pylog_publish"], True)):
         errors = {one.error_code for one in metadata(node, names, allow_auto_topic_creation=may).topics}
@@ -134,6 +137,7 @@ def test_what_may_not_be_created_is_not(cluster, node):
         assert set(admin.list_topics()) == {"last"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("node", [{"auto.create.topics.enable": "false"}], indirect=True)
 def test_the_store_can_turn_creation_off(cluster, node):
     assert metadata(node, ["new"], allow_auto_topic_creation=True).topics[0].error_code
@@ -142,5 +146,6 @@ def test_the_store_can_turn_creation_off(cluster, node):
     assert cluster._topic("new") is None
 
 
+@pytest.mark.long
 def test_clients_that_begin_with_nothing(cluster, node):
     send_and_read(node, "t")

@@ -85,6 +85,7 @@ def test_it_remains_eligible_after_a_clean_stop_alone(cluster, node, partition):
     wait_until(lambda: node.latest("t") == 100, "all is there")
 
 
+@pytest.mark.long
 def test_a_stop_that_was_not_in_order_is_not_noted(cluster, node, partition):
     cluster.create_topic("t", assignment=[[1, NODE]])
     partition(lambda one: set(one.isr) == {1, NODE})
@@ -97,6 +98,7 @@ def test_a_stop_that_was_not_in_order_is_not_noted(cluster, node, partition):
     assert not note.exists()
 
 
+@pytest.mark.long
 def test_it_serves_until_it_may_leave(cluster, node, partition):
     cluster.create_topic("t", assignment=[[1, NODE]])
     partition(lambda one: set(one.isr) == {1, NODE})

@@ -62,11 +62,12 @@ def read_all(consumer, count):
             yield found
 
 
-def test_leaders_are_killed_and_come_back(cluster, node):
+@pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.long)])
+def test_leaders_are_killed_and_come_back(cluster, node, times):
     cluster.create_topic("t", 1, 1)
     cluster.create_topic("l", assignment=[[NODE, 1, 2]], configs={**SMALL, "min.insync.replicas": 2})
     sent = 0
-    for _ in range(3):
+    for _ in range(times):
         write(cluster, "l", messages(sent, 300), enable_idempotence=True)
         sent += 300
         cluster.wait_for_isr("l", 0, {1, 2, NODE})
@@ -94,6 +95,7 @@ def test_leaders_are_killed_and_come_back(cluster, node):
     assert not damages(node.path)
 
 
+@pytest.mark.long
 def test_a_log_dir_that_fails(cluster, node, tmp_path):
     node.stop()
     with Store.open(node.path) as store:

@@ -15,6 +15,7 @@ def cluster(kafka, tmp_path):
         yield running
 
 
+@pytest.mark.long
 def test_what_is_led_and_not_in_sync(cluster, tmp_path):
     [port] = free_ports(1)
     node = NodeServer(cluster, tmp_path / "node", "--metrics-listen", f"{HOST}:{port}").start()

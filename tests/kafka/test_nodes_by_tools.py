@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from kafka_cluster import wait_until
 from kafka_tools import run
 from mirror_tools import Writer, messages, whole, write
@@ -20,6 +21,7 @@ def tool(nodes, main, *arguments):
     return run(main, "--bootstrap-server", nodes[13].bootstrap, *arguments)
 
 
+@pytest.mark.long
 def test_elections(nodes):
     cluster, made = nodes
     cluster.create_topic("l", assignment=[[11, 12, 13]], configs={"min.insync.replicas": 2})
@@ -73,6 +75,7 @@ def test_elections(nodes):
         )
 
 
+@pytest.mark.long
 def test_replicas_are_in_different_racks(nodes):
     cluster, made = nodes
     tool(made, TOPICS, "--create", "--topic", "r", "--partitions", "8", "--replication-factor", "2")
@@ -114,6 +117,7 @@ def test_a_reassignment_there_and_back_is_throttled(nodes, tmp_path):
     wait_until(lambda: not throttled(), "the tool has removed its throttles")
 
 
+@pytest.mark.long
 def test_consumers_read_from_the_closest_replica(nodes):
     cluster, made = nodes
     cluster.create_topic("c", assignment=[[11, 13]])

@@ -58,7 +58,7 @@ def _wait(condition, tmp_path):
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+@pytest.mark.parametrize("guarantee", [pytest.param("at_least_once", marks=pytest.mark.long), "exactly_once_v2"])
 def test_kafka_streams_counts_words(server, tmp_path, guarantee):
     """With transactions they are right, however often Streams and the server are killed."""
     is_exact = guarantee == "exactly_once_v2"

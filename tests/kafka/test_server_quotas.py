@@ -8,6 +8,7 @@ from kafka_tools import PATIENCE, command, run
 
 from pyspark_log import Store
 from pyspark_log.server.quotas import DEFAULT, ClientQuotas, Entity
+from tests.amounts import one_in
 from tests.security_tools import add_users
 from tests.server_tools import served, served_anew
 
@@ -30,7 +31,7 @@ def _configs(server, *arguments):
 
 @pytest.mark.parametrize(
     ("clients", "entity", "shown", "quotas"),
-    [
+    one_in(4, [
         (("--entity-type", "users", "--entity-name", "anna"), Entity("anna"), "user-principal 'anna'",
          {"producer_byte_rate": 1000.0, "request_percentage": 12.5}),
         (("--entity-type", "users", "--entity-default"), Entity(DEFAULT), "the default user-principal",
@@ -45,7 +46,7 @@ def _configs(server, *arguments):
         (("--entity-type", "ips", "--entity-name", "10.0.0.1"), Entity(ip="10.0.0.1"), "ip '10.0.0.1'",
          {"connection_creation_rate": 10.0}),
         (("--ip-defaults",), Entity(ip=DEFAULT), "the default ip", {"connection_creation_rate": 20.0}),
-    ],
+    ]),
 )  # fmt: skip
 def test_kafka_configs(configured, clients, entity, shown, quotas):
     file = ClientQuotas(str(configured.path))

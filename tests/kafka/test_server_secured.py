@@ -12,6 +12,7 @@ from kafka_tools import run
 
 from pyspark_log import Store
 from pyspark_log.server.security.users import Users
+from tests.amounts import one_in
 from tests.paths import ROOT
 from tests.security_tools import PASSWORDS, Authority, add_users, name, tls_options
 from tests.server_tools import PATIENCE, served
@@ -73,25 +74,27 @@ def _write_and_read(tool, server, settings, topic, **how):
     assert tool(server, settings, _CONSUMER, *arguments, **how) == "a value\n"
 
 
-@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"])
+@pytest.mark.parametrize("mechanism", one_in(3, ["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"]))
 def test_users(tool, server, authority, mechanism):
     user = "anna" if mechanism != "PLAIN" else "bert"
     _write_and_read(tool, server, _sasl(authority, mechanism, user, PASSWORDS[user]), mechanism)
 
 
-@pytest.mark.parametrize(("user", "password"), [("anna", "wrong"), ("nobody", "wrong")])
+@pytest.mark.parametrize(("user", "password"), one_in(2, [("anna", "wrong"), ("nobody", "wrong")]))
 def test_a_wrong_password(tool, server, authority, user, password):
     settings = _sasl(authority, "SCRAM-SHA-256", user, password)
     with pytest.raises(AssertionError, match="SaslAuthenticationException: authentication by SCRAM-SHA-256 failed"):
         tool(server, settings, "org.apache.kafka.tools.TopicCommand", "--list")
 
 
+@pytest.mark.long
 def test_a_server_that_is_not_trusted(tool, server, tmp_path):
     settings = _sasl(Authority(tmp_path, "other"), "PLAIN", "anna", PASSWORDS["anna"])
     with pytest.raises(AssertionError, match="SslAuthenticationException"):
         tool(server, settings, "org.apache.kafka.tools.TopicCommand", "--list")
 
 
+@pytest.mark.long
 def test_a_client_authenticates_itself_again(tool, server, authority):
     """Java's clients do, on connections that last longer than a session."""
     settings = _sasl(authority, "SCRAM-SHA-512", "anna", PASSWORDS["anna"])
@@ -105,6 +108,7 @@ def test_a_client_authenticates_itself_again(tool, server, authority):
         logins = Counter(re.findall(r"(127.0.0.1:\d+): User:anna", server.output()))
 
 
+@pytest.mark.long
 def test_kafka_configs_changes_users(tool, server, authority):
     settings = _sasl(authority, "SCRAM-SHA-512", "anna", PASSWORDS["anna"])
     alter = ("kafka.admin.ConfigCommand", "--alter", "--entity-type", "users", "--entity-name", "dora")
@@ -175,6 +179,7 @@ def test_a_client_with_a_token(tool, authority, tmp_path):
         assert ": User:service" in server.output()
 
 
+@pytest.mark.long
 def test_kafka_acls_says_what_a_user_may_do(tool, authority, tmp_path):
     Store.create(tmp_path / "store").close()
     add_users(tmp_path / "store")

@@ -60,6 +60,7 @@ def test_both_write_and_both_read_the_same(spark, server):
     assert_df_equality(through_server, from_files, ignore_row_order=True, ignore_nullable=True)
 
 
+@pytest.mark.long
 def test_a_transaction_of_a_client_that_is_open(spark, server):
     """What docs/server.md says of it: readers of committed records wait for its end, and a publish does not."""
     settings = {"transactional.id": "t", "transaction.timeout.ms": 600_000, "linger.ms": 0}
@@ -90,6 +91,7 @@ def test_a_transaction_of_a_client_that_is_open(spark, server):
     assert_df_equality(through_server, from_files, ignore_row_order=True, ignore_nullable=True)
 
 
+@pytest.mark.long
 def test_queries_of_both_see_what_both_write(spark, server, tmp_path):
     """Each query gets all rows once, by which of both they were written, and how."""
     queries = {}

@@ -8,6 +8,7 @@ from kafka_tools import run
 
 from pyspark_log import Store
 from pyspark_log.types import TopicPartition
+from tests.amounts import one_in
 from tests.server_tools import served_anew
 from tests.unit.record_tools import Record, build
 
@@ -70,7 +71,7 @@ def test_configs(tool, store):
     assert "node.id=1" in tool(configs, "--describe", "--all", "--entity-type", "brokers", "--entity-name", "1")
 
 
-@pytest.mark.parametrize("codec", _CODECS)
+@pytest.mark.parametrize("codec", one_in(4, _CODECS))
 def test_the_console(tool, store, codec):
     topic = f"console-{codec}"
     lines = "".join(f"key{number}:value {number}\n" for number in range(100))
@@ -90,7 +91,7 @@ def test_the_console(tool, store, codec):
     assert found == lines
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", one_in(2, ["consumer", "classic"]))
 def test_groups(tool, store, protocol):
     store.create_topic("grouped", 2)
     store.append("grouped", [{"value": b"%d" % number, "partition": number % 2} for number in range(20)])
@@ -168,6 +169,7 @@ def test_the_cluster(server, store):
     assert "Produce(0): 0 to 13 [usable: 13]" in apis
 
 
+@pytest.mark.long
 def test_the_performance_tools(server, store):
     client = f"bootstrap.servers={server.bootstrap}"
     for acks in ("1", "all"):

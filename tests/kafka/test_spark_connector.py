@@ -11,6 +11,8 @@ from kafka_clients import create_topics
 from spark_sides import QUICK
 from test_kafka_reads import NOW, SMALL, consumed, producer, rows_of, send, shown
 
+from tests.amounts import one_in
+
 TOPIC = "beside"
 COUNTS = (90, 31, 2)
 _SUBSCRIPTIONS = {"subscribe", "subscribepattern", "assign"}
@@ -209,7 +211,7 @@ ALIKE = [
 ]
 
 
-@pytest.mark.parametrize(("options", "rows", "tasks"), ALIKE)
+@pytest.mark.parametrize(("options", "rows", "tasks"), one_in(5, ALIKE))
 def test_the_same_rows_and_tasks(both, options, rows, tasks):
     kafkas, ours = both(options)
     assert ours == kafkas
@@ -307,7 +309,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("options", REFUSED)
+@pytest.mark.parametrize("options", one_in(8, REFUSED))
 def test_both_refuse(both, options):
     kafkas, ours = both(options)
     assert isinstance(kafkas, Exception), kafkas
@@ -362,7 +364,7 @@ DIFFERENT = [
 ]
 
 
-@pytest.mark.parametrize(("options", "kafkas", "ours"), DIFFERENT)
+@pytest.mark.parametrize(("options", "kafkas", "ours"), one_in(4, DIFFERENT))
 def test_known_differences(both, options, kafkas, ours):
     found = [one if isinstance(one, Exception) else (len(one.rows), one.tasks) for one in both(options)]
     for outcome, expected, condition in zip(found, (kafkas, ours), ("", "[PYLOG_"), strict=True):

@@ -3,7 +3,9 @@
 import pytest
 from spark_sides import values
 
-LOSS = pytest.mark.parametrize("fail", [True, False])
+from tests.amounts import one_in
+
+LOSS = pytest.mark.parametrize("fail", one_in(2, [True, False]))
 
 
 def is_lost(errors, condition):
@@ -114,7 +116,7 @@ def test_a_deleted_topic(sides, query, topic, fail):
 
 
 @LOSS
-@pytest.mark.parametrize("count", [4, 9])
+@pytest.mark.parametrize("count", one_in(2, [4, 9]))
 def test_a_topic_that_is_recreated(sides, query, topic, fail, count):
     """Known differences: ours knows it by its id, and never continues in the new topic at an offset of the old one."""
     queries = query(subscribe=topic, failOnDataLoss=str(fail))

@@ -13,6 +13,7 @@ from test_kafka_reads import NOW, rows_of
 from written import Row
 
 from pyspark_log import Transactions
+from tests.amounts import one_in
 
 FLOW, COUNTS = "flow", (60, 21, 2)
 
@@ -38,36 +39,36 @@ ONCE = {"once": True}
 PATTERN = {"subscribePattern": "^flow"}
 
 
-@pytest.mark.parametrize(
-    ("options", "trigger", "sizes"),
-    [
-        # Where it starts.
-        ({}, {}, [83]),
-        ({"startingOffsets": "latest"}, {}, [0]),
-        ({"startingOffsets": offsets(50, -1, -2)}, {}, [12]),
-        ({"startingTimestamp": str(NOW + 70)}, {}, None),
-        ({"startingTimestamp": str(NOW + 7), "startingOffsets": "x", "startingOffsetsByTimestamp": "y"}, {}, [80]),
-        ({"startingTimestamp": str(NOW + 70), "startingOffsetsByTimestampStrategy": "latest"}, {}, [61]),
-        ({"startingOffsetsByTimestamp": offsets(NOW + 70, NOW, NOW), "startingOffsets": "x"}, {}, [73]),
-        ({"startingOffsets": offsets(50, 0)}, {}, None),
-        ({"startingOffsets": offsets(61, 0, 0), "fetchOffset.numRetries": "1"}, {}, None),
-        ({"startingOffsets": offsets(61, 0, 0), "failOnDataLoss": "false"}, {}, [23]),
-        ({"startingTimestamp": str(NOW + 7), "endingTimestamp": "1"}, ONCE, [80]),
-        # What it is of.
-        ({**PATTERN, "kafka.isolation.level": "read_committed"}, {}, [101]),
-        ({"assign": '{"flow":[0,2,7],"flow-ended":[0]}'}, {}, [95]),
-        # How much of it.
-        ({"maxOffsetsPerTrigger": "40"}, {}, [39, 40, 4]),
-        ({"maxOffsetsPerTrigger": "40"}, ONCE, [83]),
-        ({"maxOffsetsPerTrigger": "40", "maxRecordsPerPartition": "7", "minPartitions": "9"}, {}, [39, 40, 4]),
-        ({"maxOffsetsPerTrigger": str(2**63 - 1), "startingOffsets": offsets(5, 5, 1)}, {}, [72]),
-        ({"minOffsetsPerTrigger": "1000"}, {}, [83]),
-        ({"minOffsetsPerTrigger": "30", "maxOffsetsPerTrigger": "50"}, {}, [49, 34]),
-        ({"minOffsetsPerTrigger": "30", "maxOffsetsPerTrigger": "30", "maxTriggerDelay": "1ms"}, {}, [29, 29, 25]),
-        ({"minOffsetsPerTrigger": "30", "maxOffsetsPerTrigger": "50"}, ONCE, [83]),
-        ({**PATTERN, "maxOffsetsPerTrigger": "60", "kafka.isolation.level": "read_committed"}, {}, [50, 51]),
-    ],
-)
+STARTS_AND_RATES = [
+    # Where it starts.
+    ({}, {}, [83]),
+    ({"startingOffsets": "latest"}, {}, [0]),
+    ({"startingOffsets": offsets(50, -1, -2)}, {}, [12]),
+    ({"startingTimestamp": str(NOW + 70)}, {}, None),
+    ({"startingTimestamp": str(NOW + 7), "startingOffsets": "x", "startingOffsetsByTimestamp": "y"}, {}, [80]),
+    ({"startingTimestamp": str(NOW + 70), "startingOffsetsByTimestampStrategy": "latest"}, {}, [61]),
+    ({"startingOffsetsByTimestamp": offsets(NOW + 70, NOW, NOW), "startingOffsets": "x"}, {}, [73]),
+    ({"startingOffsets": offsets(50, 0)}, {}, None),
+    ({"startingOffsets": offsets(61, 0, 0), "fetchOffset.numRetries": "1"}, {}, None),
+    ({"startingOffsets": offsets(61, 0, 0), "failOnDataLoss": "false"}, {}, [23]),
+    ({"startingTimestamp": str(NOW + 7), "endingTimestamp": "1"}, ONCE, [80]),
+    # What it is of.
+    ({**PATTERN, "kafka.isolation.level": "read_committed"}, {}, [101]),
+    ({"assign": '{"flow":[0,2,7],"flow-ended":[0]}'}, {}, [95]),
+    # How much of it.
+    ({"maxOffsetsPerTrigger": "40"}, {}, [39, 40, 4]),
+    ({"maxOffsetsPerTrigger": "40"}, ONCE, [83]),
+    ({"maxOffsetsPerTrigger": "40", "maxRecordsPerPartition": "7", "minPartitions": "9"}, {}, [39, 40, 4]),
+    ({"maxOffsetsPerTrigger": str(2**63 - 1), "startingOffsets": offsets(5, 5, 1)}, {}, [72]),
+    ({"minOffsetsPerTrigger": "1000"}, {}, [83]),
+    ({"minOffsetsPerTrigger": "30", "maxOffsetsPerTrigger": "50"}, {}, [49, 34]),
+    ({"minOffsetsPerTrigger": "30", "maxOffsetsPerTrigger": "30", "maxTriggerDelay": "1ms"}, {}, [29, 29, 25]),
+    ({"minOffsetsPerTrigger": "30", "maxOffsetsPerTrigger": "50"}, ONCE, [83]),
+    ({**PATTERN, "maxOffsetsPerTrigger": "60", "kafka.isolation.level": "read_committed"}, {}, [50, 51]),
+]
+
+
+@pytest.mark.parametrize(("options", "trigger", "sizes"), one_in(3, STARTS_AND_RATES))
 def test_starts_and_rates(query, options, trigger, sizes):
     named = {} if options.keys() & {"subscribePattern", "assign"} else {"subscribe": FLOW}
     queries = query(**named, **options)
@@ -93,22 +94,22 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("options", REFUSED)
+@pytest.mark.parametrize("options", one_in(6, REFUSED))
 def test_both_refuse(query, options):
     errors = query(**{"subscribe": FLOW, **options}).run()
     assert all(errors), errors
 
 
-@pytest.mark.parametrize(
-    ("options", "kafkas", "ours"),
-    [
-        ({"maxOffsetsPerTrigger": "0"}, 0, None),
-        ({"maxOffsetsPerTrigger": "-1"}, 0, None),
-        ({"minOffsetsPerTrigger": "0"}, 83, None),
-        ({"minOffsetsPerTrigger": "1", "maxTriggerDelay": "-1s"}, 83, None),
-        ({"fetchOffset.numRetries": "0"}, None, 83),
-    ],
-)
+DIFFERENT = [
+    ({"maxOffsetsPerTrigger": "0"}, 0, None),
+    ({"maxOffsetsPerTrigger": "-1"}, 0, None),
+    ({"minOffsetsPerTrigger": "0"}, 83, None),
+    ({"minOffsetsPerTrigger": "1", "maxTriggerDelay": "-1s"}, 83, None),
+    ({"fetchOffset.numRetries": "0"}, None, 83),
+]
+
+
+@pytest.mark.parametrize(("options", "kafkas", "ours"), one_in(3, DIFFERENT))
 def test_known_differences_of_limits(query, options, kafkas, ours):
     """How many rows are read; None: refused."""
     queries = query(subscribe=FLOW, **options)
@@ -170,7 +171,7 @@ def test_partitions_that_are_added_between_runs(sides, query, topic):
     queries.check(10, 2, 9, 8)
 
 
-@pytest.mark.parametrize("running", [True, False])
+@pytest.mark.parametrize("running", one_in(2, [True, False]))
 def test_a_new_topic_that_matches_a_pattern(sides, query, topic, running):
     queries = query(subscribePattern=f"{topic}[.]", minOffsetsPerTrigger="5")
     for side in sides:
@@ -192,7 +193,7 @@ def test_a_new_topic_that_matches_a_pattern(sides, query, topic, running):
     queries.check(4, 5)
 
 
-@pytest.mark.parametrize("running", [True, False])
+@pytest.mark.parametrize("running", one_in(2, [True, False]))
 def test_a_compacted_topic(sides, query, topic, running):
     """The gaps in it are no loss."""
     queries = query(subscribe=topic, **{"minOffsetsPerTrigger": "62"} if running else {"maxOffsetsPerTrigger": "30"})
@@ -220,8 +221,8 @@ def test_a_compacted_topic(sides, query, topic, running):
     ("level", "running", "sizes"),
     [
         ("read_committed", True, [5, 2, 5]),
-        ("read_committed", False, [5, 2, 5]),
-        ("read_uncommitted", False, [15, 2, 0, 5]),
+        pytest.param("read_committed", False, [5, 2, 5], marks=pytest.mark.long),
+        pytest.param("read_uncommitted", False, [15, 2, 0, 5], marks=pytest.mark.long),
     ],
 )
 def test_transactions(sides, query, topic, level, running, sizes):
@@ -255,7 +256,7 @@ def test_transactions(sides, query, topic, level, running, sizes):
     queries.check(*sizes)
 
 
-@pytest.mark.parametrize(("level", "count"), [("read_committed", 10), ("read_uncommitted", 15)])
+@pytest.mark.parametrize(("level", "count"), one_in(2, [("read_committed", 10), ("read_uncommitted", 15)]))
 def test_a_stores_own_transactions(sides, query, topic, level, count):
     """Known difference: no marker takes an offset, and an aborted transaction leaves nothing."""
     kafkas, ours = sides

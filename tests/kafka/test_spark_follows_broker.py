@@ -194,6 +194,7 @@ def clients(broker):
         clients.close()
 
 
+@pytest.mark.long
 def test_queries_follow_a_broker_at_work(spark, broker, clients, tmp_path):
     produced = clients.produced
     # Compaction is no loss.

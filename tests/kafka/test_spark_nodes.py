@@ -46,6 +46,7 @@ def written(cluster, topic, first, count):
     writer.flush()
 
 
+@pytest.mark.long
 def test_a_batch_write(spark, nodes):
     cluster, made = nodes
     cluster.create_topic("out", assignment=[[11, 12, 13], [12, 13, 11]], configs={"min.insync.replicas": 2})
@@ -116,6 +117,7 @@ def test_a_query_while_leaders_are_killed(spark, nodes, tmp_path):
     assert values_at(cluster, "out") == wanted
 
 
+@pytest.mark.long
 def test_a_publish_is_repeated_and_numbers_are_checked(nodes):
     cluster, made = nodes
     cluster.create_topic("out", assignment=[[11, 12, 13], [12, 13, 11]])

@@ -10,6 +10,21 @@ import pytest
 from kafka_tools import PATIENCE
 from strangers_jobs import JOBS, TOPICS, At, going_on, rows_of
 
+#: Of each kind of job there is one that is not long.
+_OF_EACH_KIND = {
+    "batches_of_a_pattern_of_two_topics_and_between_offsets",
+    "batch_write_without_a_mode",
+    "streams_to_a_topic_by_option_and_by_column",
+    "json_with_lists_into_files",
+    "avro_into_a_topic",
+    "tumbling_windows",
+    "a_join_of_streams",
+    "each_batch_as_an_rdd",
+    "json_from_the_latest_offset_on",
+    "alerts_saved_from_each_batch",
+    "word_counts_to_a_topic_in_update_mode",
+    "frames_between_offsets_in_pandas",
+}
 EXAMPLES = Path(pyspark.__file__).parent / "examples/src/main/python/sql/streaming"
 
 
@@ -41,7 +56,9 @@ def test_there_are_all_shapes():
     assert len(JOBS) + 1 == 28
 
 
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize(
+    "name", [name if name in _OF_EACH_KIND else pytest.param(name, marks=pytest.mark.long) for name in JOBS]
+)
 def test_both_make_the_same_rows(spark, places, name):
     expected, found = (sorted(map(repr, JOBS[name].function(spark, at))) for at in places)
     assert found == expected

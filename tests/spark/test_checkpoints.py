@@ -33,6 +33,7 @@ def check(store):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_moved_checkpoint_resumes_even_with_a_replay(spark, target, tmp_path):
     run(spark, target, tmp_path / "here")
     # As if the driver had died after it published, and before Spark noted that.
@@ -61,6 +62,7 @@ def test_the_newer_query_of_a_copied_checkpoint_wins(spark, target, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("batches", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_a_checkpoint_restored_from_an_older_copy_is_refused(spark, target, tmp_path, batches):
     checkpoint = tmp_path / "checkpoint"
@@ -80,6 +82,7 @@ def test_a_checkpoint_restored_from_an_older_copy_is_refused(spark, target, tmp_
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_lost_checkpoint_makes_a_new_query(spark, target, tmp_path):
     checkpoint = tmp_path / "checkpoint"
     run(spark, target, checkpoint)

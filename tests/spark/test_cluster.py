@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from spark_tools import all_values_in
 
+from tests.amounts import one_in
 from tests.campaigns.processes import Driver, send
 from tests.campaigns.queries import compare
 from tests.campaigns.queries.steps import last_decision
@@ -31,11 +32,13 @@ def test_a_batch_write_by_executors(cluster, store):
     assert all_values_in(store, "t") == sorted(str(number) for number in range(20000))
 
 
-def test_a_stream_whose_executors_are_killed_writes_everything_once(cluster, store, tmp_path):
+@pytest.mark.parametrize(("count", "kills"), one_in(2, [(12000, (1,)), (30000, (-1, 1, 3))]))
+def test_a_stream_whose_executors_are_killed_writes_everything_once(cluster, store, tmp_path, count, kills):
+    """One before anything is published, the others in the middle of later micro-batches."""
     store.create_topic("events", 3)
     for topic in ("stateless", "chained"):
         store.create_topic(topic, 4)
-    numbers = range(30000)
+    numbers = range(count)
     store.append(
         "events",
         pa.record_batch(
@@ -49,8 +52,7 @@ def test_a_stream_whose_executors_are_killed_writes_everything_once(cluster, sto
         driver = Driver([store.path, tmp_path / "checkpoints", "", cluster.master, "once"], log)
         try:
             killed = []
-            # One before anything is published, the others in the middle of later micro-batches.
-            for number in (-1, 1, 3):
+            for number in kills:
                 killed.append(wait_for_executor(driver, store, tmp_path / "checkpoints/stateless", number, killed))
                 send(killed[-1:], signal.SIGKILL)
             assert driver.wait(400), (tmp_path / "log").read_text()[-3000:]

@@ -101,6 +101,7 @@ def counts(store, topic):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_output_mode_update(spark, store, tmp_path):
     """Each micro-batch appends the groups that it has changed, also if it runs again; the query keeps its numbers."""
     fill(store, "words", ["a", "b", "a"])

@@ -63,6 +63,7 @@ def by_publisher(store):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_many_publishers_at_once(spark, store, tmp_path):
     for topic in TOPICS:

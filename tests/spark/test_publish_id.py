@@ -29,6 +29,7 @@ def out(store):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_with_another_checkpoint_an_id_is_refused_until_it_is_taken_over(spark, topics, tmp_path):
     copy(spark, topics, tmp_path / "one", publishId="copy-t")
     fill(topics, "t", [5])

@@ -17,6 +17,7 @@ SECRETS = {"secret_access_key": "hush-key-hush", "session_token": "hush-token-hu
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(java_version() < 17, reason="Spark needs Java 17 or later")
 def test_credentials_reach_all_processes_and_are_shown_nowhere(object_url, object_server, tmp_path):

@@ -78,6 +78,7 @@ def test_a_store_that_is_not_there(spark, object_url):
 
 
 @SLOW
+@pytest.mark.long
 def test_a_query_continues_where_it_was(spark, store, tmp_path):
     fill(store, "t", range(5), range(5, 8))
     store.create_topic("out", 2)
@@ -117,6 +118,7 @@ def _until(condition, query, patience=120):
 
 
 @SLOW
+@pytest.mark.long
 def test_starts_by_offsets_and_times(spark, store, tmp_path):
     store.create_topic("t", 2, {"retention.ms": "-1"})
     for partition in range(2):
@@ -137,6 +139,7 @@ def test_starts_by_offsets_and_times(spark, store, tmp_path):
 
 
 @SLOW
+@pytest.mark.long
 def test_a_named_publisher_and_its_positions(spark, store, tmp_path):
     store.create_topic("out", 2)
     fill(store, "t", range(3), range(3, 5))
@@ -161,6 +164,7 @@ def test_a_named_publisher_and_its_positions(spark, store, tmp_path):
 
 
 @SLOW
+@pytest.mark.long
 def test_several_writes_of_a_micro_batch_are_one_publish(spark, store, tmp_path):
     for topic in ("even", "odd"):
         store.create_topic(topic, 2)

@@ -5,6 +5,8 @@ import json
 import pytest
 from spark_tools import batch_sizes, fails, fill, read_stream
 
+from tests.amounts import one_in
+
 LONG_MAX = 2**63 - 1
 
 
@@ -86,7 +88,7 @@ def test_shares_of_partitions_and_a_batch_that_fails(spark, store, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("most", [None, "20"])
+@pytest.mark.parametrize("most", one_in(2, ["20", None]))
 def test_a_trigger_waits_for_records_or_for_its_time(spark, store, tmp_path, most):
     options = {"minOffsetsPerTrigger": "15", **({"maxOffsetsPerTrigger": most} if most else {})}
     sizes = []

@@ -7,13 +7,15 @@ import pytest
 from chispa import assert_df_equality
 from spark_tools import fails, fill
 
-SLOW = pytest.mark.slow
+from tests.amounts import one_in
+
+LONG = [pytest.mark.slow, pytest.mark.long]
 # How a query names topic `t`; partitions that are still missing can be assigned.
 SUBSCRIPTIONS = {"subscribe": "t", "subscribePattern": "^t$", "assign": json.dumps({"t": list(range(10))})}
 WAYS = pytest.mark.parametrize(
     ("strategy", "fail_on_data_loss"),
     [
-        pytest.param(strategy, fail, marks=() if (strategy, fail) == ("subscribe", "true") else SLOW)
+        pytest.param(strategy, fail, marks=() if (strategy, fail) == ("subscribe", "true") else LONG)
         for strategy in SUBSCRIPTIONS
         for fail in ("true", "false")
     ],
@@ -117,7 +119,7 @@ def test_starts(spark, store, tmp_path, strategy, fail_on_data_loss):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"startingOffsetsByTimestampStrategy": "error"}])
+@pytest.mark.parametrize("options", one_in(2, [{}, {"startingOffsetsByTimestampStrategy": "error"}]))
 def test_a_time_after_all_records(spark, store, options):
     fill(store, "t", [1])
     df = stream_of(spark, store, "subscribe", "true", startingTimestamp=str(10**15), **options)

@@ -9,6 +9,7 @@ import pytest
 from spark_tools import fails, fill, read_stream
 
 from pyspark_log import Store
+from tests.amounts import one_in
 from tests.seeds import new_seed
 
 # Without the second for which a query waits before it takes records as lost.
@@ -63,7 +64,7 @@ SMALLER = pytest.mark.parametrize("again", [[["new"] * 20], [["new"], []]], ids=
 
 @pytest.mark.slow
 @SMALLER
-@pytest.mark.parametrize("fail_on_data_loss", ["true", "false"])
+@pytest.mark.parametrize("fail_on_data_loss", one_in(2, ["true", "false"]))
 def test_a_topic_is_recreated_during_available_now(spark, store, tmp_path, again, fail_on_data_loss):
     fill(store, "t", range(10), range(10, 20))
     seen = []
@@ -110,6 +111,7 @@ def test_a_topic_is_deleted_while_a_task_reads_it(spark, store, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_any_changes_for_twenty_seconds(spark, store, tmp_path):
     seed = new_seed()
     print("seed", seed)
