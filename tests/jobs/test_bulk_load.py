@@ -93,6 +93,7 @@ def test_all_other_options(load, store, target):
     assert committed(store, "g") == {"first.topic-0": 100}
 
 
+@pytest.mark.slow
 def test_records_out_of_the_order_of_time_are_in_their_folders_in_order(load, store, target):
     store.create_topic("t", 1, {"retention.ms": "-1"})
     days = [n * n % 11 for n in range(1000)]
@@ -103,6 +104,7 @@ def test_records_out_of_the_order_of_time_are_in_their_folders_in_order(load, st
         assert pq.ParquetFile(found).read()["offset"].to_pylist() == [n for n in range(1000) if days[n] == day]
 
 
+@pytest.mark.slow
 def test_more_folders_than_open_files(load, store, target):
     store.create_topic("t", 1, {"retention.ms": "-1"})
     for _ in range(2):
@@ -124,6 +126,7 @@ def test_records_without_a_time_have_a_folder(load, store, target):
     assert len(rows_in(target)) == 3
 
 
+@pytest.mark.slow
 def test_no_folders(load, store, target):
     fill(store, "a", 1, 10)
     assert load("--topics", "a", "--partition-by", "none") == 0
@@ -209,6 +212,7 @@ def test_a_missing_topic(load, store, capsys):
     assert capsys.readouterr().err.startswith("Error: [PYLOG_UNKNOWN_TOPIC_OR_PARTITION] ")
 
 
+@pytest.mark.slow
 def test_two_runs_of_a_group_at_once(load, store, capsys):
     fill(store, "a", 1, 10)
     seen = []
@@ -226,6 +230,7 @@ def test_two_runs_of_a_group_at_once(load, store, capsys):
     assert "another export of group 'bulk-load' is running" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_records_that_were_deleted_before_they_were_loaded(load, store, target, capsys):
     fill(store, "a", 1, 10)
     assert load("--topics", "a") == 0
@@ -250,6 +255,7 @@ def test_records_that_are_deleted_after_the_plan(load, store, target, capsys):
     assert files_in(target)[0].endswith("/a-0-0-10.parquet")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [5, 12])
 def test_a_topic_that_was_recreated_is_loaded_from_its_begin(load, store, target, count):
     fill(store, "a", 1, 10)
@@ -261,6 +267,7 @@ def test_a_topic_that_was_recreated_is_loaded_from_its_begin(load, store, target
     assert sorted(rows_in(target)) == sorted(loaded + rows_of(store, "a"))
 
 
+@pytest.mark.slow
 def test_a_group_that_is_beyond_the_end(load, store, capsys):
     fill(store, "a", 1, 10)
     store.groups["bulk-load"].commit({TopicPartition("a", 0): 11})
@@ -268,6 +275,7 @@ def test_a_group_that_is_beyond_the_end(load, store, capsys):
     assert "the store was restored from a copy" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_group_that_was_reset_does_not_replace_files(load, store, target, capsys):
     fill(store, "a", 1, 10)
     assert load("--topics", "a") == 0
@@ -282,6 +290,7 @@ def test_a_group_that_was_reset_does_not_replace_files(load, store, target, caps
 # ---- a broker's folder
 
 
+@pytest.mark.slow
 def test_a_brokers_folder_with_the_group_elsewhere(spark, store, target, tmp_path, capsys):
     fill(store, "a", 2, 100)
     store.close()
@@ -383,6 +392,7 @@ STEPS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
 def test_it_is_stopped(load, store, target, step):
     fill(store, "a", 2, 100)
@@ -391,6 +401,7 @@ def test_it_is_stopped(load, store, target, step):
     ends_well_after(load, store, target)
 
 
+@pytest.mark.slow
 def test_a_plan_of_another_store_is_refused(spark, load, store, target, tmp_path, capsys):
     fill(store, "a", 1, 10)
     fill(store, "b", 1, 10)
@@ -402,6 +413,7 @@ def test_a_plan_of_another_store_is_refused(spark, load, store, target, tmp_path
     ends_well_after(load, store, target)
 
 
+@pytest.mark.slow
 def test_a_plan_whose_group_was_moved_is_refused(load, store, target, capsys):
     fill(store, "a", 1, 10)
     fill(store, "b", 1, 10)
@@ -411,6 +423,7 @@ def test_a_plan_whose_group_was_moved_is_refused(load, store, target, capsys):
     assert "the committed offset of a-0 is 3, and the plan" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_leftovers_of_tasks_are_removed(load, store, target):
     fill(store, "a", 1, 10)
     assert load("--topics", "a") == 0

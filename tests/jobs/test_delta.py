@@ -49,6 +49,7 @@ def test_each_load_is_a_version(load, store, lake):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["before the version", "after the version"])
 def test_a_load_that_is_stopped_there_adds_its_files_once(load, store, lake, monkeypatch, where):
     fill(store, "a", 1, 100)
@@ -80,6 +81,7 @@ def test_other_columns_are_refused(load, store, lake, capsys):
     assert len(rows_in(lake)) == 100
 
 
+@pytest.mark.slow
 def test_small_files_are_merged(load, store, lake, capsys):
     fill(store, "a", 3, 50)
     assert load("--topics", "a") == 0

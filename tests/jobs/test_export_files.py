@@ -55,6 +55,7 @@ def test_json_is_what_the_command_line_prints(topic, export):
     assert [list(line)[:2] for line in lines] == [["key", "value"]] * 6
 
 
+@pytest.mark.slow
 def test_base64_in_json(topic, export):
     lines = [json.loads(line) for line in export("--encoding", "base64", "--headers").read_bytes().splitlines()]
 
@@ -83,6 +84,7 @@ def test_csv(topic, export):
     assert table.to_pydict() == {"key": KEYS, "value": VALUES, "offset": list(range(6))}
 
 
+@pytest.mark.slow
 def test_csv_of_values_with_a_schema(store, export):
     store.create_topic("t", 1)
     store.append("t", pa.record_batch({"value": [b'{"a": %d, "b": "x"}' % number for number in range(6)]}))
@@ -90,6 +92,7 @@ def test_csv_of_values_with_a_schema(store, export):
     assert lines == ['"offset","a","b"', *(f'{number},{number},"x"' for number in range(6))]
 
 
+@pytest.mark.slow
 def test_text_and_compression(store, export):
     store.create_topic("t", 1)
     store.append("t", pa.record_batch({"value": [f"line {number}" for number in range(6)]}))

@@ -41,6 +41,7 @@ def test_bulk_load(spark, objects, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["files"] == 0
 
 
+@pytest.mark.slow
 def test_two_runs_of_a_group_at_once(spark, objects, tmp_path, capsys):
     fill(objects, "a", 1, 10)
     call, seen = [objects.path, str(tmp_path / "lake"), "--topics", "a"], []
@@ -59,6 +60,7 @@ def test_two_runs_of_a_group_at_once(spark, objects, tmp_path, capsys):
     assert rows_in(tmp_path / "lake") == rows_of(objects, "a")
 
 
+@pytest.mark.slow
 def test_two_runs_into_two_folders(spark, objects, tmp_path, capsys):
     """The commit of one is refused: it does not count as loaded twice."""
     fill(objects, "a", 1, 10)
@@ -84,6 +86,7 @@ def test_two_runs_into_two_folders(spark, objects, tmp_path, capsys):
     assert rows_in(tmp_path / "other") == rows_of(objects, "a")
 
 
+@pytest.mark.slow
 def test_export_files(spark, objects, tmp_path, capsys):
     fill(objects, "a", 1, 20)
     call = [objects.path, str(tmp_path / "out"), "--topics", "a", "--format", "json", "--json"]
@@ -93,6 +96,7 @@ def test_export_files(spark, objects, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["rows"] == 0
 
 
+@pytest.mark.slow
 def test_import_files(spark, objects, tmp_path, capsys):
     (tmp_path / "landing").mkdir()
     call = [objects.path, str(tmp_path / "landing"), "--to", "t", "--format", "json", "--key", "id", "--json"]
@@ -107,6 +111,7 @@ def test_import_files(spark, objects, tmp_path, capsys):
     assert sorted(keys) == sorted(b"%d-%d" % (number, line) for number in range(2) for line in range(30))
 
 
+@pytest.mark.slow
 def test_a_failed_import_leaves_nothing_staged(spark, objects, tmp_path, capsys):
     (tmp_path / "landing").mkdir()
     (tmp_path / "landing/0.json").write_text('{"id": 1}\n')
@@ -143,6 +148,7 @@ for start in (1, 101):
     assert sorted(keys) == list(range(1, 201))
 
 
+@pytest.mark.slow
 def test_verify(spark, objects, capsys):
     fill(objects, "a", 2, 20)
     fill(objects, "b", 1, 20)

@@ -42,6 +42,7 @@ def test_retention_of_all_topics(spark, full, capsys):
     assert capsys.readouterr().out == "partitions        4\nsegments removed  0\n"
 
 
+@pytest.mark.slow
 def test_retention_of_one_topic(spark, full):
     assert retention.main([full.path, "a"]) == 0
     assert starts(full, "a") == [1, 1]
@@ -95,6 +96,7 @@ def test_verify(spark, full, capsys):
     assert "DAMAGED: 4 written partitions" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_verify_a_brokers_folder(spark, full, tmp_path, capsys):
     full.close()
     shutil.copytree(Path(full.path) / "data", tmp_path / "broker", ignore=shutil.ignore_patterns("gone*"))

@@ -35,6 +35,7 @@ def run(*arguments, **environment):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_first_steps():
     said = run(EXAMPLES / "first_steps.py")
     assert "of the last hour: 3" in said

@@ -78,6 +78,7 @@ def sweep(store):
 # ---- one process of a local session
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "error"),
     [

@@ -71,6 +71,7 @@ def test_one_publish_of_several_writes(spark, topics):
     assert_df_equality(back, spark.createDataFrame([("k", "3")], "key string, value string"), ignore_nullable=True)
 
 
+@pytest.mark.slow
 def test_order_is_that_of_the_writes_and_their_tasks(spark, store):
     store.create_topic("t", 1)
     with Publish(store.path, "p", 0) as out:

@@ -44,6 +44,7 @@ def time(seconds):
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
 
 
+@pytest.mark.slow
 def test_a_data_frame_sees_what_is_appended_later(spark, store):
     fill(store, "t", range(10), range(10), [0])
     df = read(spark, store, "t")
@@ -229,6 +230,7 @@ def test_a_table_of_the_catalog_has_its_options_in_each_statement(spark, store):
         spark.sql("DROP TABLE logged")
 
 
+@pytest.mark.slow
 def test_one_task_reads_several_partitions(spark, store):
     fill(store, "t", [1], [2, 3], [4], [], [5])
     for asked, tasks in (("2", 3), ("auto", 1)):

@@ -28,6 +28,7 @@ def test_what_is_written_is_read_back(spark, store):
     assert_df_equality(back, df.drop("other"), ignore_row_order=True, ignore_column_order=True, ignore_nullable=True)
 
 
+@pytest.mark.slow
 def test_old_events_that_are_written_on_are_new_records(spark, store):
     """As with the Kafka connector. With the times of the events, retention would remove them with the next write."""
     store.create_topic("old", 1, {"retention.ms": "-1"})
@@ -91,6 +92,7 @@ def test_a_column_names_the_partition_or_leaves_it_to_the_key(spark, store):
     assert sum(map(bool, null)) > 1
 
 
+@pytest.mark.slow
 def test_large_records(spark, store):
     write(spark.range(1000).selectExpr("repeat(string(id % 10), 15000) value"), store, topic="t")
     found = read(spark, store, "t").selectExpr("substring(value, 1, 1) first", "length(value) length")
@@ -98,6 +100,7 @@ def test_large_records(spark, store):
     assert_df_equality(found, expected, ignore_row_order=True, ignore_nullable=True)
 
 
+@pytest.mark.slow
 def test_tasks_are_published_in_their_order(spark, store):
     store.create_topic("t", 1)
     write(spark.range(0, 40_000, 1, 5).selectExpr("string(id) value"), store, topic="t")
@@ -118,6 +121,7 @@ def test_a_topic_column(spark, store):
     assert store.topics() == ["all", "even", "odd"]
 
 
+@pytest.mark.slow
 def test_topics_that_a_column_names_are_made(spark, tmp_path):
     """By whichever task meets one first, for all tasks: each key is in one partition."""
     path = str(tmp_path / "new")

@@ -126,6 +126,7 @@ def test_a_trigger_waits_for_records_or_for_its_time(spark, store, tmp_path, mos
         query.stop()
 
 
+@pytest.mark.slow
 def test_progress_is_not_tracked_asynchronously(spark, store, tmp_path):
     """A sink that publishes each micro-batch once has to know which are done."""
     fill(store, "t", [1])

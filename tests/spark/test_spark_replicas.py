@@ -33,6 +33,7 @@ def copy(store, tmp_path):
         one.close()
 
 
+@pytest.mark.slow
 def test_a_query_never_sees_beyond_the_high_watermark_of_a_node(spark, copy, tmp_path):
     copied = copy(of_node(7))
     assert values_of(read(spark, copied, "t")) == []

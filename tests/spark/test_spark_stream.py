@@ -91,6 +91,7 @@ def test_a_query_that_starts_at_the_latest_offset(spark, store, tmp_path):
     assert seen == ["3", "4", "5", "6", "7"]
 
 
+@pytest.mark.slow
 def test_specific_starts(spark, store, tmp_path):
     fill(store, "t", ["a", "b", "c"], ["d", "e"], ["f"])
     starts = '{"t":{"0":-2,"1":1,"2":-1}}'
@@ -98,6 +99,7 @@ def test_specific_starts(spark, store, tmp_path):
     assert all_values_in(store, "out") == ["a", "b", "c", "e"]
 
 
+@pytest.mark.slow
 def test_a_stream_that_continues(spark, store, tmp_path):
     fill(store, "t", ["old"])
     query = (
@@ -154,6 +156,7 @@ def test_a_batch_that_is_run_again_is_published_once(spark, store, tmp_path):
     assert values_in(store, "out") == [[str(number) for number in range(20)]]
 
 
+@pytest.mark.slow
 def test_what_was_planned_is_found_in_the_sessions_checkpoint_location(spark, store, tmp_path):
     fill(store, "t", [1])
     spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path / "all"))

@@ -33,6 +33,7 @@ def test_a_task_acknowledges_at_once_what_spark_sends(spark, store, number):
     assert set(row.sockets.split()) == {"1"}
 
 
+@pytest.mark.slow
 def test_a_collection_of_garbage_passes_over_the_modules(spark, store):
     def spared(batch):
         return pa.RecordBatch.from_pydict({"objects": [gc.get_freeze_count()]})
