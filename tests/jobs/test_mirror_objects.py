@@ -10,6 +10,7 @@ from job_tools import T0, fill
 from pyspark_log import Store, TopicPartition
 from pyspark_log.jobs import mirror
 from pyspark_log.jobs.mirroring.syncs import SYNCS_TOPIC
+from tests.amounts import one_in
 from tests.store_tools import faults
 
 pytestmark = pytest.mark.slow
@@ -42,9 +43,7 @@ def records(store, topic):
     ]
 
 
-@pytest.mark.parametrize(
-    "kinds", ["folder to objects", "objects to folder", pytest.param("objects to objects", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("kinds", one_in(3, ["folder to objects", "objects to folder", "objects to objects"]))
 def test_mirrored_topics_and_groups(run, object_url, tmp_path, kinds):
     kind, _, other = kinds.split()
     source = Store.create(tmp_path / "source" if kind == "folder" else f"{object_url}/source")

@@ -176,6 +176,7 @@ def test_a_node_that_was_unregistered_registers_again(broker, start):
     node.shut_down()
 
 
+@pytest.mark.long
 def test_a_shutdown_in_order_and_the_next_run(broker, start):
     directory = os.urandom(16)
     node = start(18, directory_id=directory)

@@ -383,6 +383,7 @@ def test_a_topic_that_is_deleted_and_recreated(broker):
     assert read(store, "passing") == read(new, "passing") == (rows_of(600), 600)
 
 
+@pytest.mark.long
 def test_the_end_after_a_shutdown(broker):
     """A broker that was shut down in order believes its files: what is damaged at their end counts, for us as well."""
     make(broker, "closed", 2)

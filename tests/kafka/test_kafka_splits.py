@@ -11,7 +11,6 @@ from written import NOW, Row
 
 from pyspark_log import DefaultSource
 from pyspark_log.types import READ_COMMITTED, READ_UNCOMMITTED
-from tests.amounts import one_in
 
 LEVELS = (READ_COMMITTED, READ_UNCOMMITTED)
 TOPIC = "split"
@@ -123,7 +122,8 @@ def test_every_split_point_of_a_compacted_log(broker):
             assert between(store, 0, cut, level, topic) + between(store, cut, end, level, topic) == whole
 
 
-@pytest.mark.parametrize("level", one_in(2, LEVELS))
+@pytest.mark.long
+@pytest.mark.parametrize("level", LEVELS)
 def test_every_number_of_tasks(store, ends, level):
     whole = None
     for count in range(1, ends[level] + 1):

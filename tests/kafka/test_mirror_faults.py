@@ -110,21 +110,22 @@ def same_bytes(cluster, path, topic):
 # --- leaders move -----------------------------------------------------------------------------------
 
 
-def test_a_broker_is_killed(cluster, tmp_path):
-    create(cluster, "killed", ALL)
-    path = tmp_path / "store"
-    with writing(cluster, "killed", 1, "numbered"), mirroring(cluster, path, tmp_path, "--topics", "killed"):
-        has_come(cluster, "killed")
-        for number in (1, 2):
+@pytest.mark.parametrize("brokers", [(1,), pytest.param((1, 2), marks=pytest.mark.long)])
+def test_a_broker_is_killed(cluster, tmp_path, brokers):
+    topic, path = f"killed-{len(brokers)}", tmp_path / "store"
+    create(cluster, topic, ALL)
+    with writing(cluster, topic, 1, "numbered"), mirroring(cluster, path, tmp_path, "--topics", topic):
+        has_come(cluster, topic)
+        for number in brokers:
             cluster[number].kill()
             for partition in range(3):
-                cluster.wait_for_leader("killed", partition)
-            has_come(cluster, "killed")
+                cluster.wait_for_leader(topic, partition)
+            has_come(cluster, topic)
             cluster[number].start()
-            in_sync(cluster, "killed")
-        has_come(cluster, "killed")
-    mirror_once(cluster, path, tmp_path, "--topics", "killed")
-    same_bytes(cluster, path, "killed")
+            in_sync(cluster, topic)
+        has_come(cluster, topic)
+    mirror_once(cluster, path, tmp_path, "--topics", topic)
+    same_bytes(cluster, path, topic)
 
 
 @pytest.mark.long

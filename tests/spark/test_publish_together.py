@@ -152,6 +152,7 @@ def test_a_failed_micro_batch_shows_nothing_and_runs_again(spark, topics, tmp_pa
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_another_query_cannot_have_the_id_and_a_copy_of_the_checkpoint_fences_the_first(spark, topics, tmp_path):
     fill(topics, "source", range(4))
     source = read_stream(spark, topics, "source", columns=VALUE)
@@ -167,6 +168,7 @@ def test_another_query_cannot_have_the_id_and_a_copy_of_the_checkpoint_fences_th
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_block_without_rows_belongs_to_its_query_too(spark, topics, tmp_path):
     """Also where nothing is written, or Spark runs no task for what is written, as it sees that it is empty."""
     (tmp_path / "input").mkdir()

@@ -52,6 +52,7 @@ def test_update_mode_is_refused_by_spark(spark, store, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_checkpoint_that_another_writer_has_begun(spark, store, tmp_path):
     """That of an earlier version, or of the Kafka connector: offsets alone, without ids and a group."""
     fill(store, "t", range(4), [4])

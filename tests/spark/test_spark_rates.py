@@ -43,6 +43,7 @@ def test_limited_and_unlimited_batches_and_the_lag(spark, store, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_limit_for_each_of_two_sources(spark, store, tmp_path):
     fill(store, "a", range(10))
     fill(store, "b", range(15))
@@ -60,6 +61,7 @@ def test_a_limit_for_each_of_two_sources(spark, store, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_shares_of_partitions_and_a_batch_that_fails(spark, store, tmp_path):
     """What the user's code raises is what the user sees, also after partitions were added."""
     fill(store, "t", range(101), range(101, 112), [112])
