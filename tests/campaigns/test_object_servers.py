@@ -35,6 +35,8 @@ def test_a_server_that_is_right(server):
     assert values(Store.open(url)) == [b"a"]
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("server", ["1.7.0"], indirect=True)
 def test_a_server_whose_races_have_several_winners(server):
     url = f"s3://{server.bucket}/store"
