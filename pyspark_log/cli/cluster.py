@@ -44,7 +44,7 @@ def init(folder: str, kafka_folder: str, nodes: int, port: int) -> None:
     """Make a cluster in FOLDER, which is missing or empty."""
     with interrupts.fatal():
         from pyspark_log.local_cluster import find_kafka, make_cluster  # noqa: PLC0415  (only this command needs it)
-    made = make_cluster(folder, find_kafka(kafka_folder), nodes, port)
+    made = make_cluster(folder, find_kafka(kafka_folder), nodes, port, lambda line: click.echo(line, err=True))
     rows = [(f"node {one.id}", one.address, made.store(one)) for one in made.nodes]
     rows += [(f"controller {one.id}", one.address, made.home(one)) for one in made.controllers]
     print_table(("PROCESS", "ADDRESS", "FOLDER"), rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from pyspark_log.local_cluster.errors import LocalClusterError
@@ -26,7 +26,7 @@ _NOT_COORDINATED: Final = ("share.version", "streams.version")
 _LARGEST_PORT: Final = 65535
 
 
-def make_cluster(folder: str, kafka: Kafka, nodes: int, port: int) -> Layout:
+def make_cluster(folder: str, kafka: Kafka, nodes: int, port: int, report: Callable[[str], None]) -> Layout:
     """Makes a cluster, of which nothing runs yet.
 
     Args:
@@ -34,6 +34,7 @@ def make_cluster(folder: str, kafka: Kafka, nodes: int, port: int) -> Layout:
         kafka: whose controllers it gets.
         nodes: how many of ours it has, up to MOST_NODES.
         port: of the first node; all others have the ports after it.
+        report: called with a line for the user before each step that takes seconds.
 
     Raises:
         LocalClusterError: the folder is not empty or has a name that Kafka's settings cannot have, a port is used, or
@@ -45,6 +46,8 @@ def make_cluster(folder: str, kafka: Kafka, nodes: int, port: int) -> Layout:
     _check_folder(folder)
     members = range(nodes + _CONTROLLERS)
     check_ports([port + number for number in members])
+    steps = 1 + _CONTROLLERS
+    report(f"1 of {steps}  asking Kafka {kafka.version} which features it has")
     features = _features(kafka)
     layout = Layout(
         folder, new_id(), kafka.jars,
@@ -53,7 +56,7 @@ def make_cluster(folder: str, kafka: Kafka, nodes: int, port: int) -> Layout:
     )  # fmt: skip
     is_new = files.make_folder(folder)
     try:
-        _make(layout, kafka, features)
+        _make(layout, kafka, features, report)
     except BaseException:
         for name in files.list_folder(folder):
             shutil.rmtree(f"{folder}/{name}", ignore_errors=True)
@@ -106,11 +109,12 @@ def _features(kafka: Kafka) -> Sequence[str]:
     return [name for name in levels if name not in SUPPORTED or name in _NOT_COORDINATED]
 
 
-def _make(layout: Layout, kafka: Kafka, without: Sequence[str]) -> None:
+def _make(layout: Layout, kafka: Kafka, without: Sequence[str], report: Callable[[str], None]) -> None:
     files.make_folder(f"{layout.folder}/{LOGS}")
     copies = min(len(layout.nodes), _MOST_COPIES)
     voters = ",".join(f"{one.id}@{one.address}:{new_id()}" for one in layout.controllers)
-    for controller in layout.controllers:
+    for number, controller in enumerate(layout.controllers, 2):
+        report(f"{number} of {1 + _CONTROLLERS}  formatting controller {controller.id}")
         files.make_folder(layout.home(controller))
         settings = {
             "process.roles": "controller",

@@ -63,7 +63,7 @@ class LocalCluster:
     """The processes of a cluster, which run as long as `run`."""
 
     def __init__(self, layout: Layout, kafka: Kafka, report: Callable[[str], None]) -> None:
-        """`report`: called with lines for the user: that all are ready, and what has ended."""
+        """`report`: called with lines for the user: how far the start is, that all are ready, and what has ended."""
         self._layout, self._kafka, self._report = layout, kafka, report
         self._controllers, self._nodes = list[_Process](), list[_Process]()
         self._stopping, self._hurrying = threading.Event(), threading.Event()
@@ -85,12 +85,14 @@ class LocalCluster:
         layout = self._layout
         check_ports([one.port for one in (*layout.nodes, *layout.controllers)])
         try:
+            self._report(f"1 of 2  starting the controllers ({len(layout.controllers)}); some 20 s")
             self._controllers = [
                 self._start(f"controller-{one.id}", layout.controller_command(one, self._kafka))
                 for one in layout.controllers
             ]
             if not self._wait_for(self._is_served, "the controllers answer"):
                 return
+            self._report(f"2 of 2  starting the nodes ({len(layout.nodes)}), until all are unfenced; some 20 s")
             self._nodes = [self._start(f"node-{one.id}", layout.node_command(one)) for one in layout.nodes]
             if not self._wait_for(self._are_unfenced, "all nodes are unfenced"):
                 return

@@ -28,6 +28,8 @@ from pyspark_log.units import SIZES, TIMES_MINUTES, TIMES_MS, with_unit
 
 #: What can follow the number of a config, by the unit of the config.
 _UNITS = {"ms": TIMES_MS, "minutes": TIMES_MINUTES, "bytes": SIZES, "bytes/s": SIZES}
+#: From so many on, the deletion of a topic takes seconds.
+_MANY_PARTITIONS = 1000
 _PLAIN = re.compile(r"-?[0-9]+")
 
 
@@ -188,6 +190,8 @@ def delete(target: Target, topic_names: Sequence[str], yes: bool) -> None:
     listed = ", ".join(f"{one.name} ({plural(one.partitions, 'partition')})" for one in found)
     confirm(f"Delete {listed}, with all records?", yes)
     for one in found:
+        if one.partitions >= _MANY_PARTITIONS:
+            click.echo(f"Deleting the files of {plural(one.partitions, 'partition')} of {one.name}.", err=True)
         store.delete_topic(one.name)
         click.echo(f"Deleted topic {one.name}.")
 

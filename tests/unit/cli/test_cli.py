@@ -200,6 +200,13 @@ def test_topics_delete_and_delete_records(events, path):
     assert pylog(path, "topics", "delete", "events", "--yes").exit_code == 1
 
 
+def test_a_deletion_that_takes_seconds_says_what_it_does(path, events):
+    events.create_topic("wide", 1000)
+    result = pylog(path, "topics", "delete", "wide", "events", "--yes")
+    assert result.stderr == "Deleting the files of 1000 partitions of wide.\n"
+    assert result.stdout == "Deleted topic wide.\nDeleted topic events.\n"
+
+
 def test_clean(events, path):
     events.create_topic("other", 1)
     events.append("other", records([None], [b"x"]))

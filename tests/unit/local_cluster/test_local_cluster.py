@@ -92,7 +92,8 @@ def test_what_is_made(tmp_path, kafka, port):
     for number in (1, 2, 3):
         with Store.open(folder / f"node-{number}") as store:
             assert store.cluster_id == cluster_id
-    lines = result.output.splitlines()
+    assert result.stderr.splitlines()[1:] == [f"{1 + one} of 4  formatting controller {100 + one}" for one in (1, 2, 3)]
+    lines = result.stdout.splitlines()
     assert [line.split()[2] for line in lines[1:7]] == [f"{HOST}:{port + number}" for number in range(6)]
     assert f"pylog cluster start '{folder}'" in result.output
     assert f"bootstrap.servers={','.join(f'{HOST}:{port + number}' for number in range(3))}\n" in result.output
@@ -203,7 +204,10 @@ def made(tmp_path, kafka, port):
 
 
 def test_a_process_that_ends_at_once_is_reported(made):
-    said = refusal("start", made)
+    result = call("start", made)
+    assert result.exit_code == 1, result.output
+    assert result.stdout == "1 of 2  starting the controllers (3); some 20 s\n"
+    said = result.stderr
     assert "controller-101 has ended with exit code 3" in said
     assert "the disk is made of cheese" in said
 
