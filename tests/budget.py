@@ -4,6 +4,7 @@ It is the time of the process of the tests and of all that it started, so it doe
 does, or waits for. A test has what was used since the end of the one before it: the first pays what later ones share.
 """
 
+import contextlib
 import os
 import tomllib
 from collections import Counter
@@ -31,13 +32,15 @@ def used(process="self"):
     try:
         with open(f"{folder}/stat", encoding="utf-8") as file:
             seconds = sum(map(int, file.read().rpartition(")")[2].split()[11:15])) / _TICKS
-        children = []
-        for thread in os.listdir(f"{folder}/task"):
-            with open(f"{folder}/task/{thread}/children", encoding="utf-8") as file:
-                children += file.read().split()
-    except (FileNotFoundError, ProcessLookupError):  # it, or a thread of it, has ended meanwhile
+        threads = os.listdir(f"{folder}/task")
+    except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
         return 0.0
-    return seconds + sum(map(used, children))
+    for thread in threads:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended meanwhile
+            with open(f"{folder}/task/{thread}/children", encoding="utf-8") as file:
+                children = file.read().split()
+            seconds += sum(map(used, children))
+    return seconds
 
 
 class _Clock:

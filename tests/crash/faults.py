@@ -108,10 +108,10 @@ def run_with_fault(monkeypatch, work, path, kind, first):
     return fault.seen
 
 
-def try_faults(monkeypatch, capsys, work, folder, kind, most):
-    """The same for some of those first operations, at most as many as `most` says (sampling.py)."""
+def try_faults(monkeypatch, capsys, work, folder, kind, most, least=300):
+    """The same for some of those first operations, at most `most` (sampling.py), of more than `least` that there are."""
     count = run_with_fault(monkeypatch, work, f"{folder}/count", kind, 10**9)
-    assert count > 300
+    assert count > least
     chosen = sample(range(count), most)
     for first in chosen:
         run_with_fault(monkeypatch, work, f"{folder}/{first}", kind, first)

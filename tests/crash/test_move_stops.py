@@ -162,9 +162,8 @@ class Work:
 
 
 @pytest.mark.parametrize("kind", FAULTS)
-def test_faults(memory_path, kind, monkeypatch):
-    _, count = try_faults(monkeypatch, Work, memory_path, kind, lambda points: sample(points, 8))
-    assert count > 60
+def test_faults(memory_path, kind, monkeypatch, capsys):
+    try_faults(monkeypatch, capsys, Work, memory_path, kind, 8, least=60)
 
 
 def test_a_folder_that_fails_amid_a_move_leaves_the_partition_where_it_is(memory_path):
