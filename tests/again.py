@@ -33,7 +33,7 @@ def main(arguments):
     print(f"\n=== {len(failures.texts)} failed; each runs once more, alone ===", flush=True)
     again = [name for name in failures.texts if not _passes(name)]
     for name, text in failures.texts.items():
-        said = "FAILED AGAIN" if name in again else "PASSED ONLY WHEN IT RAN AGAIN, which is a defect to mend"
+        said = "FAILED AGAIN" if name in again else "PASSED ONLY WHEN IT RAN AGAIN, which is a defect to repair"
         print(f"\n!!! {said}: {name}\n{text}", flush=True)
     return int(bool(again))
 

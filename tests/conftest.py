@@ -26,6 +26,7 @@ settings.load_profile("unhurried")
 
 # The tests with Kafka, Spark, and clients of other languages, each file a group; those with the one broker are a group.
 _LONGEST = ("tests/kafka/", "tests/spark/", "tests/jobs/", "tests/clients/")
+_SPARK = ("tests/spark/", "tests/jobs/")
 _BROKER = ("tests/kafka/test_kafka_", "tests/kafka/test_s", "tests/kafka/test_t")
 # What all tests may have in memory at once, in bytes; what a test leaves is removed when it has passed.
 _ROOM = 2 << 30
@@ -58,6 +59,9 @@ class _Spread(LoadScopeScheduling):
     """Hands out one group of tests after the other, in their order."""
 
     def _split_scope(self, nodeid):
+        # The fast ones with Spark take as long as a third of all others, of which a second session would be a tenth.
+        if nodeid.startswith(_SPARK) and self.config.option.markexpr == "not slow":
+            return "spark"
         # A second broker would take ten seconds to start, and a gigabyte.
         return "broker" if nodeid.startswith(_BROKER) else nodeid.partition("::")[0]
 

@@ -109,7 +109,7 @@ def run_with_fault(monkeypatch, work, path, kind, first):
 
 
 def try_faults(monkeypatch, capsys, work, folder, kind, most, least=300):
-    """The same for some of those first operations, at most `most` (sampling.py), of more than `least` that there are."""
+    """The same for some of those first operations, at most `most` (sampling.py); there are more than `least`."""
     count = run_with_fault(monkeypatch, work, f"{folder}/count", kind, 10**9)
     assert count > least
     chosen = sample(range(count), most)

@@ -31,7 +31,7 @@ def run(tmp_path):
         command = [sys.executable, "-m", module, "-p", "no:cacheprovider", "--rootdir", tmp_path, *options]
         done = subprocess.run(
             [*command, "test_it.py"], cwd=tmp_path, capture_output=True, text=True, check=False,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            env=os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         )  # fmt: skip
         return done.returncode, done.stdout + done.stderr
 
@@ -69,10 +69,10 @@ def test_it():
 """
 
 
-@pytest.mark.parametrize("processes", ["0", "1"])
+@pytest.mark.parametrize("processes", [(), ("-p", "xdist", "-n", "1")])
 def test_a_folder_above_its_budget_fails_the_run(run, tmp_path, processes):
     (tmp_path / "budget.toml").write_text(BUDGET.format('"." = 0.05', ""))
-    status, said = run("pytest", BUSY, "-p", "tests.budget", "--budget", "budget.toml", "-n", processes)
+    status, said = run("pytest", BUSY, "-p", "tests.budget", "--budget", "budget.toml", *processes)
     assert status == 1, said
     assert "OVER BUDGET: . used " in said
 
