@@ -261,7 +261,7 @@ client-programs: $(addprefix $(CLIENTS)/.stamp-,go js rust)  ## Kafka's clients 
 $(CLIENTS)/.stamp-go: $(call CLIENT_SOURCES,go)
 	@if command -v go >/dev/null; then \
 		echo "Building the programs in Go."; \
-		mkdir -p "$(CLIENTS)/go" && go build $(GO_QUICKLY) -C tests/clients/go -o "$(CURDIR)/$(CLIENTS)/go/" ./... && touch "$@"; \
+		mkdir -p "$(CLIENTS)/go" && go build -C tests/clients/go $(GO_QUICKLY) -o "$(CURDIR)/$(CLIENTS)/go/" ./... && touch "$@"; \
 	else \
 		echo "There is no Go here: its clients are left out (Debian, Ubuntu: apt install golang)." >&2; \
 	fi
