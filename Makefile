@@ -34,7 +34,7 @@ demo: java $(VENV)/.stamp-demo $(VENV)/.stamp-native  ## 336,776 flights through
 	@"$(BIN)/python" examples/flights_demo.py $(if $(STORE),"$(STORE)")
 
 .PHONY: test
-test: java-note $(INSTALLED)  ## The fast tests: four minutes on two cores
+test: java-note $(INSTALLED)  ## The fast tests: six minutes on two cores
 	$(FEW) "$(BIN)/python" -m pytest $(SPREAD) -m "not slow" --budget tests/budget.toml
 
 # All that CI runs, in one run: the fast tests, and the slow ones but the long. What fails by luck is run again, and named.
@@ -42,10 +42,9 @@ test: java-note $(INSTALLED)  ## The fast tests: four minutes on two cores
 test-ci: kafka-note clients-note archives
 	$(FEW) "$(BIN)/python" -m tests.again $(SPREAD) -m "not long"
 
-SLOW := slow or sampled
 .PHONY: test-slow
 test-slow: java-note $(INSTALLED)  ## The slow tests, and all points and examples of which `make test` tries some
-	$(ON_DISK) "$(BIN)/python" -m pytest $(SPREAD) -m "$(SLOW)"
+	$(ON_DISK) "$(BIN)/python" -m pytest $(SPREAD) -m "slow or sampled"
 
 # The connector must work with each PySpark from the oldest that setup allows.
 OTHER_PYSPARK ?= 4.2.0

@@ -18,6 +18,8 @@ from pyspark_log.storage.fs import files
 
 MOST_NODES: Final = 99
 _CONTROLLERS: Final = 3
+# To ask Kafka, and to format each of them.
+_STEPS: Final = 1 + _CONTROLLERS
 _FIRST_CONTROLLER: Final = 101
 _MOST_COPIES: Final = 3
 _TOOL: Final = "kafka.tools.StorageTool"
@@ -46,8 +48,7 @@ def make_cluster(folder: str, kafka: Kafka, nodes: int, port: int, report: Calla
     _check_folder(folder)
     members = range(nodes + _CONTROLLERS)
     check_ports([port + number for number in members])
-    steps = 1 + _CONTROLLERS
-    report(f"1 of {steps}  asking Kafka {kafka.version} which features it has")
+    report(f"1 of {_STEPS}  asking Kafka {kafka.version} which features it has")
     features = _features(kafka)
     layout = Layout(
         folder, new_id(), kafka.jars,
@@ -114,7 +115,7 @@ def _make(layout: Layout, kafka: Kafka, without: Sequence[str], report: Callable
     copies = min(len(layout.nodes), _MOST_COPIES)
     voters = ",".join(f"{one.id}@{one.address}:{new_id()}" for one in layout.controllers)
     for number, controller in enumerate(layout.controllers, 2):
-        report(f"{number} of {1 + _CONTROLLERS}  formatting controller {controller.id}")
+        report(f"{number} of {_STEPS}  formatting controller {controller.id}")
         files.make_folder(layout.home(controller))
         settings = {
             "process.roles": "controller",
