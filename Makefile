@@ -16,10 +16,12 @@ NATIVE := $(wildcard pyspark_log/clients/*.pyx pyspark_log/kafka/*.pyx pyspark_l
 # python3 of the PATH, which has none of our packages.
 export PYSPARK_PYTHON := $(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(BIN)/python
+# The demo and the tests start hundreds of Pythons. Where this is set, each compiles again all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
-# Three processes on two cores, as half of their time is spent in waiting. One that hung and was ended is not replaced:
+# Four processes on two cores, as half of their time is spent in waiting. One that hung and was ended is not replaced:
 # the next one would begin with the same test. The slowest tests are listed at the end.
-SPREAD := -n 3 --no-loadscope-reorder --max-worker-restart 0 --durations=50 --durations-min=1
+SPREAD := -n 4 --no-loadscope-reorder --max-worker-restart 0 --durations=50 --durations-min=1
 # A few crash points and generated examples: the same ones in each run of a commit.
 FEW := CRASH_POINTS=$${CRASH_POINTS:-few} PYLOG_TEST_EXAMPLES=$${PYLOG_TEST_EXAMPLES:-50}
 # Else the files of tests are in memory where there is room (tests/conftest.py).

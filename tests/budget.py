@@ -2,6 +2,7 @@
 
 It is the time of the process of the tests and of all that it started, so it does not depend on what else the machine
 does, or waits for. A test has what was used since the end of the one before it: the first pays what later ones share.
+The start of the processes and their collection of tests belong to none.
 """
 
 import contextlib
@@ -46,7 +47,9 @@ def used(process="self"):
 class _Clock:
     """Notes in the last report of each test what was used for it."""
 
-    def __init__(self):
+    before = 0.0
+
+    def pytest_collection_finish(self):
         self.before = used()
 
     @pytest.hookimpl(wrapper=True)

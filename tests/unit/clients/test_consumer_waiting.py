@@ -153,14 +153,15 @@ def test_a_forked_child_takes_nothing_of_its_parent(store, consumer):
 
 def test_files_are_closed(store):
     gc.collect()  # what earlier tests have left
-    before = len(os.listdir("/proc/self/fd"))
+    before = set(os.listdir("/proc/self/fd"))
     for how in ("closed", "dropped"):
         consumer = Consumer(store, "t")
         consumer.poll()
         if how == "closed":
             consumer.close()
         del consumer
-    assert len(os.listdir("/proc/self/fd")) == before
+    # Fewer are no fault: what earlier tests have left may be closed meanwhile.
+    assert set(os.listdir("/proc/self/fd")) <= before
 
 
 def test_only_what_has_changed_is_looked_at(store, monkeypatch):
