@@ -251,7 +251,7 @@ def page():
     with http.server.HTTPServer(("127.0.0.1", 0), _Page) as server:
         server.answers, server.asked = {}, 0
         server.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield server
         server.shutdown()
