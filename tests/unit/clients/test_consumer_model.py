@@ -44,13 +44,11 @@ class Consuming(RuleBasedStateMachine):
     def expect(self, at, records):
         """Records that were handed out of a partition are those that come next."""
         assert at not in self.paused
-        position = max(self.position[at], self.starts[at])
         for record in records:
             # What was fetched before it was deleted may still come.
-            first = record.offset if record.offset < self.starts[at] else position
-            assert record.offset == max(first, self.position[at])
+            assert record.offset == max(min(record.offset, self.starts[at]), self.position[at])
             assert record.value == b"%s/%d" % (str(at).encode(), record.offset)
-            self.position[at] = position = record.offset + 1
+            self.position[at] = record.offset + 1
 
     @rule(at=AT, count=st.integers(1, 12))
     def append(self, at, count):
