@@ -36,7 +36,7 @@ demo: java $(VENV)/.stamp-demo $(VENV)/.stamp-native  ## 336,776 flights through
 	@"$(BIN)/python" examples/flights_demo.py $(if $(STORE),"$(STORE)")
 
 .PHONY: test
-test: java-note $(INSTALLED)  ## The fast tests: six minutes on two cores
+test: java-note $(INSTALLED)  ## The fast tests: four minutes on two cores
 	$(FEW) "$(BIN)/python" -m pytest $(SPREAD) -m "not slow" --budget tests/budget.toml
 
 # All that CI runs, in one run: the fast tests, and the slow ones but the long. What fails by luck is run again, and named.
