@@ -80,7 +80,7 @@ class Snapshot:
         seconds: how long that took.
         problem: why the store could not be read; "": it could. All that follows is empty otherwise.
         topics: by name, with the engine's own.
-        committed: the committed offsets of each group.
+        committed: the committed offsets of each group; below 0: it starts over.
         groups: their states, of those that have one.
         publishers: the last decision of each publisher.
         pending: how many publishes were decided and not visible everywhere yet.
@@ -106,7 +106,7 @@ class Snapshot:
     def positions(self) -> Iterator[tuple[str, TopicPartition, int, int | None]]:
         """What groups have committed in partitions that exist: group, partition, offset, and the offsets after it.
 
-        The last one is None where the end of the partition is unknown.
+        The last one is None where the end of the partition is unknown, and where the group starts over.
         """
         ends = self.ends()
         for group, offsets in self.committed.items():
@@ -114,7 +114,7 @@ class Snapshot:
                 topic = self.topics.get(at.topic)
                 if topic is not None and at.partition < topic.partitions:
                     end = ends.get(at, 0)
-                    yield group, at, offset, None if end is None else max(end - offset, 0)
+                    yield group, at, offset, None if end is None or offset < 0 else max(end - offset, 0)
 
 
 Live = Callable[[], Mapping[str, GroupSnapshot]]
@@ -138,7 +138,10 @@ def take_snapshot(store: Store, live: Live | None = None) -> Snapshot:
         store.publishes.apply_pending()
         log = store.groups.log
         # Before the ends of logs, as in `pylog groups describe`.
-        committed = {group: {at: kept.offset for at, kept in log.fetch(group).items()} for group in log.groups()}
+        committed = {
+            group: {at: kept.offset for at, kept in log.fetch(group, with_resets=True).items()}
+            for group in log.groups()
+        }
         topics = _topics(store)
         groups = _recorded(store, list(committed)) if live is None else live()
     return Snapshot(

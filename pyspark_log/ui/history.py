@@ -70,7 +70,7 @@ class History:
         lags, committed = dict[str, float](), dict[str, float]()
         for group, _, offset, left in snapshot.positions():
             lags[group] = lags.get(group, 0) + (left or 0)
-            committed[group] = committed.get(group, 0) + offset
+            committed[group] = committed.get(group, 0) + max(offset, 0)
         with self._lock:
             self._last = snapshot.time
             at = self._count % SAMPLES

@@ -232,6 +232,19 @@ def test_a_group_resumes_at_what_it_has_committed(call, store, topic, name):
 
 
 @pytest.mark.parametrize("name", _names_of("groups"))
+def test_a_group_that_retention_has_overtaken(call, store, topic, name):
+    """It starts over where the log begins now, and again after its next commit."""
+    for begins in (8, 18):
+        store.append(topic, [{"key": b"k", "value": b"x", "partition": number % 2} for number in range(20)])
+        if begins == 8:
+            call("consume", topic, topic, 4)
+        for partition in (0, 1):
+            store.delete_records(topic, partition, begins)
+        assert _in_order(call("consume", topic, topic, 4)) == _rows(store, topic)
+        assert _committed(store, topic) == {(topic, 0): begins + 2, (topic, 1): begins + 2}
+
+
+@pytest.mark.parametrize("name", _names_of("groups"))
 def test_a_group_of_which_one_comes_later_and_one_is_killed(store, topic, member, name):
     store.add_partitions(topic, 6)
     numbers = itertools.count()

@@ -167,7 +167,7 @@ def _described(
             elif shown is _STATE:
                 rows.append(_state(group))
             else:
-                rows += _committed(store, group, log.fetch(name))
+                rows += _committed(store, group, log.fetch(name, with_resets=True))
     return rows, refusals
 
 
@@ -232,7 +232,7 @@ def _committed(
                 "partition": at.partition,
                 "current_offset": None if kept is None else kept.offset,
                 "log_end_offset": end,
-                "lag": None if end is None or kept is None else max(end - kept.offset, 0),
+                "lag": None if end is None or kept is None or kept.offset < 0 else max(end - kept.offset, 0),
                 "consumer_id": owner and owner.member_id,
                 "host": owner and owner.client_host,
                 "client_id": owner and owner.client_id,
@@ -292,7 +292,7 @@ def delete_offsets(target: Target, group: str, topics: Sequence[str], yes: bool,
         raise click.UsageError("Which partitions? Give --topic.")
     store = target.open()
     log = store.groups.log
-    committed, partitions = log.fetch(group), set[TopicPartition]()
+    committed, partitions = log.fetch(group, with_resets=True), set[TopicPartition]()
     for spec in topics:
         topic, numbers = topic_and_numbers(spec)
         held = {at for at in committed if at.topic == topic and (numbers is None or at.partition in numbers)}

@@ -56,6 +56,9 @@ class ClusterAdmin:
         return sorted(one.groupId() for one in self._admin.listConsumerGroups().all().get().toArray())
 
     def committed(self, group: str) -> dict[TopicPartition, int]:
-        """A group's committed offsets."""
+        """A group's committed offsets, but for those below 0, with which it starts over."""
         found = self._admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata().get()
-        return {TopicPartition(at.topic(), at.partition()): found[at].offset() for at in found if found[at] is not None}
+        offsets = {
+            TopicPartition(at.topic(), at.partition()): found[at].offset() for at in found if found[at] is not None
+        }
+        return {at: offset for at, offset in offsets.items() if offset >= 0}

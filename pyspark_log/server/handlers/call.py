@@ -43,7 +43,7 @@ class Client:
         peer: its address, "host:port".
         reached_at: the server's address as the client has it.
         software: name and version of its library, once it has said.
-        warned: groups of which was logged that it cannot join.
+        warned: groups of which was logged that it cannot join, or with an error: that it cannot commit.
         principal: as which it is known, as Kafka's access rules have it: `User:NAME`.
         login: its authentication; None: it needs none.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 
 from pyspark_log.errors import PylogError
@@ -23,6 +24,8 @@ from pyspark_log.storage.groups import OffsetAndMetadata
 from pyspark_log.storage.groups.changes import GroupChange
 from pyspark_log.storage.groups.committed_offsets import MAX_METADATA_BYTES
 from pyspark_log.types import TopicPartition
+
+_log = logging.getLogger(__name__)
 
 _Committed = dict[TopicPartition, OffsetAndMetadata]
 
@@ -52,7 +55,7 @@ async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommi
     expires = -1 if request.retention_time_ms < 0 else now + request.retention_time_ms
     for number, (topic, name) in enumerate(zip(request.topics, names, strict=True)):
         for part in topic.partitions:
-            refused = error or refusal(call, name, part)
+            refused = error or refusal(call, request.group_id, name, part)
             errors[number, part.partition_index] = refused
             if not refused and name is not None:
                 offsets[TopicPartition(name, part.partition_index)] = OffsetAndMetadata(
@@ -91,18 +94,35 @@ async def _name_of(call: Call, name: str, topic_id: bytes) -> str | None:
 
 def refusal(
     call: Call,
+    group: str,
     topic: str | None,
     part: OffsetCommitRequest.OffsetCommitRequestPartition | TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition,
 ) -> ErrorCode:
-    """Why an offset cannot be committed; NONE: it can. `topic`: None: there is none of that id."""
+    """Why an offset cannot be committed, which is logged once for a client; NONE: it can.
+
+    `topic`: None: there is none of that id.
+    """
+    error = _refusal(call, topic, part)
+    if error and (noted := f"{group} {error.name}") not in call.client.warned:
+        call.client.warned.add(noted)
+        _log.warning(
+            "group %s: %s (%s) cannot commit offset %d for %s-%d: %s",
+            group, call.client_id, call.client.peer, part.committed_offset, topic, part.partition_index, error.name,
+        )  # fmt: skip
+    return error
+
+
+def _refusal(
+    call: Call,
+    topic: str | None,
+    part: OffsetCommitRequest.OffsetCommitRequestPartition | TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition,
+) -> ErrorCode:
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
     if not call.allows(Operation.READ, Resource.TOPIC, topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if len((part.committed_metadata or "").encode()) > MAX_METADATA_BYTES:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    if part.committed_offset < 0:
-        return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     return unknown(call, topic, part.partition_index)
 
 
@@ -191,7 +211,9 @@ async def _committed(call: Call, group: str, *, is_stable: bool) -> tuple[_Commi
     try:
         # Before the offsets: a transaction that ends in between is seen there.
         pending = await workers.run(log.pending, group) if is_stable else ()
-        return await workers.run(log.fetch, group) | dict.fromkeys(pending, _UNSTABLE), ErrorCode.NONE
+        return await workers.run(lambda: log.fetch(group, with_resets=True)) | dict.fromkeys(
+            pending, _UNSTABLE
+        ), ErrorCode.NONE
     except (PylogError, OSError) as error:
         return {}, code_of(error)
 

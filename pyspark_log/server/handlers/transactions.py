@@ -164,7 +164,7 @@ async def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> TxnO
     for topic in request.topics:
         for part in topic.partitions:
             at = TopicPartition(topic.name, part.partition_index)
-            error = refused or refusal(call, topic.name, part)
+            error = refused or refusal(call, request.group_id, topic.name, part)
             errors[at] = error
             if not error:
                 offsets[at] = OffsetAndMetadata(

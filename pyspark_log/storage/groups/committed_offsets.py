@@ -193,6 +193,8 @@ class CommittedOffsets:
     def committed(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """The committed offsets of a group: those in the log, overlaid with decided moves that are still pending.
 
+        Those below 0 are among them, though they say that the group has none.
+
         Empty for an unknown group. Reads only what is new since the last call, and writes nothing.
 
         Raises:
@@ -254,7 +256,7 @@ class CommittedOffsets:
             if step.group not in known:
                 known[step.group] = self.committed(step.group)
             committed = known[step.group].get(step.at)
-            found = None if committed is None else committed.offset
+            found = None if committed is None or committed.offset < 0 else committed.offset
             if found != step.expected:
                 raise OffsetConflictError(step.group, step.at.topic, step.at.partition, step.expected, found)
 

@@ -330,11 +330,15 @@ class OffsetsLog:
         """The partitions for which an open transaction may commit an offset of the group. Raises: as `fetch`."""
         return self._offsets.pending(group)
 
-    def fetch(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
+    def fetch(self, group: str, *, with_resets: bool = False) -> dict[TopicPartition, OffsetAndMetadata]:
         """The committed offsets of a group; empty for an unknown group.
 
         Reads only what was committed since the last call. Applies pending decisions of the group's partition if it may
         write to the store; the result does not depend on that.
+
+        Args:
+            group: its name.
+            with_resets: whether offsets below 0 are among them, with which clients commit that they start over.
 
         Raises:
             CorruptRecordError: a record of the group's partition cannot be decoded.
@@ -347,7 +351,8 @@ class OffsetsLog:
                 apply_in(self._offsets.decisions, place, timeouts.HELP)
             except (OSError, LockTimeoutError, PublishError) as error:
                 log.debug("%s: a decided commit of group %s is not applied: %s", logs.path, group, error)
-        return self._offsets.committed(group)
+        committed = self._offsets.committed(group)
+        return committed if with_resets else {at: kept for at, kept in committed.items() if kept.offset >= 0}
 
     def groups(self) -> list[str]:
         """The names of all groups with a record in the log, sorted."""

@@ -23,7 +23,8 @@ class OffsetAndMetadata:
     """A committed offset.
 
     Attributes:
-        offset: the offset of the next record to read.
+        offset: the offset of the next record to read. Below 0, as some clients commit it to start over, the group has
+            none: its reading begins as that of a new group.
         leader_epoch: leader epoch of the last record that was read, or -1 if the committer gave none.
         metadata: a text of the committer's choice, "" if none.
         commit_timestamp: when it was committed, in ms since 1970.

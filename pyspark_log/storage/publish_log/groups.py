@@ -161,8 +161,8 @@ class ObjectOffsetsLog:
         """Commits the offsets of the next records to read, atomically."""
         ObjectGroup(self._log, group).commit(offsets, metadata, expected=expected, expire_timestamp=expire_timestamp)
 
-    def fetch(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The committed offsets of a group; empty for an unknown group."""
+    def fetch(self, group: str, *, with_resets: bool = False) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The committed offsets of a group, none of which is below 0 here; empty for an unknown group."""
         return ObjectGroup(self._log, group).committed()
 
     def groups(self) -> list[str]:

@@ -8,10 +8,14 @@ import pytest
 from cli_tools import T0, output, pylog, records
 from group_tools import append, members
 
+from pyspark_log.monitoring.snapshot import take_snapshot
+from pyspark_log.storage.groups import OffsetAndMetadata
 from pyspark_log.storage.groups import records as coordinator_records
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.groups.records import NEVER
+from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
 from pyspark_log.storage.store import Store
+from pyspark_log.storage.transactions import TransactionLog
 from pyspark_log.types import TopicPartition
 
 EVENTS = [TopicPartition("events", number) for number in range(3)]
@@ -114,6 +118,19 @@ def test_a_group_is_described_with_its_lag(unchanged):
     some = pylog(unchanged, "groups", "describe", "nobody", "g", "--json")
     assert (some.exit_code, json.loads(some.stdout)) == (1, rows)
     assert some.stderr.splitlines()[0] == "Error: 1 of 2 groups failed:"
+
+
+def test_a_group_that_starts_over_has_no_lag(store, log, path):
+    """A client has committed -2, as kafkajs does where retention has overtaken it."""
+    log.commit_in_transaction("g", {EVENTS[0]: OffsetAndMetadata(-2, -1, "", 1)}, 7, 0)
+    marker = EndTxnMarker(True, 0)
+    TransactionLog(store.logs).end(log.partition_of("g"), 7, 0, marker, sync=False)
+    assert cells(output(path, "groups", "describe", "g"))[1][3:6] == ["-2", "10", "-"]
+    [row] = json.loads(output(path, "groups", "describe", "g", "--json"))[:1]
+    assert (row["current_offset"], row["lag"]) == (-2, None)
+    [known] = [left for _, at, offset, left in take_snapshot(store).positions() if at == EVENTS[0]]
+    assert known is None
+    assert log.delete_offsets("g", [EVENTS[0]]) == [EVENTS[0]]
 
 
 def test_members_are_shown_with_what_they_have(log, store, path):

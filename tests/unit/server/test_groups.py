@@ -9,6 +9,7 @@ from pyspark_log import Consumer, Store
 from pyspark_log.errors import GroupNotEmptyError
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.storage.groups import GroupState
 from pyspark_log.types import TopicPartition
 from tests.server_tools import Peer, Server
 
@@ -224,6 +225,21 @@ def test_offsets_that_spark_commits_are_seen(peer, store, topic, group):
     assert _committed(peer, group, topic)[0].committed_offset == 4
 
 
+@pytest.mark.parametrize("offset", [-1, -2])
+def test_an_offset_with_which_a_group_starts_over(peer, store, topic, group, offset):
+    """kafkajs commits it for a partition whose offset is out of range; Kafka keeps any number."""
+    assert _commit(peer, group, topic, {0: 4}) == {0: ErrorCode.NONE}
+    assert _commit(peer, group, topic, {0: offset}) == {0: ErrorCode.NONE}
+    assert _committed(peer, group, topic)[0].committed_offset == offset
+    assert store.groups[group].committed() == {}
+    assert store.groups.log.describe(group).state is GroupState.EMPTY
+    at = TopicPartition(topic, 0)
+    with Consumer(store, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False) as consumer:
+        consumer.assign([at])
+        assert (consumer.committed(at), consumer.position(at)) == (None, 0)
+    store.groups[group].commit({at: 3}, expected={at: None})
+
+
 def test_commits_that_are_refused(server, peer, store, topic, group):
     joined = _member(peer, group)
     mine = {"generation": 1, "member": joined.member_id}
@@ -234,6 +250,11 @@ def test_commits_that_are_refused(server, peer, store, topic, group):
     assert _commit(peer, group, topic, {0: 2, 1: 2}, metadata="x" * 4097, **mine)[0] == (
         ErrorCode.OFFSET_METADATA_TOO_LARGE
     )
+    assert _commit(peer, group, topic, {0: 2}, metadata="x" * 4097, **mine) == {0: ErrorCode.OFFSET_METADATA_TOO_LARGE}
+    port = peer.socket.getsockname()[1]
+    said = f"tests (127.0.0.1:{port}) cannot commit offset 2 for {topic}-0: OFFSET_METADATA_TOO_LARGE"
+    server.wait_for(said)
+    assert server.output().count(said) == 1
     assert _commit(peer, group, topic, {1: 2}, **mine) == {1: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert _commit(peer, group, "missing", {0: 2}, **mine) == {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     # As with Kafka, a group without a name can have committed offsets, and no members.
