@@ -8,6 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, cast
 
@@ -71,6 +72,8 @@ if TYPE_CHECKING:
 VERSION = 1
 _STORE = "store.json"
 _CHECKED = "race"
+# How many objects are looked at for the name of a store, where none should be.
+_LOOKED_AT = 1000
 # `shared` looks no more often whether it is still the same store, in seconds: each time is a request.
 _CHECK_SECONDS = 10.0
 # Stores that a process shares; the least recently used are dropped first. A new token makes another one of a store.
@@ -122,7 +125,7 @@ class ObjectStore(Store):
         """Creates a store, after it was checked that the object store lets one of several writers win.
 
         Raises:
-            StoreExistsError: there are objects below the prefix.
+            StoreExistsError: there are objects below the prefix, or it lies below that of another store.
             ObjectStoreError: the object store does not keep its conditions; or it refuses a request.
             InvalidConfigError: an unknown config or a bad value.
         """
@@ -140,8 +143,7 @@ class ObjectStore(Store):
         configs = dict(settings)
         check_store_configs(configs)
         objects = Objects(os.fspath(path), options)
-        if next(objects.list(), None) is not None:
-            raise StoreExistsError(f"{objects.address} is not empty")
+        _check_place(objects)
         prefix = f".{_CHECKED}-{new_id()}"
         try:
             faulty = faulty_races(objects, prefix)
@@ -382,6 +384,29 @@ class ObjectStore(Store):
         log = log_of(self.log.follow(), topic, partition)
         most = int_config(self.configs, "batch.max.memory.bytes")
         return reading.find_timestamp(self.log.objects, TopicPartition(topic, partition), log, int(timestamp), most)
+
+
+def _check_place(objects: Objects) -> None:
+    """Refuses to create a store where others have objects: below its prefix, or where a prefix above is a store's."""
+    address = objects.address
+    below = [one.key for one in islice(objects.list(), _LOOKED_AT)]
+    inner = next((name for name in below if name.endswith(f"/{_STORE}")), None)
+    if inner is not None:
+        within = f"{address}/{inner.removesuffix(f'/{_STORE}')}"
+        raise StoreExistsError(f"{address}: the store {within} lies within it; take a prefix of its own for each store")
+    if below:
+        raise StoreExistsError(f"{address} is not empty")
+    parts = address.prefix.split("/") if address.prefix else []
+    for length in range(len(parts)):
+        above = address._replace(prefix="/".join(parts[:length]))
+        try:
+            is_store = Objects(str(above), objects.options).get(_STORE, 1) is not None
+        except ObjectStoreError as error:
+            if error.retriable:
+                raise
+            continue  # What may not be looked at cannot be known.
+        if is_store:
+            raise StoreExistsError(f"{address} lies within the store {above}; take a prefix beside it")
 
 
 def _check_can_change(name: str) -> None:

@@ -83,6 +83,20 @@ def test_a_store_is_made_where_one_wins_and_the_race_leaves_nothing(object_serve
     assert Store.open(object_url).cluster_id == store.cluster_id
 
 
+@pytest.mark.parametrize("below", ["x", "log/inner", "sum/inner/deeper"])
+def test_no_store_lies_within_another(served_url, below):
+    """Each would find the other's objects below its prefix."""
+    inner = f"{served_url}/{below}"
+    Store.create(inner)
+    with pytest.raises(StoreExistsError, match=f"^{served_url}: the store {inner} lies within it; take a prefix"):
+        Store.create(served_url)
+    outer = f"{served_url}{below.partition('/')[0]}"
+    Store.create(outer)
+    with pytest.raises(StoreExistsError, match=f"^{outer}/{below} lies within the store {outer}; take a prefix"):
+        Store.open_or_create(f"{outer}/{below}")
+    assert [one.key for one in Objects(outer).list()] == ["store.json"]
+
+
 def test_of_two_that_make_a_store_one_does(object_url, monkeypatch):
     others = []
 
@@ -247,7 +261,7 @@ def test_options_in_place_of_the_environment(object_url, object_server, monkeypa
         assert opened.log.objects.options == options
         assert values(opened) == [b"a"]
         assert options["secret_access_key"] not in repr(opened)
-    assert Store.open_or_create(f"{object_url}/other", {"num.partitions": "2"}, options=options).configs
+    assert Store.open_or_create(f"{object_url}-other", {"num.partitions": "2"}, options=options).configs
 
 
 def test_shared_stores_of_other_options_are_others(store, object_server, monkeypatch):

@@ -1,8 +1,13 @@
 """What is deleted of a store in an object store, and when; and processes that have slept through it."""
 
 import contextlib
+import itertools
+import json
 
 import pytest
+import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from pyspark_log import Store
 from pyspark_log.errors import (
@@ -12,6 +17,7 @@ from pyspark_log.errors import (
     PublisherFencedError,
     StagedOutputError,
 )
+from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.objects.observer import set_observer
 from pyspark_log.storage.publish_log import checkpoint, floors, naming, proposals, staging, sums
@@ -25,6 +31,7 @@ from tests.store_tools import rows, values
 DAY = 24 * 60 * 60 * 1000
 BEGIN = 1_800_000_000_000
 EVERY = 32
+_places = itertools.count()
 
 
 class Clock:
@@ -155,20 +162,50 @@ def test_a_cleaner_that_sleeps_before_it_lists(store, clock):
     assert len(names(store, "data")) == 1
 
 
-def test_only_what_is_its_own_is_deleted(store, clock):
+_TIMED = f"{BEGIN - 2 * DAY}-{'0' * 24}"
+_OWN = [
+    *(f"{kind}/{number:020}" for kind in ("log", "sum", "checkpoint", "floor") for number in (0, EVERY - 1, 10**12)),
+    *(f"{kind}/{_TIMED}" for kind in ("data", "segments", "unused")), f"segments/t-0/{0:020}-{_TIMED}.log",
+]  # fmt: skip
+_CHANGES = {
+    "below a folder": lambda name, at: f"{name.partition('/')[0]}/inner/{name}"[: 30 + at] + name[len(name) // 2 :],
+    "of a store within": lambda name, _: f"{name.partition('/')[0]}/{name}",
+    "of a store in a store": lambda name, _: f"x/{name}",
+    "longer": lambda name, at: f"{name}{at % 10}",
+    "shorter": lambda name, _: name[:-1],
+    "other digits": lambda name, at: name[:-1] + "\u0663" if name[-1].isdigit() else name + "\u0663" * (at + 1),
+    "upper case": lambda name, _: name[0].upper() + name[1:],
+    "a word": lambda name, at: name[: at % len(name)] + "x" + name[at % len(name) :],
+}
+
+
+@given(strangers=st.sets(st.builds(lambda name, change, at: _CHANGES[change](name, at), st.sampled_from(_OWN),
+                                   st.sampled_from(sorted(_CHANGES)), st.integers(0, 60)), min_size=1))  # fmt: skip
+@settings(max_examples=min(settings().max_examples, 25), suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_only_what_is_its_own_to_the_letter_is_deleted(object_url, clock, strangers):
+    clock.now = BEGIN
+    store = Store.create(f"{object_url}/{next(_places)}")
+    store.create_topic("t", 1, {"retention.ms": "-1"})
     objects = store.log.objects
-    strangers = {"data/mine", "log/readme", "checkpoint/x", "unused/list", "segments/t-0/notes"}
     for name in strangers:
-        objects.put(name, b"")
-    objects.put(naming.new(naming.UNUSED, BEGIN - 2 * DAY), b"no list")
-    with pytest.raises(LogDamagedError, match="no list of objects"):
-        cleaned(store, clock)
-    objects.delete([name for name in names(store, "unused") if name not in strangers])
-    fill(store, 3 * EVERY)
+        objects.put(name, b"7")
+    # Not even if a list names them.
+    listed = zstandard.ZstdCompressor().compress(json.dumps(sorted(strangers)).encode())
+    objects.put(naming.new(naming.UNUSED, BEGIN - 2 * DAY), listed)
+    fill(store, 2 * EVERY)
     for _ in range(3):
         clock.now += 9 * DAY
         cleaned(store, clock)
     assert strangers <= names(store)
+    assert store.log.follow().floor == 2 * EVERY - 1
+    noted = {finding.file for finding in verify(store.path).findings if finding.what == "not an object of the engine"}
+    assert noted == strangers
+
+
+def test_a_list_that_is_none(store, clock):
+    store.log.objects.put(naming.new(naming.UNUSED, BEGIN - 2 * DAY), b"no list")
+    with pytest.raises(LogDamagedError, match="no list of objects"):
+        cleaned(store, clock)
 
 
 # ---- old entries

@@ -20,7 +20,6 @@ from pyspark_log.storage.publish_log.state import State
 _BACK: Final = "bring the object back: an older version of it, or that of a copy"
 # How many entries are read at the same time.
 _AT_ONCE = 16
-_NUMBERED: Final = ("log", "sum", "checkpoint", "floor")
 
 
 class _Bad(NamedTuple):
@@ -41,7 +40,7 @@ class LogCheck:
         """Reads nothing yet."""
         self.state, self.findings = State(), list[Finding]()
         self._objects, self._finder = objects, Finder(str(objects.address))
-        self._listed: dict[str, list[int]] = {kind: [] for kind in _NUMBERED}
+        self._listed: dict[str, list[int]] = {kind: [] for kind in naming.NUMBERED}
         self._block: dict[int, Entry] = {}  # the last entries that were folded
         self._floors: dict[int, int] = {}  # those that entries have decided
         self._is_cut = False  # whether there are entries after the last one that could be folded
@@ -61,16 +60,15 @@ class LogCheck:
 
     def _list(self, kind: str) -> None:
         for one in self._objects.list(kind):
-            text = one.key.removeprefix(f"{kind}/")
-            if text.isdecimal() and len(text) == 20:
-                self._listed[kind].append(int(text))
+            number = naming.number(one.key, kind)
+            if number is not None:
+                self._listed[kind].append(number)
         self._listed[kind].sort()
 
     def _find_unknown(self) -> None:
         for one in self._objects.list():
-            kind, _, rest = one.key.partition("/")
-            is_numbered = kind in _NUMBERED and rest.isdecimal() and len(rest) == 20
-            if not (is_numbered or one.key in ("store.json", "checkpoint/last") or naming.staged_time(one.key)):
+            is_named = naming.number(one.key) is not None or naming.staged_time(one.key) is not None
+            if not is_named and one.key not in ("store.json", "checkpoint/last"):
                 self.findings.append(
                     self._finder.note(one.key, "not an object of the engine", "take it out of the store's prefix")
                 )

@@ -6,7 +6,6 @@ No object is deleted that a running process may still want: it must have been in
 from __future__ import annotations
 
 import json
-import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -28,7 +27,6 @@ DELAY_MS = 24 * 60 * 60 * 1000
 ENTRIES_MS = 7 * 24 * 60 * 60 * 1000
 # The most names of one list, and of one request to delete.
 _MOST_NAMES, _AT_ONCE = 100_000, 1000
-_NUMBER = re.compile(r"\d{20}")
 # Far more than the names of a list take.
 _MOST_BYTES = 1 << 30
 
@@ -104,7 +102,7 @@ def _raise_floor(log: PublishLog, now: int) -> None:
     state, objects = log.follow(), log.objects
     # Before the next one is decided: a process that has slept looks for one after the other.
     _write_floor(log, state)
-    known = (_number(one.key) for one in objects.list("checkpoint"))
+    known = (naming.number(one.key, "checkpoint") for one in objects.list("checkpoint"))
     numbers = sorted(number for number in known if number is not None and number > state.floor)
     # The first one that is too young; their times go up with their numbers.
     young = bisect_left(numbers, True, key=lambda number: not _is_old(log, number, now))
@@ -166,14 +164,9 @@ def _unused(log: PublishLog, state: State) -> Iterator[str]:
                 yield one.key
     for kind, most in (("log", state.floor), ("sum", state.floor - sums.BLOCK + 1), ("checkpoint", state.floor - 1)):
         for one in objects.list(kind):
-            number = _number(one.key)
+            number = naming.number(one.key, kind)
             if number is not None and number <= most and one.key not in used:
                 yield one.key
-
-
-def _number(key: str) -> int | None:
-    text = key.rpartition("/")[2]
-    return int(text) if _NUMBER.fullmatch(text) else None
 
 
 def _read(data: bytes, where: str) -> list[str]:
@@ -182,4 +175,4 @@ def _read(data: bytes, where: str) -> list[str]:
     except (ValueError, zstandard.ZstdError) as error:
         raise LogDamagedError(f"{where} is no list of objects: {error}; delete it") from None
     # Whatever a list says, nothing else is ever deleted.
-    return [name for name in names if naming.staged_time(name) is not None or _number(name) is not None]
+    return [name for name in names if naming.staged_time(name) is not None or naming.number(name) is not None]
