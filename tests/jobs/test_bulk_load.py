@@ -3,6 +3,7 @@
 import json
 import shutil
 import struct
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -163,6 +164,33 @@ def test_values_become_columns(load, store, target, schema):
         {"offset": 2, "id": None, "name": None},
         {"offset": 3, "id": None, "name": None},
     ]
+
+
+TIMES = [b'{"at": "2026-01-02T03:04:05.5+02:00", "local": "2026-01-02 03:04:05", "day": "2026-01-02"}', b"{}"]
+NAMED = [("at", "timestamp"), ("local", "timestamp_ntz"), ("day", "date")]
+TIME_SCHEMAS = [
+    "at TIMESTAMP, local TIMESTAMP_NTZ, day DATE, days ARRAY<STRUCT<day: DATE>>",
+    json.dumps({"type": "struct", "fields": [
+        {"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in NAMED
+    ]}),
+    json.dumps({"type": "object", "properties": {
+        "at": {"type": "string", "format": "date-time"}, "day": {"type": "string", "format": "date"},
+    }}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("schema", TIME_SCHEMAS)
+def test_times_in_values(load, store, target, schema):
+    assert load_values(load, store, TIMES, "--schema", schema, "--columns", "offset") == 0
+    known = {
+        "at": datetime(2026, 1, 2, 1, 4, 5, 500000, UTC),
+        "local": datetime(2026, 1, 2, 3, 4, 5),
+        "day": date(2026, 1, 2),
+    }
+    first, second = pq.ParquetFile(target / "t-0-0-2.parquet").read().to_pylist()
+    assert first == {name: {"offset": 0, **known}.get(name) for name in first}
+    assert len(first) >= 3
+    assert second == {**dict.fromkeys(first), "offset": 1}
 
 
 @pytest.mark.parametrize("value", BAD)

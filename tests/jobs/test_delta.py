@@ -1,7 +1,9 @@
 """Loads into a Delta table, read back with delta-rs."""
 
 import json
+from datetime import UTC, datetime
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from job_tools import committed, fill, rows_of
@@ -47,6 +49,16 @@ def test_each_load_is_a_version(load, store, lake):
     assert set(table.to_pyarrow_table(columns=["date"])["date"].unique().to_pylist()) == {
         day.as_py() for day in pq.read_table(lake, columns=["date"])["date"].unique().cast("date32")
     }
+
+
+def test_times_in_values(load, store, lake):
+    store.create_topic("t", 1)
+    times = b'{"at": "2026-01-02T03:04:05Z", "local": "2026-01-02 03:04:05", "day": "2026-01-02"}'
+    store.append("t", pa.record_batch({"value": [times]}))
+    assert load("--topics", "t", "--schema", "at TIMESTAMP, local TIMESTAMP_NTZ, day DATE") == 0
+    [row] = deltalake.DeltaTable(str(lake)).to_pyarrow_table(columns=["at", "local", "day"]).to_pylist()
+    local = datetime(2026, 1, 2, 3, 4, 5)
+    assert row == {"at": local.replace(tzinfo=UTC), "local": local, "day": local.date()}
 
 
 @pytest.mark.slow

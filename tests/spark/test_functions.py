@@ -67,6 +67,12 @@ def test_a_function_over_arrow_batches(spark, topics, tmp_path):
     ).selectExpr("string(number) value")
     write_stream(stream, topics.path, "out", checkpoint=tmp_path / "c", available_now=True).awaitTermination()
     assert all_values_in(topics, "out") == ["2", "3", "4"]
+
+    def timed(batch):
+        yield batch.select(["timestamp"])
+
+    df = read(spark, topics.path, "t", transform=timed, schema="timestamp timestamp")
+    assert df.collect() == read(spark, topics.path, "t").select("timestamp").collect()
     with fails(r"PYLOG_INVALID_TRANSFORM.*must return the columns other int32, got at int64, number int64"):
         read(spark, topics.path, "t", transform=large, schema="other int").collect()
     with fails("arrowColumns: there is no column val"):

@@ -178,11 +178,11 @@ def _values(arguments: argparse.Namespace, spark: SparkSession) -> ParsedValues:
         if arguments.schema_id is not None:
             raise CallError("--schema-id is for Avro values, but --schema is not an Avro schema")
         if document is None:
-            schema = to_arrow_schema(spark.createDataFrame([], text).schema)
+            schema = to_arrow_schema(spark.createDataFrame([], text).schema, timezone="UTC")
         elif "properties" in document:
             schema = of_json_schema(document)
         else:
-            schema = to_arrow_schema(StructType.fromJson(document))
+            schema = to_arrow_schema(StructType.fromJson(document), timezone="UTC")
     except (ValueError, KeyError, TypeError, PySparkException) as error:
         raise CallError(f"--schema: no schema: {error}") from None
     return json_values(schema, bad_as_null=bad_as_null)

@@ -18,7 +18,8 @@ class JsonValues(ParsedValues):
 
     def parse(self, values: pa.Array) -> pa.StructArray:
         """Parses values into structs of the fields; a null has nulls. ArrowInvalid: one of them does not fit."""
-        return _parse(values, pa.struct(list(self.schema)))
+        wanted = pa.struct(list(self.schema))
+        return _parse(values, _read_as(wanted)).cast(wanted)
 
 
 def _parse(values: pa.Array, kind: pa.DataType) -> pa.StructArray:
@@ -44,19 +45,28 @@ def _parse(values: pa.Array, kind: pa.DataType) -> pa.StructArray:
     return parsed.chunk(0) if isinstance(parsed, pa.ChunkedArray) else parsed
 
 
+def _read_as(kind: pa.DataType) -> pa.DataType:
+    """As what Arrow reads a type from JSON: dates are the midnights of days, as it reads times and no dates."""
+    if pa.types.is_date(kind):
+        return pa.timestamp("s")
+    if pa.types.is_struct(kind):
+        return pa.struct([one.with_type(_read_as(one.type)) for one in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_read_as(kind.value_type)))
+    return kind
+
+
 def json_values(schema: pa.Schema, *, bad_as_null: bool) -> JsonValues:
     """How JSON objects with the fields of a schema are parsed. CallError: Arrow does not parse one of them."""
-    if days := [one.name for one in schema if pa.types.is_date(one.type)]:
-        raise CallError(f"--schema: Arrow cannot read dates from JSON: make {days[0]!r} a STRING or a TIMESTAMP")
     try:
-        _parse(pa.array([b"{}"]), pa.struct(list(schema)))
+        JsonValues(schema).parse(pa.array([b"{}"]))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise CallError(f"--schema: {error}") from error
     return JsonValues(schema, bad_as_null)
 
 
 _TYPES = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
-_FORMATS = {"date-time": pa.timestamp("us", tz="UTC")}
+_FORMATS = {"date-time": pa.timestamp("us", tz="UTC"), "date": pa.date32()}
 
 
 def of_json_schema(document: dict[str, Any]) -> pa.Schema:

@@ -42,7 +42,7 @@ class Transform:
     @classmethod
     def into(cls, schema: StructType, function: str) -> Transform:
         """A function whose rows have a schema of Spark's."""
-        return cls(function, to_arrow_schema(schema))
+        return cls(function, to_arrow_schema(schema, timezone="UTC"))
 
     def apply(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What the function makes of the batches.
