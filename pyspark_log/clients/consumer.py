@@ -250,7 +250,8 @@ class Consumer:
 
         Args:
             timeout_ms: as `poll`.
-            max_bytes: about how many bytes to hand out at most; None: `max_partition_fetch_bytes`.
+            max_bytes: about how many bytes to hand out at most, and never more than 2 GiB, which is what one batch can
+                have; None: `max_partition_fetch_bytes`.
             headers: adds the column of headers.
 
         Raises: as `poll`.

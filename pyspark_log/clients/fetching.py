@@ -23,6 +23,9 @@ log = logging.getLogger(__name__)
 #: Where reading begins without an offset, or with one that the log does not have.
 Reset = Literal["latest", "earliest", "none"]
 
+# The most bytes of a column of one batch: Arrow counts them by 32 bits.
+_MOST_JOINED = (1 << 31) - 1
+
 
 @dataclass(frozen=True, slots=True)
 class FetchConfig:
@@ -390,14 +393,18 @@ class Fetcher:
         return found
 
     def batches(self, max_bytes: int) -> list[pa.RecordBatch]:
-        """Batches of `max_bytes` or somewhat more; or all that there is. Raises: as `next_rows`, if there are none
-        before.
+        """Batches of `max_bytes` or somewhat more, but no more than `joined` can join; or all that there is.
+
+        Raises: as `next_rows`, if there are none before.
         """
         found: list[pa.RecordBatch] = []
 
-        def take(rows: FetchedRows, _: int) -> int:
+        def take(rows: FetchedRows, left: int) -> int:
+            size = rows.bytes_left
+            if found and max_bytes - left + size > _MOST_JOINED:
+                return left
             found.append(rows.rest())
-            return int(found[-1].nbytes)
+            return size
 
         self._hand_out(take, max_bytes)
         return found

@@ -221,6 +221,11 @@ cdef class FetchedRows:
         self.row = row
         return records
 
+    @property
+    def bytes_left(self):
+        """What `rest` has, in bytes."""
+        return self.batch.slice(self.row).nbytes
+
     def rest(self):
         """Hands out all that are left, as a batch."""
         row, self.row = self.row, self.count

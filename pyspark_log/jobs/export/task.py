@@ -17,6 +17,8 @@ from pyspark_log.storage.fs import files
 
 # About how many bytes of records (before compression) are written at once: of one folder they are a row group.
 _WRITE_BYTES = 32 << 20
+# The most bytes of a column of one batch: Arrow counts them by 32 bits.
+_MOST_COMBINED = (1 << 31) - 1
 # The most files that a task keeps open; beyond that it closes one, whose folder gets another file when it is needed.
 _MAX_OPEN = 100
 
@@ -81,6 +83,9 @@ def _larger(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Combines batches into ones of some `_WRITE_BYTES`."""
     held, size = list[pa.RecordBatch](), 0
     for batch in batches:
+        if held and size + batch.nbytes > _MOST_COMBINED:
+            yield pa.concat_batches(held)
+            held, size = [], 0
         held.append(batch)
         size += batch.nbytes
         if size >= _WRITE_BYTES:

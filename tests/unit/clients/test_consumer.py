@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log import Consumer, ConsumerRecord, Producer, Store, TopicPartition
-from pyspark_log.clients import ConsumerRebalanceListener
+from pyspark_log.clients import ConsumerRebalanceListener, fetching
 from pyspark_log.errors import (
     InvalidConfigError,
     InvalidTopicError,
@@ -118,6 +118,19 @@ def test_a_batch_of_several_partitions(store, consumer):
     assert batch.schema.names[-1] == "headers"
     consumer.seek_to_beginning()
     assert {consumer.poll_arrow(max_bytes=1).num_rows for _ in range(2)} == {3}
+
+
+def test_a_batch_is_no_larger_than_arrow_allows(store, monkeypatch):
+    monkeypatch.setattr(fetching, "_MOST_JOINED", 250_000)
+    for number in range(10):
+        store.append("t", rows(b"%d" % number * 100_000), partition=number % 2)
+    sizes = []
+    with Consumer(store, auto_offset_reset="earliest", max_partition_fetch_bytes=1) as consumer:
+        consumer.assign([T0, T1])
+        while (batch := consumer.poll_arrow(max_bytes=1 << 40)) is not None:
+            sizes.append(batch.num_rows)
+            assert sum(consumer.position(at) for at in (T0, T1)) == sum(sizes)
+    assert sizes == [2] * 5
 
 
 def test_partitions_take_turns(store):
