@@ -25,6 +25,8 @@ Reset = Literal["latest", "earliest", "none"]
 
 # The most bytes of a column of one batch: Arrow counts them by 32 bits.
 _MOST_JOINED = (1 << 31) - 1
+# How many partitions are read at a time: each has a segment open.
+_MOST_OPEN = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,10 @@ class _Reading:
     def seek(self, offset: int | None) -> None:
         """Drops what was fetched; `offset` is read next."""
         self._position, self._rows, self._batches = offset, None, None
+
+    def release(self) -> None:
+        """Closes what is open; what comes after the rows that are fetched is opened again when its turn comes."""
+        self._batches = None
 
     @property
     def rows(self) -> FetchedRows | None:
@@ -165,6 +171,8 @@ class Fetcher:
         self._store, self._config, self._changes = store, config, changes
         # The one whose turn it is comes first.
         self._readings = OrderedDict[TopicPartition, _Reading]()
+        # Those that may have files open; the one that was read last is the last.
+        self._open = OrderedDict[TopicPartition, _Reading]()
         self._has_stops = False
         # Those that may have new records; None: any may.
         self._changed: Set[TopicPartition] | None = set()
@@ -195,6 +203,7 @@ class Fetcher:
         """Ends reading them."""
         for at in partitions:
             reading = self._readings.pop(at)
+            self._open.pop(at, None)
             reading.is_paused = True  # For rows that are being handed out.
             reading.seek(None)
 
@@ -353,6 +362,10 @@ class Fetcher:
 
     def _fetch(self, at: TopicPartition, reading: _Reading) -> FetchedRows | None:
         self.position(at)
+        self._open[at] = reading
+        self._open.move_to_end(at)
+        if len(self._open) > _MOST_OPEN:
+            self._open.popitem(last=False)[1].release()
         try:
             return reading.fetch(self._store)
         except OffsetOutOfRangeError as error:

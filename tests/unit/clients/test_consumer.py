@@ -18,7 +18,7 @@ from pyspark_log.errors import (
     UnknownTopicError,
 )
 from pyspark_log.types import OffsetAndTimestamp
-from tests.store_tools import rows, stage
+from tests.store_tools import open_files, rows, stage
 
 PATIENCE_MS = 120_000
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -131,6 +131,24 @@ def test_a_batch_is_no_larger_than_arrow_allows(store, monkeypatch):
             sizes.append(batch.num_rows)
             assert sum(consumer.position(at) for at in (T0, T1)) == sum(sizes)
     assert sizes == [2] * 5
+
+
+def test_few_files_are_open_however_many_partitions(tmp_path, monkeypatch):
+    monkeypatch.setattr(fetching, "_MOST_OPEN", 3, raising=False)
+    with Store.create(tmp_path / "store") as store:
+        store.create_topic("t", 20)
+        for number in range(60):
+            store.append("t", rows(b"%02d" % number * 10_000), partition=number % 20)
+    found, most = {}, 0
+    with Store.open(store.path) as store, Consumer(
+        store, "t", auto_offset_reset="earliest", max_partition_fetch_bytes=1
+    ) as consumer:  # fmt: skip
+        while polled := consumer.poll(max_records=1):
+            for at, [record] in polled.items():
+                found.setdefault(at.partition, []).append(int(record.value[:2]))
+            most = max(most, open_files(store.path))
+    assert found == {number: [number, number + 20, number + 40] for number in range(20)}
+    assert most <= 5
 
 
 def test_partitions_take_turns(store):

@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from pyspark_log.storage.log.state import StateWatch
+from pyspark_log.storage.log.state import StateWatch, state_watch
 from pyspark_log.storage.store import Store
 from tests.processes import PATIENCE, started
-from tests.store_tools import rows, store_with
+from tests.store_tools import open_files, rows, store_with
 
 store = store_with(partitions=3)
 
@@ -16,8 +16,10 @@ store = store_with(partitions=3)
 LONG = 3600.0
 
 
-@pytest.fixture
-def watch(store):
+@pytest.fixture(params=[1, 200])
+def watch(store, request, monkeypatch):
+    """Of which as many files as the parameter says stay open."""
+    monkeypatch.setattr(state_watch, "_MOST_OPEN", request.param)
     for partition in range(2):
         store.append("t", rows(b"first"), partition=partition)
     watch = StateWatch()
@@ -45,6 +47,14 @@ def test_a_waiting_process_notices_what_another_one_appends(store, watch):
 def test_an_append_before_the_wait_ends_it(store, watch):
     store.append("t", rows(b"later"), partition=0)
     watch.wait(LONG)
+
+
+def test_few_files_stay_open(store, watch):
+    store.close()
+    assert open_files(store.path) == min(state_watch._MOST_OPEN, 2)
+    shutil.rmtree(store.path)
+    if state_watch._MOST_OPEN == 1:
+        watch.wait(LONG)
 
 
 def test_without_an_append_the_time_is_waited(store, watch):
