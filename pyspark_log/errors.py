@@ -126,6 +126,12 @@ class InvalidConfigError(PylogError):
     condition = "PYLOG_INVALID_CONFIG"
 
 
+class UnsupportedByStoreError(InvalidConfigError):
+    """What a store of this kind cannot do; the message names the other way."""
+
+    condition = "PYLOG_UNSUPPORTED_BY_STORE"
+
+
 class InvalidTopicError(InvalidConfigError):
     """A name that no topic can have."""
 

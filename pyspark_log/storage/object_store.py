@@ -94,7 +94,7 @@ class ObjectStore(Store):
         self.log = PublishLog(objects, now_ms, lambda log: maintenance.merge_recent(log, configs, now_ms))
         # They have the methods of those of a folder.
         self.publishes = cast("Publishes", ObjectPublishes(self.log, cluster_id, configs, now_ms, self.ensure_topic))
-        self.partitions = cast("Partitions", ObjectPartitions(self.log, cluster_id))
+        self.partitions = cast("Partitions", ObjectPartitions(self.log, cluster_id, configs))
 
     # ---- opening
 

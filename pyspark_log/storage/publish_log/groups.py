@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import NoReturn
 
 from pyspark_log.arguments import check_whole
 from pyspark_log.config import int_config
-from pyspark_log.errors import InvalidConfigError, OffsetConflictError, UnknownGroupError
+from pyspark_log.errors import InvalidConfigError, OffsetConflictError, UnknownGroupError, UnsupportedByStoreError
+from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.storage.groups import NEVER, GroupDescription, GroupState, OffsetAndMetadata
 from pyspark_log.storage.groups.committed_offsets import check
 from pyspark_log.storage.groups.member_files import MemberFiles
@@ -15,6 +17,11 @@ from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.proposals import Proposal
 from pyspark_log.storage.publish_log.state import State
 from pyspark_log.types import TopicPartition
+
+_NO_MEMBERS = (
+    "a group in an object store has no members, as nothing there shows at once that one has died: give each consumer "
+    "its own partitions (Consumer.assign)"
+)
 
 
 class ObjectGroups:
@@ -28,6 +35,13 @@ class ObjectGroups:
         """Of one store; `clock` gives the time in ms."""
         self._log = log
         self.log = ObjectOffsetsLog(log, configs, clock)
+
+    @property
+    def committed_offsets(self) -> NoReturn:
+        """There is no topic of offsets in an object store. UnsupportedByStoreError."""
+        raise UnsupportedByStoreError(
+            "OffsetsLog is of a store in a folder: take `store.groups.log`, which has its calls for each kind of store"
+        )
 
     def __getitem__(self, name: str) -> ObjectGroup:
         return ObjectGroup(self._log, name)
@@ -111,6 +125,13 @@ class ObjectGroup:
         )
         return [] if entry is None else sorted(move.at for move in entry.moves)
 
+    def lock(self, purpose: str) -> NoReturn:
+        """No lock of an object store ends with the process that has it. UnsupportedByStoreError."""
+        raise UnsupportedByStoreError(
+            f"group {self.name}: there are no locks in an object store, such as one for {purpose}: commit with "
+            "`expected`, which one of several processes can do"
+        )
+
     def _offsets(self, state: State) -> list[TopicPartition]:
         try:
             return list(state.groups[self.name])
@@ -143,11 +164,16 @@ class ObjectOffsetsLog:
 
     @property
     def member_files(self) -> MemberFiles:
-        """There are none: no lock of an object store ends with the process that has it. InvalidConfigError."""
-        raise InvalidConfigError(
-            "a group in an object store has no members, as nothing there shows at once that one has died: give each "
-            "consumer its own partitions (Consumer.assign)"
-        )
+        """There are none: no lock of an object store ends with the process that has it. UnsupportedByStoreError."""
+        raise UnsupportedByStoreError(_NO_MEMBERS)
+
+    def lock(self, group: str, purpose: str) -> NoReturn:
+        """As of ObjectGroup. UnsupportedByStoreError."""
+        ObjectGroup(self._log, group).lock(purpose)
+
+    def expire(self, timeout: float = DEFAULT_TIMEOUT) -> int:
+        """None expires in an object store."""
+        return 0
 
     def commit(
         self,
@@ -157,8 +183,11 @@ class ObjectOffsetsLog:
         *,
         expire_timestamp: int = -1,
         expected: Mapping[TopicPartition, int | None] | None = None,
+        member: str | None = None,
     ) -> None:
-        """Commits the offsets of the next records to read, atomically."""
+        """Commits the offsets of the next records to read, atomically. UnsupportedByStoreError: for a member."""
+        if member is not None:
+            raise UnsupportedByStoreError(_NO_MEMBERS)
         ObjectGroup(self._log, group).commit(offsets, metadata, expected=expected, expire_timestamp=expire_timestamp)
 
     def fetch(self, group: str, *, with_resets: bool = False) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 
+from pyspark_log.config import int_config
 from pyspark_log.errors import UnknownTopicError
 from pyspark_log.storage.log_manager import PartitionDescription
+from pyspark_log.storage.publish_log import reading
 from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.proposals import log_of, topic_of
 from pyspark_log.storage.record import BatchHeader
-from pyspark_log.types import READ_UNCOMMITTED, TopicPartition, check_isolation
+from pyspark_log.types import READ_UNCOMMITTED, OffsetAndTimestamp, TopicPartition, check_isolation
 
 # A watch asks no more often for what others have decided, in seconds: each time is a request.
 _POLL_SECONDS = 1.0
@@ -22,9 +24,10 @@ class ObjectPartitions:
 
     are_brokers = False
 
-    def __init__(self, log: PublishLog, cluster_id: str) -> None:
+    def __init__(self, log: PublishLog, cluster_id: str, configs: Mapping[str, str]) -> None:
         """Of one store."""
         self._log, self._cluster_id = log, cluster_id
+        self._max_batch_bytes = int_config(configs, "batch.max.memory.bytes")
 
     def looking(self, age: float = 0.0) -> AbstractContextManager[None]:
         """A block whose questions are answered by one request, or by none; as Partitions.looking."""
@@ -71,6 +74,13 @@ class ObjectPartitions:
                 if not skip_missing:
                     raise
         return found
+
+    def offset_of_max_timestamp(self, topic: str, partition: int) -> OffsetAndTimestamp | None:
+        """The record with the largest time, of several the first; None: no record has a time. UnknownTopicError."""
+        log = log_of(self._log.follow(), topic, partition)
+        return reading.find_max_timestamp(
+            self._log.objects, TopicPartition(topic, partition), log, self._max_batch_bytes
+        )
 
     def watch(self) -> ObjectWatch:
         """Waits for new records."""

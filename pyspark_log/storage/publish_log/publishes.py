@@ -9,9 +9,17 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
+from typing import NoReturn
 
 from pyspark_log.config import TopicConfig, check_compression_type
-from pyspark_log.errors import OutcomeUnknownError, PublishError, PublishFailedError, PylogError, condition_of
+from pyspark_log.errors import (
+    OutcomeUnknownError,
+    PublishError,
+    PublishFailedError,
+    PylogError,
+    UnsupportedByStoreError,
+    condition_of,
+)
 from pyspark_log.storage.catalog import check_not_internal
 from pyspark_log.storage.fs import Process
 from pyspark_log.storage.groups.committed_offsets import check as check_offsets
@@ -244,3 +252,10 @@ class ObjectPublishes:
         """The last decision of each publisher, sorted by id."""
         found = self._log.follow().publishers
         return [found[name] for name in sorted(found)]
+
+    def delete_publisher(self, publisher: str) -> NoReturn:
+        """What a publisher has decided last stays in an object store. UnsupportedByStoreError."""
+        raise UnsupportedByStoreError(
+            f"publisher {publisher!r} cannot be deleted in an object store: its last decision stays, in some hundred "
+            "bytes; a query that is to begin again takes a new checkpoint, and another publishId if it has one"
+        )

@@ -18,7 +18,7 @@ from pyspark_log.storage.publish_log.state import PartitionLog, Piece
 from pyspark_log.storage.record import assign_offsets, crc32c, scan
 from pyspark_log.storage.record.layout import crcs_of
 from pyspark_log.storage.record.walk import record_times
-from pyspark_log.types import OffsetAndTimestamp, TopicPartition
+from pyspark_log.types import NO_TIMESTAMP, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
     from pyspark_log.storage.record.decoder import Chunk
@@ -179,6 +179,25 @@ def _with_offsets(objects: Objects, at: TopicPartition, piece: Piece, data: memo
         # A process that had slept may have created it again, after it was deleted.
         raise LogDamagedError(f"{at}: {where} has other records at byte {piece.position} than it should")
     return data
+
+
+def find_max_timestamp(
+    objects: Objects, at: TopicPartition, log: PartitionLog, max_batch_bytes: int
+) -> OffsetAndTimestamp | None:
+    """The record with the largest time (ms), of several the first; None: no record has a time. Raises as `read`."""
+    found: OffsetAndTimestamp | None = None
+    # The largest time of a piece may be that of a record that is deleted, so one may not be enough.
+    for piece in sorted(log.between(log.log_start, log.log_end), key=lambda piece: -piece.max_timestamp):
+        if piece.max_timestamp == NO_TIMESTAMP or (found is not None and piece.max_timestamp < found.timestamp):
+            break
+        [data] = bytes_of(objects, piece.object, [(at, piece)])
+        for header in scan(data, 0, len(data)):
+            offsets, times = record_times(bytes(data[header.position : header.end]), max_batch_bytes)
+            for offset, time in zip(offsets, times, strict=True):
+                best = (NO_TIMESTAMP, 0) if found is None else (found.timestamp, -found.offset)
+                if offset >= log.log_start and (time, -offset) > best:
+                    found = OffsetAndTimestamp(offset, time)
+    return found
 
 
 def find_timestamp(

@@ -1,0 +1,173 @@
+"""Every command, and every public member of a store, over every kind of store: it works, or is refused in one line."""
+
+import shutil
+
+import click
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+from pyspark_log import Store, TopicPartition
+from pyspark_log.cli.main import main
+from pyspark_log.errors import UnsupportedByStoreError
+from pyspark_log.storage.catalog.own_cluster import OwnCluster, note_cluster
+from pyspark_log.storage.groups.handles import Group, Groups
+from pyspark_log.storage.groups.offsets import OffsetsLog
+from pyspark_log.storage.partitions import Partitions
+from pyspark_log.storage.publishes import Publishes
+from pyspark_log.types import OffsetAndTimestamp
+from tests.store_tools import rows
+
+#: What each command is called with: once, or several times. `{new}` is a folder that is not there.
+CALLS = {
+    "acls add": ["--allow-principal User:a --operation Read --topic t"],
+    "acls list": ["", "--json"],
+    "acls remove": ["--allow-principal User:a --operation Read --topic t --yes"],
+    "backup": ["--into {new}"],
+    "clean": ["", "t"],
+    "compact": ["", "t"],
+    "configs": ["", "topic"],
+    "consume": ["t", "t --group g", "t --format offsets", "__consumer_offsets --format offsets"],
+    "du": ["", "t --json"],
+    "dump": ["", "{path}"],
+    "export-kafka": ["t {new} --topic-id AAAAAAAAAAAAAAAAAAAAAQ"],
+    "groups delete": ["g --yes", "--all-groups --yes"],
+    "groups delete-offsets": ["--group g --topic t --yes", "--group none --topic t:0 --yes"],
+    "groups describe": ["g", "g --members", "g --state", "--all-groups --json"],
+    "groups list": ["", "--state", "--json"],
+    "groups reset-offsets": [f"--group g --topic t {how}" for how in ("--to-earliest --dry-run", "--to-latest --execute")],
+    "import-kafka": ["{path}"],
+    "jobs list": [""],
+    "jobs path": ["bulk_load"],
+    "log-dirs add": ["{new}"],
+    "log-dirs describe": ["", "t --json"],
+    "log-dirs list": ["", "--json"],
+    "log-dirs move": ["t 0 {new}"],
+    "log-dirs remove": ["{new}"],
+    "merge": ["", "t"],
+    "metrics": [""],
+    "offsets": ["", *(f"t --time {time}" for time in ("earliest", "latest", "max-timestamp", "-3", "-1", "-2", "0"))],
+    "perf consume": ["t --messages 1"],
+    "perf produce": ["t --num-records 1"],
+    "produce": ["t"],
+    "publishers delete": ["p --yes", "none --yes"],
+    "publishers describe": ["p", "p none --json"],
+    "publishers list": ["", "--json"],
+    "quotas list": ["", "--json"],
+    "quotas remove": ["--user a --yes producer_byte_rate", "--user a producer_byte_rate"],
+    "quotas set": ["--user a producer_byte_rate=1000"],
+    "recover": [""],
+    "repair": ["--into {new}"],
+    "tail": ["t --max-messages 1"],
+    "top": ["--once --interval 0.1"],
+    "topics alter": ["t --partitions 5", "t --config retention.ms=-1"],
+    "topics create": ["u", "t"],
+    "topics delete": ["t --yes", "none --yes"],
+    "topics delete-records": ["t --partition 0 --before 1 --yes"],
+    "topics describe": ["", "t --json"],
+    "topics list": ["", "--json"],
+    "users add": ["a --password-file -"],
+    "users list": ["", "--json"],
+    "users remove": ["a --yes"],
+    "verify": ["", "--json"],
+}  # fmt: skip
+#: Commands that run until they are ended, that are about no store, or whose own tests have each kind.
+ELSEWHERE = {"doctor", "cluster init", "cluster start", "cluster units", "mirror", "serve", "ui"}
+
+
+def commands(group=main, words=()):
+    for name in group.list_commands(None):
+        command = group.get_command(None, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, (*words, name))
+        else:
+            yield " ".join((*words, name))
+
+
+def filled(place):
+    store = Store.create(place, {"offsets.topic.num.partitions": "1"})
+    store.create_topic("t", 2)
+    store.append("t", rows(b"a", b"b"), partition=0)
+    store.groups["g"].commit({TopicPartition("t", 0): 1})
+    writer = store.publishes.writer(store.publishes.plan(["t"]))
+    writer.append("t", rows(b"c"))
+    store.publishes.publish("p", 0, writer.finish())
+    store.close()
+    return store.path
+
+
+@pytest.fixture(params=["folder", "objects", "broker", "node"])
+def path(request, tmp_path):
+    """A store of a kind, with a topic, a group and a publisher as far as the kind has them."""
+    if request.param == "objects":
+        return filled(request.getfixturevalue("object_url"))
+    found = filled(tmp_path / "store")
+    if request.param == "broker":
+        shutil.copytree(tmp_path / "store" / "data", tmp_path / "logs")
+        (tmp_path / "logs" / "replication-offset-checkpoint").write_text("0\n2\nt 0 2\nt 1 1\n")
+        return str(tmp_path / "logs")
+    if request.param == "node":
+        note_cluster(found, OwnCluster([("127.0.0.1", 1)], ""))
+    return found
+
+
+def test_each_command_is_tried():
+    assert set(commands()) == CALLS.keys() | ELSEWHERE
+
+
+@pytest.mark.parametrize("command", CALLS)
+def test_commands(path, tmp_path, command):
+    for words in CALLS[command]:
+        given = [word.format(path=path, new=tmp_path / "new") for word in words.split()]
+        result = CliRunner().invoke(main, ["--store", path, *command.split(), *given], input="x\n", prog_name="pylog")
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+        assert result.exit_code == 0 or "Error: " in result.stderr, result.output
+
+
+#: What only a server asks of a log of offsets, which it has of a folder alone.
+OF_SERVERS = {
+    "NEVER",
+    "change_members",
+    "commit_in_transaction",
+    "file_group",
+    "forget_topic",
+    "members",
+    "partition_of",
+}
+OF_SERVERS |= {"partition_of", "pending", "write"}
+
+
+def test_each_public_member_is_there_or_refused(object_url):
+    objects = Store.open(filled(object_url))
+
+    def names(thing):
+        return {name for name in dir(thing) if not name.startswith("_")}
+
+    assert names(Store) <= names(objects)
+    for kind, ours in [
+        (Partitions, objects.partitions), (Publishes, objects.publishes), (Groups, objects.groups),
+        (Group, objects.groups["g"]), (OffsetsLog, objects.groups.log),
+    ]:  # fmt: skip
+        assert names(kind) - OF_SERVERS <= names(ours)
+    assert objects.groups.log.expire() == 0
+    for refused in (
+        lambda: objects.groups["g"].lock("a test"), lambda: objects.groups.log.lock("g", "a test"),
+        lambda: objects.groups.log.commit("g", {TopicPartition("t", 0): 1}, member="m"),
+        lambda: OffsetsLog(objects), lambda: objects.publishes.delete_publisher("p"),
+    ):  # fmt: skip
+        with pytest.raises(UnsupportedByStoreError):
+            refused()
+
+
+def test_the_largest_time(object_url):
+    store = Store.open(filled(object_url))
+    store.create_topic("times", 1, {"retention.ms": "-1"})
+    assert store.partitions.offset_of_max_timestamp("times", 0) is None
+    for times in ([5, 9, 9], [7, 8], [9]):
+        store.append("times", pa.record_batch({"value": [b"v"] * len(times), "timestamp": times}))
+    assert store.partitions.offset_of_max_timestamp("times", 0) == OffsetAndTimestamp(1, 9)
+    store.delete_records("times", 0, 3)
+    assert store.partitions.offset_of_max_timestamp("times", 0) == OffsetAndTimestamp(5, 9)
+    store.append("times", pa.record_batch({"value": [b"v"] * 2, "timestamp": [20, 3]}))
+    store.delete_records("times", 0, 7)
+    assert store.partitions.offset_of_max_timestamp("times", 0) == OffsetAndTimestamp(7, 3)
