@@ -14,6 +14,7 @@ import atexit
 import os
 import threading
 import time
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -34,10 +35,15 @@ from pyspark_log.storage.store import Store
 ChoosePartition = Callable[[str, Data, Data, int], int | None]
 
 
+# How long a thread waits for work, in seconds.
+_IDLE = 1.0
+
+
 class Producer:
     """Sends records in the background. Safe to use from several threads; a forked child makes its own.
 
-    Close it, or use it in a `with` block: a program that ends closes it too, but not a child of multiprocessing.
+    Close it, or use it in a `with` block: a program that ends closes it too, but not a child of multiprocessing. One
+    that is dropped instead still appends what was sent; it warns (ResourceWarning), and its thread ends.
 
     Records that one thread sends to a partition keep their order. A record without a partition goes where its key
     says, by Kafka's hash; without a key to one partition until that has a batch, then to another.
@@ -196,12 +202,15 @@ class Producer:
                 self._has_room.notify_all()
 
     def _next(self) -> SentRecords | None:
-        """Waits for records that are due; None: the producer is closed, and nothing waits."""
+        """Waits for records that are due; None: nothing waits, and the producer is closed or was idle for a while."""
         with self._has_work:
             while (records := self._first_due()) is None:
-                if self._closed:
+                if self._waiting:
+                    self._has_work.wait(self._waiting[0].due - time.monotonic())
+                elif self._closed or not self._has_work.wait_for(lambda: self._waiting or self._closed, _IDLE):
+                    # The thread holds the producer, which may be dropped by now. The next record starts another.
+                    self._thread = None
                     return None
-                self._has_work.wait(self._waiting[0].due - time.monotonic() if self._waiting else None)
             self._waiting.remove(records)
             self._appending = records
             if self._filling.get(records.topic) is records:
@@ -231,14 +240,19 @@ class Producer:
     def close(self, timeout: float | None = None) -> None:
         """Flushes, and ends the thread. TimeoutError: after `timeout` seconds; the thread then keeps running."""
         with self._has_work:
-            self._closed = True
+            self._closed, thread = True, self._thread
             self._has_work.notify()
             self._has_room.notify_all()
-        if self._thread is not None:
-            self._thread.join(timeout)
-            if self._thread.is_alive():
+        if thread is not None:
+            thread.join(timeout)
+            if thread.is_alive():
                 raise TimeoutError(f"not all records were appended within {timeout} s")
         _open.discard(self)
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            said = f"a producer was dropped that is not closed: {self!r}"
+            warnings.warn(said, ResourceWarning, stacklevel=2, source=self)
 
     def __repr__(self) -> str:
         waiting = "closed" if self._closed else f"waiting_bytes={self._size}"

@@ -35,7 +35,7 @@ CALLS = {
     "groups delete-offsets": ["--group g --topic t --yes", "--group none --topic t:0 --yes"],
     "groups describe": ["g", "g --members", "g --state", "--all-groups --json"],
     "groups list": ["", "--state", "--json"],
-    "groups reset-offsets": [f"--group g --topic t {how}" for how in ("--to-earliest --dry-run", "--to-latest --execute")],
+    "groups reset-offsets": [f"--group g --topic t --to-latest {how}" for how in ("--dry-run", "--execute")],
     "import-kafka": ["{path}"],
     "jobs list": [""],
     "jobs path": ["bulk_load"],

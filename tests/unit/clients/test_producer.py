@@ -2,10 +2,12 @@
 
 import asyncio
 import concurrent.futures
+import gc
 import os
 import subprocess
 import sys
 import threading
+import weakref
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -13,6 +15,7 @@ import pytest
 
 from pyspark_log import Store
 from pyspark_log.clients import Producer
+from pyspark_log.clients import producer as producer_module
 from pyspark_log.errors import (
     InvalidConfigError,
     InvalidRecordError,
@@ -463,3 +466,35 @@ def test_what_a_producer_and_a_delivery_look_like(store):
             asyncio.wrap_future(delivery, loop=object())
     assert repr(producer) == f"Producer(closed, store={store.path!r})"
     assert repr(delivery) == "<Delivery: RecordMetadata(topic='t', partition=0, offset=0)>"
+
+
+def test_a_producer_that_is_dropped(store, monkeypatch):
+    """What was sent is appended, and nothing of it stays."""
+    monkeypatch.setattr(producer_module, "_IDLE", 0.01)
+    before = set(threading.enumerate())
+    producer = Producer(store, linger_ms=50)
+    producer.send("t", b"sent", partition=0)
+    [thread] = set(threading.enumerate()) - before
+    dropped, held = weakref.ref(producer), [producer]
+    del producer
+
+    def drop():
+        held.clear()
+        thread.join(PATIENCE)
+        gc.collect()
+
+    with pytest.warns(ResourceWarning, match=r"a producer was dropped that is not closed: Producer\(waiting_bytes=0"):
+        drop()
+    assert dropped() is None
+    assert values(store, 0) == [b"sent"]
+
+
+def test_an_idle_producer_starts_its_thread_again(store, monkeypatch):
+    monkeypatch.setattr(producer_module, "_IDLE", 0)
+    with Producer(store) as producer:
+        for number in range(50):
+            producer.send("t", b"%d" % number, partition=0).result(PATIENCE)
+            producer.send("t", b"and", partition=1)
+        producer.flush()
+    assert values(store, 0) == [b"%d" % number for number in range(50)]
+    assert values(store, 1) == [b"and"] * 50
