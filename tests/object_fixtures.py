@@ -9,6 +9,8 @@ from tests.object_server import moto
 
 _numbers = itertools.count()
 _RACES = "pyspark_log.storage.object_store.faulty_races"
+# Servers here answer or fail at once: for how long a request is tried, in seconds.
+_RETRIED = "pyspark_log.storage.objects.objects._RETRY_SECONDS"
 
 
 @pytest.fixture(scope="session")
@@ -24,6 +26,7 @@ def served_url(object_server, monkeypatch):
     for name, value in object_server.environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(_RACES, lambda *_: 0)
+    monkeypatch.setattr(_RETRIED, 1)
     return f"s3://{object_server.bucket}/store{next(_numbers)}"
 
 

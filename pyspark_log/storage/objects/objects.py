@@ -19,10 +19,13 @@ from pyspark_log.storage.objects.observer import notify
 
 _T = TypeVar("_T")
 
-# How often a request is tried again, and for how long, before it counts as failed: object stores answer 503 when they
-# are asked too much, and ask for patience.
-_RETRIES, _RETRY_SECONDS = 8, 30
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+# For how long a request is tried again before it counts as failed: object stores answer 503 when they are asked too
+# much, and ask for patience. The library draws each pause between the first and three times the one before, so only the
+# time bounds it, not the number of tries.
+_RETRY_SECONDS = 30
+_FIRST_PAUSE, _GROWTH, _LONGEST_PAUSE = 0.1, 3, 5.0
+# How often what was cut in the middle of an answer is asked for again.
+_RETRIES = 8
 # A request without an answer counts as failed after this time. A large one may take long in a slow network.
 _TIMEOUT = 60
 # Options of the connection; all others are the object store's own.
@@ -275,12 +278,12 @@ def _connect(lib: Any, address: ObjectAddress, options: Mapping[str, str]) -> An
     for name, value in options.items():
         (connection if name in _OF_CONNECTION else own)[name] = value
     retries = {
-        "max_retries": _RETRIES,
+        "max_retries": 100 * _RETRY_SECONDS,
         "retry_timeout": timedelta(seconds=_RETRY_SECONDS),
         "backoff": {
             "init_backoff": timedelta(seconds=_FIRST_PAUSE),
             "max_backoff": timedelta(seconds=_LONGEST_PAUSE),
-            "base": 2,
+            "base": _GROWTH,
         },
     }
     try:

@@ -23,6 +23,12 @@ from pyspark_log.storage.publish_log.entry import FIRST_BYTES, Entry, decode, en
 from pyspark_log.storage.publish_log.proposals import Proposal
 from pyspark_log.storage.publish_log.state import State
 
+# What to do after an unknown outcome.
+_REPEATED = (
+    "a publish that is repeated with its number finds out; look for records that were appended before you append them "
+    "again"
+)
+
 # How often a number is tried whose object is not there after a refusal or an error, and the pause in between, in
 # seconds: the library has tried for half a minute each time.
 _TRIES, _PAUSE = 5, 0.2
@@ -247,7 +253,7 @@ class PublishLog:
             self._has_begun, self._state, self._is_given, self._heads, self._newest = False, State(), False, [], None
             raise OutcomeUnknownError(
                 f"{self.objects.address}/{name_of(entry.number)} was created, but this process was stopped for so long "
-                "meanwhile that the entry may have been deleted before, or since; the same call again answers it"
+                f"meanwhile that the entry may have been deleted before, or since; {_REPEATED}"
             )
 
     def _shorten(self) -> None:
@@ -300,11 +306,11 @@ class PublishLog:
             try:
                 found = self._read(entry.number)
             except ObjectStoreError as failed:
-                found, error = None, failed
+                error = failed
+                break  # Each request was tried for half a minute.
             if found is not None:
                 return found[0].token == entry.token, error is None
             time.sleep(_PAUSE)
         raise OutcomeUnknownError(
-            f"{self.objects.address}/{name}: it is not known whether it is decided; the same call again answers it: "
-            f"{error}"
+            f"{self.objects.address}/{name}: it is not known whether it is decided; {_REPEATED}: {error}"
         ) from error

@@ -3,6 +3,7 @@
 import os
 import pickle
 import re
+import time
 import traceback
 
 import pytest
@@ -314,3 +315,33 @@ def test_refused_addresses(url):
 @pytest.mark.parametrize("path", ["/a/b", "a", "file:/a", "file:///a", "C:/x", "hdfs://x/y"])
 def test_paths_that_are_no_addresses(path):
     assert not is_address(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("answer", [Answer(503), None], ids=["busy", "cut"])
+def test_a_server_that_is_away_for_a_while(object_server, monkeypatch, answer):
+    """Requests are tried for half a minute."""
+    for name, value in object_server.environment.items():
+        monkeypatch.setenv(name, value)
+    back = time.monotonic() + 20
+
+    def away(exchange):
+        return pass_on(exchange) if time.monotonic() > back else answer
+
+    with proxy(object_server, away) as between:
+        monkeypatch.setenv("AWS_ENDPOINT", between.endpoint)
+        objects = Objects(f"s3://{object_server.bucket}/away")
+        objects.put("key", b"value")
+        assert time.monotonic() > back
+        assert bytes(objects.get("key").data) == b"value"
+
+
+def test_for_how_long_a_request_is_tried(monkeypatch):
+    """The library may give up by a number of tries, too, which must not come first."""
+    monkeypatch.setattr(objects_module, "_RETRY_SECONDS", 2)
+    [port] = free_ports(1)
+    options = {"endpoint": f"http://{HOST}:{port}", "region": "r", "access_key_id": "a", "secret_access_key": "b"}
+    begun = time.monotonic()
+    with pytest.raises(ObjectStoreError, match="retry_timeout: 2s"):
+        Objects("s3://bucket/x", options).get("key")
+    assert time.monotonic() - begun >= 2

@@ -428,7 +428,9 @@ def test_an_outcome_that_stays_unknown_is_said_and_found_later(server, url, writ
 
     with proxy(server, fail) as unsure:
         log = PublishLog(Objects(url, unsure.options), lambda: 5000)
-        with pytest.raises(OutcomeUnknownError, match="the same call again answers it"):
+        with pytest.raises(
+            OutcomeUnknownError, match="a publish that is repeated with its number finds out; look for records"
+        ):
             _publish(log, 0)
     assert arrived[0] == 200
     # The same call again, with the log as it is: it is a replay.
