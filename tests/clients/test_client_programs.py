@@ -1,4 +1,7 @@
-"""Kafka's clients of Go, JavaScript and Rust at `pylog serve`. README.md says what their programs do."""
+"""Kafka's clients of Go, JavaScript and Rust at `pylog serve`. README.md says what their programs do.
+
+That the server answers them as Kafka does, in all that they do, is shown by their sessions in tests/recordings.
+"""
 
 import itertools
 import json
@@ -8,82 +11,36 @@ import struct
 import subprocess
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from pyspark_log import Store
-from tests.paths import ROOT
+from tests.recordings.program_sessions import CODECS, FOLDER, PROGRAMS
 from tests.server_tools import PATIENCE, served_anew
 
 pytestmark = pytest.mark.slow
-
-FOLDER = ROOT / ".clients"
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-
-
-class Library(NamedTuple):
-    """A client library.
-
-    Attributes:
-        command: how its program is started, by paths in `FOLDER`.
-        lacks: the reason for each thing that it cannot do, by the name of the codec or the test.
-    """
-
-    command: tuple[str, ...]
-    lacks: dict[str, str] = {}  # noqa: RUF012  (it is not changed)
-
-
-LIBRARIES = {
-    "franz-go": Library(("go/franz-go",)),
-    "sarama": Library(("go/sarama",)),
-    "kafka-go": Library(("go/kafka-go",), {"idempotent": "its producer is never idempotent"}),
-    "kafkajs": Library(("js/node_modules/.bin/node", "js/kafkajs.js")),
-    "platformatic": Library(("js/node_modules/.bin/node", "js/platformatic.js")),
-    "node-rdkafka": Library(
-        ("js/node_modules/.bin/node", "js/node-rdkafka.js"),
-        {
-            "administer groups": "it has no requests for them",
-            "zstd": "to be built with it takes the headers of libzstd",
-        },
-    ),
-    "rdkafka": Library(("rust/debug/rdkafka",)),
-    "rskafka": Library(
-        ("rust/debug/rskafka",),
-        {
-            "idempotent": "its producer is never idempotent",
-            "groups": "it has none",
-            "grow": "it has no such request",
-        },
-    ),
-}  # fmt: skip
-
-
-def _libraries(*what):
-    """The libraries that can do all of this."""
-    return [name for name, library in LIBRARIES.items() if not library.lacks.keys() & set(what)]
-
 
 #: Of each language the library whose tests are not long. Each library writes and reads with one codec.
 _OF_EACH_LANGUAGE = ("franz-go", "kafkajs", "rdkafka")
 
 
-def _or_long(case, is_short):
-    return case if is_short else pytest.param(*case, marks=pytest.mark.long)
-
-
-def _names_of(*what):
-    long = pytest.mark.long
-    return [name if name in _OF_EACH_LANGUAGE else pytest.param(name, marks=long) for name in _libraries(*what)]
+def _or_long(is_short, *case):
+    return pytest.param(*case, marks=() if is_short else pytest.mark.long)
 
 
 _WRITES = [
-    _or_long((name, codec, "plain"), number == list(LIBRARIES).index(name) % len(CODECS))
+    _or_long(number == place % len(CODECS), name, codec, "plain")
     for number, codec in enumerate(CODECS)
-    for name in _libraries(codec)
+    for place, (name, program) in enumerate(PROGRAMS.items())
+    if codec in program.codecs
 ]
 # Which codec it is makes no difference to idempotence.
-_WRITES += [_or_long((name, "gzip", "idempotent"), name in _OF_EACH_LANGUAGE) for name in _libraries("idempotent")]
+_WRITES += [
+    _or_long(name in _OF_EACH_LANGUAGE, name, "gzip", "idempotent")
+    for name, program in PROGRAMS.items()
+    if program.idempotent
+]
+_WITH_GROUPS = [_or_long(name in _OF_EACH_LANGUAGE, name) for name, program in PROGRAMS.items() if program.groups]
 _names = (f"topic{number}" for number in itertools.count())
 
 
@@ -110,7 +67,7 @@ def topic(store):
 @pytest.fixture
 def program(server, name):
     """Makes the command of a library's program; skips the test without it, or fails if PYLOG_REQUIRE names clients."""
-    command = [str(FOLDER / path) for path in LIBRARIES[name].command]
+    command = [str(FOLDER / path) for path in PROGRAMS[name].command]
     if not all(map(os.path.exists, command)):
         reason = f"the program over {name} is not here: make client-programs"
         if "clients" in os.environ.get("PYLOG_REQUIRE", "").split(","):
@@ -217,21 +174,11 @@ def test_records_are_written_and_read(call, store, topic, name, codec, kind):
     more = [{"key": b"more", "value": b"more " * 20, "partition": number % 2} for number in range(100)]
     store.append(topic, more, compression_type=codec)
     assert {found for found, _ in _batches(store, topic)} == {codec}
-    group = topic if name in _libraries("groups") else "-"
+    group = topic if PROGRAMS[name].groups else "-"
     assert _in_order(call("consume", topic, group, 300)) == _rows(store, topic)
 
 
-@pytest.mark.parametrize("name", _names_of("groups"))
-def test_a_group_resumes_at_what_it_has_committed(call, store, topic, name):
-    store.append(topic, [{"key": b"k", "value": b"%d" % number, "partition": number % 2} for number in range(100)])
-    first = call("consume", topic, topic, 40)
-    assert sum(_committed(store, topic).values()) == len(first) == 40
-    second = call("consume", topic, topic, 60)
-    assert _in_order(first + second) == _rows(store, topic)
-    assert _committed(store, topic) == {(topic, 0): 50, (topic, 1): 50}
-
-
-@pytest.mark.parametrize("name", _names_of("groups"))
+@pytest.mark.parametrize("name", _WITH_GROUPS)
 def test_a_group_that_retention_has_overtaken(call, store, topic, name):
     """It starts over where the log begins now, and again after its next commit."""
     for begins in (8, 18):
@@ -244,7 +191,7 @@ def test_a_group_that_retention_has_overtaken(call, store, topic, name):
         assert _committed(store, topic) == {(topic, 0): begins + 2, (topic, 1): begins + 2}
 
 
-@pytest.mark.parametrize("name", _names_of("groups"))
+@pytest.mark.parametrize("name", _WITH_GROUPS)
 def test_a_group_of_which_one_comes_later_and_one_is_killed(store, topic, member, name):
     store.add_partitions(topic, 6)
     numbers = itertools.count()
@@ -275,40 +222,3 @@ def test_a_group_of_which_one_comes_later_and_one_is_killed(store, topic, member
     second.stop()
     shared_by(third)
     third.stop()
-
-
-@pytest.mark.parametrize("name", _names_of())
-def test_topics(call, store, name):
-    topic = f"made-by-{name}"
-    call("create-topic", topic, 2)
-    assert store.describe_topic(topic).partitions == 2
-    if name in _libraries("grow"):
-        call("grow-topic", topic, 5)
-        assert store.describe_topic(topic).partitions == 5
-    call("delete-topic", topic)
-    assert topic not in store.topics()
-
-
-@pytest.mark.parametrize("name", _names_of())
-def test_offsets(call, store, topic, name):
-    rows = [{"value": b"x", "timestamp": 1_700_000_000_000 + 1000 * number, "partition": 1} for number in range(10)]
-    store.alter_configs(topic, {"retention.ms": "-1"})
-    store.append(topic, rows)
-    store.delete_records(topic, 1, 2)
-    found = {line.pop("partition"): line for line in call("offsets", topic, 1_700_000_004_500)}
-    assert found[1] == {"earliest": 2, "latest": 10, "at": 5}
-    assert (found[0]["earliest"], found[0]["latest"]) == (0, 0)
-
-
-@pytest.mark.parametrize("name", _names_of("groups", "administer groups"))
-def test_groups(call, store, topic, member, name):
-    running = member()
-    store.append(topic, [{"key": b"k", "value": b"x"}])
-    _wait(running.values, "the record is not read")
-    assert {"group": topic} in call("list-groups")
-    assert call("describe-group", topic) == [{"state": "Stable", "members": 1}]
-    running.stop()
-    assert call("describe-group", topic) == [{"state": "Empty", "members": 0}]
-    call("delete-group", topic)
-    assert topic not in store.groups
-    assert {"group": topic} not in call("list-groups")

@@ -7,7 +7,7 @@ from tests.paths import ROOT
 from tests.server_tools import PATIENCE
 
 FOLDER = ROOT / ".clients"
-_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _NODE = "js/node_modules/.bin/node"
 
 
@@ -21,7 +21,7 @@ class Program(NamedTuple):
     """
 
     command: tuple[str, ...]
-    codecs: tuple[str, ...] = _CODECS
+    codecs: tuple[str, ...] = CODECS
     groups: bool = True
     describes_groups: bool = True
     idempotent: bool = True
@@ -34,7 +34,8 @@ PROGRAMS = {
     "kafka-go": Program(("go/kafka-go",), idempotent=False),
     "kafkajs": Program((_NODE, "js/kafkajs.js")),
     "platformatic": Program((_NODE, "js/platformatic.js")),
-    "node-rdkafka": Program((_NODE, "js/node-rdkafka.js"), codecs=_CODECS[:-1], describes_groups=False),
+    # To be built with zstd takes the headers of libzstd.
+    "node-rdkafka": Program((_NODE, "js/node-rdkafka.js"), codecs=CODECS[:-1], describes_groups=False),
     "rdkafka": Program(("rust/debug/rdkafka",)),
     "rskafka": Program(("rust/debug/rskafka",), groups=False, describes_groups=False, idempotent=False, grows=False),
 }

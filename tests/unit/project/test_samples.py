@@ -18,7 +18,7 @@ NOT_RUN = {
     "README.md: Install": "it makes an environment, and runs the demo in it",
     "README.md: For Kafka's clients": "it serves until it is stopped",
     "README.md: For Kafka's clients #2": "tests/unit/server/test_docs_server.py runs it, with a server",
-    "README.md: For Kafka's clients #3": "it needs Kafka; tests/kafka/test_server_tools.py has it",
+    "README.md: For Kafka's clients #3": "it needs Kafka; tests/recordings/java_sessions.py has the tool",
     "README.md: In your tests": "test_pytest_plugin.py runs it in a pytest of its own",
     **{
         f"jobs.md: {heading}": "tests/jobs/test_jobs_samples.py runs it, with Spark"
