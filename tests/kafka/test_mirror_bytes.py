@@ -2,14 +2,11 @@
 
 import random
 import signal
-import subprocess
-import sys
 
 import confluent_kafka
 import pytest
-from kafka_clients import Clients, as_printed
 from kafka_cluster import SCRAM, Cluster, secured, wait_until
-from kafka_tools import NEWEST, OLDER, PATIENCE
+from kafka_tools import NEWEST, OLDER
 from mirror_tools import (
     CODECS,
     Mirror,
@@ -35,7 +32,6 @@ from written import NOW, read
 
 from pyspark_log import Store
 from pyspark_log.admin import compact
-from pyspark_log.errors import PartitionOwnedError
 from tests.store_tools import faults
 
 pytestmark = pytest.mark.timeout(600)
@@ -140,32 +136,6 @@ def test_the_store_has_no_fault(mirrored):
     assert faults(mirrored[0]) == []
 
 
-@pytest.mark.long
-def test_the_console_consumer_prints_what_the_store_has(cluster, tmp_path):
-    create(cluster, "printed", [[2, 3]])
-    write(cluster, "printed", messages(1, 200, size=50), compression_type="zstd")
-    mirror_once(cluster, tmp_path / "store", tmp_path, "--topics", "printed")
-    rows, end = read(Store.open(tmp_path / "store"), "printed")
-    clients = Clients(cluster)
-    assert clients.printed("printed", end) == [as_printed(row, 0) for row in rows]
-    clients.close()
-
-
-@pytest.mark.long
-def test_a_mirror_continues_where_it_ended(cluster, tmp_path):
-    create(cluster, "continued")
-    path = tmp_path / "store"
-    for number in range(4):
-        write(cluster, "continued", sized(cluster, number, 300), compression_type=CODECS[number])
-        done, _ = mirror_once(cluster, path, tmp_path, "--topics", "continued")
-        assert [one["error"] for one in done.values()] == [None] * 3
-        assert_mirrored(cluster, path, "continued")
-    times = {file: file.stat().st_mtime_ns for file in path.rglob("*.log")}
-    done, _ = mirror_once(cluster, path, tmp_path, "--topics", "continued")
-    assert [(one["bytes"], one["begun_at"]) for one in done.values()] == [(0, one["log_end"]) for one in done.values()]
-    assert {file: file.stat().st_mtime_ns for file in path.rglob("*.log")} == times
-
-
 def test_a_mirror_that_follows(cluster, tmp_path):
     create(cluster, "followed")
     path = tmp_path / "store"
@@ -223,59 +193,37 @@ def test_a_leader_that_starts_again(cluster, tmp_path):
 
 
 @pytest.mark.long
-def test_partitions_and_topics_are_added(cluster, tmp_path):
-    create(cluster, "grown-a", [[1, 2]])
-    path = tmp_path / "store"
+def test_what_changes_while_it_is_mirrored(cluster, tmp_path):
+    """Partitions and topics are added, configs are set and taken away, and a group commits, also back."""
+    create(cluster, "grown-a", [[1, 2]], retention_ms=1_000_000_000, max_message_bytes=2_000_000)
+    path, arguments = tmp_path / "store", ("--topics", "grown-.*", "--groups", "^read")
     write(cluster, "grown-a", sized(cluster, 1, 100, 1))
-    mirror_once(cluster, path, tmp_path, "--topics", "grown-.*")
-    cluster.add_partitions("grown-a", [[2, 3]])
-    write(cluster, "grown-a", sized(cluster, 2, 100, 2))
-    mirror_once(cluster, path, tmp_path, "--topics", "grown-.*")
-    assert_mirrored(cluster, path, "grown-a")
-    with mirroring(cluster, path, tmp_path, "--topics", "grown-.*"):
-        cluster.add_partitions("grown-a", [[3, 1]])
+    commit(cluster, "readers", {("grown-a", 0): 7})
+    commit(cluster, "others", {("grown-a", 0): 5})
+    mirror_once(cluster, path, tmp_path, *arguments)
+    before = Store.open(path).describe_topic("grown-a").configs
+    assert (before["retention.ms"], before["max.message.bytes"]) == ("1000000000", "2000000")
+    assert before["segment.bytes"] == str(SEGMENT[version_of(cluster)])
+    with mirroring(cluster, path, tmp_path, *arguments):
+        cluster.add_partitions("grown-a", [[2, 3], [3, 1]])
+        changed = {"retention.ms": 2_000_000_000, "max.message.bytes": None, "segment.ms": 5_000_000}
+        cluster.alter_configs("grown-a", changed)
         create(cluster, "grown-b")
         create(cluster, "not-grown", [[1]])
         for seed, topic in enumerate(("grown-a", "grown-b")):
             write(cluster, topic, sized(cluster, seed, 300))
         wait_for_end(cluster, path, "grown-a", "grown-b")
+        configs = before | {"retention.ms": "2000000000", "segment.ms": "5000000"}
+        del configs["max.message.bytes"]
+        wait_until(lambda: Store.open(path).describe_topic("grown-a").configs == configs, f"its configs are {configs}")
+        offsets = {("grown-a", 0): 6, ("grown-a", 1): end_of(cluster, "grown-a", 1)}
+        commit(cluster, "readers", offsets)
+        wait_until(lambda: committed(path, "readers") == offsets, f"the group is at {offsets}")
     assert_mirrored(cluster, path, "grown-a")
     assert_mirrored(cluster, path, "grown-b")
+    assert list(Store.open(path).groups) == ["readers"]
     assert Store.open(path).topics() == ["grown-a", "grown-b"]
     assert Store.open(path).describe_topic("grown-b").topic_id == cluster.topic_id("grown-b")
-
-
-@pytest.mark.long
-def test_configs_follow(cluster, tmp_path):
-    create(cluster, "configured", [[1]], retention_ms=1_000_000_000, max_message_bytes=2_000_000)
-    path = tmp_path / "store"
-    mirror_once(cluster, path, tmp_path, "--topics", "configured")
-    before = Store.open(path).describe_topic("configured").configs
-    assert (before["retention.ms"], before["max.message.bytes"]) == ("1000000000", "2000000")
-    assert before["segment.bytes"] == str(SEGMENT[version_of(cluster)])
-    with mirroring(cluster, path, tmp_path, "--topics", "configured"):
-        changed = {"retention.ms": 2_000_000_000, "max.message.bytes": None, "segment.ms": 5_000_000}
-        cluster.alter_configs("configured", changed)
-        wanted = before | {"retention.ms": "2000000000", "segment.ms": "5000000"}
-        del wanted["max.message.bytes"]
-        wait_until(lambda: Store.open(path).describe_topic("configured").configs == wanted, f"its configs are {wanted}")
-
-
-@pytest.mark.long
-def test_groups_follow(cluster, tmp_path):
-    create(cluster, "read", [[1, 2], [2, 3]])
-    path = tmp_path / "store"
-    write(cluster, "read", sized(cluster, 1, 100, 2))
-    commit(cluster, "readers", {("read", 0): 7, ("read", 1): 3})
-    commit(cluster, "others", {("read", 0): 5})
-    mirror_once(cluster, path, tmp_path, "--topics", "read", "--groups", "^read")
-    assert committed(path, "readers") == {("read", 0): 7, ("read", 1): 3}
-    assert list(Store.open(path).groups) == ["readers"]
-    with mirroring(cluster, path, tmp_path, "--topics", "read", "--groups", "^read"):
-        # Also back.
-        commit(cluster, "readers", {("read", 0): 6, ("read", 1): end_of(cluster, "read", 1)})
-        wanted = {("read", 0): 6, ("read", 1): end_of(cluster, "read", 1)}
-        wait_until(lambda: committed(path, "readers") == wanted, f"the group is at {wanted}")
 
 
 def commit(cluster, group, offsets):
@@ -292,48 +240,7 @@ def committed(path, group):
     return {(at.topic, at.partition): one.offset for at, one in found.items()}
 
 
-def test_other_writers_are_refused_until_it_is_promoted(cluster, tmp_path):
-    create(cluster, "owned", [[1], [2]])
-    path = tmp_path / "store"
-    write(cluster, "owned", sized(cluster, 1, 50, 1))
-    mirror_once(cluster, path, tmp_path, "--topics", "owned")
-    store = Store.open(path)
-    # The other partition is empty.
-    for partition in range(2):
-        with pytest.raises(PartitionOwnedError):
-            store.append("owned", [{"value": "ours"}], partition=partition)
-    assert_mirrored(cluster, path, "owned")
-    mirror_once(cluster, path, tmp_path, "--topics", "owned")
-    pylog("--store", path, "mirror", "--promote", "--topics", "owned")
-    store, end = Store.open(path), end_of(cluster, "owned")
-    store.append("owned", [{"value": "ours"}], partition=0)
-    assert read(store, "owned")[1] == end + 1
-    before = files(path)
-    write(cluster, "owned", sized(cluster, 2, 50, 1))
-    done, _ = mirror_once(cluster, path, tmp_path, "--topics", "owned", status=1)
-    assert {one["error"] is None for one in done.values()} == {False}
-    assert files(path) == before
-    assert faults(path) == []
-
-
-def pylog(*arguments):
-    command = [sys.executable, "-m", "pyspark_log.cli.start", *map(str, arguments)]
-    subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
-
-
 # --- logs that become shorter ------------------------------------------------------------------------
-
-
-def has_the_end(cluster, path, topic):
-    """A copy that began, or begins by now, inside of the leader's first segment has the bytes from there on."""
-    assert of_mirror(path, topic).exists()
-    ours, theirs = whole(of_mirror(path, topic)), whole(of_leader(cluster, topic))
-    assert ours
-    assert theirs.endswith(ours)
-    [found] = consumed(cluster, topic)
-    assert read(Store.open(path), topic) == found
-    assert Store.open(path).earliest_offset(topic, 0) == start_of(cluster, topic)
-    assert faults(path) == []
 
 
 @pytest.mark.long
@@ -363,70 +270,6 @@ def test_retention_in_the_cluster(cluster, tmp_path):
     assert ours.endswith(added)
     assert len(read(Store.open(kept), "expired")[0]) == end_of(cluster, "expired")
     assert faults(kept) == []
-
-
-@pytest.mark.long
-def test_deleted_records(cluster, tmp_path):
-    """Also in a copy that begins at such a log start, in the middle of a batch."""
-    create(cluster, "deleted", [[1, 3]])
-    path, kept, late = (tmp_path / name for name in ("store", "kept", "late"))
-    write(cluster, "deleted", sized(cluster, 1, 900, 1))
-    mirror_once(cluster, path, tmp_path, "--topics", "deleted")
-    mirror_once(cluster, kept, tmp_path, "--topics", "deleted", "--keep")
-    [middle, *_] = [one for one, _ in batches(of_leader(cluster, "deleted")) if one.base_offset > 500 and one.count > 2]
-    cluster.delete_records("deleted", 0, middle.base_offset + 1)
-    for seed in (2, 3):
-        for name in (path, late):
-            mirror_once(cluster, name, tmp_path, "--topics", "deleted")
-            has_the_end(cluster, name, "deleted")
-        write(cluster, "deleted", sized(cluster, seed, 100, 1))
-    mirror_once(cluster, kept, tmp_path, "--topics", "deleted", "--keep")
-    assert Store.open(kept).earliest_offset("deleted", 0) == 0
-    assert len(read(Store.open(kept), "deleted")[0]) == end_of(cluster, "deleted")
-
-
-@pytest.mark.long
-def test_all_records_are_deleted(cluster, tmp_path):
-    create(cluster, "emptied", [[1, 3]])
-    path, late = tmp_path / "store", tmp_path / "late"
-    write(cluster, "emptied", sized(cluster, 1, 900, 1))
-    mirror_once(cluster, path, tmp_path, "--topics", "emptied")
-    end = end_of(cluster, "emptied")
-    cluster.delete_records("emptied", 0, end)
-    for name in (path, late):
-        mirror_once(cluster, name, tmp_path, "--topics", "emptied")
-        store = Store.open(name)
-        assert (store.earliest_offset("emptied", 0), store.latest_offset("emptied", 0)) == (end, end)
-        assert faults(name) == []
-    write(cluster, "emptied", sized(cluster, 2, 300, 1))
-    for name in (path, late):
-        mirror_once(cluster, name, tmp_path, "--topics", "emptied")
-        has_the_end(cluster, name, "emptied")
-
-
-@pytest.mark.long
-def test_records_that_were_deleted_before_they_were_copied(cluster, tmp_path):
-    create(cluster, "lost", [[1, 3]])
-    path = tmp_path / "store"
-    write(cluster, "lost", sized(cluster, 1, 300, 1))
-    mirror_once(cluster, path, tmp_path, "--topics", "lost")
-    before, end = files(path), end_of(cluster, "lost")
-    write(cluster, "lost", sized(cluster, 2, 300, 1))
-    cluster.delete_records("lost", 0, end + 100)
-    done, log = mirror_once(cluster, path, tmp_path, "--topics", "lost", status=1)
-    assert f"{end} to {end + 99}" in done["lost-0"]["error"]
-    assert files(path) == before
-    done, log = mirror_once(cluster, path, tmp_path, "--topics", "lost", "--skip-lost")
-    assert f"{end} to {end + 99}" in log
-    assert done["lost-0"]["log_end"] == end_of(cluster, "lost")
-    [found] = consumed(cluster, "lost")
-    assert read(Store.open(path), "lost") == found
-    assert faults(path) == []
-
-
-def files(path):
-    """All segment files of a store."""
-    return {file: file.read_bytes() for file in path.rglob("*.log")}
 
 
 # --- compaction --------------------------------------------------------------------------------------

@@ -294,28 +294,6 @@ def test_an_unclean_election_while_it_is_mirrored(cluster, tmp_path, follow):
 
 
 @pytest.mark.long
-def test_a_topic_that_was_created_again(cluster, tmp_path):
-    create(cluster, "twice", [[1, 2]])
-    create(cluster, "twice-beside", [[2, 3]])
-    path = tmp_path / "store"
-    for topic in ("twice", "twice-beside"):
-        write(cluster, topic, messages(1, 100, 1, SIZE))
-    mirror_once(cluster, path, tmp_path, "--topics", "twice.*")
-    cluster.delete_topic("twice")
-    create(cluster, "twice", [[1, 2]])
-    for topic in ("twice", "twice-beside"):
-        write(cluster, topic, messages(2, 200, 1, SIZE))
-    before, id_before = whole(of_mirror(path, "twice")), Store.open(path).describe_topic("twice").topic_id
-    done, log = mirror_once(cluster, path, tmp_path, "--topics", "twice.*", status=1)
-    assert cluster.topic_id("twice") in log
-    assert done["twice-beside-0"]["error"] is None
-    assert whole(of_mirror(path, "twice")) == before
-    assert Store.open(path).describe_topic("twice").topic_id == id_before
-    assert_mirrored(cluster, path, "twice-beside")
-    assert faults(path) == []
-
-
-@pytest.mark.long
 def test_a_topic_that_is_created_again_while_it_is_mirrored(cluster, tmp_path):
     create(cluster, "replaced", [[1, 2]])
     create(cluster, "replaced-beside", [[2]])

@@ -87,6 +87,9 @@ def test_it_continues_where_it_was(upstream, topic, fill, first, mirror):
         fill(7)
         result = mirror(topic)[first]
         assert (result.begun_at, result.end) == (70 * (round_ - 1), 70 * round_)
+    times = {path: path.stat().st_mtime_ns for path in mirror.path.rglob("*.log")}
+    assert mirror(topic)[first].bytes == 0
+    assert {path: path.stat().st_mtime_ns for path in mirror.path.rglob("*.log")} == times
     with Store.open(mirror.path) as store:
         assert segments(store, first) == segments(upstream, first)
 
@@ -255,6 +258,12 @@ def test_the_log_start_follows(upstream, topic, fill, first, mirror):
     assert mirror(topic)[first].log_start == 207
     with Store.open(mirror.path) as store:
         assert store.earliest_offset(topic, 0) == 207
+        assert values(store, first) == values(upstream, first)
+    upstream.delete_records(topic, 0, 310)
+    assert mirror(topic)[first].log_start == 310
+    fill(1)
+    assert mirror(topic)[first].end == 320
+    with Store.open(mirror.path) as store:
         assert values(store, first) == values(upstream, first)
     assert not damages(mirror.path)
 
