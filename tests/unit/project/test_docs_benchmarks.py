@@ -41,11 +41,3 @@ def test_each_table_has_its_script_and_its_place():
 def test_a_script_that_is_named_is_there(page):
     for name in re.findall(r"python\s+(benchmarks/\w+\.py)", page.read_text()):
         assert (ROOT / name).exists(), name
-
-
-def test_names_that_a_script_writes_are_found():
-    assert written("""
-tables.show("a", [], [], document=given.document)
-tables.show("b" if other else "c", [], [], document=given.document, page="spark.md")
-tables.show("d", [], [], document=False)
-""") == [("performance.md", "a"), ("spark.md", "b"), ("spark.md", "c")]

@@ -130,17 +130,6 @@ def without_code_blocks(page: str) -> str:
     return re.sub(r"^ *```.*?^ *```$", lambda block: "\n" * block[0].count("\n"), page, flags=re.MULTILINE | re.DOTALL)
 
 
-def test_code_blocks_of_pages_are_left_out() -> None:
-    page = "before\n```sh\nin it\n```\n- item\n  ```\n  in it\n  ```\nafter\n"
-    assert without_code_blocks(page) == "before\n\n\n\n- item\n\n\n\nafter\n"
-
-
-def test_comments_and_docstrings_of_programs_are_searched() -> None:
-    lines = ['"""Of a module."""', "A = 1  # why", "", "def name():", '    """Of a', '    function."""', "    #: more"]
-    found = ['"""Of a module."""', " why", "", "", '    """Of a', '    function."""', " more"]
-    assert prose_of("\n".join(lines)).split("\n") == found
-
-
 # ---- commits
 
 
@@ -168,23 +157,3 @@ def test_subjects_of_commits() -> None:
     commits = [line.partition(" ")[::2] for line in listed.stdout.splitlines()]
     wrong = {subject: faults_of(subject) for day, subject in commits if day > UNCHECKED_UNTIL}
     assert {subject: faults for subject, faults in wrong.items() if faults} == {}
-
-
-@pytest.mark.parametrize(
-    ("subject", "faults"),
-    [
-        ("segment: roll by the broker's clock", []),
-        ("docs, spark: read, commit and publish without loading pandas", []),
-        ("fs: process signals at once", []),
-        ("roll by the broker's clock", ["area"]),
-        ("docs: the kills of imports", ["area"]),
-        ("docs: reads as measured now", ["area"]),
-        ("tests: added a case", ["area"]),
-        ("locks: free one " + "x" * 60, ["76 characters"]),
-        ("locks: tell whoever waits", ["tell", "whoever"]),
-    ],
-)
-def test_faults_of_subjects(subject: str, faults: list[str]) -> None:
-    found = faults_of(subject)
-    assert len(found) == len(faults)
-    assert all(any(fault in one for one in found) for fault in faults)
