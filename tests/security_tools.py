@@ -1,5 +1,6 @@
 """What tests of a secured server need: authorities, certificates and keys, users, and a client that speaks TLS."""
 
+import contextlib
 import datetime
 import ipaddress
 import ssl
@@ -12,7 +13,7 @@ from scramp import ScramClient
 
 from pyspark_log.kafka import messages as m
 from pyspark_log.server.security.users import Users, make_credential
-from tests.server_tools import PATIENCE, Peer
+from tests.server_tools import PATIENCE, Peer, Server, make_store, served
 
 #: The users of `add_users`, with their passwords.
 PASSWORDS = {"anna": "correct horse battery", "bert": "zażółć, gęślą=jaźń"}
@@ -104,6 +105,15 @@ def add_users(path, passwords=PASSWORDS):
     for user, password in passwords.items():
         users.change({user: {one: make_credential(one, password) for one in ("SCRAM-SHA-256", "SCRAM-SHA-512")}})
     return users
+
+
+@contextlib.contextmanager
+def served_with_users(folder, *options, kind=Server, topics=(), users=PASSWORDS):
+    """A server over a new store in a folder, which has topics of one partition and users, as `served`."""
+    path = make_store(folder, topics)
+    add_users(path, users)
+    with served(path, folder, *options, kind=kind) as server:
+        yield server
 
 
 class TlsPeer(Peer):

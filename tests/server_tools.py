@@ -124,10 +124,18 @@ def served(path, folder, *options, kind=Server):
         server.kill()
 
 
+def make_store(folder, topics=()):
+    """A new store in a folder, with topics of one partition; its path."""
+    with Store.create(folder / "store") as store:
+        for topic in topics:
+            store.create_topic(topic, 1)
+    return folder / "store"
+
+
 @contextlib.contextmanager
-def served_anew(folder, *options, kind=Server):
-    """A server over a new store in a folder, as `served`."""
-    Store.create(folder / "store").close()
+def served_anew(folder, *options, kind=Server, topics=()):
+    """A server over a new store in a folder, which has topics of one partition, as `served`."""
+    make_store(folder, topics)
     with served(folder / "store", folder, *options, kind=kind) as server:
         yield server
 

@@ -14,10 +14,6 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 VALUES = [b"value %d " % number * 20 for number in range(200)]
 
 
-def _of_python(codec):
-    return None if codec == "none" else codec
-
-
 def test_librdkafka_puts_keys_where_others_do_if_it_is_asked_to(server, store, topic):
     """As docs/server.md says."""
     store.add_partitions(topic, 7)

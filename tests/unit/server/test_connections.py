@@ -1,7 +1,9 @@
-"""Clients that behave badly, and many of them: the others are served meanwhile."""
+"""Clients that behave badly, and many of them, with TLS and without: the others are served meanwhile."""
 
 import contextlib
+import os
 import socket
+import ssl
 import struct
 
 import pyarrow as pa
@@ -9,13 +11,29 @@ import pytest
 from server_requests import LATEST, batch, fetch, fetch_request, list_offset, produce, produce_request, values
 
 from pyspark_log.kafka import messages as m
-from tests.server_tools import Peer, served
+from tests.security_tools import TlsPeer, name, tls_options
+from tests.server_tools import PATIENCE, Peer, served, served_anew
 
 _ASK = m.ApiVersionsRequest("tests", "1.0")
 
 
+@pytest.fixture(scope="module", params=["plain", "TLS"])
+def server(tmp_path_factory, authority, request):
+    """A server; its `connect` makes a client."""
+    options = tls_options(*authority.issue("server", name(CN="server"))) if request.param == "TLS" else ()
+    with served_anew(tmp_path_factory.mktemp("server"), *options) as running:
+        running.connect = lambda: TlsPeer(running, authority.context()) if options else Peer(running)
+        yield running
+
+
+@pytest.fixture
+def peer(server):
+    with server.connect() as peer:
+        yield peer
+
+
 def _closed_after(server, data):
-    with Peer(server) as other:
+    with server.connect() as other:
         other.socket.sendall(data)
         assert other.is_closed_by_server()
 
@@ -83,24 +101,34 @@ def test_a_large_request_after_a_small_one_in_one_piece(peer, store, topic):
 
 def test_a_client_that_does_not_read_delays_no_other(server, peer, store, topic):
     for _ in range(8):
-        store.append(topic, pa.record_batch({"value": [b"x" * 1_000_000]}))
+        store.append(topic, pa.record_batch({"value": [os.urandom(1_000_000)]}))
     before = server.resident()
-    with Peer(server) as other:
+    expected = bytes(fetch(peer, topic, 0, max_bytes=1 << 30, total=1 << 30).records)
+    with server.connect() as other:
         ask = other.encoded(fetch_request(topic, 0, max_bytes=1 << 30, total=1 << 30), 12)
         other.socket.setblocking(False)
-        with contextlib.suppress(BlockingIOError):
+        asked = 0
+        with contextlib.suppress(BlockingIOError, ssl.SSLWantWriteError):
             while True:  # until the server does not read from it either
                 other.socket.send(ask)
+                asked += 1
         assert produce(peer, topic, batch(b"a")).error_code == 0
         assert list_offset(peer, topic, LATEST).offset == 9
         assert server.resident() - before < 50_000_000
-    assert fetch(peer, topic, 8).error_code == 0
+        # When it reads, it gets what it has asked for.
+        other.socket.settimeout(PATIENCE)
+        number = int.from_bytes(ask[8:12], "big")
+        for _ in range(3):
+            other._versions[number] = (1, 12)
+            [[answer]] = [one.partitions for one in other.response().responses]
+            assert bytes(answer.records).startswith(expected)
+    assert asked > 3
 
 
 def test_a_client_that_leaves_in_the_middle_of_an_answer(server, peer, store, topic):
     for _ in range(8):
         store.append(topic, pa.record_batch({"value": [b"x" * 1_000_000]}))
-    with Peer(server) as other:
+    with server.connect() as other:
         other.send(fetch_request(topic, 0, max_bytes=1 << 30, total=1 << 30), 12)
         other.receive(1000)
         other.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -108,13 +136,13 @@ def test_a_client_that_leaves_in_the_middle_of_an_answer(server, peer, store, to
 
 
 def test_a_client_that_leaves_in_the_middle_of_a_request(server, peer, store, topic):
-    with Peer(server) as other:
+    with server.connect() as other:
         other.socket.sendall(other.encoded(produce_request(topic, batch(b"x" * 500_000)), 9)[:-1])
     assert produce(peer, topic, batch(b"a")).base_offset == 0
 
 
 def test_hundreds_of_idle_connections(server, peer):
-    others = [Peer(server) for _ in range(500)]
+    others = [server.connect() for _ in range(500)]
     try:
         assert peer.ask(_ASK, 3).error_code == 0
         assert others[-1].ask(_ASK, 3).error_code == 0

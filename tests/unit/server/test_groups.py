@@ -117,28 +117,6 @@ def test_each_version_of_a_join(peer, group, version):
     assert [one.error_code for one in answer.members] == ([ErrorCode.NONE] if version >= 3 else [])
 
 
-def test_two_members_share_a_generation(server, peer, group):
-    first = _member(peer, group)
-    with Peer(server) as other:
-        other.send(_join(group), 4)
-        second_id = other.response().member_id
-        other.send(_join(group, second_id), 4)
-        # The first one learns of it by its heartbeat, as soon as the other has come.
-        while peer.ask(m.HeartbeatRequest(group, 1, first.member_id), 4).error_code == ErrorCode.NONE:
-            pass
-        again = peer.ask(_join(group, first.member_id), 9)
-        second = other.response()
-        assert again.generation_id == second.generation_id == 2
-        assert {one.member_id for one in again.members} == {first.member_id, second_id}
-        other.send(m.SyncGroupRequest(group, 2, second_id), 3)
-        assignments = [_ASSIGNMENT(first.member_id, b"one"), _ASSIGNMENT(second_id, b"two")]
-        assert peer.ask(m.SyncGroupRequest(group, 2, first.member_id, assignments=assignments), 3).assignment == b"one"
-        assert other.response().assignment == b"two"
-        # The members are in the log of groups, as Kafka has them.
-        found = Store.open(server.path).groups[group].describe()
-        assert {one.member_id: one.assignment for one in found.members} == {first.member_id: b"one", second_id: b"two"}
-
-
 def test_assignors_that_do_not_fit_are_in_the_log(server, peer, group):
     """A member of another library may wait without a word: it has assignors of its own by default. Logged once."""
     _member(peer, group)

@@ -12,7 +12,7 @@ from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server import followed_file
 from pyspark_log.server.security.acls import Acl, Acls, Operation, Pattern, Permission, Resource, Rules
-from tests.security_tools import add_users, log_in
+from tests.security_tools import log_in, served_with_users
 from tests.server_tools import Peer, served
 
 _PASSWORD = "a long password"
@@ -25,15 +25,11 @@ def _right(resource, name, operation=Operation.ALL, pattern=Pattern.LITERAL):
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """carl may use its topic, group and transactional id; dora is a super user, and uses the others."""
-    folder = tmp_path_factory.mktemp("rights")
-    with Store.create(folder / "store") as store:
-        for topic in ("mine", "hidden"):
-            store.create_topic(topic, 1)
-    add_users(folder / "store", {"carl": _PASSWORD, "dora": _PASSWORD})
     rights = [_right(Resource.TOPIC, "mine"), _right(Resource.GROUP, "g"), _right(Resource.TRANSACTIONAL_ID, "t")]
-    Acls(str(folder / "store"), ()).change(lambda _: rights)
     options = ("--sasl-mechanisms", "PLAIN", "--acls", "--super-users", "User:dora", "--verbose")
-    with served(folder / "store", folder, *options) as running:
+    how = {"topics": ("mine", "hidden"), "users": dict.fromkeys(("carl", "dora"), _PASSWORD)}
+    with served_with_users(tmp_path_factory.mktemp("rights"), *options, **how) as running:
+        Acls(str(running.path), ()).change(lambda _: rights)
         yield running
 
 

@@ -1,6 +1,5 @@
-"""SASL: what is served before authentication, how failures look, sessions that end, and users that come and go."""
+"""SASL: what is served before authentication, how failures look, clients that log in again, users that change."""
 
-import contextlib
 import dataclasses
 import gc
 import os
@@ -12,13 +11,10 @@ from pathlib import Path
 
 import confluent_kafka
 import pytest
-from click.testing import CliRunner
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 from kafka_peer import kafka
 from server_requests import batch, produce_request
 
-from pyspark_log import Store
-from pyspark_log.cli.main import main
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.client_config import ClientConfig
 from pyspark_log.kafka.connection import Connection
@@ -27,8 +23,8 @@ from pyspark_log.kafka.errors import LoginError
 from pyspark_log.server.handlers import APIS
 from pyspark_log.server.security.users import Users, make_credential, salted_password
 from tests.amounts import few_or_many
-from tests.security_tools import PASSWORDS, TlsPeer, add_users, log_in, name, scram_log_in, tls_options
-from tests.server_tools import PATIENCE, NewServer, Peer, Server, served
+from tests.security_tools import PASSWORDS, TlsPeer, log_in, name, scram_log_in, served_with_users, tls_options
+from tests.server_tools import PATIENCE, NewServer, Peer, served
 
 _MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"]
 #: How long a short session is, in seconds.
@@ -40,13 +36,8 @@ _METADATA = m.MetadataRequest(())
 @pytest.fixture(scope="module")
 def server(tmp_path_factory, authority):
     """With TLS and passwords."""
-    folder = tmp_path_factory.mktemp("server")
-    with Store.create(folder / "store") as store:
-        store.create_topic("t", 1)
-    add_users(folder / "store")
     options = tls_options(*authority.issue("server", name(CN="server")))
-    options += ("--sasl-mechanisms", ",".join(_MECHANISMS), "--verbose")
-    with served(folder / "store", folder, *options) as running:
+    with _served(tmp_path_factory.mktemp("server"), *options, topics=["t"]) as running:
         yield running
 
 
@@ -59,24 +50,19 @@ def peer(server, authority):
 @pytest.fixture
 def plain(tmp_path):
     """A server without TLS."""
-    with _plain(tmp_path) as running:
+    with _served(tmp_path) as running:
         yield running
 
 
 @pytest.fixture
 def short(tmp_path):
     """The same, with short sessions."""
-    with _plain(tmp_path, "--sasl-max-session", str(_SESSION)) as running:
+    with _served(tmp_path, "--sasl-max-session", str(_SESSION), topics=["t"]) as running:
         yield running
 
 
-@contextlib.contextmanager
-def _plain(folder, *options, kind=Server):
-    Store.create(folder / "store").close()
-    add_users(folder / "store")
-    options += ("--sasl-mechanisms", ",".join(_MECHANISMS), "--verbose")
-    with served(folder / "store", folder, *options, kind=kind) as running:
-        yield running
+def _served(folder, *options, **how):
+    return served_with_users(folder, *options, "--sasl-mechanisms", ",".join(_MECHANISMS), "--verbose", **how)
 
 
 # ---- clients
@@ -208,35 +194,23 @@ def test_a_server_without_authentication(tmp_path):
 # ---- failures
 
 
-@pytest.mark.parametrize("version", [0, 1, 2])
-def test_the_answer_does_not_show_whether_a_user_exists(plain, version):
+@pytest.mark.parametrize(
+    ("log", "how"), [*((log_in, version) for version in range(3)), *((scram_log_in, one) for one in _MECHANISMS[:2])]
+)
+def test_the_answer_does_not_show_whether_a_user_exists(plain, log, how):
+    """test_users.py has what SCRAM says before that."""
     answers = []
     for user, password in [("anna", "wrong"), ("nobody", "wrong"), ("anna", PASSWORDS["bert"])]:
         with Peer(plain) as peer:
-            answers.append(log_in(peer, user, password, version))
+            answers.append(log(peer, user, password, how))
             assert peer.is_closed_by_server()
     assert answers[0].error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert answers[0] == answers[1] == answers[2]
 
 
-@pytest.mark.parametrize("mechanism", _MECHANISMS[:2])
-def test_nor_doesscram_log_in(plain, mechanism):
-    """An unknown user gets a salt, always the same one, and fails at the end."""
-    salts, answers = {}, []
-    for user in ("anna", "nobody") * 2:
-        with Peer(plain) as peer:
-            assert peer.ask(m.SaslHandshakeRequest(mechanism), 1).error_code == 0
-            first = peer.ask(m.SaslAuthenticateRequest(f"n,,n={user},r=abc".encode()), 2)
-            assert first.error_code == 0
-            _, salt, iterations = bytes(first.auth_bytes).split(b",")
-            salts.setdefault(user, set()).add((salt, iterations))
-        with Peer(plain) as peer:
-            answers.append(scram_log_in(peer, user, "wrong", mechanism))
-            assert peer.is_closed_by_server()
-    assert {user: len(found) for user, found in salts.items()} == {"anna": 1, "nobody": 1}
-    assert len({len(salt) for found in salts.values() for salt, _ in found}) == 1
-    assert answers[0].error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-    assert all(answer == answers[0] for answer in answers)
+def test_a_user_that_does_not_exist_gets_a_salt(peer):
+    assert peer.ask(m.SaslHandshakeRequest("SCRAM-SHA-256"), 1).error_code == 0
+    assert peer.ask(m.SaslAuthenticateRequest(b"n,,n=nobody,r=abc"), 2).error_code == 0
 
 
 def test_a_failure_is_answered_after_a_while_and_delays_no_other(plain):
@@ -265,24 +239,19 @@ def test_guessing_becomes_slow(plain):
         assert log_in(peer, "anna", PASSWORDS["anna"]).error_code == 0
 
 
-@pytest.mark.parametrize("message", [
-    b"", b"anna", b"\0anna", b"anna\0secret", b"\0\0secret", b"\0anna\0", b"\0anna\0x\0y", b"\xff\0anna\0x",
-    b"\0" * 1000, b"bert\0anna\0" + PASSWORDS["anna"].encode(),
+@pytest.mark.parametrize(("mechanism", "message"), [
+    *(("PLAIN", one) for one in (
+        b"", b"anna", b"\0anna", b"anna\0secret", b"\0\0secret", b"\0anna\0", b"\0anna\0x\0y", b"\xff\0anna\0x",
+        b"\0" * 1000, b"bert\0anna\0" + PASSWORDS["anna"].encode(),
+    )),
+    *(("SCRAM-SHA-512", one) for one in (
+        b"", b"n,,", b"n,,n=anna", b"n,,n=,r=x", b"n,a=bert,n=anna,r=x", b"y,,n=anna,r=", b"p=tls-unique,,n=anna,r=x",
+        b"n,,n=anna,r=x,tokenauth=true", b"\xff\xff", b"n,,n=an=na,r=x", b"n,,m=x,n=anna,r=x", b"\0" * 1000,
+    )),
 ])  # fmt: skip
-def test_what_is_no_message_of_plain(server, authority, message):
+def test_what_is_no_first_message(server, authority, mechanism, message):
     with TlsPeer(server, authority.context()) as peer:
-        peer.ask(m.SaslHandshakeRequest("PLAIN"), 1)
-        assert peer.ask(m.SaslAuthenticateRequest(message), 2).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-        assert peer.is_closed_by_server()
-
-
-@pytest.mark.parametrize("message", [
-    b"", b"n,,", b"n,,n=anna", b"n,,n=,r=x", b"n,a=bert,n=anna,r=x", b"y,,n=anna,r=", b"p=tls-unique,,n=anna,r=x",
-    b"n,,n=anna,r=x,tokenauth=true", b"\xff\xff", b"n,,n=an=na,r=x", b"n,,m=x,n=anna,r=x", b"\0" * 1000,
-])  # fmt: skip
-def test_what_is_no_first_message_ofscram_log_in(server, authority, message):
-    with TlsPeer(server, authority.context()) as peer:
-        peer.ask(m.SaslHandshakeRequest("SCRAM-SHA-512"), 1)
+        peer.ask(m.SaslHandshakeRequest(mechanism), 1)
         assert peer.ask(m.SaslAuthenticateRequest(message), 2).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert peer.is_closed_by_server()
 
@@ -333,56 +302,13 @@ def test_mutated_logins(plain, count):
 # ---- sessions and users
 
 
-def test_a_session_that_ends(short):
-    with Peer(short) as peer, Peer(short) as scram_peer:
-        for _ in range(2):
-            begun = time.monotonic()
-            answers = [log_in(peer, "bert", PASSWORDS["bert"]), scram_log_in(scram_peer, "anna", PASSWORDS["anna"])]
-            # The second time it begins again.
-            assert [(one.error_code, one.session_lifetime_ms) for one in answers] == [(0, _SESSION * 1000)] * 2
-            _pass(1.1)
-        assert all(_lasts(one) - begun >= _SESSION for one in (peer, scram_peer))
-    for user in ("anna", "bert"):
-        short.wait_for(f"User:{user} has not authenticated itself again in time")
-
-
-def _lasts(peer):
-    """Sends requests until the server closes the connection, which it does when a session has ended; when that was."""
-    while True:
-        try:
-            assert peer.ask(_METADATA, 12).cluster_id
-        except ConnectionError:
-            return time.monotonic()
-
-
 def _pass(seconds):
     """Waits; the server counts that time, too."""
     time.sleep(seconds)
 
 
-@pytest.mark.parametrize(("user", "mechanism"), [("bert", "PLAIN"), ("anna", "SCRAM-SHA-256")])
-def test_the_same_user_and_mechanism_again(plain, user, mechanism):
-    with Peer(plain) as peer:
-        assert log_in(peer, "anna", PASSWORDS["anna"]).error_code == 0
-        if mechanism == "PLAIN":
-            assert log_in(peer, user, PASSWORDS[user]).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-        else:
-            assert peer.ask(m.SaslHandshakeRequest(mechanism), 1).error_code == ErrorCode.ILLEGAL_SASL_STATE
-        assert peer.is_closed_by_server()
-
-
-def test_nothing_else_is_served_while_a_client_authenticates_itself_again(plain):
-    with Peer(plain) as peer:
-        assert log_in(peer, "anna", PASSWORDS["anna"]).error_code == 0
-        assert peer.ask(m.SaslHandshakeRequest("PLAIN"), 1).error_code == 0
-        peer.send(_METADATA, 12)
-        assert peer.is_closed_by_server()
-
-
 def test_clients_authenticate_themselves_again(short):
     """librdkafka does, on a connection that stays open longer than a session."""
-    with Store.open(short.path) as store:
-        store.create_topic("t", 1)
     producer = confluent_kafka.Producer({
         "bootstrap.servers": short.bootstrap, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-512",
         "sasl.username": "anna", "sasl.password": PASSWORDS["anna"],
@@ -393,27 +319,6 @@ def test_clients_authenticate_themselves_again(short):
         producer.produce("t", b"again")
         assert producer.flush(PATIENCE) == 0
         _pass(0.1)
-
-
-def _users(store, *arguments, text=None):
-    result = CliRunner().invoke(main, ["users", "--store", str(store), *arguments], input=text, prog_name="pylog")
-    return result.exit_code, result.stdout + result.stderr
-
-
-def test_a_user_that_comes_and_goes(plain):
-    def attempt(password):
-        with Peer(plain) as peer:
-            return log_in(peer, "carl", password).error_code
-
-    assert attempt("one") == ErrorCode.SASL_AUTHENTICATION_FAILED
-    assert _users(plain.path, "add", "carl", "--password-file", "-", text="one\n") == (0, "Added user carl.\n")
-    assert attempt("one") == 0
-    with Peer(plain) as peer:
-        assert log_in(peer, "carl", "one").error_code == 0
-        assert _users(plain.path, "remove", "carl", "--yes") == (0, "Removed user carl.\n")
-        # As with Kafka, until its session ends.
-        assert peer.ask(_METADATA, 12).cluster_id
-    assert attempt("one") == ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
 # ---- kafka-configs.sh
@@ -489,7 +394,7 @@ def test_librdkafka_changes_users(server, authority):
 
 def test_no_secret_is_in_the_log_or_the_list_of_processes(tmp_path):
     """Of a whole session with all that can fail."""
-    with _plain(tmp_path, kind=NewServer) as running:
+    with _served(tmp_path, kind=NewServer) as running:
         _no_secret_is_shown(running)
 
 

@@ -11,13 +11,12 @@ import confluent_kafka
 import pyarrow as pa
 import pytest
 from kafka_peer import kafka
-from server_requests import LATEST, batch, fetch, fetch_request, list_offset, produce, produce_request, values
+from server_requests import batch, fetch, produce, produce_request, values
 
-from pyspark_log import Store
 from pyspark_log.kafka import messages as m
 from tests.forked import pylog_in_another_process
 from tests.security_tools import Authority, TlsPeer, name, tls_options
-from tests.server_tools import PATIENCE, NewServer, Peer, served
+from tests.server_tools import PATIENCE, NewServer, Peer, served, served_anew
 
 _ASK = m.ApiVersionsRequest("tests", "1.0")
 _RULES = "RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/L"
@@ -26,9 +25,8 @@ _RULES = "RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/L"
 @pytest.fixture(scope="module")
 def server(tmp_path_factory, authority):
     """Without authentication."""
-    folder = tmp_path_factory.mktemp("server")
     options = tls_options(*authority.issue("server", name(CN="server")))
-    with served(folder / "store", folder, *options) as running:
+    with served_anew(tmp_path_factory.mktemp("server"), *options) as running:
         yield running
 
 
@@ -89,55 +87,10 @@ def test_a_large_response_is_the_bytes_of_the_file(peer, store, topic):
     assert stored.startswith(found)
 
 
-def test_a_request_byte_by_byte(peer):
-    for byte in peer.encoded(_ASK, 3):
-        peer.socket.sendall(bytes([byte]))
-    assert peer.response().error_code == 0
-
-
-def test_many_requests_at_once(peer, topic):
-    requests = [(_ASK, 3), (produce_request(topic, batch(b"a")), 9), (fetch_request(topic, 0, wait=1), 12)] * 50
-    peer.socket.sendall(b"".join(peer.encoded(request, version) for request, version in requests))
-    for number in range(1, len(requests) + 1):
-        assert min(peer._versions) == number
-        peer.response()
-
-
-def test_a_client_that_does_not_read_delays_no_other(server, authority, peer, store, topic):
-    for _ in range(8):
-        store.append(topic, pa.record_batch({"value": [os.urandom(1_000_000)]}))
-    before = server.resident()
-    expected = bytes(fetch(peer, topic, 0, max_bytes=1 << 30, total=1 << 30).records)
-    with TlsPeer(server, authority.context()) as other:
-        ask = other.encoded(fetch_request(topic, 0, max_bytes=1 << 30, total=1 << 30), 12)
-        other.socket.setblocking(False)
-        asked = 0
-        with contextlib.suppress(ssl.SSLWantWriteError):
-            while True:  # until the server does not read from it either
-                other.socket.send(ask)
-                asked += 1
-        assert produce(peer, topic, batch(b"a")).error_code == 0
-        assert list_offset(peer, topic, LATEST).offset == 9
-        assert server.resident() - before < 50_000_000
-        # When it reads, it gets what it has asked for.
-        other.socket.settimeout(PATIENCE)
-        number = int.from_bytes(ask[8:12], "big")
-        for _ in range(3):
-            other._versions[number] = (1, 12)
-            [[answer]] = [one.partitions for one in other.response().responses]
-            assert bytes(answer.records).startswith(expected)
-    assert asked > 3
-
-
-def test_a_client_that_leaves(server, authority, peer, store, topic):
-    store.append(topic, pa.record_batch({"value": [os.urandom(1_000_000)]}))
+def test_a_client_that_leaves_in_its_handshake(server, peer):
     for data in (b"", b"\x16", b"\x16\x03\x01\x00\xf8\x01"):
         with socket.create_connection((server.host, server.port)) as other:
             other.sendall(data)
-    with TlsPeer(server, authority.context()) as other:
-        other.send(fetch_request(topic, 0, max_bytes=1 << 30, total=1 << 30), 12)
-        other.receive(1000)
-        other.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     assert peer.ask(_ASK, 3).error_code == 0
 
 
@@ -270,12 +223,9 @@ def test_the_password_of_a_key(tmp_path, authority):
 
 @pytest.fixture(scope="module")
 def mutual(tmp_path_factory, authority):
-    folder = tmp_path_factory.mktemp("mutual")
-    with Store.create(folder / "store") as store:
-        store.create_topic("t", 1)
     options = tls_options(*authority.issue("mutual", name(CN="server")))
     options += ("--tls-client-ca", authority.certificate, "--tls-principal-mapping-rules", _RULES, "--verbose")
-    with served(folder / "store", folder, *options) as running:
+    with served_anew(tmp_path_factory.mktemp("mutual"), *options, topics=["t"]) as running:
         yield running
 
 

@@ -14,7 +14,6 @@ from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet, OKPKey, RSAKey
 from kafka_peer import kafka
 
-from pyspark_log import Store
 from pyspark_log.errors import InvalidConfigError
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
@@ -23,7 +22,7 @@ from pyspark_log.server.security import TokenConfig
 from pyspark_log.server.security import tokens as subject
 from pyspark_log.server.security.tokens import TokenKeys, check_source
 from tests.security_tools import Authority, name, tls_options
-from tests.server_tools import PATIENCE, Peer, served
+from tests.server_tools import PATIENCE, Peer, served, served_anew
 
 _ISSUER, _AUDIENCE = "https://issuer.example", "pylog"
 _SHARED = b'{"alg": "HS256", "kid": "rsa"}'
@@ -70,9 +69,7 @@ def _options(jwks, *options):
 def server(tmp_path_factory, issuer):
     folder = tmp_path_factory.mktemp("server")
     (folder / "jwks.json").write_bytes(issuer.jwks())
-    with Store.create(folder / "store") as store:
-        store.create_topic("t", 1)
-    with served(folder / "store", folder, *_options(folder / "jwks.json")) as running:
+    with served_anew(folder, *_options(folder / "jwks.json")) as running:
         yield running
 
 
