@@ -127,8 +127,7 @@ class Admin:
     """A client that changes the cluster of a broker, without the seconds that Kafka's tools take to start."""
 
     def __init__(self, broker):
-        host, port = broker.bootstrap.split(":")
-        self._connection = Connection(host, int(port), ClientConfig())
+        self._connection = Connection(broker.host, broker.port, ClientConfig())
 
     def __enter__(self):
         return self

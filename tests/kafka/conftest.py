@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from kafka_cluster import Cluster
-from kafka_tools import OLDER, SPARK_JARS, Broker, missing
+from kafka_tools import OLDER, SPARK_JARS, missing, running_broker
 from node_tools import RACKS, NodeServer
 
 from pyspark_log import Store
@@ -54,13 +54,8 @@ def _need(reason):
 @pytest.fixture(scope="session")
 def broker(kafka, tmp_path_factory):
     """A broker that runs. A test that stops it starts it again."""
-    broker = Broker(tmp_path_factory.mktemp("broker"))
-    try:
-        broker.start()
-        yield broker
-        broker.stop()
-    finally:
-        broker.kill()
+    with running_broker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,10 @@
 """A group of Kafka's and one of ours that are asked the same, and must answer the same."""
 
 import select
-import socket
 import time
 from itertools import count
 
-from pyspark_log.kafka import decode_response, encode_request, encode_response
+from pyspark_log.kafka import decode_response, encode_response
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import (
     DeleteGroupsRequest,
@@ -26,6 +25,7 @@ from pyspark_log.kafka.messages import (
 )
 from pyspark_log.kafka.schemas import message_of
 from pyspark_log.server.coordinator import Client, Coordinator, Settings
+from tests.server_tools import Peer
 
 TOPIC = "of-groups"
 
@@ -33,33 +33,20 @@ TOPIC = "of-groups"
 class KafkaGroups:
     """Kafka's side: each request has a connection of its own, so that none waits for another."""
 
-    def __init__(self, bootstrap):
-        host, port = bootstrap.split(":")
-        self._address, self._open = (host, int(port)), {}
+    def __init__(self, broker):
+        self._broker, self._open = broker, {}
 
     def send(self, token, request, version, client):
-        connection = socket.create_connection(self._address, timeout=20)
-        connection.sendall(b"".join(map(bytes, encode_request(request, version, 1, client))))
-        self._open[token] = connection, message_of(request).api_key, version
+        peer = self._open[token] = Peer(self._broker)
+        peer.client_id = client
+        peer.send(request, version)
 
     def answer(self, token, seconds):
         """The response, if it comes so soon; else None."""
-        connection, key, version = self._open[token]
-        if not select.select([connection], [], [], seconds)[0]:
+        if not select.select([self._open[token].socket], [], [], seconds)[0]:
             return None
-        length = int.from_bytes(self._read(connection, 4), "big")
-        response = decode_response(key, version, self._read(connection, length))[1]
-        connection.close()
-        del self._open[token]
-        return response
-
-    def _read(self, connection, size):
-        data = b""
-        while len(data) < size:
-            more = connection.recv(size - len(data))
-            assert more, "Kafka has closed the connection"
-            data += more
-        return data
+        with self._open.pop(token) as peer:
+            return peer.response()
 
     def ask(self, request, version):
         """The answer to a request that does not wait."""
@@ -67,22 +54,22 @@ class KafkaGroups:
         return self.answer("asked", 20)
 
     def close(self):
-        for connection, _, _ in self._open.values():
-            connection.close()
+        for peer in self._open.values():
+            peer.close()
 
 
 class OurGroups:
     """Our side, with a log that takes everything at once."""
 
-    def __init__(self):
+    def __init__(self, **settings):
         numbers = count(1)
-        self._coordinator = Coordinator(Settings(initial_rebalance_delay=0), lambda: str(next(numbers)))
+        self._coordinator = Coordinator(Settings(initial_rebalance_delay=0, **settings), lambda: str(next(numbers)))
         self._answers, self._versions = {}, {}
 
     def send(self, token, request, version, client):
         self.expire()
         self._versions[token] = version
-        getattr(self, f"_{type(request).__name__}")(token, request, version, client)
+        getattr(self, f"_{type(request).__name__}")(token, request, version, Client(client, "/127.0.0.1"))
         self.expire()
 
     def answer(self, token):
@@ -94,6 +81,11 @@ class OurGroups:
         written = b"".join(map(bytes, encode_response(response, version, 1)))
         return decode_response(message_of(response).api_key, version, written[4:])[1]
 
+    def ask(self, request, version):
+        """The answer to a request that does not wait."""
+        self.send("asked", request, version, "c")
+        return self.answer("asked")
+
     def expire(self):
         self._take(self._coordinator.expire(self._now))
 
@@ -104,10 +96,14 @@ class OurGroups:
     def _take(self, effects):
         self._answers |= dict(effects.answers)
         for store in effects.stores:
+            self._store(store)
             self._take(self._coordinator.stored(store.ticket, ErrorCode.NONE, self._now))
 
+    def _store(self, store):
+        """Takes what is to be stored."""
+
     def _JoinGroupRequest(self, token, request, version, client):  # noqa: N802
-        self._take(self._coordinator.join(token, request, version, Client(client, "/127.0.0.1"), self._now))
+        self._take(self._coordinator.join(token, request, version, client, self._now))
 
     def _SyncGroupRequest(self, token, request, version, _):  # noqa: N802
         self._take(self._coordinator.sync(token, request, version))
@@ -123,11 +119,7 @@ class OurGroups:
         self._answers[token] = DescribeGroupsResponse(groups=groups)
 
     def _OffsetCommitRequest(self, token, request, version, _):  # noqa: N802
-        error = self._coordinator.check_commit(
-            request.group_id, request.generation_id_or_member_epoch, request.member_id, request.group_instance_id,
-            version, self._now,
-        )  # fmt: skip
-        partition = OffsetCommitResponse.OffsetCommitResponsePartition(0, error)
+        partition = OffsetCommitResponse.OffsetCommitResponsePartition(0, self.commit_error(request, version))
         topic = OffsetCommitResponse.OffsetCommitResponseTopic(TOPIC, partitions=[partition])
         self._answers[token] = OffsetCommitResponse(topics=[topic])
 
@@ -135,9 +127,7 @@ class OurGroups:
         if error := self._coordinator.check_offset_delete(request.group_id):
             self._answers[token] = OffsetDeleteResponse(error_code=error)
             return
-        subscribes = self._coordinator.subscribes(request.group_id, TOPIC)
-        error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribes else ErrorCode.NONE
-        partition = OffsetDeleteResponse.OffsetDeleteResponsePartition(0, error)
+        partition = OffsetDeleteResponse.OffsetDeleteResponsePartition(0, self.offset_delete_error(request))
         topic = OffsetDeleteResponse.OffsetDeleteResponseTopic(TOPIC, [partition])
         self._answers[token] = OffsetDeleteResponse(topics=[topic])
 
@@ -146,6 +136,21 @@ class OurGroups:
         self._take(self._coordinator.delete(token, group))
         result = DeleteGroupsResponse.DeletableGroupResult(group, self._answers[token])
         self._answers[token] = DeleteGroupsResponse(results=[result])
+
+    # What follows is an error code; the rest of such a response is the handlers'.
+
+    def commit_error(self, request, version, **what):
+        return self._coordinator.check_commit(
+            request.group_id, request.generation_id_or_member_epoch, request.member_id, request.group_instance_id,
+            version, self._now, **what,
+        )  # fmt: skip
+
+    def offset_delete_error(self, request):
+        (topic,) = request.topics
+        if error := self._coordinator.check_offset_delete(request.group_id):
+            return error
+        is_read = self._coordinator.subscribes(request.group_id, topic.name)
+        return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
 
 
 class BothGroups:
@@ -156,8 +161,8 @@ class BothGroups:
         waiting: tokens without an answer.
     """
 
-    def __init__(self, bootstrap, group):
-        self.group, self._kafka, self._ours = group, KafkaGroups(bootstrap), OurGroups()
+    def __init__(self, broker, group):
+        self.group, self._kafka, self._ours = group, KafkaGroups(broker), OurGroups()
         self.answered, self.waiting, self._numbers = {}, [], count(1)
         self._ids = {"kafka": {"": ""}, "ours": {"": ""}}
 

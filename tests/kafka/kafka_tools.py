@@ -1,6 +1,7 @@
 """Kafka itself: its command-line classes, and its processes, from the jars that `make kafka-jars` fetches."""
 
 import base64
+import contextlib
 import os
 import re
 import shutil
@@ -11,8 +12,11 @@ import time
 import uuid
 from pathlib import Path
 
+from pyspark_log.kafka import messages as m
+from pyspark_log.kafka.error_codes import ErrorCode
 from tests.ports import HOST, free_ports
 from tests.quick_java import made_at_exit, quick_start
+from tests.server_tools import Peer
 from tests.spark.java import java_version
 
 FOLDER = Path(__file__).parents[2] / ".kafka"
@@ -252,20 +256,21 @@ class Broker(Node):
     """A Kafka of one node, which is broker and controller.
 
     Attributes:
-        bootstrap: where clients find it.
+        host, port, bootstrap: where clients find it.
         controller: where it is found as a controller: a host and a port.
         cluster_id: of its cluster.
     """
 
-    def __init__(self, folder, *, as_shipped=False, settings=None):
-        """Formats its folder; starts nothing yet.
+    def __init__(self, folder, *, as_shipped=False, settings=None, protocol="PLAINTEXT"):
+        """Formats its folder; starts nothing yet. `protocol`: what its clients speak.
 
         `as_shipped`: with Kafka's own settings and 2 GB, to be measured; else it starts quickly and does soon what
         tests wait for. `settings`: others, which win; None: Kafka's default.
         """
-        port, controller_port = free_ports(2)
-        self.bootstrap, self.controller, self.cluster_id = f"{HOST}:{port}", (HOST, controller_port), new_cluster_id()
-        given = node_settings(1, {1: controller_port}, {"PLAINTEXT": port})
+        self.host, (self.port, controller_port) = HOST, free_ports(2)
+        self.bootstrap, self.controller = f"{HOST}:{self.port}", (HOST, controller_port)
+        self.cluster_id = new_cluster_id()
+        given = node_settings(1, {1: controller_port}, {protocol: self.port})
         given |= ({} if as_shipped else QUICK) | (settings or {})
         how = {"memory": "2g", "java": ()} if as_shipped else {}
         super().__init__(folder, given, **how)
@@ -275,7 +280,46 @@ class Broker(Node):
         """Runs one of Kafka's classes as a client of this broker on `text` as its input; what it prints."""
         return run(main, "--bootstrap-server", self.bootstrap, *arguments, text=text)
 
+    def prepare(self, *, transactions=True):
+        """Returns when it has what it makes when it is asked for the first time: coordinators, and producer ids."""
+        find = m.FindCoordinatorRequest(coordinator_keys=["k"])
+        finds = [find, find._replace(key_type=1)] if transactions else [find]
+        asked = [(one, lambda answer: answer.coordinators[0].error_code) for one in finds]
+        stranger = m.HeartbeatRequest("k", 1, "stranger")
+        asked.append((stranger, lambda answer: answer.error_code != ErrorCode.UNKNOWN_MEMBER_ID))
+        asked.append((m.InitProducerIdRequest(None, 1000), lambda answer: answer.error_code))
+        end = time.monotonic() + PATIENCE
+        with Peer(self) as peer:
+            for request, is_missing in asked:
+                while is_missing(peer.ask(request, 4)):
+                    assert time.monotonic() < end, f"the broker does not get there: {request}"
+                    time.sleep(0.02)
+
     def topic_ids(self):
         """The ids of all topics, as Kafka's command for topics prints them."""
         told = self.run("org.apache.kafka.tools.TopicCommand", "--describe")
         return dict(re.findall(r"^Topic: (\S+)\s+TopicId: (\S+)", told, flags=re.M))
+
+
+def sasl_settings(users):
+    """Settings of a broker that clients log in to over SASL_PLAINTEXT by PLAIN: users with their passwords."""
+    listed = " ".join(f'user_{user}="{password}"' for user, password in {**users, "broker": "broker"}.items())
+    return {
+        "inter.broker.listener.name": "SASL_PLAINTEXT", "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config":
+            "org.apache.kafka.common.security.plain.PlainLoginModule required "
+            f'username="broker" password="broker" {listed};',
+    }  # fmt: skip
+
+
+@contextlib.contextmanager
+def running_broker(folder, **how):
+    """A broker that runs, and is stopped at the end of the block."""
+    broker = Broker(folder, **how)
+    try:
+        broker.start()
+        yield broker
+        broker.stop()
+    finally:
+        broker.kill()

@@ -1,11 +1,9 @@
 """A group of KIP-848 of Kafka's and one of ours that are asked the same, and must answer the same."""
 
-import time
 from itertools import count, product
 
-from group_sides import KafkaGroups
+from group_sides import KafkaGroups, OurGroups
 
-from pyspark_log.kafka import decode_response, encode_response
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import (
     ConsumerGroupDescribeRequest,
@@ -13,9 +11,7 @@ from pyspark_log.kafka.messages import (
     ConsumerGroupHeartbeatRequest,
     CreateTopicsRequest,
     DeleteGroupsRequest,
-    DeleteGroupsResponse,
     DescribeGroupsRequest,
-    DescribeGroupsResponse,
     HeartbeatRequest,
     JoinGroupRequest,
     LeaveGroupRequest,
@@ -26,8 +22,7 @@ from pyspark_log.kafka.messages import (
     OffsetFetchRequest,
     SyncGroupRequest,
 )
-from pyspark_log.kafka.schemas import message_of
-from pyspark_log.server.coordinator import Client, Coordinator, ModernStore, Settings, Topic, Topics
+from pyspark_log.server.coordinator import ModernStore, Topic, Topics
 
 Owned = ConsumerGroupHeartbeatRequest.TopicPartitions
 
@@ -58,76 +53,31 @@ def _bucket(topic_id):
     return (code ^ code >> 16) & 15
 
 
-class OurSide:
-    """Our side, with a log that takes everything at once.
+class OurModernGroups(OurGroups):
+    """Our side.
 
     Attributes:
         records: what the log has of each group.
     """
 
     def __init__(self, topics):
-        self.topics, self.records, self._answers = topics, {}, {}
-        numbers = count(1)
-        settings = Settings(initial_rebalance_delay=0, assignment_interval=0)
-        self._coordinator = Coordinator(settings, lambda: str(next(numbers)))
+        super().__init__(assignment_interval=0)
+        self.topics, self.records = topics, {}
 
-    @property
-    def _now(self):
-        return int(time.monotonic() * 1000)
+    def _store(self, store):
+        if isinstance(store, ModernStore):
+            kept = self.records.get(store.group_id, {}) | store.records
+            self.records[store.group_id] = {key: value for key, value in kept.items() if value is not None}
 
-    def ask(self, request, version):
-        """The answer as its bytes say it."""
-        self._take(self._coordinator.expire(self._now))
-        response = getattr(self, f"_{type(request).__name__}")(request, version)
-        self._take(self._coordinator.expire(self._now))
-        if response is None:
-            response = self._answers.pop("token")
-        written = b"".join(map(bytes, encode_response(response, version, 1)))
-        return decode_response(message_of(response).api_key, version, written[4:])[1]
+    def _ConsumerGroupHeartbeatRequest(self, token, request, version, client):  # noqa: N802
+        self._take(self._coordinator.modern_heartbeat(token, request, version, client, self.topics, self._now))
 
-    def _take(self, effects):
-        self._answers |= dict(effects.answers)
-        for store in effects.stores:
-            if isinstance(store, ModernStore):
-                kept = self.records.get(store.group_id, {}) | store.records
-                self.records[store.group_id] = {key: value for key, value in kept.items() if value is not None}
-            self._take(self._coordinator.stored(store.ticket, ErrorCode.NONE, self._now))
-
-    def _ConsumerGroupHeartbeatRequest(self, request, version):  # noqa: N802
-        client = Client("c", "/127.0.0.1")
-        self._take(
-            self._coordinator.modern_heartbeat("token", request, version, client, self.topics, self._now)
-        )  # fmt: skip
-
-    def _ConsumerGroupDescribeRequest(self, request, _):  # noqa: N802
+    def _ConsumerGroupDescribeRequest(self, token, request, _, __):  # noqa: N802
         groups = [self._coordinator.describe_modern(group, self.topics) for group in request.group_ids]
-        return ConsumerGroupDescribeResponse(groups=groups)
+        self._answers[token] = ConsumerGroupDescribeResponse(groups=groups)
 
-    def _JoinGroupRequest(self, request, version):  # noqa: N802
-        self._take(self._coordinator.join("token", request, version, Client("c", "/127.0.0.1"), self._now))
-
-    def _SyncGroupRequest(self, request, version):  # noqa: N802
-        self._take(self._coordinator.sync("token", request, version))
-
-    def _LeaveGroupRequest(self, request, version):  # noqa: N802
-        self._take(self._coordinator.leave("token", request, version, self._now))
-
-    def _HeartbeatRequest(self, request, _):  # noqa: N802
-        return self._coordinator.heartbeat(request, self._now)
-
-    def _DescribeGroupsRequest(self, request, version):  # noqa: N802
-        return DescribeGroupsResponse(groups=[self._coordinator.describe(one, version) for one in request.groups])
-
-    def _ListGroupsRequest(self, request, _):  # noqa: N802
-        return ListGroupsResponse(groups=self._coordinator.list_groups(request))
-
-    def _DeleteGroupsRequest(self, request, _):  # noqa: N802
-        (group,) = request.groups_names
-        self._take(self._coordinator.delete("token", group))
-        error = self._answers.pop("token")
-        return DeleteGroupsResponse(results=[DeleteGroupsResponse.DeletableGroupResult(group, error)])
-
-    # What follows is an error code; the rest of such a response is the handlers'.
+    def _ListGroupsRequest(self, token, request, _, __):  # noqa: N802
+        self._answers[token] = ListGroupsResponse(groups=self._coordinator.list_groups(request))
 
     def commit_error(self, request, version):
         names = {topic.topic_id: name for name, topic in self.topics.topics.items()}
@@ -135,21 +85,11 @@ class OurSide:
             (names[one.topic_id] if version >= 10 else one.name, part.partition_index)
             for one in request.topics for part in one.partitions
         ]  # fmt: skip
-        return self._coordinator.check_commit(
-            request.group_id, request.generation_id_or_member_epoch, request.member_id, request.group_instance_id,
-            version, self._now, partitions=partitions,
-        )  # fmt: skip
+        return super().commit_error(request, version, partitions=partitions)
 
     def fetch_error(self, request):
         (group,) = request.groups
         return self._coordinator.check_fetch(group.group_id, group.member_id, group.member_epoch)
-
-    def offset_delete_error(self, request):
-        (topic,) = request.topics
-        if error := self._coordinator.check_offset_delete(request.group_id):
-            return error
-        is_read = self._coordinator.subscribes(request.group_id, topic.name)
-        return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
 
 
 class BothSides:
@@ -159,9 +99,9 @@ class BothSides:
         answers: how many were compared.
     """
 
-    def __init__(self, bootstrap, topics, group):
-        self.group, self.kafka = group, KafkaGroups(bootstrap)
-        self.ours = OurSide(Topics(1, topics, lambda _: ()))
+    def __init__(self, broker, topics, group):
+        self.group, self.kafka = group, KafkaGroups(broker)
+        self.ours = OurModernGroups(Topics(1, topics, lambda _: ()))
         self.topics, self.answers = topics, 0
 
     def ask(self, request, version):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from cluster_node import Admin, Node
-from kafka_tools import Broker, dump
+from kafka_tools import dump, running_broker
 
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.schemas.message import snake_case
@@ -31,9 +31,7 @@ _MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 @pytest.fixture(scope="module")
 def cluster(kafka, tmp_path_factory):
     """A broker, whose cluster changes in all ways; and a node of it, which has followed that from the first record."""
-    broker = Broker(tmp_path_factory.mktemp("cluster"), settings=SETTINGS)
-    try:
-        broker.start()
+    with running_broker(tmp_path_factory.mktemp("cluster"), settings=SETTINGS) as broker:
         node = Node([broker.controller], broker.cluster_id, 2)
         node.unfence()
         node.ask(m.AllocateProducerIdsRequest(2, node.registration.epoch))
@@ -42,9 +40,6 @@ def cluster(kafka, tmp_path_factory):
             node.run_during(change_everything, admin)
             leave(node, admin)
         yield broker, node
-        broker.stop()
-    finally:
-        broker.kill()
 
 
 def come_and_go(broker, admin):
@@ -214,7 +209,7 @@ def test_features_and_brokers(cluster):
     assert "FinalizedVersionLevel: 4.3-IV0" in printed
     assert image.features["metadata.version"] == 30
     assert {number: (one.fenced, one.endpoints[0].port) for number, one in image.brokers.items()} == {
-        1: (False, int(broker.bootstrap.split(":")[1])), 2: (True, 9),
+        1: (False, broker.port), 2: (True, 9),
     }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 from cluster_node import Admin, Node
-from kafka_tools import Broker, run
+from kafka_tools import run, running_broker
 
 from pyspark_log.kafka import messages as m
 from pyspark_log.server.cluster import State, registration
@@ -23,13 +23,9 @@ SESSION = 6.0
 @pytest.fixture(scope="module")
 def broker(kafka, tmp_path_factory):
     """A broker and controller, which takes a node for dead soon."""
-    broker = Broker(tmp_path_factory.mktemp("cluster"), settings={"broker.session.timeout.ms": int(1000 * SESSION)})
-    try:
-        broker.start()
-        yield broker
-        broker.stop()
-    finally:
-        broker.kill()
+    settings = {"broker.session.timeout.ms": int(1000 * SESSION)}
+    with running_broker(tmp_path_factory.mktemp("cluster"), settings=settings) as running:
+        yield running
 
 
 @pytest.fixture

@@ -3,15 +3,10 @@
 import random
 
 import pytest
-from group_sides import TOPIC, BothGroups, ChanceError, KafkaGroups
+from group_sides import TOPIC, BothGroups, ChanceError
 
 from pyspark_log.kafka.error_codes import ErrorCode
-from pyspark_log.kafka.messages import (
-    ConsumerProtocolSubscription,
-    FindCoordinatorRequest,
-    HeartbeatRequest,
-    JoinGroupResponse,
-)
+from pyspark_log.kafka.messages import ConsumerProtocolSubscription, JoinGroupResponse
 from pyspark_log.kafka.schemas import message
 from pyspark_log.kafka.wire import encode
 
@@ -19,16 +14,11 @@ SCRIPTS, STEPS = 20, 40
 
 
 @pytest.fixture(scope="module")
-def bootstrap(broker):
-    """A broker that has the topic, and its coordinator."""
+def prepared(broker):
+    """A broker that has the topic, and a coordinator."""
     broker.run("org.apache.kafka.tools.TopicCommand", "--create", "--topic", TOPIC)
-    kafka = KafkaGroups(broker.bootstrap)
-    find, heartbeat = FindCoordinatorRequest(coordinator_keys=["g"]), HeartbeatRequest("g", 1, "stranger")
-    while kafka.ask(find, 4).coordinators[0].error_code:
-        pass
-    while kafka.ask(heartbeat, 4).error_code != ErrorCode.UNKNOWN_MEMBER_ID:
-        pass
-    return broker.bootstrap
+    broker.prepare()
+    return broker
 
 
 def subscription(*topics):
@@ -47,9 +37,9 @@ class Process:
 class Script:
     """Requests drawn by chance, most of which make sense."""
 
-    def __init__(self, bootstrap, seed):
+    def __init__(self, broker, seed):
         self.chance = random.Random(seed)
-        self.both = BothGroups(bootstrap, f"script{seed}")
+        self.both = BothGroups(broker, f"script{seed}")
         self.processes = [Process(None), Process(None), Process(None), Process("i1"), Process("i2"), Process("i1")]
         self.topics = [(), (TOPIC,), ("other",)]
 
@@ -136,11 +126,11 @@ class Script:
         ])() if process.token is None else None  # fmt: skip
 
 
-def test_scripts(bootstrap):
+def test_scripts(prepared):
     """Some end early, where Kafka's choice is chance."""
     answers = chances = 0
     for seed in range(SCRIPTS):
-        script = Script(bootstrap, seed)
+        script = Script(prepared, seed)
         try:
             script.run()
         except ChanceError:
@@ -161,8 +151,8 @@ LATE = 2100
 
 
 @pytest.fixture
-def both(bootstrap, request):
-    both = BothGroups(bootstrap, request.node.name)
+def both(prepared, request):
+    both = BothGroups(prepared, request.node.name)
     yield both
     both.close()
 

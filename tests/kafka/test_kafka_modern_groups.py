@@ -13,12 +13,7 @@ from modern_sides import BothSides, make_topics
 from pyspark_log import Store
 from pyspark_log.group_records import GroupEpoch, Target, TargetEpoch
 from pyspark_log.kafka.error_codes import ErrorCode
-from pyspark_log.kafka.messages import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupHeartbeatRequest,
-    FindCoordinatorRequest,
-    HeartbeatRequest,
-)
+from pyspark_log.kafka.messages import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from pyspark_log.storage.groups.modern_group import decoded
 from pyspark_log.storage.groups.modern_records import decode_key, decode_value, encode_key, encode_value
 
@@ -30,15 +25,10 @@ MEMBERS = "abcdef"
 @pytest.fixture(scope="module")
 def topics(broker):
     """Three topics of a broker that coordinates groups."""
-    kafka = KafkaGroups(broker.bootstrap)
-    find, heartbeat = FindCoordinatorRequest(coordinator_keys=["g"]), HeartbeatRequest("g", 1, "stranger")
-    while kafka.ask(find, 4).coordinators[0].error_code:
-        time.sleep(0.01)
-    while kafka.ask(heartbeat, 4).error_code != ErrorCode.UNKNOWN_MEMBER_ID:
-        time.sleep(0.01)
-    made = make_topics(kafka, [4, 3, 1])
+    broker.prepare()
+    made = make_topics(KafkaGroups(broker), [4, 3, 1])
     # The coordinator may see them a little later.
-    probe = BothSides(broker.bootstrap, made, "probe")
+    probe = BothSides(broker, made, "probe")
     deadline = time.monotonic() + 20
     while True:
         try:
@@ -46,13 +36,13 @@ def topics(broker):
             break
         except AssertionError:
             assert time.monotonic() < deadline
-            probe = BothSides(broker.bootstrap, made, f"probe{time.monotonic()}")
+            probe = BothSides(broker, made, f"probe{time.monotonic()}")
     return made
 
 
 @pytest.fixture
 def both(broker, topics, request):
-    both = BothSides(broker.bootstrap, topics, f"modern-{request.node.name}")
+    both = BothSides(broker, topics, f"modern-{request.node.name}")
     yield both
     both.close()
 
@@ -367,7 +357,7 @@ def test_scripts(broker, topics):
     """Answers are the same, and so is what is in the log at the end."""
     answers, ours = 0, {}
     for seed in range(SCRIPTS):
-        both = BothSides(broker.bootstrap, topics, f"modern-script{seed}")
+        both = BothSides(broker, topics, f"modern-script{seed}")
         try:
             Script(both, seed).run()
         except AssertionError as error:

@@ -1,17 +1,14 @@
 """What clients get before and during authentication: from `pylog serve` and from Kafka, side by side."""
 
 import contextlib
-from types import SimpleNamespace
 
 import pytest
-from kafka_tools import Broker
+from kafka_tools import running_broker, sasl_settings
 
-from pyspark_log import Store
 from pyspark_log.kafka import messages as m
 from pyspark_log.server.handlers import APIS
-from tests.ports import HOST, free_ports
-from tests.security_tools import PASSWORDS, add_users
-from tests.server_tools import Peer, served
+from tests.security_tools import PASSWORDS, served_with_users
+from tests.server_tools import Peer
 
 _USER, _PASSWORD = "anna", PASSWORDS["anna"]
 _METADATA = (m.MetadataRequest(()), 12)
@@ -86,30 +83,17 @@ def _is_closed(where, key, version):
 @pytest.fixture(scope="module")
 def sides(kafka, tmp_path_factory):
     """Kafka, and then a server, with the same users."""
-    port, controller = free_ports(2)
-    users = " ".join(f'user_{user}="{password}"' for user, password in [*PASSWORDS.items(), ("broker", "broker")])
-    login = "org.apache.kafka.common.security"
-    broker = Broker(tmp_path_factory.mktemp("broker"), settings={
-        "listeners": f"SASL_PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller}",
-        "controller.quorum.voters": f"1@{HOST}:{controller}",
-        "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "inter.broker.listener.name": "SASL_PLAINTEXT", "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    settings = sasl_settings(PASSWORDS) | {
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256", "connections.max.reauth.ms": 3_600_000,
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config":
-            f'{login}.plain.PlainLoginModule required username="broker" password="broker" {users};',
-        "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": f"{login}.scram.ScramLoginModule required;",
-    })  # fmt: skip
-    folder = tmp_path_factory.mktemp("server")
-    Store.create(folder / "store").close()
-    add_users(folder / "store")
+        "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config":
+            "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+    }  # fmt: skip
     options = ("--sasl-mechanisms", "PLAIN,SCRAM-SHA-256", "--sasl-max-session", "3600")
-    try:
-        broker.start()
-        with served(folder / "store", folder, *options) as server:
-            yield SimpleNamespace(host=HOST, port=port), server
-        broker.stop()
-    finally:
-        broker.kill()
+    with (
+        running_broker(tmp_path_factory.mktemp("broker"), settings=settings, protocol="SASL_PLAINTEXT") as broker,
+        served_with_users(tmp_path_factory.mktemp("server"), *options) as server,
+    ):
+        yield broker, server
 
 
 @pytest.mark.parametrize("name", SESSIONS)

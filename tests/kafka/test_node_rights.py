@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from kafka_cluster import Cluster, wait_until
-from kafka_tools import STEADY
+from kafka_tools import STEADY, sasl_settings
 from node_tools import NODE, NodeServer
 from test_rights_beside_kafka import SOON, USERS, answer_to, logged_in, reduced
 
@@ -26,7 +26,6 @@ ALL = [
     for name in requests(Names("t", NO_ID, "g", "x", "anna"))
     if name not in ("DescribeConfigs, of the server", "AlterReplicaLogDirs", "DeleteAcls")
 ]
-_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
 
 def _names(side, user, topic_id=NO_ID):
@@ -78,17 +77,12 @@ def _entries():
 def sides(kafka, tmp_path_factory):
     """Broker and node: where each is, and the names that it is asked about, by the user."""
     folder = tmp_path_factory.mktemp("sides")
-    listed = " ".join(f'user_{user}="{user}"' for user in (*USERS, "node", "broker"))
     everywhere = STEADY | {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:dora;User:broker;User:node;User:ANONYMOUS",
     }
-    of_broker = {
-        "inter.broker.listener.name": "SASL_PLAINTEXT", "sasl.mechanism.inter.broker.protocol": "PLAIN",
-        "sasl.enabled.mechanisms": "PLAIN",
+    of_broker = sasl_settings({user: user for user in (*USERS, "node")}) | {
         "offsets.topic.num.partitions": len(LEADERS), "transaction.state.log.num.partitions": len(LEADERS),
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config":
-            f'{_LOGIN} username="broker" password="broker" {listed};',
     }  # fmt: skip
     with Cluster(
         folder / "cluster", brokers=1, listeners=["SASL_PLAINTEXT"], settings=everywhere, single={BROKER: of_broker}

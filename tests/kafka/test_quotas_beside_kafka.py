@@ -3,13 +3,11 @@
 import itertools
 import math
 import time
-from types import SimpleNamespace
 
 import pytest
 
 from pyspark_log.kafka import messages as m
 from pyspark_log.server.quotas import Entity
-from tests.ports import HOST
 from tests.server_tools import PATIENCE, Peer, served_anew
 from tests.unit.record_tools import Record, build
 
@@ -116,17 +114,11 @@ def _set(where, quotas):
             time.sleep(0.1)
 
 
-def _at_kafka(broker):
-    host, port = broker.bootstrap.split(":")
-    return SimpleNamespace(host=host, port=int(port))
-
-
 @pytest.fixture(scope="module")
 def sides(broker, tmp_path_factory):
     """Kafka, and then a server, with the same quotas."""
-    assert broker.bootstrap.startswith(HOST)
     with served_anew(tmp_path_factory.mktemp("server")) as server:
-        where = _at_kafka(broker), server
+        where = broker, server
         for side in where:
             _set(side, QUOTAS)
         yield where

@@ -2,21 +2,18 @@
 
 import re
 import time
-from types import SimpleNamespace
 
 import pytest
-from kafka_tools import Broker
+from kafka_tools import running_broker, sasl_settings
 
-from pyspark_log import Store
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.schemas import message_of
 from pyspark_log.server.handlers import APIS
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Pattern, Permission, Resource
 from pyspark_log.storage.catalog import INTERNAL_TOPICS
-from tests.ports import HOST, free_ports
 from tests.rights_requests import NO_ID, Names, of_groups, of_records, of_topics, of_transactions, requests
-from tests.security_tools import add_users
-from tests.server_tools import PATIENCE, Peer, served
+from tests.security_tools import served_with_users
+from tests.server_tools import PATIENCE, Peer
 
 #: anna has rights by name, bert by a prefix, carl none, dora is a super user, and emma
 #: may create topics. The password of each is its name.
@@ -116,32 +113,17 @@ def _prepare(where):
 @pytest.fixture(scope="module")
 def sides(kafka, tmp_path_factory):
     """Kafka, and then a server, with the same users and entries."""
-    port, controller = free_ports(2)
-    users = " ".join(f'user_{user}="{user}"' for user in (*USERS, "broker"))
-    broker = Broker(tmp_path_factory.mktemp("broker"), settings={
-        "listeners": f"SASL_PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller}",
-        "controller.quorum.voters": f"1@{HOST}:{controller}",
-        "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "inter.broker.listener.name": "SASL_PLAINTEXT", "sasl.mechanism.inter.broker.protocol": "PLAIN",
-        "sasl.enabled.mechanisms": "PLAIN",
+    users = {user: user for user in USERS}
+    settings = sasl_settings(users) | {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:dora;User:broker;User:ANONYMOUS",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config":
-            "org.apache.kafka.common.security.plain.PlainLoginModule required "
-            f'username="broker" password="broker" {users};',
-    })  # fmt: skip
-    folder = tmp_path_factory.mktemp("server")
-    Store.create(folder / "store").close()
-    add_users(folder / "store", {user: user for user in USERS})
+    }
     options = ("--sasl-mechanisms", "PLAIN", "--acls", "--super-users", "User:dora")
-    try:
-        broker.start()
-        with served(folder / "store", folder, *options) as server:
-            where = SimpleNamespace(host=HOST, port=port), server
-            yield [(side, _prepare(side)) for side in where]
-        broker.stop()
-    finally:
-        broker.kill()
+    with (
+        running_broker(tmp_path_factory.mktemp("broker"), settings=settings, protocol="SASL_PLAINTEXT") as broker,
+        served_with_users(tmp_path_factory.mktemp("server"), *options, users=users) as server,
+    ):
+        yield [(side, _prepare(side)) for side in (broker, server)]
 
 
 def answer_to(where, user, request, version, soon=()):

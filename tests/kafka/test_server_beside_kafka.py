@@ -5,7 +5,6 @@ Ids, times, addresses and the wording of errors are left out. What differs on pu
 
 import struct
 import time
-from types import SimpleNamespace
 
 import pytest
 
@@ -345,22 +344,14 @@ def _asked(where):
 @pytest.fixture(scope="module")
 def answers(broker, tmp_path_factory):
     """The answers of both sides to all steps."""
-    host, port = broker.bootstrap.split(":")
-    # Coordinators are there once the first one was asked for; and a name may be left by other tests.
-    kafkas = SimpleNamespace(host=host, port=int(port))
-    with Peer(kafkas) as peer:
+    broker.prepare()
+    # A name may be left by other tests.
+    with Peer(broker) as peer:
         names = ["t", "c", "z", "defaults"]
         peer.ask(m.DeleteTopicsRequest(topic_names=names, timeout_ms=10_000), 5)
         peer.ask(m.DeleteGroupsRequest(["g", "g2"]), 2)
-        while peer.ask(m.FindCoordinatorRequest("g"), 3).error_code:
-            time.sleep(0.1)
-        while peer.ask(_committed("g", "t", 0), 7).error_code:
-            time.sleep(0.1)
-        # As is its first block of producer ids.
-        while peer.ask(m.InitProducerIdRequest(None, 1000), 4).error_code:
-            time.sleep(0.1)
     with served_anew(tmp_path_factory.mktemp("beside")) as server:
-        return _asked(kafkas), _asked(server)
+        return _asked(broker), _asked(server)
 
 
 @pytest.mark.parametrize("name", STEPS)

@@ -1,9 +1,7 @@
 """The same transactions at a real Kafka and at `pylog serve`, drawn by chance: the answers must be equal."""
 
-import itertools
 import random
 import time
-from types import SimpleNamespace
 
 import pytest
 
@@ -256,19 +254,11 @@ def wait_for_leader(peer, topic):
 
 @pytest.fixture(scope="module")
 def peers(broker, tmp_path_factory):
-    """Connections to Kafka and to ours. Both have a coordinator by then."""
-    host, port = broker.bootstrap.split(":")
+    """Connections to Kafka, which has coordinators by then, and to ours."""
+    broker.prepare()
     folder = tmp_path_factory.mktemp("server")
     Store.create(folder / "store", {"offsets.topic.num.partitions": "1"}).close()
-    with (
-        served(folder / "store", folder) as server,
-        Peer(SimpleNamespace(host=host, port=int(port))) as kafka,
-        Peer(server) as ours,
-    ):
-        for peer, kind in itertools.product((kafka, ours), (0, 1)):
-            find = m.FindCoordinatorRequest(key_type=kind, coordinator_keys=["one"])
-            while peer.ask(find, 4).coordinators[0].error_code:
-                time.sleep(0.1)
+    with served(folder / "store", folder) as server, Peer(broker) as kafka, Peer(server) as ours:
         yield kafka, ours
 
 

@@ -5,10 +5,8 @@ import sys
 import tempfile
 import warnings
 from pathlib import Path
-from types import SimpleNamespace
 
-from tests.kafka.kafka_tools import Broker, missing
-from tests.ports import HOST
+from tests.kafka.kafka_tools import missing, running_broker
 from tests.recordings.events import Recording, path_of
 from tests.recordings.place import Place
 from tests.recordings.recorder import Recorder
@@ -32,24 +30,18 @@ def main(names):
             # A smaller one would be described.
             "log.index.size.max.bytes": None,
         }
-        broker = Broker(folder, settings=settings)
-        try:
-            broker.start()
-            at = SimpleNamespace(host=HOST, port=int(broker.bootstrap.split(":")[1]))
-            place = Place(recorder, at, Path(folder))
-            place.prepare()
+        with running_broker(folder, settings=settings) as broker:
+            broker.prepare(transactions=False)
+            place = Place(recorder, broker, Path(folder))
             for name in names or SESSIONS:
                 session = SESSIONS[name]
-                recorder.begin(at.port)
+                recorder.begin(broker.port)
                 session.run(place)
                 gc.collect()  # some clients close their connections only then
                 Recording({"client": session.client, "broker": "Apache Kafka 4.3.1"}, recorder.end()).save(name)
                 place.empty()
                 print(f"{name}: {path_of(name).stat().st_size} bytes", flush=True)
-            broker.stop()
-        finally:
-            broker.kill()
-            recorder.close()
+    recorder.close()
 
 
 if __name__ == "__main__":

@@ -81,13 +81,6 @@ class Place:
         # A member that has just left may still count.
         return not any(one.error_code for one in peer.ask(m.DeleteGroupsRequest(groups), 2).results)
 
-    def prepare(self):
-        """Returns when the broker has all that it makes when it is asked for the first time."""
-        topic = m.OffsetFetchRequest.OffsetFetchRequestTopic("none", [0])
-        self._until(lambda peer: peer.ask(m.FindCoordinatorRequest("g"), 3).error_code == 0)
-        self._until(lambda peer: peer.ask(m.OffsetFetchRequest("g", [topic]), 7).error_code == 0)
-        self._until(lambda peer: peer.ask(m.InitProducerIdRequest(None, 1000), 4).error_code == 0)
-
     def _until(self, condition):
         end = time.monotonic() + PATIENCE
         with Peer(self._broker_at) as peer:
