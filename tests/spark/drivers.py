@@ -13,10 +13,9 @@ import time
 
 from failing_sinks import register
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
 
 from tests.campaigns import processes
-from tests.campaigns.queries.program import FILE_SYSTEM_CHECKPOINTS, JVM_OPTIONS, WORKERS_PATIENCE
+from tests.campaigns.queries.program import session as start
 
 #: Records that one micro-batch reads.
 BATCH = 100
@@ -24,23 +23,7 @@ BATCH = 100
 
 def make_session(master, **settings):
     """The one session of a process."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    settings = {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": JVM_OPTIONS,
-        "spark.executor.memory": "512m",
-        "spark.executor.extraJavaOptions": JVM_OPTIONS,
-        "spark.ui.enabled": "false",
-        "spark.sql.streaming.checkpointFileManagerClass": FILE_SYSTEM_CHECKPOINTS,
-        **dict([WORKERS_PATIENCE]),
-        **settings,
-    }
-    builder = SparkSession.builder.master(master)
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    session = start(master, **settings)
     session.sparkContext.setLogLevel("OFF")
     register(session)
     return session

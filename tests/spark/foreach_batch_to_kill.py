@@ -4,29 +4,15 @@ WHERE is "between 1" (in micro-batch 1 it stops between two writes), "after 2" (
 WHERE when it is there, and "finished" when all input is processed.
 """
 
-import os
 import sys
 import time
 
-from pyspark.sql import SparkSession
-
 from pyspark_log import Publish
-
-os.environ["PYSPARK_PYTHON"] = sys.executable
-os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+from tests.campaigns.queries.program import session
 
 
 def main(store, checkpoint, where):
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.python.authenticate.socketTimeout", "120s")
-        .getOrCreate()
-    )
+    spark = session("local[2]")
     spark.sparkContext.setLogLevel("OFF")
 
     def stop_at(place):

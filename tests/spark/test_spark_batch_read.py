@@ -54,12 +54,6 @@ def test_a_data_frame_sees_what_is_appended_later(spark, store):
     assert df.union(df).count() == 60
 
 
-def test_several_topics(spark, store):
-    fill(store, "a", ["x"], ["y"])
-    fill(store, "b", ["z"])
-    assert values_of(read(spark, store, " a, b,")) == ["x", "y", "z"]
-
-
 def test_offsets_for_each_partition(spark, store):
     fill(store, "t", range(10), range(10, 20), [20])
     df = read(
@@ -113,15 +107,6 @@ def test_nothing_to_read_at_all(spark, store):
     assert read(spark, store, "empty").count() == 0
 
 
-def test_from_a_time_on(spark, store):
-    store.create_topic("t", 1)
-    times = pa.array([1000, 2000, 3000], pa.int64())
-    store.append("t", pa.record_batch({"value": ["a", "b", "c"], "timestamp": times}))
-    assert values_of(read(spark, store, "t", startingTimestamp="1001")) == ["b", "c"]
-    with fails(r"No offset matched from request of topic-partition t-0 and timestamp 3001"):
-        read(spark, store, "t", startingTimestamp="3001").count()
-
-
 @pytest.mark.slow
 def test_a_path_can_be_relative_or_a_uri(spark, store):
     fill(store, "t", [1, 2])
@@ -164,8 +149,6 @@ def test_refused_when_it_runs(spark, store, options, message):
     ("options", "message"),
     [
         ({}, "One of the following options must be specified"),
-        ({"subscribe": "t", "endingTimestamp": "soon"}, "Expected a single long value, got soon"),
-        ({"subscribe": "t", "minPartitions": "a"}, r'minPartitions must be a whole number. For input string: "a"'),
         ({"subscribe": "t", "kafka.enable.auto.commit": "true"}, "'enable.auto.commit' is not supported"),
     ],
 )

@@ -13,7 +13,7 @@ import pytest
 from java import java_version
 from spark_tools import all_values_in, fails, fill, read, read_stream, values_in, values_of, write, write_stream
 
-from pyspark_log import Publish, Store
+from pyspark_log import Store
 from tests.campaigns import processes
 
 SLOW = pytest.mark.slow
@@ -49,27 +49,6 @@ def test_what_is_written_is_read_at_once(spark, store):
     assert df.count() == 30
     fill(store, "t", ["more"])
     assert df.count() == 31
-
-
-@SLOW
-def test_bounds_of_a_batch(spark, store):
-    store.create_topic("t", 2, {"retention.ms": "-1"})
-    for partition in range(2):
-        data = pa.record_batch(
-            {"value": [f"{partition}{n}" for n in range(6)], "timestamp": [n * 1000 for n in range(6)]}
-        )
-        store.append("t", data, partition=partition)
-    offsets = {"startingOffsets": '{"t":{"0":2,"1":-2}}', "endingOffsets": '{"t":{"0":-1,"1":3}}'}
-    assert values_of(read(spark, store, "t", **offsets)) == ["02", "03", "04", "05", "10", "11", "12"]
-    times = {"startingTimestamp": "2500", "endingOffsetsByTimestamp": '{"t":{"0":4000,"1":5000}}'}
-    assert values_of(read(spark, store, "t", **times)) == ["03", "13", "14"]
-    split = read(spark, store, "t", minPartitions="6")
-    assert split.rdd.getNumPartitions() >= 6
-    assert values_of(split) == sorted(f"{partition}{n}" for partition in range(2) for n in range(6))
-    with fails("PYLOG_DATA_LOSS|OFFSET"):
-        values_of(read(spark, store, "t", startingOffsets='{"t":{"0":7,"1":0}}'))
-    with fails("no topic 'missing'"):
-        read(spark, store, "missing").collect()
 
 
 def test_a_store_that_is_not_there(spark, object_url):
@@ -119,27 +98,6 @@ def _until(condition, query, patience=120):
 
 @SLOW
 @pytest.mark.long
-def test_starts_by_offsets_and_times(spark, store, tmp_path):
-    store.create_topic("t", 2, {"retention.ms": "-1"})
-    for partition in range(2):
-        store.append(
-            "t", pa.record_batch({"value": ["0", "1", "2"], "timestamp": [1000, 2000, 3000]}), partition=partition
-        )
-    starts = {
-        "offsets": ({"startingOffsets": '{"t":{"0":1,"1":-1}}'}, [["1", "2"], []]),
-        "times": ({"startingOffsetsByTimestamp": '{"t":{"0":3000,"1":2000}}'}, [["2"], ["1", "2"]]),
-        "time": ({"startingTimestamp": "2500"}, [["2"], ["2"]]),
-        "latest": ({"startingOffsets": "latest"}, [[], []]),
-    }
-    for name, (start, expected) in starts.items():
-        store.create_topic(name, 2)
-        rows = read_stream(spark, store, "t", ("value", "partition"), minPartitions="4", **start)
-        write_stream(rows, store, tmp_path / name, topic=name)
-        assert values_in(store, name) == expected, name
-
-
-@SLOW
-@pytest.mark.long
 def test_a_named_publisher_and_its_positions(spark, store, tmp_path):
     store.create_topic("out", 2)
     fill(store, "t", range(3), range(3, 5))
@@ -161,53 +119,6 @@ def test_a_named_publisher_and_its_positions(spark, store, tmp_path):
     with fails("PYLOG_OFFSET_CONFLICT"):
         copy("one", publishId="copy")
     assert [int(value) for value in all_values_in(store, "out")] == [*range(6)]
-
-
-@SLOW
-@pytest.mark.long
-def test_several_writes_of_a_micro_batch_are_one_publish(spark, store, tmp_path):
-    for topic in ("even", "odd"):
-        store.create_topic(topic, 2)
-    fill(store, "t", range(10), range(10, 20))
-    failures = [0, 1]
-
-    def split(batch, batch_id):
-        with Publish(store.path, "split", batch_id) as out:
-            out.write(batch.where("int(string(value)) % 2 = 0"), topic="even")
-            if failures and failures[0] == batch_id:
-                failures.pop(0)
-                raise ValueError("stopped in between")
-            out.write(batch.where("int(string(value)) % 2 = 1"), topic="odd")
-
-    def run():
-        rows = read_stream(spark, store, "t", ("value",), maxOffsetsPerTrigger="8")
-        query = rows.writeStream.foreachBatch(split).option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query.trigger(availableNow=True).start().awaitTermination()
-
-    for _ in range(2):
-        with fails("stopped in between"):
-            run()
-    run()
-    found = [sorted(int(value) for value in all_values_in(store, topic)) for topic in ("even", "odd")]
-    assert found == [[*range(0, 20, 2)], [*range(1, 20, 2)]]
-
-
-@SLOW
-def test_a_topic_that_is_deleted_while_its_output_is_staged(spark, store, tmp_path):
-    """Its first rows are staged when the topic goes; nothing appears in its namesake."""
-    store.create_topic("out", 1)
-    path = store.path
-
-    def delete_first(rows):
-        yield from rows
-        other = Store.open(path)
-        other.delete_topic("out")
-        other.create_topic("out", 1)
-
-    large = spark.range(0, 30_000, numPartitions=1).selectExpr("string(id) || repeat('.', 60) value")
-    with fails("PYLOG_STAGED_OUTPUT|deleted or recreated"):
-        write(large.mapInArrow(delete_first, "value string"), store, topic="out")
-    assert values_in(store, "out") == [[]]
 
 
 @SLOW

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 
 import pytest
 from spark_tools import all_values_in, batch_sizes, end_offset, fails, fill, read_stream, values_in, write_stream
@@ -67,70 +66,6 @@ def test_offsets_in_the_checkpoint(spark, store, tmp_path):
     }
     assert list(json.loads(entry)) == ["a", "b", "@"]
     assert committed_offsets(store, "mine") == {"a-0": 1, "a-1": 1, "b-0": 1}
-
-
-@pytest.mark.slow
-def test_a_query_that_starts_at_the_latest_offset(spark, store, tmp_path):
-    """Batch 0 is planned, fails, and is run again after more was appended: nothing is skipped or read twice."""
-    fill(store, "t", range(3))
-    df = read_stream(spark, store, "t", startingOffsets="latest")
-
-    def failing(_batch, _batch_id):
-        raise RuntimeError("stop here")
-
-    start = df.writeStream.option("checkpointLocation", str(tmp_path / "cp"))
-    with fails("stop here"):
-        start.foreachBatch(failing).trigger(availableNow=True).start().awaitTermination()
-    fill(store, "t", range(3, 8))
-    seen = []
-
-    def collect(batch, _batch_id):
-        seen.extend(row.value.decode() for row in batch.collect())
-
-    start.foreachBatch(collect).trigger(availableNow=True).start().awaitTermination()
-    assert seen == ["3", "4", "5", "6", "7"]
-
-
-@pytest.mark.slow
-def test_specific_starts(spark, store, tmp_path):
-    fill(store, "t", ["a", "b", "c"], ["d", "e"], ["f"])
-    starts = '{"t":{"0":-2,"1":1,"2":-1}}'
-    write_stream(read_stream(spark, store, "t", startingOffsets=starts), store, tmp_path / "cp", topic="out")
-    assert all_values_in(store, "out") == ["a", "b", "c", "e"]
-
-
-@pytest.mark.slow
-def test_a_stream_that_continues(spark, store, tmp_path):
-    fill(store, "t", ["old"])
-    query = (
-        read_stream(spark, store, "t", startingOffsets="latest")
-        .writeStream.format("pylog")
-        .options(topic="out", checkpointLocation=str(tmp_path / "cp"))
-        .start(store.path)
-    )
-    try:
-        query.processAllAvailable()
-        fill(store, "t", ["new"])
-        query.processAllAvailable()
-        assert values_in(store, "out") == [["new"]]
-        # Partitions that are added are read from their first record on.
-        set_partitions(store, "t", 2)
-        fill(store, "t", ["newer"], ["newest"])
-        query.processAllAvailable()
-        assert all_values_in(store, "out") == ["new", "newer", "newest"]
-    finally:
-        query.stop()
-
-
-def set_partitions(store, topic, count):
-    """Gives a topic more partitions, or fewer, for which the store has no call."""
-    path = f"{store.path}/topics/{topic}.json"
-    with open(path) as file:
-        content = json.load(file)
-    content["partitions"] = count
-    with open(path + ".new", "w") as file:
-        json.dump(content, file)
-    os.rename(path + ".new", path)
 
 
 @pytest.mark.slow
@@ -216,26 +151,6 @@ def test_writes_in_foreach_batch(spark, store, tmp_path):
     assert values_in(store, "a") == values_in(store, "b") == [["0", "1", "2", "3"]]
 
 
-@pytest.mark.slow
-def test_lost_records_end_the_query(spark, store, tmp_path):
-    fill(store, "t", range(4), [1])
-    shutil.copytree(store.path, tmp_path / "older")
-    fill(store, "t", [4])
-    df = read_stream(spark, store, "t", **{"fetchOffset.retryIntervalMs": "1"})
-    write_stream(df, Store.create(tmp_path / "target"), tmp_path / "cp", topic="out")
-
-    shutil.rmtree(store.path)
-    os.rename(tmp_path / "older", store.path)
-    with fails(r"\[PYLOG_DATA_LOSS.PARTITION_OFFSET_CHANGED\]", "t-0 offset was changed from 5 to 4"):
-        write_stream(df, Store.open(tmp_path / "target"), tmp_path / "cp", topic="out")
-    set_partitions(store, "t", 1)
-    with fails(r"\[PYLOG_DATA_LOSS.PARTITIONS_DELETED\]", "Partitions t-1 have been deleted"):
-        write_stream(df, Store.open(tmp_path / "target"), tmp_path / "cp", topic="out")
-    os.unlink(f"{store.path}/topics/t.json")
-    with fails(r"\[PYLOG_DATA_LOSS.PARTITIONS_DELETED\]", "no topic 't'"):
-        write_stream(df, Store.open(tmp_path / "target"), tmp_path / "cp", topic="out")
-
-
 def make_again(store):
     store.delete_topic("t")
     fill(store, "t", range(100, 108))
@@ -250,19 +165,6 @@ CHANGES = pytest.mark.parametrize(
     ("change", "message"),
     one_in(2, [(make_again, "topic 't' was deleted and recreated"), (put_another_store, "is another store")]),
 )
-
-
-@pytest.mark.slow
-@CHANGES
-def test_a_recreated_topic_or_store_ends_a_restarted_query(spark, store, tmp_path, change, message):
-    target = Store.create(tmp_path / "target")
-    fill(store, "t", range(5))
-    df = read_stream(spark, store, "t")
-    write_stream(df, target, tmp_path / "cp", topic="out")
-    change(store)
-    with fails(r"\[PYLOG_DATA_LOSS.PARTITIONS_DELETED\] Partitions t-0 .*" + message):
-        write_stream(df, target, tmp_path / "cp", topic="out")
-    assert values_in(target, "out") == [list("01234")]
 
 
 @pytest.mark.slow
@@ -305,22 +207,3 @@ def test_refused_reads(spark, store, tmp_path, options, message):
     with fails(message):
         topic = options.pop("subscribe", "t")
         write_stream(read_stream(spark, store, topic, **options), store, tmp_path / "cp", topic="out")
-
-
-@pytest.mark.parametrize(
-    ("columns", "options", "message"),
-    [
-        (["key"], {"topic": "out"}, "Required attribute 'value' not found"),
-        pytest.param(["offset value"], {"topic": "out"}, "value attribute unsupported type bigint", marks=SLOW),
-        pytest.param(
-            ["value"],
-            {"topic": "out", "publishId": "x", "publishNumber": "1"},
-            "publishNumber is for batch",
-            marks=SLOW,
-        ),
-    ],
-)
-def test_refused_writes(spark, store, tmp_path, columns, options, message):
-    fill(store, "t", [1])
-    with fails(message):
-        write_stream(read_stream(spark, store, "t", columns), store, tmp_path / "cp", **options)

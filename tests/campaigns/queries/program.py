@@ -19,14 +19,27 @@ import pandas as pd
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from tests.quick_java import QUICK_START
+
 FILE_SYSTEM_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 #: Small and quick to start: it lives for seconds.
-JVM_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-#: A Python process that Spark starts must call back within this time, on a machine that has much else to do.
-WORKERS_PATIENCE = ("spark.python.authenticate.socketTimeout", "120s")
+JVM_OPTIONS = " ".join(QUICK_START)
+#: Settings of each session.
+OF_TESTS = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    # Queries of a few rows: to compile them takes longer than to run them.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # A Python process that Spark starts must call back within this time, on a machine that has much else to do.
+    "spark.python.authenticate.socketTimeout": "120s",
+}
 #: What the error of a query says whose place another run has taken, by the sink or by Spark itself.
 REPLACED = ("PYLOG_PUBLISHER_FENCED", "CONCURRENT_QUERY", "Multiple streaming jobs detected")
 
+# Spark starts `python3` from the PATH otherwise, which need not have this package.
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
@@ -76,24 +89,17 @@ def start(spark, name, store, checkpoints, suffix, trigger):
     return query
 
 
-def session(master, jvm_options):
-    return (
-        SparkSession.builder.master(master)
-        .config("spark.driver.memory", "600m")
-        .config("spark.executor.memory", "512m")
-        .config("spark.executor.extraJavaOptions", JVM_OPTIONS)
-        .config("spark.cores.max", "2")
-        .config("spark.driver.extraJavaOptions", f"{JVM_OPTIONS} {jvm_options}")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.codegen.wholeStage", "false")
-        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-        .config("spark.sql.streaming.checkpointFileManagerClass", FILE_SYSTEM_CHECKPOINTS)
-        .config(*WORKERS_PATIENCE)
-        .getOrCreate()
-    )
+def session(master, jvm_options="", **settings):
+    """The session of a driver, which is small and quick to start."""
+    settings = OF_TESTS | {
+        "spark.driver.memory": "600m",
+        "spark.driver.extraJavaOptions": f"{JVM_OPTIONS} {jvm_options}",
+        "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": JVM_OPTIONS,
+        "spark.cores.max": "2",
+        "spark.sql.streaming.checkpointFileManagerClass": FILE_SYSTEM_CHECKPOINTS,
+    } | settings  # fmt: skip
+    return SparkSession.builder.master(master).config(map=settings).getOrCreate()
 
 
 def main(store, checkpoints, suffix, master, trigger, jvm_options=""):
