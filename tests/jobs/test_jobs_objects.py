@@ -42,25 +42,6 @@ def test_bulk_load(spark, objects, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_two_runs_of_a_group_at_once(spark, objects, tmp_path, capsys):
-    fill(objects, "a", 1, 10)
-    call, seen = [objects.path, str(tmp_path / "lake"), "--topics", "a"], []
-
-    def another(change):
-        if change.kind == "write" and change.path.endswith(".tmp") and not seen:
-            seen.append(bulk_load.main(call))
-
-    files.set_observer(another)
-    try:
-        assert bulk_load.main(call) == 0
-    finally:
-        files.set_observer(None)
-    assert seen == [1]
-    assert "another export of group 'bulk-load' is running" in capsys.readouterr().err
-    assert rows_in(tmp_path / "lake") == rows_of(objects, "a")
-
-
-@pytest.mark.slow
 def test_two_runs_into_two_folders(spark, objects, tmp_path, capsys):
     """The commit of one is refused: it does not count as loaded twice."""
     fill(objects, "a", 1, 10)

@@ -6,6 +6,7 @@ import shutil
 import pyarrow as pa
 import pytest
 from job_tools import T0, fill
+from test_mirror import records
 
 from pyspark_log import Store, TopicPartition
 from pyspark_log.jobs import mirror
@@ -31,16 +32,6 @@ def run(spark, capsys):
         return json.loads(capsys.readouterr().out)
 
     return run_once
-
-
-def records(store, topic):
-    """Its records by partition, without offsets."""
-    return [
-        (partition, *(row[name] for name in ("key", "value", "headers", "timestamp", "timestampType")))
-        for partition in range(store.describe_topic(topic).partitions)
-        for batch in store.read(topic, partition, headers=True)
-        for row in batch.to_pylist()
-    ]
 
 
 @pytest.mark.parametrize("kinds", one_in(3, ["folder to objects", "objects to folder", "objects to objects"]))

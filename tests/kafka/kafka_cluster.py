@@ -77,47 +77,34 @@ class Cluster:
     It can be asked and changed while a part of the brokers runs.
 
     Attributes:
-        nodes: the nodes by their ids: brokers from 1 on, and controllers from 101 on. Combined nodes are both.
+        nodes: the nodes by their ids: brokers from 1 on, and controllers from 101 on.
         brokers: the ids of the brokers.
         controllers: the ids of the controllers.
         controller_addresses: their hosts and ports.
         joined: the ids of others that are a part of it, and may lead.
     """
 
-    def __init__(
-        self,
-        folder,
-        *,
-        brokers=3,
-        controllers=1,
-        combined=False,
-        listeners=(),
-        settings=None,
-        single=None,
-        versions=None,
-    ):
+    def __init__(self, folder, *, brokers=3, controllers=1, listeners=(), settings=None, single=None, versions=None):
         """Formats the folders of all nodes; starts nothing yet.
 
         Arguments:
             folder: where the nodes have their folders.
-            combined: the first brokers are the controllers, too.
             listeners: protocols that each broker serves beside PLAINTEXT: SSL, SASL_PLAINTEXT, SASL_SSL.
             settings: of all nodes; None as a value: Kafka's default.
             single: settings of single nodes, by their ids, which win.
             versions: the versions of Kafka by ids; the newest where a node is not named.
         """
         self.brokers = range(1, brokers + 1)
-        first = 1 if combined else _FIRST_CONTROLLER
-        self.controllers = range(first, first + controllers)
+        self.controllers = range(_FIRST_CONTROLLER, _FIRST_CONTROLLER + controllers)
         protocols, versions = (PLAIN, *listeners), versions or {}
         ports = iter(free_ports(controllers + brokers * len(protocols)))
         voters = {number: next(ports) for number in self.controllers}
         self.controller_addresses = [(HOST, port) for port in voters.values()]
         self._ports = {number: {protocol: next(ports) for protocol in protocols} for number in self.brokers}
         self.nodes, self.joined = {}, set()
-        for number in sorted({*self.brokers, *self.controllers}):
+        for number in (*self.brokers, *self.controllers):
             served = self._ports.get(number, {})
-            given = node_settings(number, voters, served, min(brokers, 3)) | QUICK | FAILOVER | (settings or {})
+            given = node_settings(number, voters, served, max(1, min(brokers, 3))) | QUICK | FAILOVER | (settings or {})
             home = Path(folder) / f"node{number}"
             home.mkdir(parents=True)
             self.nodes[number] = Node(

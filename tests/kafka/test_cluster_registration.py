@@ -84,22 +84,6 @@ def test_a_node_follows_its_replicas(broker, start):
     node.shut_down()
 
 
-@pytest.mark.long
-def test_a_node_that_stays_fenced_gets_what_it_is_given(broker, start):
-    node = start(12, stay_fenced=True)
-    node.run_until(lambda: node.registration.is_caught_up)
-    node.registration.be_ready()
-    with Admin(broker) as admin:
-        node.run_during(admin.create_topic, "fenced", [[1, 12]])
-        node.run_until(lambda: node.image.topic("fenced") is not None)
-        assert node.image.topic("fenced").partitions[0].isr == (1,)
-        node.run_during(admin.delete_topic, "fenced")
-    end = time.monotonic() + SESSION
-    node.run_until(lambda: time.monotonic() > end)
-    assert node.image.brokers[12].fenced
-    node.shut_down()
-
-
 def test_cordoned_log_dirs_get_no_partitions_until_they_are_free_again(broker, start):
     node = start(13)
     node.registration.cordon((node.directory_id,))
@@ -115,15 +99,6 @@ def test_cordoned_log_dirs_get_no_partitions_until_they_are_free_again(broker, s
         node.registration.cordon(())
         node.run_until(lambda: node.image.brokers[13].cordoned_log_dirs == ())
         node.run_during(admin.delete_topic, "elsewhere")
-    node.shut_down()
-
-
-def test_a_log_dir_that_fails(broker, start):
-    dirs = tuple(os.urandom(16) for _ in range(2))
-    node = start(14, log_dirs=dirs)
-    node.unfence()
-    node.registration.lose_log_dir(dirs[0])
-    node.run_until(lambda: node.image.brokers[14].log_dirs == dirs[1:])
     node.shut_down()
 
 
@@ -149,15 +124,6 @@ def test_a_second_node_with_the_same_id_waits_until_the_first_is_gone(broker, st
     first.run_until(lambda: first.registration.trouble == "DUPLICATE_BROKER_REGISTRATION")
     second.run_until(lambda: not second.registration.is_fenced)
     second.shut_down()
-
-
-@pytest.mark.long
-def test_a_node_gives_up_if_it_is_not_registered_in_time(broker, start):
-    first, second = start(16), start(16, registration_timeout=1000)
-    first.unfence()
-    with pytest.raises(RegistrationError, match="within 1000 ms: DUPLICATE_BROKER_REGISTRATION"):
-        second.run_until(lambda: (first.step(), False)[1])
-    first.shut_down()
 
 
 @pytest.mark.long

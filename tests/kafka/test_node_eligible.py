@@ -86,19 +86,6 @@ def test_it_remains_eligible_after_a_clean_stop_alone(cluster, node, partition):
 
 
 @pytest.mark.long
-def test_a_stop_that_was_not_in_order_is_not_noted(cluster, node, partition):
-    cluster.create_topic("t", assignment=[[1, NODE]])
-    partition(lambda one: set(one.isr) == {1, NODE})
-    note = node.path / "data" / FILE
-    assert node.stop() == 0
-    assert note.exists()
-    node.start()
-    assert not note.exists()
-    node.kill()
-    assert not note.exists()
-
-
-@pytest.mark.long
 def test_it_serves_until_it_may_leave(cluster, node, partition):
     cluster.create_topic("t", assignment=[[1, NODE]])
     partition(lambda one: set(one.isr) == {1, NODE})
