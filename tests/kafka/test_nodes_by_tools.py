@@ -1,6 +1,7 @@
 """Nodes of ours, and one broker of Kafka, under Kafka's own tools: elections, racks, reassignment, closest replicas."""
 
 import json
+import shutil
 
 import pytest
 from kafka_cluster import wait_until
@@ -8,8 +9,10 @@ from kafka_tools import run
 from mirror_tools import Writer, messages, whole, write
 from node_tools import RACKS
 
+from pyspark_log import Store
 from pyspark_log.kafka import messages as m
 from pyspark_log.server.topic_ids import id_bytes
+from tests.store_tools import all_values
 
 ELECT = "org.apache.kafka.tools.LeaderElectionCommand"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
@@ -137,3 +140,35 @@ def test_consumers_read_from_the_closest_replica(nodes):
     assert fetched(11, "b") == (0, 13, False)
     assert fetched(13, "b") == (0, -1, True)
     assert fetched(11, "a") == fetched(11, "") == fetched(11, "elsewhere") == (0, -1, True)
+
+
+def test_disks_that_are_replaced_one_after_the_other(nodes, tmp_path):
+    """A node with an empty store copies what it had, and may lead again; also after log dirs came and went."""
+    cluster, made = nodes
+    cluster.create_topic("d", assignment=[[11, 12, 13]], configs={"min.insync.replicas": 1})
+    write(cluster, "d", messages(1, 50))
+    for number, node in made.items():
+        cluster.wait_for_isr("d", 0, {11, 12, 13})
+        node.stop()
+        if number == 13:
+            extra = tmp_path / "extra"
+            with Store.open(node.path) as store:
+                store.add_log_dir(extra)
+                store.move_partition("d", 0, extra)
+            node.start()
+            cluster.wait_for_isr("d", 0, {11, 12, 13})
+            node.stop()
+            with Store.open(node.path) as store:
+                store.move_partition("d", 0, store.describe_log_dirs()[0].path)
+                for left in extra.glob("*-delete"):
+                    shutil.rmtree(left)
+                store.remove_log_dir(extra)
+        else:
+            shutil.rmtree(node.path)
+        node.start()
+        cluster.wait_for_isr("d", 0, {11, 12, 13})
+    for number in (11, 12):
+        made[number].kill()
+    assert cluster.wait_for_leader("d", 0, other_than=(11, 12)) == 13
+    cluster.wait_for_isr("d", 0, {13})
+    assert len(all_values(Store.open(made[13].path), "d")) == 50

@@ -304,7 +304,7 @@ class Node:
                 leaders.due.wait(_NAP)
                 leaders.due.clear()
                 # It looks at each replica, and `due` may be set by each fetch.
-                if len(self._directories) > 1 and time.monotonic() - assigned_at >= _NAP:
+                if time.monotonic() - assigned_at >= _NAP:
                     self._assign(connections)
                     assigned_at = time.monotonic()
                 request = leaders.proposals(self._registration.epoch)

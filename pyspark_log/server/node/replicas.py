@@ -255,12 +255,14 @@ class NodeReplicas(Copies):
             PylogError, OSError: the state of one cannot be read.
         """
         found = dict[bytes, dict[bytes, list[int]]]()
+        only = next(iter(directories.values())) if len(directories) == 1 else None
         for at in [*self._partitions, *self._led.leads()]:
             topic = self._image.topic(at.topic)
             one = None if topic is None else topic.partitions.get(at.partition)
             if topic is None or one is None or self._node_id not in one.replicas:
                 continue
-            here = directories.get(self._store.logs.topic(at.topic).reader(at.partition).state().log_dir)
+            # Where there is one log dir its id may be another than before: the disk was replaced.
+            here = only or directories.get(self._store.logs.topic(at.topic).reader(at.partition).state().log_dir)
             if here is not None and one.directory_of(self._node_id) != here:
                 found.setdefault(here, {}).setdefault(topic.id, []).append(at.partition)
         return found
