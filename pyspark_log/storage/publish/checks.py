@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from pyspark_log.arguments import check_text, check_whole
@@ -19,7 +20,7 @@ from pyspark_log.storage.log.owner import check_owner
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.publish.applier import staging_folder
-from pyspark_log.storage.publish.decision import NO_NUMBER, NO_ORIGIN, Decision
+from pyspark_log.storage.publish.decision import NO_NUMBER, NO_ORIGIN, Decision, Origin
 from pyspark_log.storage.publish.staging.staged_writer import StagedPart
 
 
@@ -91,14 +92,37 @@ def check_number(wanted: Decision, last: Decision | None) -> None:
     if wanted.number != last.number:
         raise PublishNumberError(
             f"{what} after {last.number} ({when}): the last number again (a replay) or {last.number + 1} was expected. "
-            "The checkpoint (or the count that the number comes from) and the store are out of step: one of "
-            f"them was deleted, copied, or restored from an older copy. {advice}"
+            f"{_of_another_run(last)}The checkpoint (or the count that the number comes from) and the store are out of "
+            f"step: one of them was deleted, copied, or restored from an older copy. {advice}"
         )
     if wanted.plan and last.plan and wanted.plan != last.plan:
         raise PublishNumberError(
-            f"{what} was published with other input ({when}), so this is no replay: records would be lost. The "
-            f"checkpoint was copied, or restored from an older copy, and the other one was used since. {advice}"
+            f"{what} was published with other input ({when}), so this is no replay: records would be lost. "
+            f"{_of_another_run(last)}The checkpoint was copied, or restored from an older copy, and the other one was "
+            f"used since. {advice}"
         )
+
+
+def _of_another_run(last: Decision) -> str:
+    """What to do if the process that has published last may still run; "": it does not, or it is this one."""
+    here = Origin.here(0)
+    if last.host == here.host and (last.process == here.process or not _runs(last.process)):
+        return ""
+    return (
+        "Another run of this query may be alive, as that process: then stop it, and start this one again with the "
+        "same checkpoint; with a new one it would write everything twice. If none is alive: "
+    )
+
+
+def _runs(process: int) -> bool:
+    """Whether there is a process of that id here, be it another by now."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass  # It is another user's.
+    return True
 
 
 def _check_after_taking_back(wanted: Decision, last: Decision) -> None:

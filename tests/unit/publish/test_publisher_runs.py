@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 from pathlib import Path
 
 import pyarrow as pa
@@ -68,6 +69,24 @@ def test_a_run_that_has_the_publisher_claims_it_without_a_lock(store):
     put(store, 0, b"a", run="r1", claimed=True)
     with store.decisions.hold():
         assert claim(store.decisions, "q", "r1", 1) == 0
+
+
+@pytest.mark.parametrize(("host", "process", "may_be_alive"), [
+    (None, 1, True), (None, 4_194_305, False), (None, os.getpid(), False), ("elsewhere", 4_194_305, True),
+])  # fmt: skip
+def test_what_is_advised_if_another_run_may_be_alive(store, monkeypatch, host, process, may_be_alive):
+    """To take a new checkpoint beside it would write everything twice."""
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "getpid", lambda: process)
+        if host is not None:
+            patched.setattr(socket, "gethostname", lambda: host)
+        for number in range(3):
+            put(store, number, b"%d" % number, plan="one")
+    for number, plan in ((1, "one"), (2, "two")):
+        with pytest.raises(PublishNumberError, match=f"process {process} on ") as caught:
+            put(store, number, b"x", plan=plan)
+        assert ("then stop it, and start this one again with the same checkpoint" in str(caught.value)) == may_be_alive
+        assert "Continue with a new checkpoint or publisher id" in str(caught.value)
 
 
 def test_the_last_number_with_another_plan_is_no_replay(store):
