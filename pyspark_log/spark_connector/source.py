@@ -6,10 +6,12 @@ load the engine.
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import pyspark
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
@@ -33,6 +35,16 @@ if TYPE_CHECKING:
     from pyspark_log.spark_connector.reading.stream_reader import PylogStreamReader
     from pyspark_log.spark_connector.reading.transform import Transform
     from pyspark_log.spark_connector.writing.writer import PylogBatchWriter, PylogStreamWriter
+
+
+def _check_pyspark() -> None:
+    """Refuses a PySpark that lacks what streams are read and written with. ConnectorError."""
+    if importlib.util.find_spec("pyspark.sql.streaming.datasource") is None:
+        raise ConnectorError(
+            "PYLOG_PYSPARK_TOO_OLD",
+            f'format("pylog") needs PySpark 4.2 or later, this is {pyspark.__version__}: pip install "pyspark>=4.2"; '
+            "older ones read and write the topics with Spark's Kafka connector, at `pylog serve`",
+        )
 
 
 class RefusedStream(DataSourceStreamReader):
@@ -65,6 +77,7 @@ class PylogDataSource(DataSource):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         with conditions_shown():
+            _check_pyspark()
             of_store, self.options = split_storage(lower_names(options))
             self._place = StorePlace(location(store_path(self.options)), of_store)
 
