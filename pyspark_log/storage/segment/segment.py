@@ -343,8 +343,8 @@ class SegmentWriter:
             last_offset: the offset of its last record.
             timestamp: the largest time of its records, in ms; NO_TIMESTAMP if they have none.
         """
-        if self.position == 0 and last_offset - self.base_offset <= INT_MAX:
-            return False
+        if self.position == 0:
+            return last_offset - self.base_offset > INT_MAX
         return (
             self.position > self._config.segment_bytes - size
             or self._waited(timestamp) > self._config.segment_ms - self._jitter

@@ -14,7 +14,7 @@ from searching import examples
 from pyspark_log import Store
 from pyspark_log.clients.membership import MemberConfig, Membership
 from pyspark_log.errors import FencedMemberError, GroupNotEmptyError, InvalidConfigError
-from pyspark_log.storage.groups import GroupMember, GroupState
+from pyspark_log.storage.groups import GroupMember, GroupState, member_files
 from pyspark_log.storage.groups.changes import GroupChange
 from pyspark_log.storage.groups.member_files import MemberFiles
 from pyspark_log.storage.groups.metadata import (
@@ -418,3 +418,15 @@ def test_any_order_of_joins_leaves_deaths_and_sleeps(assignor, tmp_path_factory)
     kind = type(f"Group{assignor}", (Group,), {"assignor": assignor, "folder": tmp_path_factory})
     kind.TestCase.settings = settings(max_examples=examples(15), stateful_step_count=25, deadline=None)
     kind.TestCase("runTest").runTest()
+
+
+def test_old_files_of_members_that_have_died_are_deleted(world, monkeypatch):
+    living, dead = world.join(), world.join()
+    kill(dead)
+    folder = Path(world.store.path) / "state" / "members"
+    assert len(list(folder.iterdir())) == 2
+    monkeypatch.setattr(member_files, "_OLD_MS", -DAY_MS)
+    new = world.join()
+    assert len(list(folder.iterdir())) == 2
+    files = MemberFiles(world.store.path)
+    assert [files.lives(one.member_id) for one in (living, new, dead)] == [True, True, False]

@@ -11,12 +11,13 @@ from producer_tools import ready
 
 from pyspark_log.errors import CorruptRecordError, LogDamagedError, OutcomeUnknownError, PylogError, RecordTooLargeError
 from pyspark_log.storage.fs import files
+from pyspark_log.storage.log.read import LogReader
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.segment.segment import read_headers
 from pyspark_log.storage.store import Store
-from tests.store_tools import open_files, store_with
+from tests.store_tools import open_files, rows, store_with
 
 store = store_with({"segment.bytes": "1000", "index.interval.bytes": "100"})
 
@@ -250,3 +251,16 @@ def test_settings_of_the_store_do_not_reach_its_own_topics(tmp_path):
         writer.append("t", pa.record_batch({"value": [b"%d" % number]}))
         publish(store.decisions, "q", number, writer.finish(), run="a run with a name", location="/a/place")
     assert values(store) == [0, 1, 2, 3, 4]
+
+
+def test_an_error_of_the_system_ends_the_opening_of_segments(store, monkeypatch):
+    """What cannot be opened would be missing in a copy without a word."""
+    store.append("t", rows(b"x"), partition=0)
+    reader = store.logs.reader("t", 0)
+
+    def fail(*_):
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr(LogReader, "_open", fail)
+    with pytest.raises(OSError, match="too many open files"):
+        list(reader.opened(reader.state()))

@@ -358,3 +358,10 @@ def test_verify_says_how_much_is_staged_how_old_it_is_and_whose(store):
     waits = next(note for note in told if "not yet applied in a-0" in note)
     assert f"(publisher 'q', number 3): decided (process {os.getpid()} on {socket.gethostname()}, 20" in waits
     assert "bytes are staged for it" in waits
+
+
+def test_a_decision_is_given_up_only_when_that_is_confirmed(store):
+    result = pylog(store, "--set-aside", "0")
+    assert result.exit_code == 2
+    assert "Give up decision 0 for good" in result.stderr
+    assert "There is no terminal to ask at: give --yes. Nothing was changed." in result.stderr

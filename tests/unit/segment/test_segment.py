@@ -1,12 +1,13 @@
 """Segments and their indexes, against Kafka's own files and against indexes that are lost or wrong."""
 
+import contextlib
 import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from pyspark_log.config import TopicConfig
+from pyspark_log.config import INT_MAX, TopicConfig
 from pyspark_log.storage.segment.file_names import list_segments
 from pyspark_log.storage.segment.segment import SegmentReader, SegmentWriter, read_headers
 from pyspark_log.storage.store import Store
@@ -170,3 +171,10 @@ def test_what_a_killed_writer_left_is_gone_before_the_segment_is_closed(store, l
         reader = SegmentReader(str(_folder(store)), int(Path(path).stem))
         assert list(read_headers(reader.log, 0, Path(path).stat().st_size))
         reader.close()
+
+
+def test_how_far_a_segment_reaches(tmp_path):
+    """Offsets in its indexes are differences of 32 bits."""
+    (tmp_path / f"{10:020}.log").touch()
+    with contextlib.closing(SegmentWriter(str(tmp_path), 10, 0, TopicConfig.resolve({}, {}))) as segment:
+        assert [segment.must_roll(100, 10 + INT_MAX + more, 0) for more in (-1, 0, 1)] == [False, False, True]

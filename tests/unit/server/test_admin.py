@@ -8,6 +8,7 @@ from server_requests import NO_ID, fetch, id_of, values
 
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.storage.catalog.topics import MAX_PARTITIONS
 from pyspark_log.storage.folder_store import FolderStore as Store
 from tests.server_tools import Peer, served
 
@@ -310,3 +311,9 @@ def test_each_version_moves_between_log_dirs(tmp_path, version):
                 pass
             assert list(values(fetch(peer, "t", 0))) == list(range(10))
         assert first != target
+
+
+def test_more_partitions_than_are_possible(peer, store, topic):
+    wanted = m.CreatePartitionsRequest.CreatePartitionsTopic(topic, MAX_PARTITIONS + 1, None)
+    [answer] = peer.ask(m.CreatePartitionsRequest([wanted], 30_000, True), 3).results
+    assert (answer.error_code, store.describe_topic(topic).partitions) == (ErrorCode.INVALID_PARTITIONS, 1)

@@ -251,3 +251,10 @@ def test_memory_is_bounded(store, monkeypatch):
     turns = list(rewriting.in_turns(some))
     assert list(itertools.chain.from_iterable(turns)) == some
     assert all(len(turn) == 1 or sum(piece.size for piece in turn) <= 200 for turn in turns)
+
+
+def test_an_entry_that_is_missing_near_the_end(store):
+    """Only those after it show that the log does not end there."""
+    last = store.log.follow().number
+    store.log.objects.delete([name_of(last - 1)])
+    assert [one for one in found(store) if one[0] == "damage" and one[1] == name_of(last - 1)]

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyspark_log.errors import CorruptRecordError
 from pyspark_log.kafka import messages as m
 from pyspark_log.server.cluster.batches import read_batches
 from pyspark_log.server.cluster.fold import Fold
@@ -123,3 +124,10 @@ def test_a_broker_that_follows_each_change_has_its_replicas(seed):
                     assert one.after.leader != 1
             held[key] = one.after
         assert held == {(one.topic_id, one.number): one.partition for one in replicas_of(fold.image, 1)}
+
+
+def test_a_damaged_batch_of_metadata_is_not_read():
+    data = bytearray(batch_of([TOPIC], 0))
+    data[30] ^= 1  # its time, which only the checksum covers
+    with pytest.raises(CorruptRecordError):
+        read_batches(data, 0, _NO_END)

@@ -6,7 +6,8 @@ import pytest
 
 from pyspark_log.admin import verify
 from pyspark_log.errors import DescriptionError
-from pyspark_log.server.security.acls import Acl, Acls, Operation, Pattern, Permission, Resource, host_of
+from pyspark_log.server.handlers import acls as acl_handlers
+from pyspark_log.server.security.acls import Acl, Acls, Operation, Pattern, Permission, Resource, Rules, host_of
 
 READ = Acl(Resource.TOPIC, "orders", Pattern.LITERAL, "User:anna", "*", Operation.READ, Permission.ALLOW)
 ASKED = "127.0.0.1", Operation.READ, Resource.TOPIC, "orders"
@@ -65,3 +66,25 @@ def test_a_damaged_file_is_no_empty_one(acls, folder, content):
 )  # fmt: skip
 def test_addresses_are_javas(address, expected):
     assert host_of(address) == expected
+
+
+def test_what_gives_a_right_to_any_resource():
+    """A rule for another operation, or one that denies, gives none."""
+    write = READ._replace(operation=Operation.WRITE)
+    asked = "User:anna", "127.0.0.1", Operation.WRITE, Resource.TOPIC
+    assert not Rules([READ]).allow_any(*asked)
+    assert not Rules([READ, write._replace(permission=Permission.DENY)]).allow_any(*asked)
+    assert not Rules([write, write._replace(permission=Permission.DENY)]).allow_any(*asked)
+    for right in (write, write._replace(operation=Operation.ALL), write._replace(name="*")):
+        assert Rules([right]).allow_any(*asked)
+
+
+@pytest.mark.parametrize(("pattern", "name", "found"), [
+    (1, None, "*lp"), (1, "orders", "l"), (Pattern.LITERAL, "orders", "l"), (Pattern.LITERAL, None, "*l"),
+    (Pattern.PREFIXED, "ord", "p"), (Pattern.PREFIXED, "orders", ""), (2, "orders", "*lp"), (2, "ordinary", "*p"),
+    (2, "other", "*"),
+])  # fmt: skip
+def test_which_rules_a_filter_names(pattern, name, found):
+    """2 is MATCH: all rules that are about a resource of that name."""
+    rules = {"*": READ._replace(name="*"), "l": READ, "p": READ._replace(name="ord", pattern=Pattern.PREFIXED)}
+    assert "".join(mark for mark, one in rules.items() if acl_handlers._is_about(one, pattern, name)) == found
