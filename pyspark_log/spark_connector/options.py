@@ -388,7 +388,7 @@ def _bound(options: Options, side: str, *, or_latest: bool) -> Position | None:
         text = options[f"{side}timestamp"].strip()
         timestamp = _long(text)
         if timestamp is None:
-            raise option_error(f"Expected a single long value, got {shortened(text)}")
+            raise option_error(f"{side}Timestamp: Expected a single long value, got {shortened(text)}: ms since 1970")
         return AtTimestamp(timestamp, or_latest)
     if f"{side}offsetsbytimestamp" in options:
         name = f"{side}OffsetsByTimestamp"

@@ -88,7 +88,9 @@ def local_path(path: str | os.PathLike[str]) -> str:
 
         parts = urlsplit(text)
         if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-            raise InvalidConfigError(f"{text}: a store is a folder in a file system: give a path or a file: URI")
+            raise InvalidConfigError(
+                f"{text}: a store is a folder (a path, or a file: URI) or in an object store (s3://, gs:// or az://BUCKET/PREFIX)"
+            )
         text = unquote(parts.path)
     check_path("the store's folder", text)
     return files.absolute_path(text)
@@ -110,7 +112,9 @@ def describe(folder: str) -> StoreDescription:
         folders = _log_dirs(content)
         next_log_dir = content.whole("next_log_dir", low=max(folders) + 1, high=log_dir_list.LAST_NUMBER + 1)
     except (FileNotFoundError, NotADirectoryError):
-        what = "there is no such folder" if not files.is_folder(folder) else f"it holds no {STORE_FILE}"
+        what = f"it holds no {STORE_FILE}"
+        if not files.is_folder(folder):
+            what = "it is a file" if files.exists(folder) else "there is no such folder"
         raise StoreNotFoundError(f"{folder} is no store: {what}") from None
     except ValueError as error:
         raise DescriptionError(f"{folder}/{STORE_FILE} is not a valid store description: {error}") from None

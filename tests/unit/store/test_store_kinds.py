@@ -494,3 +494,19 @@ def test_threads_that_write_and_read_one_store(store):
     reader.join()
     assert failed == []
     assert len(all_values(store)) == 3 * 15 * 5
+
+
+def test_what_is_no_place_of_a_store(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "empty").mkdir()
+    for name, why in (
+        ("file", "it is a file"),
+        ("none", "there is no such folder"),
+        ("empty", "it holds no store.json"),
+    ):
+        with pytest.raises(StoreNotFoundError, match=f"{name} is no store: {why}"):
+            Store.open(tmp_path / name)
+    with pytest.raises(
+        InvalidConfigError, match=r"ftp://x/y: a store is a folder .* or in an object store \(s3://, gs"
+    ):
+        Store.open("ftp://x/y")
