@@ -6,6 +6,7 @@ import os
 import pyarrow as pa
 import pytest
 
+from pyspark_log.storage.fs import files
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
@@ -15,6 +16,16 @@ from pyspark_log.types import EARLIEST
 
 class Stopped(BaseException):
     """A program has stopped here, as good as killed: no handler of the engine catches it."""
+
+
+@contextlib.contextmanager
+def observed(observer):
+    """Inside, an observer sees each change to files before it is made."""
+    files.set_observer(observer)
+    try:
+        yield
+    finally:
+        files.set_observer(None)
 
 
 def store_with(configs=None, *, partitions=1, settings=None):

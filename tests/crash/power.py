@@ -12,7 +12,7 @@ import math
 import os
 from dataclasses import dataclass, field
 
-from pyspark_log.storage.fs import files
+from tests.store_tools import observed
 
 _GONE = object()
 _INDEXES = (".index", ".timeindex", ".segments")
@@ -44,11 +44,8 @@ class Trace:
         self._begin = _load(self.root, self._inodes)
 
     def record(self, program):
-        files.set_observer(self.changes.append)
-        try:
+        with observed(self.changes.append):
             program()
-        finally:
-            files.set_observer(None)
 
     def mark(self, what):
         self.marks.append((len(self.changes), what))

@@ -53,9 +53,13 @@ def spread(points, most):
     return [points[(number * len(points) + start) // most] for number in range(most)]
 
 
-def sample(points, most):
-    """The same for numbers of changes, or tuples that begin with one; only those of `CRASH_AT` if that is set."""
+def sample(points, most, *, ends=0):
+    """The same for numbers of changes, or tuples that begin with one; only those of `CRASH_AT` if that is set.
+
+    `ends`: how many of the last points are tried in any case; then the first one is, too.
+    """
     points = list(points)
     if _AT is None:
-        return spread(points, most)
+        chosen = spread(points, most)
+        return sorted({*chosen, points[0], *points[-ends:]}) if ends else chosen
     return [point for point in points if (point[0] if isinstance(point, tuple) else point) == int(_AT)]

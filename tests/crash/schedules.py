@@ -10,8 +10,8 @@ import os
 import threading
 import weakref
 
-from pyspark_log.storage.fs import files, locks
-from tests.store_tools import Stopped
+from pyspark_log.storage.fs import locks
+from tests.store_tools import Stopped, observed
 
 _current = threading.local()
 _flock = locks._flock
@@ -139,11 +139,8 @@ def stepping(changes=None, flock=wait_for):
 
     own = locks._table, locks._flock
     locks._table, locks._flock = _Tables(), flock
-    files.set_observer(before)
-    try:
+    with observed(before):
         yield
-    finally:
-        files.set_observer(None)
         locks._table, locks._flock = own
 
 

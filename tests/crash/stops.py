@@ -1,11 +1,11 @@
 """Stops a program before any chosen change to files, as a kill at that moment would."""
 
+import contextlib
 import os
 import re
 import shutil
 
-from pyspark_log.storage.fs import files
-from tests.store_tools import Stopped
+from tests.store_tools import Stopped, observed
 
 _STATE_FILE = re.compile(r"/state/[A-Za-z0-9_-]{22}-\d+$")
 
@@ -35,32 +35,25 @@ class StopBefore:
         self.left -= 1
 
 
+def kinds_of_changes(program):
+    """The kinds of the changes to files that a program makes, in order."""
+    kinds = []
+    with observed(lambda change: kinds.append(change.kind)):
+        program()
+    return kinds
+
+
 def count_changes(program):
     """How many changes to files a program makes."""
-    changes = 0
-
-    def count(_change):
-        nonlocal changes
-        changes += 1
-
-    files.set_observer(count)
-    try:
-        program()
-    finally:
-        files.set_observer(None)
-    return changes
+    return len(kinds_of_changes(program))
 
 
 def run_until(program, stop):
     """Runs a program until it is stopped; False if it came to its end before."""
-    files.set_observer(stop)
-    try:
+    with contextlib.suppress(Stopped), observed(stop):
         program()
-    except Stopped:
-        return True
-    finally:
-        files.set_observer(None)
-    return False
+        return False
+    return True
 
 
 def copy_folder(source, target):

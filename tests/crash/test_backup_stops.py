@@ -4,23 +4,19 @@ The store is as it was, and can be used. The folder of the copy is no store, or 
 """
 
 import os
-import random
-import shutil
 
 import pyarrow as pa
 import pytest
+from attacks import Attacked
 from numbered import batch
-from power import Trace
-from sampling import SAMPLED, sample
-from stops import StopBefore, count_changes, run_until
+from sampling import PARTS, SAMPLED
 
 from pyspark_log.clients.transactions import Transactions
 from pyspark_log.errors import StoreNotFoundError
-from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.maintenance.backup import back_up
 from pyspark_log.storage.maintenance.janitor import clean
 from pyspark_log.storage.store import Store
-from tests.store_tools import faults
+from tests.store_tools import damages, faults
 
 pytestmark = [pytest.mark.usefixtures("little_sizes"), *SAMPLED]
 CONFIGS = {"segment.bytes": "400", "index.interval.bytes": "1", "retention.ms": "-1", "file.delete.delay.ms": "0"}
@@ -52,9 +48,9 @@ def numbers(path):
     return [int(v.rstrip(b".")) for b in Store.open(path).read("t", 0) for v in b["value"].to_pylist()]
 
 
-def check(path):
+def check(path, find=faults):
     """All records are there, and other processes can use the store."""
-    assert faults(path) == []
+    assert find(path) == []
     assert numbers(path) == list(range(RECORDS))
     store = Store.open(path)
     # The producer's last batch is known, and the publisher's last number.
@@ -65,7 +61,7 @@ def check(path):
     assert len(set(values)) == 4, "a number was published twice"
     append(store, RECORDS)
     assert numbers(path) == list(range(RECORDS + 3))
-    assert faults(path) == []
+    assert find(path) == []
 
 
 def is_store(path):
@@ -77,55 +73,48 @@ def is_store(path):
 
 
 def names(path):
-    return sorted(os.path.join(folder, name) for folder, _, found in os.walk(path) for name in found)
+    return sorted(
+        os.path.relpath(os.path.join(folder, name), path) for folder, _, found in os.walk(path) for name in found
+    )
 
 
-def test_a_backup_that_is_stopped(memory_path):
-    store, copy = memory_path / "store", memory_path / "copy"
-    make(store)
-    back_up(Store.open(store), memory_path / "first")
-    before = names(store)
-    count = count_changes(lambda: back_up(Store.open(store), memory_path / "second"))
-    whole = 0
-    for change, torn in sample([(change, torn) for change in range(count) for torn in (False, True)], 40):
-        stop = StopBefore(change, torn)
-        assert run_until(lambda: back_up(Store.open(store), copy), stop)
-        try:
-            if is_store(copy):
-                whole += 1
-                check(copy)
-            assert faults(store) == []
-            assert names(store) == before
-        except Exception as error:
-            raise AssertionError(f"stopped {'in' if torn else 'before'} change {change} ({stop.stopped_at})") from error
-        shutil.rmtree(copy, ignore_errors=True)
-    assert count >= 40
-    assert whole <= 6, "it is a store long before it is whole"
-    clean(Store.open(store))
-    check(store)
+class TestBackup(Attacked):
+    most_stops, most_losses, least = 40, 20, 40
+    ends = 6  # the last changes make it a store
 
+    def make(self, path):
+        path.mkdir()
+        make(path / "store")
+        back_up(Store.open(path / "store"), path / "first")
+        self.before = names(path)
 
-def test_a_backup_in_which_the_power_goes(memory_path, monkeypatch):
-    store, copy = memory_path / "store", memory_path / "copy"
-    make(store)
-    copy.mkdir()
-    trace = Trace(copy)
-    trace.record(lambda: back_up(Store.open(store), copy))
-    trace.changes[:] = [change for change in trace.changes if change.path.startswith(str(copy))]
-    monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
-    whole = 0
-    # The last changes make it a store.
-    last = len(trace.changes)
-    for count, disk in trace.disks(sorted({*sample(range(1, last + 1), 20), *range(last - 5, last + 1)})):
-        for number, fate in enumerate((disk.nothing(), disk.everything(), disk.any_part(random.Random(count)))):
-            path = memory_path / f"{count} {number}"
-            disk.write(path, fate)
-            if not is_store(path):
-                assert count < last, "it has returned, and the power takes it away"
-                continue
-            whole += 1
-            try:
-                check(path)
-            except Exception as error:
-                raise AssertionError(f"power lost before change {count}, fate {number}") from error
-    assert whole >= 3
+    def run(self, path):
+        back_up(Store.open(path / "store"), path / "copy")
+
+    def check_whole(self, path):
+        self.check(path)
+        clean(Store.open(path / "store"))
+        check(path / "store")
+
+    def check(self, path):
+        """The store is as it was; whether the copy is a store."""
+        assert faults(path / "store") == []
+        assert [name for name in names(path) if not name.startswith("copy/")] == self.before
+        return self.check_copy(path / "copy", faults)
+
+    def check_left(self, path, count, number):
+        # The file of inactive segments is never synced, and can be torn.
+        return self.check_copy(path / "copy", damages)
+
+    def check_copy(self, copy, find):
+        if is_store(copy):
+            check(copy, find)
+            return True
+        return False
+
+    def check_stops(self, found):
+        assert sum(found) <= 6, "it is a store long before it is whole"
+
+    def check_losses(self, found):
+        assert sum(found) >= 3
+        assert all(found[-2 - max(self.parts, PARTS) :]), "it has returned, and the power takes it away"

@@ -7,14 +7,13 @@ and all others; `verify` finds no damage; and a cleaning of all takes no key's l
 
 import pyarrow as pa
 import pytest
+from attacks import PowerLoss, record_run, try_losses_of_run
 from compacted import MEMORY, PARTITIONS, CompactedWorkload, check_committed, check_dense, is_aborted, records_of, see
-from losses import PowerLoss, record_run, try_losses
 from power import Trace
 from sampling import SAMPLED
 
 from pyspark_log.storage.compaction import partition_cleaner
 from pyspark_log.storage.log import cleaner_checkpoint
-from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder
 
@@ -152,9 +151,8 @@ def latest(records):
     return {key: value for key, value in found.items() if value is not None}
 
 
-def test_power_losses(recorded, capsys, monkeypatch):
-    monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
-    try_losses(recorded, lambda *loss: Loss(*loss).check(), 30, capsys)
+def test_power_losses(recorded, capsys):
+    try_losses_of_run(recorded, Loss, 30, capsys)
 
 
 def test_how_far_a_cleaner_goes_is_on_the_disk_before_its_first_swap(memory_path):

@@ -5,9 +5,9 @@ whole or not at all, but for a cleaner, which works segment by segment; and doin
 """
 
 import pytest
+from attacks import Undisturbed
 from compacted import CompactedWorkload, Seen, check_committed, check_dense, numbered, see
 from sampling import SAMPLED
-from undisturbed import Undisturbed
 
 from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.store import Store

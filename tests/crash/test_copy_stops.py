@@ -3,21 +3,20 @@
 What is there afterwards is a beginning of that log, and the copy continues until it is equal to it, byte for byte.
 """
 
-import random
 from bisect import bisect_right
 
 import pyarrow as pa
 import pytest
+from attacks import Attacked
 from numbered import abort_transaction, batch, check_index
-from power import Trace
-from sampling import SAMPLED, sample
-from stops import StopBefore, copy_folder, count_changes, run_until
+from sampling import SAMPLED
+from stops import copy_folder
 
 from pyspark_log.storage.log import leader_epochs
 from pyspark_log.storage.log.owner import MIRROR
 from pyspark_log.storage.log.replica import append_copied, end_of_agreement, truncate
 from pyspark_log.storage.log.retention import delete_before
-from pyspark_log.storage.log.state import EMPTY, state_file
+from pyspark_log.storage.log.state import EMPTY
 from pyspark_log.storage.record import scan
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder
@@ -130,7 +129,7 @@ def contents(path):
             )
 
 
-def check(path, old, new, whole):
+def check(path, new, whole):
     """What can be read begins one of the logs; the rest can be copied, and then all is as without a stop."""
     with Store.open(path) as store:
         seen = [value for part in store.read("t", 0) for value in part["value"].to_pylist()]
@@ -145,65 +144,31 @@ def check(path, old, new, whole):
     assert faults(path) == []
 
 
-@pytest.fixture
-def copies(logs, tmp_path):
-    """The logs, a copy that has not begun, what it is at its end, and a folder for others."""
-    old, new, folder = logs
-    with memory_folder() as made:
-        copy_folder(folder / "copy", made / "whole")
-        copy_old(made / "whole", old)
-        copy_new(made / "whole", new)
-        yield old, new, folder / "copy", contents(made / "whole"), made
+class TestCopy(Attacked):
+    most_stops, most_losses, least, parts = 60, 60, 100, 2
 
+    @pytest.fixture(autouse=True)
+    def copied(self, logs, memory_path):
+        """The logs, and what a copy is at its end."""
+        self.old, self.new, self.folder = logs
+        self.make(memory_path / "whole")
+        self.run(memory_path / "whole")
+        self.whole = contents(memory_path / "whole")
 
-def test_an_undisturbed_copy_is_equal(copies):
-    _, new, _, (data, epochs, producers, start), made = copies
-    assert data == b"".join(piece for header, piece in new if header.next_offset > DELETED)
-    assert [epoch for epoch, _ in epochs] == [0, 3, 5]
-    assert len(producers) == 1
-    assert start == DELETED
-    assert len(list(made.glob("whole/data/t-0/*.log"))) > 3
+    def make(self, path):
+        copy_folder(self.folder / "copy", path)
 
+    def run(self, path):
+        copy_old(path, self.old)
+        copy_new(path, self.new)
 
-def test_a_copy_that_is_stopped(copies):
-    old, new, begun, whole, made = copies
+    def check_whole(self, path):
+        data, epochs, producers, start = self.whole
+        assert data == b"".join(piece for header, piece in self.new if header.next_offset > DELETED)
+        assert [epoch for epoch, _ in epochs] == [0, 3, 5]
+        assert len(producers) == 1
+        assert start == DELETED
+        assert len(list(path.glob("data/t-0/*.log"))) > 3
 
-    def program(path):
-        copy_old(path, old)
-        copy_new(path, new)
-
-    copy_folder(begun, made / "counted")
-    changes = count_changes(lambda: program(made / "counted"))
-    assert changes > 100
-    for change in sample(range(changes), 60):
-        for torn in (False, True):
-            path = made / f"{change}{torn}"
-            copy_folder(begun, path)
-            stop = StopBefore(change, torn)
-            assert run_until(lambda path=path: program(path), stop)
-            try:
-                check(path, old, new, whole)
-            except Exception as error:
-                raise AssertionError(f"stopped before change {change} ({stop.stopped_at}), torn: {torn}") from error
-
-
-def test_a_copy_in_which_the_power_goes(copies, monkeypatch):
-    old, new, begun, whole, made = copies
-    copy_folder(begun, made / "traced")
-    trace = Trace(made / "traced")
-
-    def program():
-        copy_old(made / "traced", old)
-        copy_new(made / "traced", new)
-
-    trace.record(program)
-    monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
-    for count, disk in trace.disks(sample(range(1, len(trace.changes) + 1), 60)):
-        fates = [disk.nothing(), disk.everything(), *(disk.any_part(random.Random(f"{count} {n}")) for n in range(2))]
-        for number, fate in enumerate(fates):
-            path = made / f"{count} {number}"
-            disk.write(path, fate)
-            try:
-                check(path, old, new, whole)
-            except Exception as error:
-                raise AssertionError(f"power lost before change {count}, fate {number}") from error
+    def check(self, path):
+        check(path, self.new, self.whole)

@@ -24,6 +24,7 @@ from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from tests.scratch import IN_MEMORY
+from tests.store_tools import observed
 
 TOPIC = "t"
 
@@ -107,11 +108,8 @@ def run_with(folder, number, error):
     run = Run(trace)
     trace.record(run.make)
     fault = FailingSync(trace, number, error)
-    files.set_observer(fault)
-    try:
+    with observed(fault):
         run.run()
-    finally:
-        files.set_observer(None)
     return run, fault
 
 

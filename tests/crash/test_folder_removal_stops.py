@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from attacks import Attacked
 from power import Trace
 from sampling import SAMPLED, sample
 from stops import StopBefore, copy_folder, count_changes, run_until
 
 from pyspark_log.errors import InvalidConfigError
-from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.store import Store
-from tests.store_tools import faults
+from tests.store_tools import Stopped, faults, observed
 
 pytestmark = [pytest.mark.usefixtures("little_sizes"), *SAMPLED]
 
@@ -83,25 +83,27 @@ def check(path, removed):
     assert faults(path) == []
 
 
-def test_a_removal_that_is_stopped(memory_path):
-    make(memory_path / "store")
-    copy_folder(memory_path / "store", memory_path / "whole")
-    count = count_changes(lambda: remove(memory_path / "whole"))
-    assert not (memory_path / "whole" / "second").exists()
-    outcomes = set()
-    points = sample([(change, torn) for torn in (False, True) for change in range(count)], count)
-    for change, torn in {(0, False), *points, (count - 1, False)}:
-        path = memory_path / f"{change}{torn}"
-        copy_folder(memory_path / "store", path)
-        stop = StopBefore(change, torn)
-        assert run_until(lambda path=path: remove(path), stop)
+class TestRemoval(Attacked):
+    most_losses, least = 10, 5
+    parts = 0
+
+    def make(self, path):
+        make(path)
+
+    def run(self, path):
+        remove(path)
+
+    def check_whole(self, path):
+        assert not (path / "second").exists()
+
+    def check(self, path):
+        """Whether it was removed."""
         removed = listed(path)[1] is None
-        outcomes.add(removed)
-        try:
-            check(path, removed)
-        except Exception as error:
-            raise AssertionError(f"stopped before change {change} ({stop.stopped_at}), {torn}") from error
-    assert outcomes == {False, True}
+        check(path, removed)
+        return removed
+
+    def check_stops(self, found):
+        assert {*found} == {False, True}
 
 
 def test_a_change_of_a_removal_that_fails(memory_path):
@@ -117,28 +119,9 @@ def test_a_change_of_a_removal_that_fails(memory_path):
             if left[0] == -1:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-        files.set_observer(fail)
-        try:
-            with contextlib.suppress(OSError):
-                remove(path)
-        finally:
-            files.set_observer(None)
+        with observed(fail), contextlib.suppress(OSError):
+            remove(path)
         check(path, listed(path)[1] is None)
-
-
-def test_a_removal_in_which_the_power_goes(memory_path, monkeypatch):
-    make(memory_path / "store")
-    trace = Trace(memory_path / "store")
-    trace.record(lambda: remove(memory_path / "store"))
-    monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
-    for count, disk in trace.disks(sample(range(1, len(trace.changes) + 1), 10)):
-        for number, fate in enumerate((disk.nothing(), disk.everything())):
-            path = memory_path / f"{count} {number}"
-            disk.write(path, fate)
-            try:
-                check(path, listed(path)[1] is None)
-            except Exception as error:
-                raise AssertionError(f"power lost before change {count}, fate {number}") from error
 
 
 def test_a_move_out_of_it_that_was_not_synced_is_before_the_removal(memory_path, monkeypatch):
@@ -150,21 +133,14 @@ def test_a_move_out_of_it_that_was_not_synced_is_before_the_removal(memory_path,
     state = Store.open(path).logs.place("t", 1).state_path
     trace, killed = Trace(path), []
 
-    class Killed(BaseException):
-        pass
-
     def until_the_sync_of_the_move(change):
         trace.changes.append(change)
         if change.kind == "sync" and change.path == state and state_file.read(state).state.log_dir == 0:
             killed.append(trace.changes.pop())
         if killed:
-            raise Killed
+            raise Stopped
 
-    files.set_observer(until_the_sync_of_the_move)
-    with contextlib.suppress(Killed):
-        Store.open(path).move_partition("t", 1, "data")
-    files.set_observer(None)
-    assert killed
+    assert run_until(lambda: Store.open(path).move_partition("t", 1, "data"), until_the_sync_of_the_move)
     os.rename(path / "second", memory_path / "away")
     trace.record(lambda: remove(path))
     monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
@@ -179,7 +155,7 @@ def test_a_folder_cannot_go_while_a_stopped_move_has_its_partition_in_it(memory_
     count = count_changes(lambda: Store.open(memory_path / "store").move_partition("t", 0, "second"))
     make(memory_path / "again")
     outcomes = set()
-    for change in {0, *sample(range(count), 14), count - 1}:
+    for change in sample(range(count), 14, ends=1):
         path = memory_path / str(change)
         copy_folder(memory_path / "again", path)
         assert run_until(lambda path=path: Store.open(path).move_partition("t", 0, "second"), StopBefore(change))

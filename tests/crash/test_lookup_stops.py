@@ -1,22 +1,15 @@
 """Look-ups by time are right after any stop and power loss, whatever was being written of inactive segments."""
 
-import random
-import shutil
-
 import pyarrow as pa
-import pytest
-from power import Trace
-from sampling import PARTS, SAMPLED, SEED, sample
-from stops import StopBefore, count_changes, run_until
+from attacks import Attacked
+from sampling import SAMPLED
 
 from pyspark_log.storage.log.replica import truncate
-from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetAndTimestamp
-from tests.scratch import memory_folder
 
 pytestmark = SAMPLED
 
@@ -72,63 +65,25 @@ def check(store):
         assert store.offset_for_timestamp("t", 0, time) == wanted, time
 
 
+class TestLookups(Attacked):
+    least, parts = 100, 1
+
+    def run(self, path):
+        run(path)
+
+    def check(self, path):
+        if has_topic(path):
+            check(Store.open(path))
+        self.check_left(path, 0, 0)
+
+    def check_left(self, path, count, number):
+        """Others roll over the same offsets. The first writer recovers the partition."""
+        if has_topic(path):
+            help_apply(Store.open(path).decisions)
+            for time in range(40, 47):
+                append(Store.open(path), [time])
+                check(Store.open(path))
+
+
 def has_topic(path):
     return (path / "store.json").exists() and Store.open(path).topics() == ["t"]
-
-
-def resume(path):
-    """Others roll over the same offsets. The first writer recovers the partition."""
-    if not has_topic(path):
-        return
-    help_apply(Store.open(path).decisions)
-    for time in range(40, 47):
-        append(Store.open(path), [time])
-        check(Store.open(path))
-
-
-@pytest.fixture
-def folder():
-    with memory_folder() as folder:
-        yield folder
-
-
-def test_stops(folder, capsys):
-    changes, tried = count_changes(lambda: run(folder / "undisturbed")), 0
-    points = [(number, torn) for torn in (False, True) for number in range(changes)]
-    chosen = sample(points, len(points))
-    for number, torn in chosen:
-        path = folder / "store"
-        if run_until(lambda path=path: run(path), StopBefore(number, torn)):
-            try:
-                if has_topic(path):
-                    check(Store.open(path))
-                resume(path)
-            except Exception as error:
-                raise AssertionError(f"stopped {'in' if torn else 'before'} change {number}") from error
-            tried += 1
-        shutil.rmtree(path, ignore_errors=True)
-    with capsys.disabled():
-        print(f"\n{tried} stops tried, of {2 * changes}")
-    assert tried + 1 >= 0.95 * len(chosen)
-
-
-def test_power_losses(folder, capsys, monkeypatch):
-    trace = Trace(folder / "store")
-    trace.record(lambda: run(trace.root))
-    monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
-    chosen, tried = sample(range(1, len(trace.changes) + 1), len(trace.changes)), 0
-    for count, disk in trace.disks(chosen):
-        parts = [disk.any_part(random.Random(f"{SEED} {count} {number}")) for number in range(PARTS)]
-        for number, fate in enumerate([disk.nothing(), disk.everything(), *parts]):
-            target = folder / "after"
-            disk.write(str(target), fate)
-            try:
-                resume(target)
-            except Exception as error:
-                place = f"power lost before change {count}, seed {SEED}, part {number}"
-                raise AssertionError(place) from error
-            shutil.rmtree(target, ignore_errors=True)
-            tried += 1
-    with capsys.disabled():
-        print(f"\n{tried} power losses tried, at {len(chosen)} of {len(trace.changes)} changes")
-    assert tried == (2 + PARTS) * len(chosen)

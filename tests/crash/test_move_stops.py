@@ -6,22 +6,18 @@ what the move has left is deleted.
 
 import contextlib
 import os
-import random
 
 import pyarrow as pa
 import pytest
+from attacks import Attacked
 from faults import FAULTS, again_until_done, try_faults
 from numbered import batch
-from power import Trace
-from sampling import SAMPLED, sample
-from stops import StopBefore, copy_folder, count_changes, run_until
+from sampling import SAMPLED
 
 from pyspark_log.errors import LogDirOfflineError, StoreExistsError, TopicExistsError
-from pyspark_log.storage.fs import files
-from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.store import Store
-from tests.store_tools import damages
+from tests.store_tools import damages, observed
 
 pytestmark = [pytest.mark.usefixtures("little_sizes"), *SAMPLED]
 CONFIGS = {"segment.bytes": "400", "index.interval.bytes": "1", "retention.ms": "-1", "file.delete.delay.ms": "0"}
@@ -78,47 +74,25 @@ def check(path):
     assert verify(path).findings == []
 
 
-def check_after_cleaning(path):
-    """The same, where the next process is a cleaner."""
-    Store.open(path).clean()
-    Store.open(path).clean()
-    assert len(places(path)) == 1
-    check(path)
+class TestMove(Attacked):
+    most_stops, most_losses, least = 40, 20, 40
+    comers = "check", "check_after_cleaning"
 
+    def make(self, path):
+        make(path)
 
-def test_a_move_that_is_stopped(memory_path, capsys):
-    make(memory_path / "store")
-    copy_folder(memory_path / "store", memory_path / "whole")
-    count = count_changes(lambda: shift(memory_path / "whole"))
-    points = [(change, torn) for change in range(count) for torn in (False, True)]
-    for change, torn in sample(points, 40):
-        path = memory_path / f"{change}{torn}"
-        copy_folder(memory_path / "store", path)
-        stop = StopBefore(change, torn)
-        assert run_until(lambda path=path: shift(path), stop)
-        try:
-            (check_after_cleaning if change % 2 else check)(path)
-        except Exception as error:
-            raise AssertionError(f"stopped {'in' if torn else 'before'} change {change} ({stop.stopped_at})") from error
-    with capsys.disabled():
-        print(f"\n{len(sample(points, 40))} stops tried, of {len(points)}")
-    assert count >= 40
+    def run(self, path):
+        shift(path)
 
+    def check(self, path):
+        check(path)
 
-def test_a_move_in_which_the_power_goes(memory_path, monkeypatch):
-    make(memory_path / "store")
-    trace = Trace(memory_path / "store")
-    trace.record(lambda: shift(memory_path / "store"))
-    monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
-    for count, disk in trace.disks(sample(range(1, len(trace.changes) + 1), 20)):
-        fates = [disk.nothing(), disk.everything(), disk.any_part(random.Random(count))]
-        for number, fate in enumerate(fates):
-            path = memory_path / f"{count} {number}"
-            disk.write(path, fate)
-            try:
-                check(path)
-            except Exception as error:
-                raise AssertionError(f"power lost before change {count}, fate {number}") from error
+    def check_after_cleaning(self, path):
+        """The same, where the next process is a cleaner."""
+        Store.open(path).clean()
+        Store.open(path).clean()
+        assert len(places(path)) == 1
+        check(path)
 
 
 class Work:
@@ -180,12 +154,9 @@ def test_a_folder_that_fails_amid_a_move_leaves_the_partition_where_it_is(memory
         return observer
 
     for left in (1, 5, 20):
-        files.set_observer(count_or_fail(left))
-        try:
-            with pytest.raises(LogDirOfflineError, match=r"t-0: the log dir .*/second has failed"):
-                shift(path)
-        finally:
-            files.set_observer(None)
+        failed = pytest.raises(LogDirOfflineError, match=r"t-0: the log dir .*/second has failed")
+        with observed(count_or_fail(left)), failed:
+            shift(path)
         assert numbers(path) == list(range(RECORDS))
     shift(path)
     check(path)

@@ -7,12 +7,11 @@ written, once more after another look; and an idempotent producer can resume whe
 
 import pyarrow as pa
 import pytest
-from losses import PowerLoss, record_run, try_losses
+from attacks import PowerLoss, record_run, try_losses_of_run
 from numbered import abort_transaction, check_index
 from sampling import PARTS, SAMPLED
 from workload import PARTITIONS, Workload, numbered, see
 
-from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder
 
@@ -127,6 +126,5 @@ class Loss(PowerLoss):
                 assert again[0].base_offset == end
 
 
-def test_power_losses(recorded, capsys, monkeypatch):
-    monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
-    try_losses(recorded, lambda *loss: Loss(*loss).check(), 110, capsys, parts=PARTS)
+def test_power_losses(recorded, capsys):
+    try_losses_of_run(recorded, Loss, 110, capsys, parts=PARTS)

@@ -7,9 +7,9 @@ doing it again ends well; what was decided appears. The same with half of the wr
 import itertools
 
 import pytest
+from attacks import Undisturbed
 from numbered import check_index
 from sampling import SAMPLED
-from undisturbed import Undisturbed
 from workload import Workload, content
 
 from pyspark_log.storage.publish.pending import help_apply

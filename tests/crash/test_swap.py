@@ -5,23 +5,21 @@ What readers find is the old log or the cleaned one, and the next process finish
 
 import errno
 import os
-import random
 
 import pyarrow as pa
 import pytest
-from power import Trace
-from sampling import sample
-from stops import StopBefore, Stopped, copy_folder, count_changes, run_until
+from attacks import Attacked
+from stops import Stopped, run_until
 
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.recovery import swap
-from pyspark_log.storage.log.state import partition_state, state_file
+from pyspark_log.storage.log.state import partition_state
 from pyspark_log.storage.record.empty_batch import empty_batch
 from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.segment.file_names import list_segments, segment_path
 from pyspark_log.storage.segment.segment import SegmentWriter
 from pyspark_log.storage.store import Store
-from tests.store_tools import faults
+from tests.store_tools import faults, observed
 
 RECORDS = 30
 # The segments that are replaced: from the first on; one alone.
@@ -90,57 +88,40 @@ def check(path, base, until):
         assert list_segments(f"{path}/data/t-0") == [b for b in (0, 6, 12, 18, 24, 30) if not base < b < until]
 
 
-@pytest.fixture(params=["links", "no links"])
-def links(request, monkeypatch):
-    """A swap with hard links, and one without."""
+@pytest.mark.sampled
+@pytest.mark.parametrize(("base", "until"), CASES)
+class TestSwap(Attacked):
+    parts = 3
 
-    def refuse(path, target, link=files.link):
-        if ".log." in target:
-            raise OSError(errno.EPERM, os.strerror(errno.EPERM), path)
-        link(path, target)
+    @pytest.fixture(autouse=True)
+    def case(self, base, until):
+        self.segments = base, until
 
-    if request.param == "no links":
+    def make(self, path):
+        make(path, *self.segments)
+
+    def run(self, path):
+        replace(path, *self.segments)
+
+    def check_whole(self, path):
+        assert numbers(path) == left(*self.segments)
+        self.check(path)
+
+    def check(self, path):
+        check(path, *self.segments)
+
+
+class TestSwapWithoutHardLinks(TestSwap):
+    test_power_losses = None
+
+    @pytest.fixture(autouse=True)
+    def refuse_links(self, monkeypatch):
+        def refuse(path, target, link=files.link):
+            if ".log." in target:
+                raise OSError(errno.EPERM, os.strerror(errno.EPERM), path)
+            link(path, target)
+
         monkeypatch.setattr(files, "link", refuse)
-
-
-@pytest.mark.sampled
-@pytest.mark.parametrize(("base", "until"), CASES)
-def test_a_swap_that_is_stopped(memory_path, base, until, links):
-    make(memory_path / "store", base, until)
-    whole = memory_path / "whole"
-    copy_folder(memory_path / "store", whole)
-    changes = count_changes(lambda: replace(whole, base, until))
-    assert numbers(whole) == left(base, until)
-    check(whole, base, until)
-    assert changes >= 10
-    for change in sample(range(changes), changes):
-        path = memory_path / f"{change}"
-        copy_folder(memory_path / "store", path)
-        stop = StopBefore(change)
-        assert run_until(lambda path=path: replace(path, base, until), stop)
-        try:
-            check(path, base, until)
-        except Exception as error:
-            raise AssertionError(f"stopped before change {change} ({stop.stopped_at})") from error
-
-
-@pytest.mark.sampled
-@pytest.mark.parametrize(("base", "until"), CASES)
-def test_a_swap_in_which_the_power_goes(memory_path, base, until, monkeypatch):
-    make(memory_path / "store", base, until)
-    trace = Trace(memory_path / "store")
-    trace.record(lambda: replace(memory_path / "store", base, until))
-    monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
-    for count, disk in trace.disks(sample(range(1, len(trace.changes) + 1), len(trace.changes))):
-        fates = [disk.nothing(), disk.everything(), *(disk.any_part(random.Random(f"{count} {n}")) for n in range(3))]
-        for number, fate in enumerate(fates):
-            path = memory_path / f"{count} {number}"
-            disk.write(path, fate)
-            try:
-                check(path, base, until)
-            except Exception as error:
-                raise AssertionError(f"power lost before change {count}, fate {number}") from error
-    assert len(trace.changes) >= 10
 
 
 @pytest.mark.parametrize(("base", "until"), CASES)
@@ -240,11 +221,8 @@ def test_old_files_change_when_the_new_names_are_on_the_disk_and_the_indexes_go_
             left_over.append([index for index in indexes if os.path.exists(index)])
 
     assert all(map(os.path.exists, indexes))
-    files.set_observer(observe)
-    try:
+    with observed(observe):
         replace(path, base, until)
-    finally:
-        files.set_observer(None)
     assert left_over == [[]]
     names = [change for change in changes if change[0] != "link" and change[1].startswith(folder)]
     last_new = max(at for at, (_, name) in enumerate(names) if name.endswith(".swap") and names[at][0] == "rename")

@@ -9,7 +9,6 @@ import pytest
 from power import Trace
 from stops import Stopped, run_until
 
-from pyspark_log.storage.fs import files
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.log.state import state_file
@@ -18,6 +17,7 @@ from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.recovery import set_aside, waiting
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
+from tests.store_tools import observed
 
 
 def rows(value):
@@ -153,12 +153,8 @@ def test_torn_bytes_are_gone_before_the_state_says_that_the_log_was_recovered(me
         if state.boot == b"rebooted":
             said.append((state.position, os.path.getsize(log)))
 
-    files.set_observer(look)
-    try:
-        with Store.open(store.path).logs.writer("t", 0).hold() as held:
-            held.log.flush()
-    finally:
-        files.set_observer(None)
+    with observed(look), Store.open(store.path).logs.writer("t", 0).hold() as held:
+        held.log.flush()
     assert said
     assert all(position == size for position, size in said), said
 

@@ -1,18 +1,13 @@
 """A truncation is stopped before each of its changes to files, or the power fails there: it takes place or does not."""
 
-import random
-
 import pyarrow as pa
 import pytest
-from power import Trace
-from sampling import SAMPLED, sample
-from stops import StopBefore, copy_folder, count_changes, run_until
+from attacks import Attacked
+from sampling import SAMPLED
 
 from pyspark_log.storage.log.replica import truncate
-from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.segment.file_names import list_segments
 from pyspark_log.storage.store import Store
-from tests.scratch import memory_folder
 from tests.store_tools import faults
 
 pytestmark = SAMPLED
@@ -21,12 +16,6 @@ RECORDS = 30
 # The log start, where the log is cut, and where it then ends; in an older segment, in the active one, with the batch
 # in which the log starts, in either.
 CASES = [(0, 15, 15), (0, 28, 27), (7, 20, 18), (7, 8, 7), (25, 26, 25)]
-
-
-@pytest.fixture
-def folder():
-    with memory_folder() as made:
-        yield made
 
 
 def rows(first, count=3):
@@ -67,36 +56,24 @@ def check(path, before, after, *, at_ends):
 
 
 @pytest.mark.parametrize(("start", "offset", "end"), CASES)
-def test_a_truncation_that_is_stopped(folder, start, offset, end):
-    make(folder / "store", start)
-    copy_folder(folder / "store", folder / "whole")
-    changes = count_changes(lambda: cut(folder / "whole", offset))
-    assert numbers(folder / "whole") == list(range(start, end))
-    assert changes >= 10
-    for change in sample(range(changes), changes):
-        path = folder / f"{change}"
-        copy_folder(folder / "store", path)
-        stop = StopBefore(change)
-        assert run_until(lambda path=path: cut(path, offset), stop)
-        try:
-            check(path, list(range(start, RECORDS)), list(range(start, end)), at_ends=True)
-        except Exception as error:
-            raise AssertionError(f"stopped before change {change} ({stop.stopped_at})") from error
+class TestTruncation(Attacked):
+    parts = 3
 
+    @pytest.fixture(autouse=True)
+    def case(self, start, offset, end):
+        self.start, self.offset, self.end = start, offset, end
 
-@pytest.mark.parametrize(("start", "offset", "end"), CASES)
-def test_a_truncation_in_which_the_power_goes(folder, start, offset, end, monkeypatch):
-    make(folder / "store", start)
-    trace = Trace(folder / "store")
-    trace.record(lambda: cut(folder / "store", offset))
-    monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
-    for count, disk in trace.disks(sample(range(1, len(trace.changes) + 1), len(trace.changes))):
-        fates = [disk.nothing(), disk.everything(), *(disk.any_part(random.Random(f"{count} {n}")) for n in range(3))]
-        for number, fate in enumerate(fates):
-            path = folder / f"{count} {number}"
-            disk.write(path, fate)
-            try:
-                check(path, list(range(start, RECORDS)), list(range(start, end)), at_ends=False)
-            except Exception as error:
-                raise AssertionError(f"power lost before change {count}, fate {number}") from error
-    assert len(trace.changes) >= 10
+    def make(self, path):
+        make(path, self.start)
+
+    def run(self, path):
+        cut(path, self.offset)
+
+    def check_whole(self, path):
+        assert numbers(path) == list(range(self.start, self.end))
+
+    def check(self, path, *, at_ends=True):
+        check(path, list(range(self.start, RECORDS)), list(range(self.start, self.end)), at_ends=at_ends)
+
+    def check_left(self, path, count, number):
+        self.check(path, at_ends=False)
