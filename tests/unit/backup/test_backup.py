@@ -39,7 +39,7 @@ from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 from tests.processes import held_by_another, started
 from tests.scratch import memory_folder
-from tests.store_tools import Stopped, all_values, faults, rows, stage, values
+from tests.store_tools import Stopped, all_values, faults, observed, rows, stage, values
 
 SEGMENTS = {"segment.bytes": "600", "index.interval.bytes": "100", "retention.ms": "-1", "file.delete.delay.ms": "0"}
 COMPACTED = {**SEGMENTS, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
@@ -410,12 +410,8 @@ def test_a_full_disk(store, tmp_path):
             if written > 5000:
                 raise OSError(errno.ENOSPC, "No space left on device", change.path)
 
-    files.set_observer(fill)
-    try:
-        with pytest.raises(OSError, match="No space left"):
-            back_up(store, copy)
-    finally:
-        files.set_observer(None)
+    with observed(fill), pytest.raises(OSError, match="No space left"):
+        back_up(store, copy)
     with pytest.raises(StoreNotFoundError):
         Store.open(copy)
     assert (tree(tmp_path / "store"), tree(tmp_path / "second")) == before

@@ -8,14 +8,9 @@ import pytest
 from cli_tools import output, pylog, records
 
 from pyspark_log.cli.records.perf import percentiles
-from pyspark_log.storage.store import Store
+from tests.store_tools import store_with
 
-
-@pytest.fixture
-def store(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1)
-    return store
+store = store_with()
 
 
 def test_so_many_records_of_that_size_are_written(store):

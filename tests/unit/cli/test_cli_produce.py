@@ -12,13 +12,9 @@ from cli_tools import T0, output, pylog, records
 from pyspark_log.cli.records.base64_column import decoded
 from pyspark_log.storage.log_manager import append
 from pyspark_log.storage.store import Store
+from tests.store_tools import store_with
 
-
-@pytest.fixture
-def store(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1)
-    return store
+store = store_with()
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
-from pyspark_log import Store
 from pyspark_log.clients import Producer
 from pyspark_log.clients import producer as producer_module
 from pyspark_log.errors import (
@@ -26,16 +25,12 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.ingest.partitioner import murmur2
 from pyspark_log.storage.segment import SegmentReader, read_headers
-from tests.store_tools import all_values, values
+from tests.store_tools import all_values, store_with, values
 
 PATIENCE = 120
 
 
-@pytest.fixture
-def store(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 3, {"retention.ms": "-1"})
-    return store
+store = store_with({"retention.ms": "-1"}, partitions=3)
 
 
 def read(store, partition, topic="t"):

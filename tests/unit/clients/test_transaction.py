@@ -21,12 +21,12 @@ from pyspark_log.errors import (
     TransactionStateError,
     UnknownTopicError,
 )
-from pyspark_log.storage.fs import files
 from pyspark_log.storage.log_manager.manager import LogManager
 from pyspark_log.storage.publish import applier
 from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
+from tests.store_tools import observed
 
 # Between a decision and its application there is nothing in an object store.
 IN_A_FOLDER = pytest.mark.parametrize("place", ["folder"], indirect=True)
@@ -238,12 +238,8 @@ def test_a_commit_that_failed_before_the_decision_can_be_aborted(store):
         if change.kind == "write" and "__pylog_publish" in change.path:
             raise OSError(28, "No space left on device")
 
-    files.set_observer(full_disk)
-    try:
-        with pytest.raises(PublishFailedError, match="No space"):
-            transaction.commit()
-    finally:
-        files.set_observer(None)
+    with observed(full_disk), pytest.raises(PublishFailedError, match="No space"):
+        transaction.commit()
     transaction.abort()
     assert [name for name in staged_files(store) if name.endswith(".staged")] == []
     assert transact(transactions, b"x").number == 0
@@ -379,11 +375,8 @@ def test_no_commit_comes_between_reading_the_committed_offset_and_the_decision(s
             by_hand.start()
             by_hand.join(0.5)
 
-    files.set_observer(meanwhile)
-    try:
+    with observed(meanwhile):
         transaction.commit()
-    finally:
-        files.set_observer(None)
     by_hand.join()
     # It came after the decision, or the decision would have been refused.
     assert committed(Store.open(store.path)) == {A0: 150}

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from pyspark_log.storage.fs import files
+from tests.store_tools import observed
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux can be asked to begin with a sync")
 
@@ -66,9 +67,6 @@ def test_a_forked_child_does_not_wait_for_its_parents_thread(file):
 
 def test_it_changes_nothing_that_is_observed(file):
     changes = []
-    files.set_observer(changes.append)
-    try:
+    with observed(changes.append):
         assert begin_when_idle(file)
-    finally:
-        files.set_observer(None)
     assert not changes

@@ -22,7 +22,7 @@ from pyspark_log.storage.fs import files, guarded
 from pyspark_log.storage.log import writer
 from pyspark_log.storage.store import Store
 from tests.amounts import few_or_many
-from tests.store_tools import Stopped, faults, store_with, values
+from tests.store_tools import Stopped, faults, observed, store_with, values
 
 CONFIGS = {"segment.bytes": "6000", "index.interval.bytes": "300", "retention.ms": "-1"}
 store = store_with(CONFIGS)
@@ -181,8 +181,7 @@ def test_a_fault_at_each_change(tmp_path, in_room, short):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), change.path)
 
         expected = [b"first"]
-        files.set_observer(observe)
-        try:
+        with observed(observe):
             for number in range(10):
                 value = b"%d" % number + b"." * 90
                 try:
@@ -193,8 +192,6 @@ def test_a_fault_at_each_change(tmp_path, in_room, short):
                     if content(store.path) == expected:
                         continue
                 expected.append(value)
-        finally:
-            files.set_observer(None)
         assert content(store.path) == expected
         Store.open(store.path).append("t", rows(b"another"))
         store.append("t", rows(b"last"))

@@ -15,7 +15,7 @@ from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
-from tests.store_tools import open_files
+from tests.store_tools import observed, open_files
 
 
 @pytest.fixture
@@ -160,12 +160,8 @@ def test_a_sync_by_the_setting_that_fails_is_reported(make):
             files.set_observer(None)
             raise OSError(errno.EIO, "Input/output error")
 
-    files.set_observer(fail)
-    try:
-        with pytest.raises(OutcomeUnknownError, match="could not be synced"):
-            append(store)
-    finally:
-        files.set_observer(None)
+    with observed(fail), pytest.raises(OutcomeUnknownError, match="could not be synced"):
+        append(store)
     assert store.latest_offset("t", 0) == 1
     append(store)
     assert len(store.segment_files("t", 0)) == 2
@@ -290,12 +286,8 @@ def test_a_partition_that_cannot_be_synced_is_reported_and_tried_again(make, cap
         if change.kind == "sync" and change.path.endswith("t-0/" + "0" * 20 + ".log"):
             raise OSError(errno.EIO, "Input/output error")
 
-    files.set_observer(fail)
-    try:
-        with pytest.raises(OutcomeUnknownError, match="could not be synced"):
-            store.close()
-    finally:
-        files.set_observer(None)
+    with observed(fail), pytest.raises(OutcomeUnknownError, match="could not be synced"):
+        store.close()
     assert "t-0 could not be synced" in caplog.text
     assert unsynced(store)[1] > 0
     assert unsynced(store, 1) == (0, 0)

@@ -13,11 +13,10 @@ from transaction_tools import LEVEL, as_brokers, rows
 from pyspark_log import Store
 from pyspark_log.cli.main import main
 from pyspark_log.errors import InvalidConfigError, OffsetOutOfRangeError, SideFileError
-from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.read import isolation
 from pyspark_log.storage.log.read.isolation import LastStableOffset
 from pyspark_log.storage.log.state.partition_state import EMPTY
-from tests.store_tools import Stopped
+from tests.store_tools import Stopped, observed
 
 pytestmark = pytest.mark.usefixtures("prompt_checkpoints")
 
@@ -203,12 +202,8 @@ def test_an_index_is_rebuilt_as_a_whole(tmp_path, log, kind):
 
     log.store = Store.open(tmp_path / "store")
     log.write(2, b"open")
-    files.set_observer(observe)
-    try:
-        with pytest.raises(Stopped):
-            log.finish(2, commit=False)
-    finally:
-        files.set_observer(None)
+    with observed(observe), pytest.raises(Stopped):
+        log.finish(2, commit=False)
     # Readers beside it got the error about the damage, or saw what was committed.
     assert all(found in (None, [(2, b"good")]) for found in seen)
     with log.store.logs.writer("t", 0).hold() as writer:

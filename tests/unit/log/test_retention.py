@@ -22,6 +22,7 @@ from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.segment.file_names import list_segments
 from pyspark_log.storage.store import Store
+from tests.store_tools import observed
 
 HOUR = 3_600_000
 NOW = 0  # the time of each test's clock
@@ -192,11 +193,8 @@ def test_an_append_does_not_fail_for_retention(store, topic, caplog):
         if change.kind == "rename" and change.target.endswith(".deleted"):
             raise OSError(5, "Input/output error", change.path)
 
-    files.set_observer(fail)
-    try:
+    with observed(fail):
         append(store, range(20))
-    finally:
-        files.set_observer(None)
     assert "old segments could not be removed" in caplog.text
     # Below the log start by now, and gone with the next pass.
     assert store.earliest_offset("t", 0) == 10

@@ -21,7 +21,7 @@ from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.segment.file_names import list_segments
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetAndTimestamp
-from tests.store_tools import Stopped, store_with
+from tests.store_tools import Stopped, observed, store_with
 
 CONFIG = {"segment.bytes": "400", "index.interval.bytes": "0", "retention.ms": "-1", "file.delete.delay.ms": "0"}
 
@@ -104,11 +104,8 @@ def test_each_roll_adds_an_entry_in_one_write(store):
     fill(store, [5, 3, 9, 1, 2, 3, 11])
     assert known(store) == right(store) == [CachedSegment(0, 0, 3, 9, 9), CachedSegment(0, 3, 6, 3, 9)]
     changes = []
-    files.set_observer(lambda change: changes.append(change) if is_known(change) else None)
-    try:
+    with observed(lambda change: changes.append(change) if is_known(change) else None):
         fill(store, [1, 1, 1])
-    finally:
-        files.set_observer(None)
     assert [(change.kind, change.position, len(change.data)) for change in changes] == [("write", 2 * WIDTH, WIDTH)]
     assert known(store) == right(store)
 

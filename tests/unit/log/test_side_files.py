@@ -13,7 +13,6 @@ from producer_tools import ready
 
 from pyspark_log.storage.catalog import kafka_files, log_dir
 from pyspark_log.storage.catalog.kafka_files import MetaProperties, read_offsets
-from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.locks import lock_for
 from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.log.state import state_file
@@ -21,7 +20,7 @@ from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 from tests.paths import LOGDIR
-from tests.store_tools import faults, store_with
+from tests.store_tools import faults, observed, store_with
 
 RECOVERY, HIGH, START = (
     f"{name}-checkpoint" for name in ("recovery-point-offset", "replication-offset", "log-start-offset")
@@ -300,11 +299,8 @@ def test_no_append_fails_for_them(store, always, kind, caplog):
         if change.kind == kind and os.path.dirname(change.path) == str(data(store)):
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    files.set_observer(full)
-    try:
+    with observed(full):
         roll(store)
-    finally:
-        files.set_observer(None)
     assert "checkpoints could not be written" in caplog.text
     assert offsets(store) == (0, 0, None)
     append(store)

@@ -15,7 +15,6 @@ from producer_tools import ending, ready
 from pyspark_log.errors import OutOfOrderSequenceError
 from pyspark_log.storage.catalog.topics import OFFSETS_TOPIC, PUBLISH_TOPIC
 from pyspark_log.storage.compaction.cleaner import compact
-from pyspark_log.storage.fs import files
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.log.producers import snapshot
 from pyspark_log.storage.log.producers.state import ProducerEntry, WrittenBatch
@@ -28,7 +27,7 @@ from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import LATEST, READ_COMMITTED, TopicPartition
-from tests.store_tools import damages
+from tests.store_tools import damages, observed
 
 NOW = time.time_ns() // 1_000_000
 DELETED = {"segment.bytes": "1000", "retention.ms": "-1"}
@@ -229,9 +228,6 @@ def test_what_a_process_knows_is_not_read_again_in_the_active_segment(a):
     """Other files are inspected only for logs that rolled meanwhile, not for each append."""
     send(a, 0)
     opened = []
-    files.set_observer(opened.append)
-    try:
+    with observed(opened.append):
         send(a, 1)
-    finally:
-        files.set_observer(None)
     assert [change.kind for change in opened] == ["write", "write"]

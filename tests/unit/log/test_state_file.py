@@ -14,6 +14,7 @@ from pyspark_log.storage.log.state import partition_state, state_file
 from pyspark_log.storage.log.state.partition_state import EMPTY, SLOT_SIZE, Flags, Intent, PartitionState
 from pyspark_log.storage.log.state.state_file import SLOT_DISTANCE
 from pyspark_log.storage.record.checksum import crc32c
+from tests.store_tools import observed
 
 FULL = PartitionState(
     flags=Flags.CUTTING, intent=Intent.APPLY, generation=2**32 - 1, seq=2**63, boot=b"12345678",
@@ -213,12 +214,8 @@ def test_of_a_write_that_fails_no_part_stays(file, durable, written):
         os.pwrite(file.fd, change.data[:written], change.position)
         raise OSError(errno.EIO, "failed")
 
-    files.set_observer(fail)
-    try:
-        with pytest.raises(OSError, match="failed"):
-            state_file.store(file, loaded, grown(loaded.state, 6), durable=durable)
-    finally:
-        files.set_observer(None)
+    with observed(fail), pytest.raises(OSError, match="failed"):
+        state_file.store(file, loaded, grown(loaded.state, 6), durable=durable)
     # What is there whole may have been seen.
     assert state_file.read(file.path).state.next_offset == (6 if written == SLOT_SIZE else 5)
 

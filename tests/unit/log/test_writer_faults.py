@@ -17,7 +17,8 @@ from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.segment.segment import read_headers
 from pyspark_log.storage.store import Store
-from tests.store_tools import open_files, rows, store_with
+from tests.store_tools import observed, open_files, rows, store_with
+
 
 store = store_with({"segment.bytes": "1000", "index.interval.bytes": "100"})
 
@@ -88,12 +89,8 @@ def test_what_a_failed_write_has_left_is_no_record_after_a_power_loss_either(sto
                 log.write(change.data[: kept * len(batch)])
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
-    files.set_observer(run_full)
-    try:
-        with pytest.raises(OSError, match="No space"), store.logs.writer("t", 0).hold() as writer:
-            writer.append(bytearray(2 * batch), sync=False)
-    finally:
-        files.set_observer(None)
+    with observed(run_full), pytest.raises(OSError, match="No space"), store.logs.writer("t", 0).hold() as writer:
+        writer.append(bytearray(2 * batch), sync=False)
     assert os.path.getsize(path) == size
     monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
     assert values(store) == [0]

@@ -19,7 +19,7 @@ from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
-from tests.store_tools import Stopped, rows, store_with
+from tests.store_tools import Stopped, observed, rows, store_with
 
 DAY = 86_400
 KAFKAS = ("-checkpoint", "meta.properties")
@@ -383,11 +383,8 @@ def test_a_topic_that_is_made_once_more_beside_its_first_write(store, written):
                 Store.open(store.path).create_topic("t", 3)
             refused.append(change)
 
-    files.set_observer(make)
-    try:
+    with observed(make):
         store.append("t", rows(b"first"), partition=0)
-    finally:
-        files.set_observer(None)
     assert refused
     assert values(store) == [b"first"]
 

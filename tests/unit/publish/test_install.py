@@ -33,7 +33,7 @@ from pyspark_log.storage.publish.recovery import set_aside, waiting
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan, install, staged_writer
 from pyspark_log.storage.store import Store
 from tests.processes import PROCESSES
-from tests.store_tools import Stopped
+from tests.store_tools import Stopped, observed
 
 CONFIG = {"segment.bytes": "100000", "index.interval.bytes": "500", "max.message.bytes": "3000"}
 
@@ -231,11 +231,8 @@ def test_under_the_lock_only_the_offsets_are_written(store, far):
     parts = stage(store, "p", 600)
     written, state = [], store.logs.reader("t", 0).place.state_path
     changes = []
-    files.set_observer(changes.append)
-    try:
+    with observed(changes.append):
         publish(store.decisions, "q", 0, parts)
-    finally:
-        files.set_observer(None)
     # From the intent to the end.
     at = [number for number, change in enumerate(changes) if change.kind == "write" and change.path == state]
     between = changes[at[0] + 1 : at[-1]]
@@ -338,11 +335,8 @@ def test_a_replay_gathers_nothing(store):
     publish(store.decisions, "q", 0, stage(store, "p", 1))
     parts = [part for task in range(40) for part in stage(store, f"task {task}", 20)]
     created = []
-    files.set_observer(lambda change: created.append(change.path) if change.kind == "create" else None)
-    try:
+    with observed(lambda change: created.append(change.path) if change.kind == "create" else None):
         assert publish(store.decisions, "q", 0, parts).replayed
-    finally:
-        files.set_observer(None)
     assert not any(path.endswith(".staged") for path in created)
     assert content(store) == expected(("p", 1))
 
@@ -355,12 +349,8 @@ def test_gathering_that_fails_leaves_what_was_staged(store):
         if change.kind == "write" and change.position > 20_000:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    files.set_observer(full)
-    try:
-        with pytest.raises(PublishFailedError, match="No space"):
-            publish(store.decisions, "q", 0, parts)
-    finally:
-        files.set_observer(None)
+    with observed(full), pytest.raises(PublishFailedError, match="No space"):
+        publish(store.decisions, "q", 0, parts)
     assert sorted(staged_files(store)) == before
     publish(store.decisions, "q", 0, parts)
     check(store, expected(*((f"task {task}", 20) for task in range(40))))
@@ -374,12 +364,8 @@ def test_a_manifest_that_finds_no_room_leaves_no_copies(store):
         if change.kind == "write" and b"PYLOGMF" in change.data:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    files.set_observer(full)
-    try:
-        with pytest.raises(PublishFailedError, match="No space"):
-            publish(store.decisions, "q", 0, parts)
-    finally:
-        files.set_observer(None)
+    with observed(full), pytest.raises(PublishFailedError, match="No space"):
+        publish(store.decisions, "q", 0, parts)
     assert sorted(staged_files(store)) == before
 
 
@@ -487,11 +473,8 @@ def test_a_full_disk_has_room_for_a_segment_that_is_there_already(store, monkeyp
         with pytest.raises(PublishPendingError, match="No space"):
             publish(store.decisions, "q", 0, parts)
     wanted = staged_inodes(store, parts)
-    files.set_observer(Disk(2000))
-    try:
+    with observed(Disk(2000)):
         assert help_apply(store.decisions) == 1
-    finally:
-        files.set_observer(None)
     assert inodes(store.segment_files("t", 0))[1:] == wanted
     check(store, expected(("before", 1), ("p", 60)))
 
@@ -578,12 +561,8 @@ def test_a_failed_log_dir_gets_no_copy(tmp_path, monkeypatch):
     os.rename(second, tmp_path / "away")
     second.mkdir()
     changes = []
-    files.set_observer(changes.append)
-    try:
-        with pytest.raises(LogDirOfflineError, match=r"t-0: the log dir .*/second has failed"):
-            help_apply(store.decisions)
-    finally:
-        files.set_observer(None)
+    with observed(changes.append), pytest.raises(LogDirOfflineError, match=r"t-0: the log dir .*/second has failed"):
+        help_apply(store.decisions)
     assert [change for change in changes if change.path.startswith(f"{second}/")] == []
     second.rmdir()
     os.rename(tmp_path / "away", second)
@@ -593,12 +572,8 @@ def test_a_failed_log_dir_gets_no_copy(tmp_path, monkeypatch):
         if change.kind == "write" and change.path.startswith(f"{second}/0"):
             raise OSError(errno.EIO, os.strerror(errno.EIO), change.path)
 
-    files.set_observer(fail)
-    try:
-        with pytest.raises(LogDirOfflineError, match=r"t-0: the log dir .*/second has failed"):
-            help_apply(store.decisions)
-    finally:
-        files.set_observer(None)
+    with observed(fail), pytest.raises(LogDirOfflineError, match=r"t-0: the log dir .*/second has failed"):
+        help_apply(store.decisions)
     assert help_apply(store.decisions) == 1
     assert [name for name in os.listdir(second) if is_prepared_name(name)] == []
     check(store, expected(("before", 1), ("p", 300)))
@@ -648,12 +623,8 @@ def test_a_reader_of_an_empty_segment_notices_that_it_was_replaced_and_restored(
         if change.kind == "rename" and change.target.endswith("300.log" if first else "301.log"):
             raise Stopped
 
-    files.set_observer(kill)
-    try:
-        with pytest.raises(Stopped):
-            publish(Store.open(store.path).decisions, "q", 0, parts)
-    finally:
-        files.set_observer(None)
+    with observed(kill), pytest.raises(Stopped):
+        publish(Store.open(store.path).decisions, "q", 0, parts)
     # Another process takes away what the killed one has begun.
     Store.open(store.path).append("t", rows("middle", 1))
     other.append("t", rows("after", 1))

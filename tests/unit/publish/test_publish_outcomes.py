@@ -31,7 +31,6 @@ from pyspark_log.spark_connector.writing.publish_together import Publish
 from pyspark_log.spark_connector.writing.query_run import ITS_OWN, QueryRun
 from pyspark_log.spark_connector.writing.task_writer import StagedMessage
 from pyspark_log.storage.catalog.topics import PUBLISH_TOPIC
-from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.locks import FileLock
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.publish import claims, publishing
@@ -41,6 +40,7 @@ from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 from tests.processes import held_by_another
+from tests.store_tools import observed
 
 RUN = QueryRun("query", "run", "")
 
@@ -89,11 +89,8 @@ def failing(kind, *names, error=errno.ENOSPC, times=1 << 30):
             left[0] -= 1
             raise OSError(error, os.strerror(error), change.path)
 
-    files.set_observer(fail)
-    try:
+    with observed(fail):
         yield
-    finally:
-        files.set_observer(None)
 
 
 @contextlib.contextmanager
@@ -108,11 +105,8 @@ def end_cannot_be_moved(store):
             elif written and change.path == state:
                 raise OSError(errno.EIO, os.strerror(errno.EIO), change.path)
 
-    files.set_observer(fail)
-    try:
+    with observed(fail):
         yield
-    finally:
-        files.set_observer(None)
     assert written
 
 
@@ -323,12 +317,8 @@ def test_a_decision_that_cannot_be_read_back_is_made(store):
             lost.append(change.path)
             raise MemoryError
 
-    files.set_observer(lose)
-    try:
-        with pytest.raises(PublishPendingError) as caught:
-            publish(store.decisions, "q", 0, stage(store, b"0"))
-    finally:
-        files.set_observer(None)
+    with observed(lose), pytest.raises(PublishPendingError) as caught:
+        publish(store.decisions, "q", 0, stage(store, b"0"))
     assert isinstance(caught.value.__cause__, MemoryError)
     assert is_decided(store, "q")
     publish(store.decisions, "q", 0, stage(store, b"0"))

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.errors import InvalidConfigError, PublishPendingError, StagedOutputError
-from pyspark_log.storage.fs import files
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.publish.pending import help_apply
@@ -18,7 +17,7 @@ from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan, install, staged_writer
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
-from tests.store_tools import store_with
+from tests.store_tools import observed, store_with
 
 store = store_with(partitions=2)
 
@@ -58,11 +57,8 @@ def test_nothing_is_synced(store, monkeypatch):
     monkeypatch.setattr(staged_writer, "INLINE_LIMIT", 0)
     publish(store.decisions, "q", 0, stage(store, "a"), sync=False)
     changes = []
-    files.set_observer(changes.append)
-    try:
+    with observed(changes.append):
         publish(store.decisions, "q", 1, stage(store, "b"), sync=False)
-    finally:
-        files.set_observer(None)
     assert [change for change in changes if change.kind.startswith("sync")] == []
     assert sorted(content(store)) == [f"{name}/{row}" for name in "ab" for row in range(3)]
 
@@ -81,11 +77,8 @@ def test_a_segment_of_its_own_is_synced(store, monkeypatch):
         monkeypatch.setattr(install, bound, 0)
     parts = stage(store, "a")
     synced = []
-    files.set_observer(lambda change: synced.append(change.path) if change.kind == "sync" else None)
-    try:
+    with observed(lambda change: synced.append(change.path) if change.kind == "sync" else None):
         publish(store.decisions, "q", 0, parts, sync=False)
-    finally:
-        files.set_observer(None)
     for partition in range(2):
         state = store.logs.reader("t", partition).state()
         assert state.synced == state.position == os.path.getsize(store.segment_files("t", partition)[0])

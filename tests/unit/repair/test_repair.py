@@ -14,7 +14,6 @@ from record_tools import build as build_batch
 from pyspark_log.cli.maintenance.repair import repair as command
 from pyspark_log.cli.target import Target
 from pyspark_log.errors import LogDamagedError, StoreExistsError, StoreNotFoundError
-from pyspark_log.storage.fs import files
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.log.state import partition_state, state_file
 from pyspark_log.storage.log_manager.append import append_rows
@@ -25,7 +24,7 @@ from pyspark_log.storage.publish import claims, pending, publishing
 from pyspark_log.storage.record.layout import HEADER_SIZE
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
-from tests.store_tools import Stopped, faults
+from tests.store_tools import Stopped, faults, observed
 
 
 @pytest.fixture
@@ -48,12 +47,8 @@ def stop_publish(path, *, before):
         if before(change):
             raise Stopped
 
-    files.set_observer(observe)
-    try:
-        with pytest.raises(Stopped):
-            publishing.publish(store.decisions, "query", 3, parts, run="run")
-    finally:
-        files.set_observer(None)
+    with observed(observe), pytest.raises(Stopped):
+        publishing.publish(store.decisions, "query", 3, parts, run="run")
 
 
 def state_of(path, topic="t", partition=0):

@@ -32,6 +32,7 @@ from pyspark_log.storage.maintenance.transfer.kafka_import import import_kafka
 from pyspark_log.storage.segment import scanner
 from pyspark_log.storage.store import Store
 from tests.paths import KAFKA_JAVA
+from tests.store_tools import observed
 
 ID = "AAECAwQFBgcICQoLDA0ODw"
 CONFIG = {"segment.bytes": "1500", "index.interval.bytes": "400", "retention.ms": "-1"}
@@ -224,11 +225,8 @@ def while_exporting(store, folder, action, change="create", segment=3):
                 files.set_observer(None)
                 action()
 
-    files.set_observer(observe)
-    try:
+    with observed(observe):
         return export_kafka(store, "t", folder, ID)
-    finally:
-        files.set_observer(None)
         assert len(seen) >= segment
 
 
