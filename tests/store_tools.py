@@ -28,14 +28,19 @@ def observed(observer):
         files.set_observer(None)
 
 
-def store_with(configs=None, *, partitions=1, settings=None):
-    """A fixture: a store with a topic `t`."""
+def new_store(folder, configs=None, *, partitions=1, settings=None):
+    """A store in a folder, with a topic `t`."""
+    store = Store.create(folder / "store", settings)
+    store.create_topic("t", partitions, configs)
+    return store
+
+
+def store_with(configs=None, **how):
+    """The same as a fixture."""
 
     @pytest.fixture
     def store(tmp_path):
-        store = Store.create(tmp_path / "store", settings)
-        store.create_topic("t", partitions, configs)
-        return store
+        return new_store(tmp_path, configs, **how)
 
     return store
 

@@ -33,10 +33,10 @@ def naming(*where):
 
 
 @contextlib.contextmanager
-def restarted():
-    """Inside, the machine has been started once more."""
+def restarted(number=0):
+    """Inside, the machine has been started once more; `number`: which start it is."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(state_file, "this_boot", lambda: b"rebooted")
+        patched.setattr(state_file, "this_boot", lambda: b"start%3d" % number)
         yield
 
 

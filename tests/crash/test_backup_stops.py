@@ -8,6 +8,7 @@ import os
 import pyarrow as pa
 import pytest
 from attacks import Attacked
+from counted import numbers, rows
 from numbered import batch
 from sampling import PARTS, SAMPLED
 
@@ -28,24 +29,16 @@ def make(path):
     store = Store.create(path, {"offsets.topic.num.partitions": "1"})
     store.create_topic("t", 1, CONFIGS)
     for first in range(0, RECORDS, 3):
-        append(store, first)
+        store.append("t", rows(first, padding=60))
     store.create_topic("numbered", 1)
     store.append_batch("numbered", 0, batch(0, [b"1", b"2"], 7))
     publish(store)
-
-
-def append(store, first):
-    store.append("t", pa.record_batch({"value": [b"%d" % (first + row) + b"." * 60 for row in range(3)]}))
 
 
 def publish(store):
     transactions = Transactions(store, "id")
     with transactions.begin() as transaction:
         transaction.append("numbered", pa.record_batch({"value": [b"published %d" % transactions.last_number]}))
-
-
-def numbers(path):
-    return [int(v.rstrip(b".")) for b in Store.open(path).read("t", 0) for v in b["value"].to_pylist()]
 
 
 def check(path, find=faults):
@@ -59,7 +52,7 @@ def check(path, find=faults):
     values = [value for part in store.read("numbered", 0) for value in part["value"].to_pylist()]
     assert values[:2] == [b"1", b"2"]
     assert len(set(values)) == 4, "a number was published twice"
-    append(store, RECORDS)
+    store.append("t", rows(RECORDS, padding=60))
     assert numbers(path) == list(range(RECORDS + 3))
     assert find(path) == []
 

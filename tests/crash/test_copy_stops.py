@@ -5,9 +5,9 @@ What is there afterwards is a beginning of that log, and the copy continues unti
 
 from bisect import bisect_right
 
-import pyarrow as pa
 import pytest
 from attacks import Attacked
+from counted import rows
 from numbered import abort_transaction, batch, check_index
 from sampling import SAMPLED
 from stops import copy_folder
@@ -28,10 +28,6 @@ CONFIGS = {"segment.bytes": "600", "index.interval.bytes": "1", "retention.ms": 
 PRODUCER = 4711
 # Compaction has removed a batch there; where an election has cut the log; up to where it was deleted.
 GAP, CUT, DELETED = 10, 36, 8
-
-
-def rows(first):
-    return pa.record_batch({"value": [b"%d" % (first + row) + b"." * 30 for row in range(3)]})
 
 
 def lead(store, epoch):

@@ -7,36 +7,26 @@ there afterwards all the same, once, and no offset that readers have seen has an
 import contextlib
 import errno
 import os
-import tempfile
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from attacks import naming, restarted
 from power import Trace
 from sampling import sample
-from stops import Stopped
 
 from pyspark_log.errors import PylogError
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.publish.publishing import publish
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
-from tests.scratch import IN_MEMORY
-from tests.store_tools import observed
+from tests.scratch import memory_folder
+from tests.store_tools import Stopped, observed, stage
 
 TOPIC = "t"
 
 
 def rows(value):
     return pa.record_batch({"value": [value + b"." * 200]})
-
-
-def stage(store, value):
-    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, [TOPIC]))
-    writer.append(TOPIC, rows(value))
-    return writer.finish()
 
 
 class Run:
@@ -72,7 +62,7 @@ class Run:
 
     def publish(self, store, number):
         values = [b"published %d, %d" % (number, part) for part in range(2)]
-        publish(store.decisions, "query", number, stage(store, values[0]) + stage(store, values[1]))
+        publish(store.decisions, "query", number, [part for value in values for part in stage(store, rows(value))])
         self.durable.update(values)
 
 
@@ -104,7 +94,7 @@ class FailingSync:
 
 def run_with(folder, number, error):
     """A run in which a sync fails, and what has failed it; a negative number fails none."""
-    trace = Trace(Path(folder) / "store")
+    trace = Trace(folder / "store")
     run = Run(trace)
     trace.record(run.make)
     fault = FailingSync(trace, number, error)
@@ -113,11 +103,10 @@ def run_with(folder, number, error):
     return run, fault
 
 
-def check(disk, fate, shown, durable, monkeypatch):
-    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as above, monkeypatch.context() as patched:
-        folder = f"{above}/store"
+def check(disk, fate, shown, durable):
+    with memory_folder() as above, restarted():
+        folder = above / "store"
         disk.write(folder, fate)
-        patched.setattr(state_file, "this_boot", lambda: b"rebooted")
         store = Store.open(folder)
         help_apply(store.decisions)
         store.append(TOPIC, rows(b"after"))
@@ -132,12 +121,12 @@ def check(disk, fate, shown, durable, monkeypatch):
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("killed", [False, True])
-def test_nothing_acknowledged_is_lost(killed, monkeypatch):
-    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
+def test_nothing_acknowledged_is_lost(killed):
+    with memory_folder() as folder:
         syncs = run_with(folder, -1, None)[1].syncs
     assert syncs > 20
     for number in sample(range(syncs), syncs):
-        with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
+        with memory_folder() as folder:
             run, fault = run_with(folder, number, Stopped() if killed else OSError(errno.EIO, os.strerror(errno.EIO)))
             at = fault.at
             assert at
@@ -147,7 +136,5 @@ def test_nothing_acknowledged_is_lost(killed, monkeypatch):
                 chosen := [*steps[:3], *steps[-1:]], run.trace.disks([step[0] for step in chosen]), strict=True
             ):
                 for fate in (disk.nothing(), disk.everything()):
-                    try:
-                        check(disk, fate, shown, durable, monkeypatch)
-                    except Exception as failed:
-                        raise AssertionError(f"sync {number} fails, the power goes after {count} changes") from failed
+                    with naming(f"sync {number} fails, the power goes after {count} changes"):
+                        check(disk, fate, shown, durable)

@@ -10,7 +10,6 @@ import json
 import os
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from attacks import Attacked
 from power import Trace
@@ -20,17 +19,9 @@ from stops import StopBefore, copy_folder, count_changes, run_until
 from pyspark_log.errors import InvalidConfigError
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.store import Store
-from tests.store_tools import Stopped, faults, observed
+from tests.store_tools import Stopped, faults, observed, rows, values
 
 pytestmark = [pytest.mark.usefixtures("little_sizes"), *SAMPLED]
-
-
-def rows(value):
-    return pa.record_batch({"value": [value]})
-
-
-def values(path, partition):
-    return [value for batch in Store.open(path).read("t", partition) for value in batch["value"].to_pylist()]
 
 
 def listed(path):
@@ -61,7 +52,7 @@ def remove(path):
 def check(path, removed):
     """All is there, whether it was removed or not; it is removed then, and added again."""
     assert listed(path) == ["data", None if removed else "second"]
-    assert values(path, 0) == [b"first", b"second"]
+    assert values(Store.open(path), 0) == [b"first", b"second"]
     assert faults(path) == []
     if not removed:
         remove(path)
@@ -79,7 +70,7 @@ def check(path, removed):
     store.move_partition("t", 0, "second")
     store.append("t", rows(b"third"), partition=0)
     store.clean()
-    assert (values(path, 0), values(path, 1)) == ([b"first", b"second", b"third"], [b"first"])
+    assert (values(Store.open(path), 0), values(Store.open(path), 1)) == ([b"first", b"second", b"third"], [b"first"])
     assert faults(path) == []
 
 
@@ -147,7 +138,7 @@ def test_a_move_out_of_it_that_was_not_synced_is_before_the_removal(memory_path,
     ((_, disk),) = trace.disks([len(trace.changes)])
     disk.write(memory_path / "later", disk.nothing())
     assert listed(memory_path / "later") == ["data", None]
-    assert values(memory_path / "later", 1) == [b"first"]
+    assert values(Store.open(memory_path / "later"), 1) == [b"first"]
 
 
 def test_a_folder_cannot_go_while_a_stopped_move_has_its_partition_in_it(memory_path):

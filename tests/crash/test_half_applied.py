@@ -2,7 +2,6 @@
 
 import os
 
-import pyarrow as pa
 import pytest
 from stops import Stopped, run_until
 
@@ -12,27 +11,16 @@ from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log.state.partition_state import Flags
 from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.publish.publishing import publish
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
-
-
-def rows(value):
-    return pa.record_batch({"value": [value]})
-
-
-def stage(store, value):
-    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
-    writer.append("t", rows(value))
-    return writer.finish()
+from tests.store_tools import new_store, rows, stage, values
 
 
 @pytest.mark.parametrize("synced", [False, True])
 @pytest.mark.parametrize("kept", [0, 1, 2])
 def test_the_batches_that_stayed_are_not_there_a_second_time(tmp_path, monkeypatch, synced, kept):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1)
+    store = new_store(tmp_path)
     store.append("t", rows(b"before"), sync=synced)
-    parts = stage(store, b"first") + stage(store, b"second")
+    parts = stage(store, rows(b"first")) + stage(store, rows(b"second"))
     log = store.segment_files("t", 0)[0]
     sizes = [os.path.getsize(log), parts[0].size, parts[1].size]
 
@@ -47,8 +35,7 @@ def test_the_batches_that_stayed_are_not_there_a_second_time(tmp_path, monkeypat
     store = Store.open(store.path)
     # The first read recovers the partition; this finishes what is whole.
     assert help_apply(store.decisions) == (kept < 2)
-    values = [value for batch in store.read("t", 0) for value in batch["value"].to_pylist()]
-    assert values == [b"before", b"first", b"second"]
+    assert values(store) == [b"before", b"first", b"second"]
 
 
 @pytest.mark.parametrize("rebooted", [False, True])
@@ -56,8 +43,7 @@ def test_other_batches_of_the_same_offsets_and_sizes_are_not_taken_for_those_of_
     tmp_path, monkeypatch, rebooted
 ):
     """The writer is stopped before its first byte, and older bytes are where it was about to write."""
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1)
+    store = new_store(tmp_path)
     store.append("t", rows(b"before"), sync=True)
     (log,) = store.segment_files("t", 0)
 
@@ -65,12 +51,12 @@ def test_other_batches_of_the_same_offsets_and_sizes_are_not_taken_for_those_of_
         if (change.kind, change.path) == ("write", log):
             raise Stopped
 
-    publish(store.decisions, "other", 0, stage(store, b"older"))
+    publish(store.decisions, "other", 0, stage(store, rows(b"older")))
     with open(log, "rb") as file:
         older = file.read()
     with store.logs.writer("t", 0).hold() as held:
         truncate(held.log, 1)
-    parts = stage(store, b"newer")
+    parts = stage(store, rows(b"newer"))
     assert run_until(lambda: publish(store.decisions, "query", 0, parts, run="run"), stop)
     assert os.path.getsize(log) == len(older) - parts[0].size
     with open(log, "r+b") as file:
@@ -79,15 +65,13 @@ def test_other_batches_of_the_same_offsets_and_sizes_are_not_taken_for_those_of_
         monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
     store = Store.open(store.path)
     help_apply(store.decisions)
-    values = [value for batch in store.read("t", 0) for value in batch["value"].to_pylist()]
-    assert values == [b"before", b"newer"]
+    assert values(store) == [b"before", b"newer"]
 
 
 @pytest.mark.parametrize("rebooted", [False, True])
 def test_batches_of_the_decision_at_other_offsets_are_not_taken_for_applied(tmp_path, monkeypatch, rebooted):
     """A batch's CRC does not cover its base offset, and the writer is stopped before the sync."""
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1)
+    store = new_store(tmp_path)
     store.append("t", rows(b"before"), sync=True)
     (log,) = store.segment_files("t", 0)
     size = os.path.getsize(log)
@@ -96,7 +80,7 @@ def test_batches_of_the_decision_at_other_offsets_are_not_taken_for_applied(tmp_
         if (change.kind, change.path) == ("sync", log):
             raise Stopped
 
-    parts = stage(store, b"first") + stage(store, b"second")
+    parts = stage(store, rows(b"first")) + stage(store, rows(b"second"))
     assert run_until(lambda: publish(store.decisions, "query", 0, parts, run="run"), stop)
     with open(log, "r+b") as file:
         file.seek(size)
@@ -111,14 +95,12 @@ def test_batches_of_the_decision_at_other_offsets_are_not_taken_for_applied(tmp_
             state_file.store(file, loaded, loaded.state._replace(flags=flags), durable=True)
     store = Store.open(store.path)
     help_apply(store.decisions)
-    values = [value for batch in store.read("t", 0) for value in batch["value"].to_pylist()]
-    assert values == [b"before", b"first", b"second"]
+    assert values(store) == [b"before", b"first", b"second"]
 
 
 def test_what_was_applied_after_a_hole_is_applied_again(tmp_path, monkeypatch):
     """The decision is on the disk as a whole, and the records before it, which were never synced, are not."""
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1)
+    store = new_store(tmp_path)
     store.append("t", rows(b"lost"))
     (log,) = store.segment_files("t", 0)
     size = os.path.getsize(log)
@@ -127,10 +109,10 @@ def test_what_was_applied_after_a_hole_is_applied_again(tmp_path, monkeypatch):
         if (change.kind, change.path) == ("sync", log):
             raise Stopped
 
-    assert run_until(lambda: publish(store.decisions, "query", 0, stage(store, b"decided"), run="run"), stop)
+    assert run_until(lambda: publish(store.decisions, "query", 0, stage(store, rows(b"decided")), run="run"), stop)
     with open(log, "r+b") as file:
         file.write(bytes(size))
     monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
     store = Store.open(store.path)
     help_apply(store.decisions)
-    assert [value for batch in store.read("t", 0) for value in batch["value"].to_pylist()] == [b"decided"]
+    assert values(store) == [b"decided"]

@@ -8,6 +8,7 @@ import random
 import shutil
 
 import pytest
+from attacks import naming
 from power import Trace
 from sampling import SAMPLED, SEED, sample
 from schedules import AnyOrder, EveryOrder, run, stepping
@@ -148,10 +149,8 @@ class TestWithASample:
         assert every_order(store_of, records, 1, traced=traced) > least
         monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
         for number, moment in sample(enumerate(traced), 150):
-            try:
+            with naming(f"moment {number}, seed {SEED}"):
                 lose_power(memory_path / "after", *moment)
-            except Exception as error:
-                raise AssertionError(f"moment {number}, seed {SEED}: {error!r}") from error
 
     @pytest.mark.parametrize("records", [0, FULL - 1], ids=["new partition", "roll"])
     def test_orders_of_four_appends_by_chance(self, store_of, records):

@@ -7,9 +7,9 @@ what the move has left is deleted.
 import contextlib
 import os
 
-import pyarrow as pa
 import pytest
 from attacks import Attacked
+from counted import numbers, rows
 from faults import FAULTS, again_until_done, try_faults
 from numbered import batch
 from sampling import SAMPLED
@@ -24,10 +24,6 @@ CONFIGS = {"segment.bytes": "400", "index.interval.bytes": "1", "retention.ms": 
 RECORDS = 12
 
 
-def rows(first):
-    return pa.record_batch({"value": [b"%d" % (first + row) + b"." * 60 for row in range(3)]})
-
-
 def create(path):
     with contextlib.suppress(StoreExistsError):
         Store.create(path, {"log.dirs": "data,second"})
@@ -40,16 +36,12 @@ def make(path):
     create(path)
     with Store.open(path) as store:
         for first in range(0, RECORDS - 3, 3):
-            store.append("t", rows(first))
+            store.append("t", rows(first, padding=60))
         store.append_batch("t", 0, batch(0, [b"%d" % number + b"." * 60 for number in range(9, 12)], 7))
 
 
 def shift(path, folder="second"):
     Store.open(path).move_partition("t", 0, folder)
-
-
-def numbers(path):
-    return [int(v.rstrip(b".")) for b in Store.open(path).read("t", 0) for v in b["value"].to_pylist()]
 
 
 def places(path):
@@ -64,7 +56,7 @@ def check(path):
     store = Store.open(path)
     # The producer's last batch is known for that.
     assert store.append_batch("t", 0, batch(0, [b"%d" % n + b"." * 60 for n in range(9, 12)], 7)).base_offset == 9
-    store.append("t", rows(RECORDS))
+    store.append("t", rows(RECORDS, padding=60))
     assert numbers(path) == list(range(RECORDS + 3))
     for folder in ("second", "data"):
         store.move_partition("t", 0, folder)
@@ -121,7 +113,7 @@ class Work:
             with calm():
                 if Store.open(self.path).latest_offset("t", 0) > self.written:
                     return
-            self.store.append("t", rows(self.written), sync=True)
+            self.store.append("t", rows(self.written, padding=60), sync=True)
 
         again_until_done(add)
         self.written += 3

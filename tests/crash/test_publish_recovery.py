@@ -13,6 +13,7 @@ import shutil
 
 import pyarrow as pa
 import pytest
+from attacks import naming, restarted
 from power import Trace
 from sampling import EVERYTHING, SAMPLED, SEED, TIMES, sample, spread
 from stops import StopBefore, copy_folder, count_changes, run_until
@@ -21,7 +22,6 @@ from workload import CONFIGS
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.log import new_segment
-from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.recovery import recover
@@ -142,12 +142,22 @@ class Base:
         begun(self.path)
         self.before = content(self.path)
 
+    def fresh(self, name):
+        """A folder for a store, which may have been used before."""
+        shutil.rmtree(self.folder / name, ignore_errors=True)
+        return self.folder / name
+
     def copy(self, source, name):
-        """A copy of a store under a name, which may have been used before."""
-        path = self.folder / name
-        shutil.rmtree(path, ignore_errors=True)
+        """A copy of a store under a name."""
+        path = self.fresh(name)
         copy_folder(source, path)
         return path
+
+    def trace(self):
+        """The changes of a publish, and before how many of them the power fails."""
+        trace = Trace(self.copy(self.path, "store"))
+        trace.record(lambda: query(trace.root))
+        return trace, range(1, len(trace.changes) + 1)
 
 
 @pytest.fixture
@@ -163,7 +173,7 @@ def test_stops_of_a_publish_and_of_its_recovery(base, capsys):
     chosen, tried, changing = sample(range(changes), 14), 0, 0
     for change in chosen:
         stopped = base.copy(base.path, "stopped")
-        run_until(lambda stopped=stopped: query(stopped), StopBefore(change, torn=change % 2 == 1))
+        run_until(lambda path=stopped: query(path), StopBefore(change, torn=change % 2 == 1))
         check_whole(stopped, base.before)
         for name, comer in COMERS.items():
             counted = base.copy(stopped, "counted")
@@ -173,42 +183,33 @@ def test_stops_of_a_publish_and_of_its_recovery(base, capsys):
                 path = base.copy(stopped, "again")
                 run_until(lambda comer=comer, path=path: comer(path), StopBefore(second, torn=second % 2 == 1))
                 finisher, finish = comer_of(change + second)
-                try:
+                with naming(f"stopped before change {change}, {name} before change {second}, then {finisher}"):
                     check_whole(path, base.before)
                     finish(path)
                     check_published(path, base.before)
-                except Exception as error:
-                    where = f"stopped before change {change}, {name} before change {second}, then {finisher}"
-                    raise AssertionError(where) from error
                 tried += 1
     with capsys.disabled():
         print(f"\n{tried} times two stops tried, at {len(chosen)} of a publish's {changes} changes")
     assert tried >= changing > 0
 
 
-def test_power_losses_in_a_publish(base, capsys, monkeypatch):
+def test_power_losses_in_a_publish(base, capsys):
     """Each subset of what was not synced stays where there are up to 1,024; else 1,024 of them by chance."""
-    trace = Trace(base.copy(base.path, "store"))
-    trace.record(lambda: query(trace.root))
-    tried, subsets, whole = 0, 0, 0
+    (trace, points), tried, subsets, whole = base.trace(), 0, 0, 0
     limit = 1024 if EVERYTHING else max(2, int(12 * TIMES))
-    chosen = sample(range(1, len(trace.changes) + 1), 40)
-    monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
-    for count, disk in trace.disks(chosen):
-        total, fates = disk.subsets(limit, random.Random(f"{SEED} {count}"))
-        subsets, whole = subsets + total, whole + (total <= limit)
-        for number, fate in enumerate(fates):
-            path = base.folder / "after"
-            shutil.rmtree(path, ignore_errors=True)
-            disk.write(path, fate)
-            name, comer = comer_of(count + number)
-            try:
-                comer(path)
-                check_published(path, base.before)
-            except Exception as error:
-                where = f"power lost before change {count}, subset {number} of {total}, seed {SEED}, then {name}"
-                raise AssertionError(where) from error
-            tried += 1
+    chosen = sample(points, 40)
+    with restarted():
+        for count, disk in trace.disks(chosen):
+            total, fates = disk.subsets(limit, random.Random(f"{SEED} {count}"))
+            subsets, whole = subsets + total, whole + (total <= limit)
+            for number, fate in enumerate(fates):
+                path = base.fresh("after")
+                disk.write(path, fate)
+                name, comer = comer_of(count + number)
+                with naming(f"power lost before change {count}, subset {number} of {total}, seed {SEED}, then {name}"):
+                    comer(path)
+                    check_published(path, base.before)
+                tried += 1
     with capsys.disabled():
         print(
             f"\n{tried} power losses tried at {len(chosen)} of a publish's {len(trace.changes)} changes, of {subsets} "
@@ -217,37 +218,25 @@ def test_power_losses_in_a_publish(base, capsys, monkeypatch):
     assert tried >= len(chosen)
 
 
-def restart(monkeypatch, number):
-    """The machine is started once more."""
-    monkeypatch.setattr(state_file, "this_boot", lambda: number.to_bytes(8, "big"))
-
-
-def test_power_losses_during_recovery_from_a_power_loss(base, capsys, monkeypatch):
-    trace = Trace(base.copy(base.path, "store"))
-    trace.record(lambda: query(trace.root))
-    tried, boots = 0, itertools.count()
-    chosen = sample(range(1, len(trace.changes) + 1), 20)
+def test_power_losses_during_recovery_from_a_power_loss(base, capsys):
+    (trace, points), tried, boots = base.trace(), 0, itertools.count()
+    chosen = sample(points, 20)
     for count, disk in trace.disks(chosen):
         choices = random.Random(f"{SEED} {count}")
         for name, comer in COMERS.items() if EVERYTHING else [comer_of(count)]:
-            restart(monkeypatch, next(boots))
-            first = base.folder / "first"
-            shutil.rmtree(first, ignore_errors=True)
+            first = base.fresh("first")
             disk.write(first, disk.any_part(choices))
             second = Trace(first)
-            second.record(lambda comer=comer, path=first: comer(path))
-            restart(monkeypatch, next(boots))
-            for at, left in second.disks(spread(range(1, len(second.changes) + 1), 8)):
-                path = base.folder / "after"
-                shutil.rmtree(path, ignore_errors=True)
-                left.write(path, left.any_part(choices))
-                try:
-                    comer_of(count + at)[1](path)
-                    check_published(path, base.before)
-                except Exception as error:
-                    where = f"power lost before change {count}, and before change {at} of {name}, seed {SEED}"
-                    raise AssertionError(where) from error
-                tried += 1
+            with restarted(next(boots)):
+                second.record(lambda comer=comer, path=first: comer(path))
+            with restarted(next(boots)):
+                for at, left in second.disks(spread(range(1, len(second.changes) + 1), 8)):
+                    path = base.fresh("after")
+                    left.write(path, left.any_part(choices))
+                    with naming(f"power lost before change {count}, and before change {at} of {name}, seed {SEED}"):
+                        comer_of(count + at)[1](path)
+                        check_published(path, base.before)
+                    tried += 1
     with capsys.disabled():
         print(f"\n{tried} times two power losses tried")
     assert tried >= len(chosen)

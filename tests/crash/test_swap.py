@@ -6,9 +6,9 @@ What readers find is the old log or the cleaned one, and the next process finish
 import errno
 import os
 
-import pyarrow as pa
 import pytest
 from attacks import Attacked
+from counted import RECORDS, make_segments, numbers, rows
 from stops import Stopped, run_until
 
 from pyspark_log.storage.fs import files
@@ -21,23 +21,14 @@ from pyspark_log.storage.segment.segment import SegmentWriter
 from pyspark_log.storage.store import Store
 from tests.store_tools import faults, observed
 
-RECORDS = 30
 # The segments that are replaced: from the first on; one alone.
 CASES = [(0, 18), (12, 18)]
 
 
-def rows(first, count=3):
-    return pa.record_batch({"value": [b"%d" % (first + row) + b"." * 30 for row in range(count)]})
-
-
 def make(path, base, until):
-    """Ten batches of three records, two batches a segment, and a cleaned segment of every other batch of some."""
-    with Store.create(path) as store:
-        store.create_topic("t", 1, {"segment.bytes": "400", "index.interval.bytes": "1", "retention.ms": "-1"})
-        for first in range(0, RECORDS, 3):
-            store.append("t", rows(first))
+    """Segments, and a cleaned segment of every other batch of some."""
+    make_segments(path)
     folder = f"{path}/data/t-0"
-    assert list_segments(folder) == [0, 6, 12, 18, 24]
     cleaned = bytearray()
     for one in range(base, until, 6):
         with open(segment_path(folder, one, ".log"), "rb") as file:
@@ -60,10 +51,6 @@ def replace(path, base, until):
     with Store.open(path).logs.writer("t", 0).hold() as writer:
         if list_segments(f"{path}/data/t-0") == [0, 6, 12, 18, 24]:
             swap.begin(writer.log, base, until)
-
-
-def numbers(path):
-    return [int(v.rstrip(b".")) for b in Store.open(path).read("t", 0) for v in b["value"].to_pylist()]
 
 
 def left(base, until):

@@ -4,7 +4,6 @@ import os
 import random
 import shutil
 
-import pyarrow as pa
 import pytest
 from power import Trace
 from stops import Stopped, run_until
@@ -17,15 +16,7 @@ from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.recovery import set_aside, waiting
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
-from tests.store_tools import observed
-
-
-def rows(value):
-    return pa.record_batch({"value": [value]})
-
-
-def values(store):
-    return [value for batch in store.read("t", 0) for value in batch["value"].to_pylist()]
+from tests.store_tools import new_store, observed, rows, values
 
 
 def losses(trace, folder, monkeypatch):
@@ -38,8 +29,7 @@ def losses(trace, folder, monkeypatch):
 
 
 def test_a_synced_append_outlives_a_power_loss_also_where_it_has_begun_a_segment(memory_path, monkeypatch):
-    store = Store.create(memory_path / "store")
-    store.create_topic("t", 1, {"segment.bytes": "300"})
+    store = new_store(memory_path, {"segment.bytes": "300"})
     trace = Trace(store.path)
 
     def write():
@@ -54,26 +44,21 @@ def test_a_synced_append_outlives_a_power_loss_also_where_it_has_begun_a_segment
         assert len(values(left)) >= acknowledged, f"power lost before change {count}"
 
 
+def move_by_publish(store, number, step):
+    publish(store.decisions, "q", number, [], participants=[OffsetMoves(store.committed_offsets, [step])])
+
+
 def test_a_decision_does_not_outlive_the_committed_offset_that_it_starts_from(memory_path, monkeypatch):
     at = TopicPartition("t", 0)
-    store = Store.create(memory_path / "store", {"offsets.topic.num.partitions": "1"})
-    store.create_topic("t", 1)
-    publish(
-        store.decisions, "q", 0, [], participants=[OffsetMoves(store.committed_offsets, [OffsetStep("g", at, None, 3)])]
-    )
+    store = new_store(memory_path, settings={"offsets.topic.num.partitions": "1"})
+    move_by_publish(store, 0, OffsetStep("g", at, None, 3))
     with store.logs.writer("__consumer_offsets", 0).hold() as held:
         held.log.flush()
     trace = Trace(store.path)
 
     def move():
         OffsetsLog(store).commit("g", {at: 5})
-        publish(
-            store.decisions,
-            "q",
-            1,
-            [],
-            participants=[OffsetMoves(store.committed_offsets, [OffsetStep("g", at, 5, 9)])],
-        )
+        move_by_publish(store, 1, OffsetStep("g", at, 5, 9))
 
     trace.record(move)
     decided = 0
@@ -90,8 +75,7 @@ def test_a_decision_does_not_outlive_the_committed_offset_that_it_starts_from(me
 @pytest.mark.parametrize("killed", [True, False])
 def test_what_was_removed_does_not_come_back_in_the_place_of_what_was_shown_since(memory_path, monkeypatch, killed):
     """A truncation that was not synced can undo itself, and so can the write after it; `killed`: in between."""
-    store = Store.create(memory_path / "store")
-    store.create_topic("t", 1)
+    store = new_store(memory_path)
     store.append("t", rows(b"first"), sync=True)
     (log,) = store.segment_files("t", 0)
     assert run_until(lambda: store.append("t", rows(b"never was")), stop_behind("write", log))
@@ -135,8 +119,7 @@ def stop_behind(kind, path):
 @pytest.mark.parametrize("shown", [False, True])
 def test_torn_bytes_are_gone_before_the_state_says_that_the_log_was_recovered(memory_path, monkeypatch, shown):
     """No process looks for them afterwards; and bytes of a record can resemble batches."""
-    store = Store.create(memory_path / "store")
-    store.create_topic("t", 1)
+    store = new_store(memory_path)
     store.append("t", rows(b"synced"), sync=True)
     (log,) = store.segment_files("t", 0)
     if shown:
@@ -161,8 +144,7 @@ def test_torn_bytes_are_gone_before_the_state_says_that_the_log_was_recovered(me
 
 def test_what_fills_a_gap_is_on_the_disk_before_the_state_counts_it(memory_path, monkeypatch):
     """The power is lost again while what the first loss has left is being recovered."""
-    store = Store.create(memory_path / "store")
-    store.create_topic("t", 1)
+    store = new_store(memory_path)
     store.append("t", rows(b"synced"), sync=True)
     (log,) = store.segment_files("t", 0)
     store.append("t", rows(b"lost" * 100))
@@ -179,8 +161,7 @@ def test_what_fills_a_gap_is_on_the_disk_before_the_state_counts_it(memory_path,
 
 
 def test_an_empty_log_whose_file_is_gone_is_recovered_once(memory_path, monkeypatch):
-    store = Store.create(memory_path / "store")
-    store.create_topic("t", 1)
+    store = new_store(memory_path)
     with store.logs.writer("t", 0).hold():
         pass
     (log,) = store.segment_files("t", 0)

@@ -1,44 +1,28 @@
 """A truncation is stopped before each of its changes to files, or the power fails there: it takes place or does not."""
 
-import pyarrow as pa
 import pytest
 from attacks import Attacked
+from counted import RECORDS, make_segments, numbers, rows
 from sampling import SAMPLED
 
 from pyspark_log.storage.log.replica import truncate
-from pyspark_log.storage.segment.file_names import list_segments
 from pyspark_log.storage.store import Store
 from tests.store_tools import faults
 
 pytestmark = SAMPLED
 
-RECORDS = 30
 # The log start, where the log is cut, and where it then ends; in an older segment, in the active one, with the batch
 # in which the log starts, in either.
 CASES = [(0, 15, 15), (0, 28, 27), (7, 20, 18), (7, 8, 7), (25, 26, 25)]
 
 
-def rows(first, count=3):
-    return pa.record_batch({"value": [b"%d" % (first + row) + b"." * 30 for row in range(count)]})
-
-
 def make(path, start):
-    """Ten batches of three records, two batches a segment."""
-    with Store.create(path) as store:
-        store.create_topic("t", 1, {"segment.bytes": "400", "index.interval.bytes": "1", "retention.ms": "-1"})
-        for first in range(0, RECORDS, 3):
-            store.append("t", rows(first))
-        assert list_segments(f"{path}/data/t-0") == [0, 6, 12, 18, 24]
-        store.delete_records("t", 0, start)
+    make_segments(path).delete_records("t", 0, start)
 
 
 def cut(path, offset):
     with Store.open(path).logs.writer("t", 0).hold() as writer:
         return truncate(writer.log, offset)
-
-
-def numbers(path):
-    return [int(v.rstrip(b".")) for b in Store.open(path).read("t", 0) for v in b["value"].to_pylist()]
 
 
 def check(path, before, after, *, at_ends):

@@ -39,7 +39,7 @@ from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 from tests.processes import held_by_another, started
 from tests.scratch import memory_folder
-from tests.store_tools import Stopped, all_values, faults, observed, rows, stage, values
+from tests.store_tools import Stopped, all_values, faults, new_store, observed, rows, stage, values
 
 SEGMENTS = {"segment.bytes": "600", "index.interval.bytes": "100", "retention.ms": "-1", "file.delete.delay.ms": "0"}
 COMPACTED = {**SEGMENTS, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
@@ -56,8 +56,7 @@ def memory():
 def store(tmp_path):
     """Two log dirs, inactive segments, a compacted topic, a publisher, and a group."""
     settings = {"log.dirs": f"data,{tmp_path}/second", "offsets.topic.num.partitions": "2"}
-    store = Store.create(tmp_path / "store", settings)
-    store.create_topic("t", 3, SEGMENTS)
+    store = new_store(tmp_path, SEGMENTS, partitions=3, settings=settings)
     store.create_topic("keys", 1, COMPACTED)
     store.create_topic("empty", 2)
     for number in range(12):
@@ -271,8 +270,7 @@ def test_a_publish_that_cannot_be_applied_is_decided_in_the_copy(tmp_path, monke
 
 
 def test_what_is_decided_just_before_the_moment_is_applied_in_the_copy(tmp_path, monkeypatch):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1)
+    store = new_store(tmp_path)
 
     def decide_only(_backup):
         """A publisher that decides and is killed, after pending decisions were applied and before the moment."""
@@ -296,8 +294,7 @@ def test_what_is_decided_just_before_the_moment_is_applied_in_the_copy(tmp_path,
 
 
 def test_a_store_without_records(tmp_path):
-    store = Store.create(tmp_path / "store", {"num.partitions": "7"})
-    store.create_topic("t", 2)
+    store = new_store(tmp_path, partitions=2, settings={"num.partitions": "7"})
     assert back_up(store, tmp_path / "copy").partitions == 0
     copy = Store.open(tmp_path / "copy")
     assert (copy.topics(), copy.configs) == (["t"], {"num.partitions": "7"})
@@ -349,8 +346,7 @@ def test_a_segment_of_which_a_sync_has_failed_is_not_trusted(store, tmp_path, mo
 
 def test_the_first_publish_comes_at_the_moment(tmp_path, monkeypatch):
     """Its lock is not among those that were taken first."""
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1)
+    store = new_store(tmp_path)
     real, made = backup._Backup._hold_partitions, []
 
     def hold(self, held, began, topics):
@@ -443,8 +439,7 @@ def test_another_process_keeps_a_lock(store, tmp_path, monkeypatch):
 
 def test_more_partitions_than_a_process_may_open_files(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 60)
+    store = new_store(tmp_path, partitions=60)
     for partition in range(60):
         store.append("t", rows(b"%d" % partition), partition=partition)
     store.close()

@@ -28,7 +28,7 @@ from pyspark_log.storage.publish_log.reading import bytes_of
 from pyspark_log.storage.record import scan
 from pyspark_log.types import READ_COMMITTED
 from tests.old_messages import three
-from tests.store_tools import faults, rows, values
+from tests.store_tools import faults, new_store, rows, values
 
 AT = TopicPartition("t", 0)
 
@@ -289,8 +289,7 @@ def test_messages_of_old_formats(tmp_path, object_url):
 
 
 def test_a_publish_that_cannot_be_applied(tmp_path, object_url, monkeypatch):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1)
+    store = new_store(tmp_path)
     before = object_backup.back_up
 
     def undone(*given):

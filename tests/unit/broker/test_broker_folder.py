@@ -41,6 +41,7 @@ from pyspark_log.storage.segment.segment import SegmentReader
 from pyspark_log.types import TopicPartition
 from tests import moved_time
 from tests.paths import LOGDIR
+from tests.store_tools import new_store
 
 pytestmark = pytest.mark.usefixtures("prompt_checkpoints")
 
@@ -278,8 +279,7 @@ def test_a_half_written_batch_is_shown_when_it_is_whole(root):
 
 
 def test_tails_of_zeros_are_no_records(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, {"segment.bytes": "4000", "index.interval.bytes": "100", "retention.ms": "-1"})
+    store = new_store(tmp_path, {"segment.bytes": "4000", "index.interval.bytes": "100", "retention.ms": "-1"})
     for number in range(60):
         store.append("t", pa.record_batch({"value": [b"%d" % number * 20], "timestamp": [1_000 + number]}))
     store.close()
@@ -615,8 +615,7 @@ def test_what_is_known_of_a_partition_is_kept_while_checkpoints_are_written(root
 
 
 def test_records_of_transactions_are_read_without_their_markers(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, {"retention.ms": "-1"})
+    store = new_store(tmp_path, {"retention.ms": "-1"})
     store.append_batch("t", 0, ready(0, b"kept", transactional=True))
     with store.logs.writer("t", 0).hold() as writer:
         writer.append(bytearray(ending(True)), sync=False)
@@ -630,8 +629,7 @@ def test_records_of_transactions_are_read_without_their_markers(tmp_path):
 
 
 def test_groups_are_those_of_the_offsets_topic(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1)
+    store = new_store(tmp_path)
     committed = OffsetsLog(store, clock=lambda: 1.5)
     committed.commit("mine", {T0: 3}, "note")
     committed.commit("test", {T0: 5})

@@ -7,13 +7,12 @@ import pytest
 
 from pyspark_log.errors import InvalidConfigError
 from pyspark_log.storage.store import Store
-from tests.store_tools import damages, rows, values
+from tests.store_tools import damages, new_store, rows, values
 
 
 @pytest.fixture
 def store(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1)
+    store = new_store(tmp_path)
     store.append("t", rows(b"a"))
     return store
 

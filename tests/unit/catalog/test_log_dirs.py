@@ -38,7 +38,7 @@ from pyspark_log.storage.publish.recovery import recover
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
-from tests.store_tools import damages, rows, values
+from tests.store_tools import damages, new_store, rows, values
 
 PARTITIONS = 4
 
@@ -46,8 +46,7 @@ PARTITIONS = 4
 @pytest.fixture
 def store(tmp_path):
     """Two log dirs, the second one outside of the store; the partitions 1 and 3 of "t" are in that."""
-    store = Store.create(tmp_path / "store", {"log.dirs": f"data,{tmp_path}/second"})
-    store.create_topic("t", PARTITIONS)
+    store = new_store(tmp_path, partitions=PARTITIONS, settings={"log.dirs": f"data,{tmp_path}/second"})
     for partition in range(PARTITIONS):
         store.append("t", rows(b"first"), partition=partition, sync=True)
     return Store.open(store.path)
@@ -560,8 +559,7 @@ def test_the_note_may_be_removed_when_the_original_is_given_up(store, copy, tmp_
 
 @pytest.mark.parametrize("fail", [*FAILURES[::3], read_only], ids=lambda fail: fail.__name__)
 def test_the_first_log_dir_fails_and_the_others_stay_in_use(tmp_path, monkeypatch, fail):
-    store = Store.create(tmp_path / "store", {"log.dirs": f"{tmp_path}/first,{tmp_path}/second"})
-    store.create_topic("t", PARTITIONS)
+    store = new_store(tmp_path, partitions=PARTITIONS, settings={"log.dirs": f"{tmp_path}/first,{tmp_path}/second"})
     for partition in (0, 1):
         store.append("t", rows(b"first"), partition=partition, sync=True)
     mend = fail(monkeypatch, str(tmp_path / "first"))

@@ -17,6 +17,7 @@ from pyspark_log.cli.records import json_format
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
+from tests.store_tools import new_store
 
 T = [TopicPartition("t", number) for number in range(2)]
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -25,8 +26,7 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 @pytest.fixture
 def store(tmp_path):
     """A topic with the records 0 to 4 in partition 0, and a and b in partition 1."""
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 2)
+    store = new_store(tmp_path, partitions=2)
     store.append("t", records(list("01234"), [b"0", b"1", b"2", b"3", b"4"]), partition=0)
     store.append("t", records(["a", "b"], [b"a", b"b"]), partition=1)
     return store

@@ -11,14 +11,13 @@ from click.testing import CliRunner
 
 from pyspark_log.cli.kafka_spelling import kafka_spelling
 from pyspark_log.cli.main import COMMANDS, main
-from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
+from tests.store_tools import new_store
 
 
 @pytest.fixture
 def store(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 2, {"retention.ms": "-1"})
+    store = new_store(tmp_path, {"retention.ms": "-1"}, partitions=2)
     store.append("t", records(["a"], [b"1"]), partition=0)
     store.groups["g"].commit({TopicPartition("t", 0): 1})
     return store

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.cli.main import COMMANDS, main
-from pyspark_log.storage.store import Store
 from tests.amounts import few_or_many
 from tests.seeds import new_seed
+from tests.store_tools import new_store
 
 HEAVY = {"pyarrow", "numpy", "pandas", "pyspark", "lz4", "zstandard", "cramjam", "rich"}
 # What help may need of the package, and how many modules in all; Python itself and click have some 120.
@@ -100,8 +100,7 @@ print(*sys.modules, file=sys.stderr)
 
 @pytest.fixture
 def path(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1)
+    store = new_store(tmp_path)
     store.append("t", pa.record_batch({"value": [b"x"]}))
     return store.path
 

@@ -24,9 +24,9 @@ from pyspark_log.cli.support.progress import ProgressBar
 from pyspark_log.cli.topics.top import GroupSnapshot, Snapshot, TopicSnapshot, View
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.maintenance.doctor import examination
-from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 from tests.forked import ForkedPylog
+from tests.store_tools import new_store
 
 PATIENCE = 120
 SECONDS_TO_END = 30
@@ -35,8 +35,7 @@ _STYLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 @pytest.fixture
 def store(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 2, {"retention.ms": "-1"})
+    store = new_store(tmp_path, {"retention.ms": "-1"}, partitions=2)
     store.append("t", records(["a", "b"], [b"1", b"2"]), partition=0)
     OffsetsLog(store).commit("g", {TopicPartition("t", 0): 1})
     return store

@@ -18,7 +18,8 @@ from pyspark_log.errors import (
     UnknownTopicError,
 )
 from pyspark_log.types import OffsetAndTimestamp
-from tests.store_tools import open_files, rows, stage
+from tests.store_tools import new_store, open_files, rows, stage
+
 
 PATIENCE_MS = 120_000
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -561,8 +562,7 @@ def test_offsets_of_a_consumer_that_waits_do_not_expire(store):
 
 
 def test_a_publish_whose_process_has_died_is_finished(tmp_path, monkeypatch):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1)
+    store = new_store(tmp_path)
     staged = stage(store, rows(b"v"))
     with monkeypatch.context() as broken:
         broken.setattr("pyspark_log.storage.publish.publishing.apply_decision", fail)

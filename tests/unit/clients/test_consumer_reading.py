@@ -20,7 +20,7 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.record.rows import row_schema
 from pyspark_log.storage.segment.file_names import LOG, segment_path
-from tests.store_tools import rows, store_with
+from tests.store_tools import new_store, rows, store_with
 
 store = store_with({"retention.ms": "-1"})
 T1 = TopicPartition("t", 1)
@@ -131,8 +131,7 @@ def test_an_end_that_is_not_there_any_more(store, caplog):
 
 
 def test_retention_while_it_is_read(tmp_path, caplog):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, {"segment.bytes": "1000", "file.delete.delay.ms": "0"})
+    store = new_store(tmp_path, {"segment.bytes": "1000", "file.delete.delay.ms": "0"})
     for number in range(50):
         store.append("t", rows(b"%d" % number * 50))
     for reset in ("earliest", "none"):
@@ -150,8 +149,7 @@ def test_retention_while_it_is_read(tmp_path, caplog):
 
 
 def test_what_other_partitions_have_is_not_lost_by_an_error(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 2)
+    store = new_store(tmp_path, partitions=2)
     with Consumer(store, "t", **BEGIN) as consumer:
         consumer.poll()
         for partition in (0, 1):
@@ -164,8 +162,7 @@ def test_what_other_partitions_have_is_not_lost_by_an_error(tmp_path):
 
 
 def test_records_of_other_partitions_do_not_hide_an_error(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 2)
+    store = new_store(tmp_path, partitions=2)
     with Consumer(store, auto_offset_reset="none") as consumer:
         consumer.assign([T0, T1])
         consumer.seek(T1, 0)

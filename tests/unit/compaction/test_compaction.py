@@ -27,7 +27,7 @@ from pyspark_log.storage.segment.file_names import list_segments
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_COMMITTED, TopicPartition
 from tests.processes import held_by_another
-from tests.store_tools import faults, store_with
+from tests.store_tools import faults, new_store, store_with
 
 COMPACT = {"cleanup.policy": "compact", "segment.bytes": "1000", "index.interval.bytes": "200"}
 T = TopicPartition("t", 0)
@@ -116,8 +116,7 @@ def test_a_group_has_no_more_offsets_than_a_segment_may(store):
 
 
 def test_a_group_has_no_more_index_entries_than_a_segment_may(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, COMPACT | {"segment.bytes": "400", "index.interval.bytes": "100"})
+    store = new_store(tmp_path, COMPACT | {"segment.bytes": "400", "index.interval.bytes": "100"})
     for number in range(24):
         put(store, [number], timestamps=[1_700_000_000_000 + number])
     # More entries than these have room in an index of offsets, but not in one of times; and an index may be missing.
@@ -200,8 +199,7 @@ def test_tombstones_stay_for_their_time(clock, store):
 
 
 def test_more_keys_than_there_is_memory_for_take_several_rounds(tmp_path):
-    store = Store.create(tmp_path / "store", {"log.cleaner.dedupe.buffer.size": "1024"})
-    store.create_topic("t", 1, COMPACT)
+    store = new_store(tmp_path, COMPACT, settings={"log.cleaner.dedupe.buffer.size": "1024"})
     for number in range(0, 240, 3):
         put(store, [(number + n) % 70 for n in range(3)])
     before = records(store)
@@ -458,8 +456,7 @@ def test_a_cleaner_in_the_background(store):
 
 def test_a_helper_waits_for_no_lock_and_is_not_held_back(tmp_path):
     """While others clean, are suspended with the lock, or bound the cleaner's rate."""
-    store = Store.create(tmp_path / "store", {"log.cleaner.io.max.bytes.per.second": "1"})
-    store.create_topic("t", 1, COMPACT)
+    store = new_store(tmp_path, COMPACT, settings={"log.cleaner.io.max.bytes.per.second": "1"})
     fill(store)
     before = records(store)
     with cleaner_checkpoint.cleaning(store.logs.reader("t", 0).place):
@@ -499,8 +496,7 @@ def test_the_rate_of_io_is_bounded(monkeypatch):
 def test_a_partition_is_not_moved_while_it_is_compacted(tmp_path, monkeypatch):
     (tmp_path / "disk").mkdir()
     disk = f"{tmp_path}/disk/logs"
-    store = Store.create(tmp_path / "store", {"log.dirs": f"data,{disk}"})
-    store.create_topic("t", 1, COMPACT)
+    store = new_store(tmp_path, COMPACT, settings={"log.dirs": f"data,{disk}"})
     fill(store)
     before, rewrite, refused = records(store), partition_cleaner.rewrite, []
 

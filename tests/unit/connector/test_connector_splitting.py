@@ -12,8 +12,8 @@ from pyspark_log.spark_connector.options import ReadOptions, StorePlace
 from pyspark_log.spark_connector.planning.ranges import OffsetRange, Splitting
 from pyspark_log.spark_connector.reading.batch_reader import PylogBatchReader
 from pyspark_log.spark_connector.reading.task_reader import read_partition
-from pyspark_log.storage.store import Store
 from pyspark_log.types import EARLIEST, LATEST, TopicPartition
+from tests.store_tools import new_store
 
 
 def ranges(*bounds):
@@ -30,8 +30,7 @@ def pieces(splitting, *bounds):
 
 @pytest.mark.parametrize("filled", [1, 2])
 def test_packed_tasks_of_a_batch_read_whose_first_partitions_are_empty(tmp_path, filled):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 3)
+    store = new_store(tmp_path, partitions=3)
     store.append("t", pa.record_batch({"value": [b"a", b"b"]}), partition=filled)
     options = ReadOptions.parse({"subscribe": "t", "partitionspertask": "auto"})
     reader = PylogBatchReader(StorePlace(store.path), options, ("value",))
@@ -124,8 +123,7 @@ def test_pieces_are_the_ranges(least, most, sizes):
 
 def test_what_comes_to_an_empty_partition_is_read_where_others_are_split(tmp_path):
     """As all that comes between the planning of a batch read and its tasks."""
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 2)
+    store = new_store(tmp_path, partitions=2)
     store.append("t", pa.record_batch({"value": [b"1", b"2", b"3"]}), partition=0)
     options = ReadOptions.parse({"subscribe": "t", "minpartitions": "4"})
     planned = PylogBatchReader(StorePlace(store.path), options, ("value",)).partitions()
@@ -135,8 +133,7 @@ def test_what_comes_to_an_empty_partition_is_read_where_others_are_split(tmp_pat
 
 
 def test_the_first_and_the_last_piece_of_a_batch_read_are_open(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1)
+    store = new_store(tmp_path)
     store.append("t", pa.record_batch({"value": [b"v"] * 4}))
     options = ReadOptions.parse({"subscribe": "t", "minpartitions": "3"})
     planned = PylogBatchReader(StorePlace(store.path), options, ("value",)).partitions()

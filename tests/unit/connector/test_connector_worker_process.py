@@ -20,7 +20,7 @@ from pyspark_log.spark_connector.reading.task_reader import TaskPartition, read_
 from pyspark_log.spark_connector.worker_process import spare_modules
 from pyspark_log.spark_connector.writing.task_writer import stage
 from pyspark_log.spark_connector.writing.writer import plan_write
-from pyspark_log.storage.store import Store
+from tests.store_tools import new_store
 
 
 @pytest.fixture
@@ -94,8 +94,7 @@ def framed(data):
 
 
 def test_the_process_of_a_query_ends_without_a_traceback_when_spark_closes_the_connection(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1)
+    store = new_store(tmp_path)
     source = DefaultSource({"path": store.path, "subscribe": "t"})
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     # What Spark sends before it asks for offsets: no files of the session, the source, its schema, the rows of a batch.

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.store import Store
+from tests.store_tools import new_store
 
 
 @pytest.fixture
@@ -36,8 +36,7 @@ def test_a_file_is_closed_once(tmp_path, closed):
 
 
 def test_no_append_fails(tmp_path, closed):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, {"segment.bytes": "1500"})
+    store = new_store(tmp_path, {"segment.bytes": "1500"})
     for number in range(20):
         store.append("t", pa.record_batch({"value": [b"%d" % number * 200]}), sync=number % 3 == 0)
     assert sum(batch.num_rows for batch in store.read("t", 0)) == 20

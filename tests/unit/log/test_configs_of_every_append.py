@@ -22,7 +22,7 @@ from pyspark_log.storage.record import layout
 from pyspark_log.storage.segment import SegmentReader
 from pyspark_log.storage.segment.file_names import INDEX, TIME_INDEX, list_segments, segment_path
 from pyspark_log.storage.store import Store
-from tests.store_tools import faults, stage, values
+from tests.store_tools import faults, new_store, stage, values
 
 DAY = 24 * 3600 * 1000
 VALUE = b"." * 100
@@ -89,8 +89,7 @@ def appended(request, tmp_path, clock, monkeypatch):
     """Appends to a new topic with some configs, in one of the ways; returns the store."""
 
     def append(configs, times=None, value=VALUE, key=b"k"):
-        store = Store.create(tmp_path / "store")
-        store.create_topic("t", 1, {"retention.ms": "-1", **configs})
+        store = new_store(tmp_path, {"retention.ms": "-1", **configs})
         times = [clock.ms] * 40 if times is None else times
         getattr(Ways(store, clock, monkeypatch), request.param)(times, value, key)
         return store

@@ -37,7 +37,7 @@ from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.segment.txn_index import AbortedTransaction, read_entries
 from pyspark_log.storage.store import Store
 from pyspark_log.types import AppendResult
-from tests.store_tools import faults, store_with
+from tests.store_tools import faults, new_store, store_with
 
 # By their times producers are idle or not.
 NOW = time.time_ns() // 1_000_000
@@ -265,8 +265,7 @@ def test_a_partition_without_producers_has_none_of_their_files_and_costs_nothing
 
 
 def test_an_idle_producer_is_forgotten_and_one_with_a_transaction_open_is_not(tmp_path):
-    store = Store.create(tmp_path / "store", {"producer.id.expiration.ms": "1000"})
-    store.create_topic("t", 1, CONFIG)
+    store = new_store(tmp_path, CONFIG, settings={"producer.id.expiration.ms": "1000"})
     store.logs.writer("t", 0).log.clock = lambda: NOW
     send(store, 0)
     send(store, 0, producer=2, transactional=True)
@@ -284,8 +283,7 @@ def test_an_idle_producer_is_forgotten_and_one_with_a_transaction_open_is_not(tm
 
 
 def test_a_running_process_forgets_idle_producers_in_time(tmp_path):
-    store = Store.create(tmp_path / "store", {"producer.id.expiration.ms": "1000"})
-    store.create_topic("t", 1, CONFIG)
+    store = new_store(tmp_path, CONFIG, settings={"producer.id.expiration.ms": "1000"})
     writer = store.logs.writer("t", 0)
     writer.log.clock = lambda: NOW
     send(store, 0)
@@ -571,8 +569,7 @@ REFUSED = {
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_no_client_sends_is_refused(tmp_path, what):
     batch, error, message = REFUSED[what]
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, {"max.message.bytes": "2000"})
+    store = new_store(tmp_path, {"max.message.bytes": "2000"})
     with pytest.raises(error, match=message):
         store.append_batch("t", 0, batch)
     assert store.latest_offset("t", 0) == 0
@@ -615,8 +612,7 @@ def test_a_batch_without_a_producer_is_taken_each_time(store):
     [("producer", "gzip", "gzip"), ("gzip", "none", "gzip"), ("uncompressed", "zstd", "none"), ("lz4", "lz4", "lz4")],
 )
 def test_a_batch_is_stored_in_the_codec_that_the_topic_asks_for(tmp_path, wanted, sent, stored):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, {"compression.type": wanted, "retention.ms": "-1"})
+    store = new_store(tmp_path, {"compression.type": wanted, "retention.ms": "-1"})
     batch = ready(7, b"a", b"b", producer=5, epoch=3, codec=sent, transactional=True, timestamp=NOW)
     for duplicate in (False, True):
         assert offsets(store.append_batch("t", 0, batch)) == (0, 2, duplicate)

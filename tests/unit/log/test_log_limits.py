@@ -19,7 +19,7 @@ from pyspark_log.storage.record.layout import HEADER_SIZE
 from pyspark_log.storage.segment.file_names import list_segments
 from pyspark_log.storage.segment.segment import SegmentReader
 from pyspark_log.storage.store import Store
-from tests.store_tools import store_with
+from tests.store_tools import new_store, store_with
 
 store = store_with({"retention.ms": "-1", "index.interval.bytes": "0"})
 
@@ -164,8 +164,7 @@ def test_a_batch_that_is_not_of_its_segment_is_damage_to_the_next_writer(store):
 
 def test_a_full_segment_that_is_cut_to_nothing_is_written_to_again(tmp_path):
     """testTruncateFull: as long as its index is full the segment rolls; cut to its base, it is as new."""
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, {"retention.ms": "-1", "index.interval.bytes": "0", "segment.index.bytes": "60"})
+    store = new_store(tmp_path, {"retention.ms": "-1", "index.interval.bytes": "0", "segment.index.bytes": "60"})
     append(store, 0, 1, 2)
     with store.logs.writer("t", 0).hold() as writer:
         writer.log.roll()
@@ -204,8 +203,7 @@ def test_the_largest_time_goes_with_the_records_that_had_it(store):
 
 def test_a_producer_is_known_when_its_records_are_deleted(tmp_path):
     """testDeleteRecordsTruncatesProducerSnapshots: the snapshots go, what is known stays."""
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, {"retention.ms": "-1", "segment.bytes": "300"})
+    store = new_store(tmp_path, {"retention.ms": "-1", "segment.bytes": "300"})
     now = time.time_ns() // 1_000_000
     for sequence in range(12):
         store.append_batch("t", 0, ready(sequence, b"x" * 50, timestamp=now))

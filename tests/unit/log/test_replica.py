@@ -14,7 +14,7 @@ from pyspark_log.storage.record import scan
 from pyspark_log.storage.segment.file_names import list_segments
 from pyspark_log.storage.segment.segment import SegmentReader, read_headers
 from pyspark_log.storage.store import Store
-from tests.store_tools import faults, rows
+from tests.store_tools import faults, new_store, rows
 
 
 @pytest.fixture
@@ -103,8 +103,7 @@ def test_times_are_looked_up_in_what_came_after_a_truncation(cut):
 
 def test_append_and_truncate_thirty_times(tmp_path):
     """Kafka's testTruncate."""
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1)
+    store = new_store(tmp_path)
     for end in range(30):
         store.append("t", rows(b"stays"))
         store.append("t", rows(b"goes"))

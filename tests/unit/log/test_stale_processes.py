@@ -27,7 +27,7 @@ from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import LATEST, READ_COMMITTED, TopicPartition
-from tests.store_tools import damages, observed
+from tests.store_tools import damages, new_store, observed
 
 NOW = time.time_ns() // 1_000_000
 DELETED = {"segment.bytes": "1000", "retention.ms": "-1"}
@@ -52,8 +52,7 @@ def a(tmp_path, configs):
         # The cleaner keeps the last batch of a producer, and with it the end of its transaction, until the producer has
         # expired.
         settings["producer.id.expiration.ms"] = "1"
-    store = Store.create(tmp_path / "store", settings)
-    store.create_topic("t", 1, configs)
+    store = new_store(tmp_path, configs, settings=settings)
     return store
 
 

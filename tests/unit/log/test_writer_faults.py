@@ -17,7 +17,7 @@ from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.segment.segment import read_headers
 from pyspark_log.storage.store import Store
-from tests.store_tools import observed, open_files, rows, store_with
+from tests.store_tools import new_store, observed, open_files, rows, store_with
 
 
 store = store_with({"segment.bytes": "1000", "index.interval.bytes": "100"})
@@ -181,8 +181,7 @@ def test_a_record_that_is_too_large_is_named_with_its_topic_and_the_setting(stor
 
 
 def test_an_append_that_a_segment_cannot_hold_changes_nothing(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 2, {"segment.bytes": "1000"})
+    store = new_store(tmp_path, {"segment.bytes": "1000"}, partitions=2)
     data = pa.record_batch({"value": [b"small", b"x" * 2000], "partition": pa.array([0, 1], pa.int32())})
     with pytest.raises(RecordTooLargeError, match=r"larger than segment\.bytes"):
         store.append("t", data)
@@ -220,8 +219,7 @@ def test_a_writer_continues_in_the_copy_that_replaced_a_store(store):
 
 
 def test_a_process_with_few_open_files_can_use_many_partitions(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 400)
+    store = new_store(tmp_path, partitions=400)
     everywhere = pa.record_batch({"value": [b"x"] * 400, "partition": pa.array(range(400), pa.int32())})
     for _ in range(2):
         store.append("t", everywhere)
@@ -241,8 +239,7 @@ def test_the_longest_topic_name_works(tmp_path):
 
 
 def test_settings_of_the_store_do_not_reach_its_own_topics(tmp_path):
-    store = Store.create(tmp_path / "store", {"message.max.bytes": "200", "log.segment.bytes": "300"})
-    store.create_topic("t", 1)
+    store = new_store(tmp_path, settings={"message.max.bytes": "200", "log.segment.bytes": "300"})
     for number in range(5):
         writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
         writer.append("t", pa.record_batch({"value": [b"%d" % number]}))

@@ -19,7 +19,7 @@ from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
-from tests.store_tools import Stopped, observed, rows, store_with
+from tests.store_tools import Stopped, new_store, observed, rows, store_with
 
 DAY = 86_400
 KAFKAS = ("-checkpoint", "meta.properties")
@@ -84,8 +84,7 @@ def clean_after_delay(store):
 
 
 def test_without_a_delay_nothing_is_left(tmp_path):
-    store = Store.create(tmp_path / "store", {"log.segment.delete.delay.ms": "0"})
-    store.create_topic("t", 2)
+    store = new_store(tmp_path, partitions=2, settings={"log.segment.delete.delay.ms": "0"})
     fill(store)
     store.delete_topic("t")
     assert [entries(store, folder) for folder in ("data", "state", "topics/deleted")] == [[], [], []]

@@ -12,7 +12,7 @@ from pyspark_log.errors import InvalidRecordError, RecordTooLargeError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.ingest import PIECE_SIZE
 from pyspark_log.storage.store import Store
-from tests.store_tools import Stopped, all_values, faults, store_with, values
+from tests.store_tools import Stopped, all_values, faults, new_store, store_with, values
 
 store = store_with(partitions=2)
 
@@ -98,8 +98,7 @@ def test_a_record_larger_than_a_batch_is_appended_with_the_others(store):
 
 def test_records_of_many_days_are_rolled_by_their_times(tmp_path):
     day = 86_400_000
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, {"retention.ms": "-1"})
+    store = new_store(tmp_path, {"retention.ms": "-1"})
     for number in range(20):
         data = large(1, seed=number)
         store.append("t", data.append_column("timestamp", pa.array([number * day] * data.num_rows)), partition=0)
@@ -108,8 +107,7 @@ def test_records_of_many_days_are_rolled_by_their_times(tmp_path):
 
 
 def test_a_topic_with_the_time_of_the_append_is_rolled_by_that(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, {"message.timestamp.type": "LogAppendTime", "segment.ms": "3600000"})
+    store = new_store(tmp_path, {"message.timestamp.type": "LogAppendTime", "segment.ms": "3600000"})
     data = large(1)
     data = data.append_column("timestamp", pa.array([0] * data.num_rows))
     for hour in range(3):

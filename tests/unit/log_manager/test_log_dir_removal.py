@@ -27,7 +27,7 @@ from pyspark_log.storage.log_manager.topics import TopicAdmin
 from pyspark_log.storage.maintenance.transfer.kafka_import import import_kafka
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.store import Store
-from tests.store_tools import damages, rows, values
+from tests.store_tools import damages, new_store, rows, values
 
 
 @pytest.fixture
@@ -38,8 +38,7 @@ def second(tmp_path):
 @pytest.fixture
 def store(tmp_path, second):
     """Two log dirs, the second one outside of the store; t-1 is in that."""
-    store = Store.create(tmp_path / "store", {"log.dirs": f"data,{second}"})
-    store.create_topic("t", 2, {"file.delete.delay.ms": "0"})
+    store = new_store(tmp_path, {"file.delete.delay.ms": "0"}, partitions=2, settings={"log.dirs": f"data,{second}"})
     for partition in (0, 1):
         store.append("t", rows(b"first"), partition=partition, sync=True)
     return Store.open(store.path)
@@ -86,8 +85,7 @@ def test_an_empty_one_goes_and_its_number_is_not_given_again(store, second, monk
 
 
 def test_the_first_one_goes_and_partitions_begin_elsewhere(tmp_path, second):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 2, {"file.delete.delay.ms": "0"})
+    store = new_store(tmp_path, {"file.delete.delay.ms": "0"}, partitions=2)
     store.append("t", rows(b"first"), partition=0)
     # This one does not know yet that the first one has an id.
     other = Store.open(store.path)

@@ -18,6 +18,7 @@ from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.maintenance.transfer.kafka_import import import_kafka
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.types import TopicPartition
+from tests.store_tools import new_store
 
 HUGE = 2**31 - 1
 ROW = pa.record_batch({"key": [b"k"], "value": [b"v"]})
@@ -43,8 +44,7 @@ def test_more_partitions_than_a_topic_can_have_are_refused(tmp_path):
 
 def test_partitions_without_records_cost_nothing(tmp_path):
     """Of a topic that an earlier version was given with as many as there are numbers."""
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 7, {"cleanup.policy": "compact,delete", "retention.ms": "-1"})
+    store = new_store(tmp_path, {"cleanup.policy": "compact,delete", "retention.ms": "-1"}, partitions=7)
     path = tmp_path / "store" / "topics" / "t.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"partitions": HUGE}))
     for partition in (6, 5_000_000):

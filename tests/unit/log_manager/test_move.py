@@ -33,7 +33,7 @@ from pyspark_log.storage.store import Store
 from pyspark_log.types import LATEST, READ_COMMITTED
 from tests.processes import PROCESSES
 from tests.scratch import memory_folder
-from tests.store_tools import faults
+from tests.store_tools import faults, new_store
 
 # How long processes may take to start, and to come to something new, in seconds.
 PATIENCE = 120
@@ -51,8 +51,7 @@ def memory():
 def store(tmp_path):
     """Three log dirs; the last one is on another device, where there is one."""
     with tempfile.TemporaryDirectory() as other:
-        store = Store.create(tmp_path / "store", {"log.dirs": f"data,{tmp_path}/second,{other}"})
-        store.create_topic("t", 2, CONFIGS)
+        store = new_store(tmp_path, CONFIGS, partitions=2, settings={"log.dirs": f"data,{tmp_path}/second,{other}"})
         yield store
 
 

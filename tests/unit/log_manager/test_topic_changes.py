@@ -7,7 +7,7 @@ import pytest
 from pyspark_log.errors import InvalidConfigError, InvalidTopicError, OffsetOutOfRangeError, UnknownTopicError
 from pyspark_log.storage.store import Store
 from tests.processes import PROCESSES
-from tests.store_tools import rows, store_with
+from tests.store_tools import new_store, rows, store_with
 
 store = store_with(partitions=2, configs={"retention.ms": "-1"})
 
@@ -120,8 +120,7 @@ def test_what_cannot_be_changed(store, change):
 
 def test_readers_and_a_cleaner_at_the_same_time(tmp_path):
     """A reader that follows the log while segments go sees dense offsets, or learns where the log starts."""
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, {"segment.bytes": "600", "retention.bytes": "2000", "file.delete.delay.ms": "0"})
+    store = new_store(tmp_path, {"segment.bytes": "600", "retention.bytes": "2000", "file.delete.delay.ms": "0"})
     stop, failures = threading.Event(), []
 
     def follow():

@@ -33,7 +33,7 @@ from pyspark_log.storage.publish.recovery import set_aside, waiting
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan, install, staged_writer
 from pyspark_log.storage.store import Store
 from tests.processes import PROCESSES
-from tests.store_tools import Stopped, observed
+from tests.store_tools import Stopped, new_store, observed
 
 CONFIG = {"segment.bytes": "100000", "index.interval.bytes": "500", "max.message.bytes": "3000"}
 
@@ -49,8 +49,7 @@ def small_sizes(monkeypatch, copied=4000, installed=8000):
 @pytest.fixture
 def store(tmp_path, monkeypatch):
     small_sizes(monkeypatch)
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, CONFIG)
+    store = new_store(tmp_path, CONFIG)
     return store
 
 
@@ -211,8 +210,7 @@ def test_partitions_that_get_little_share_a_file_and_are_copied(store):
 
 def test_the_real_sizes(tmp_path):
     """Some 40 MB in one partition are a segment; 30 MB are copied."""
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1)
+    store = new_store(tmp_path)
     for number, (count, segments) in enumerate([(30, 1), (40, 2)]):
         writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
         value = os.urandom(100_000)
@@ -549,8 +547,7 @@ def test_a_failed_log_dir_gets_no_copy(tmp_path, monkeypatch):
     """Its disk is not mounted, so what is made there would be made on another one."""
     small_sizes(monkeypatch)
     second = tmp_path / "second"
-    store = Store.create(tmp_path / "store", {"log.dirs": f"{second},data"})
-    store.create_topic("t", 1, CONFIG)
+    store = new_store(tmp_path, CONFIG, settings={"log.dirs": f"{second},data"})
     store.append("t", rows("before", 1))
     for module in (install, new_segment):
         monkeypatch.setattr(module, "on_one_device", lambda *_: False)
@@ -581,8 +578,7 @@ def test_a_failed_log_dir_gets_no_copy(tmp_path, monkeypatch):
 
 def test_a_partition_that_is_moved_when_its_copy_is_ready_is_copied_to(tmp_path, monkeypatch):
     small_sizes(monkeypatch)
-    store = Store.create(tmp_path / "store", {"log.dirs": "data,second"})
-    store.create_topic("t", 1, CONFIG)
+    store = new_store(tmp_path, CONFIG, settings={"log.dirs": "data,second"})
     store.append("t", rows("before", 1))
     real, rename, moved = NewSegment.__init__, os.rename, []
 

@@ -21,6 +21,7 @@ from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan, stage
 from pyspark_log.storage.publish.staging.staged_file import Job, is_staged_name, job_of
 from pyspark_log.storage.store import Store
 from tests.processes import started, wait_for_the_end
+from tests.store_tools import new_store
 
 pytestmark = pytest.mark.skipif(not Process.here().birth, reason="this system does not tell processes apart")
 
@@ -43,8 +44,7 @@ sys.stdin.read()
 @pytest.fixture
 def store(clock, tmp_path, monkeypatch):
     monkeypatch.setattr("pyspark_log.storage.publish.staging.staged_writer.INLINE_LIMIT", 0)
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1)
+    store = new_store(tmp_path)
     return store
 
 

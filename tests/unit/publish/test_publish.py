@@ -29,7 +29,7 @@ from pyspark_log.storage.publish.pending import help_apply, tidy
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan, staged_writer
 from pyspark_log.storage.store import Store
-from tests.store_tools import store_with, visible_values
+from tests.store_tools import new_store, store_with, visible_values
 
 store = store_with(partitions=3)
 
@@ -207,8 +207,7 @@ def test_memory_of_a_task_is_bounded_by_spilling(store, monkeypatch):
 
 @pytest.mark.parametrize("segment_bytes", [3000, 20_000, 300_000])
 def test_output_larger_than_a_segment_rolls_as_it_is_applied(tmp_path, segment_bytes):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, {"segment.bytes": str(segment_bytes), "index.interval.bytes": "500"})
+    store = new_store(tmp_path, {"segment.bytes": str(segment_bytes), "index.interval.bytes": "500"})
     store.append("t", batch(b"before"))
     values = [b"%06d" % number + b"x" * 100 for number in range(5000)]
     publish(store.decisions, "q", 0, stage(store, *values))

@@ -40,15 +40,14 @@ from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 from tests.processes import held_by_another
-from tests.store_tools import observed
+from tests.store_tools import new_store, observed
 
 RUN = QueryRun("query", "run", "")
 
 
 @pytest.fixture
 def store(tmp_path, monkeypatch):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1)
+    store = new_store(tmp_path)
     publish(store.decisions, "another", 0, stage(store, b"first"))
     # No publisher waits for a minute here.
     acquire = FileLock.acquire

@@ -9,7 +9,7 @@ import pytest
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.store import Store
 from tests.processes import PROCESSES
-from tests.store_tools import stage
+from tests.store_tools import new_store, stage
 
 PUBLISHES = 60
 # How long the writers may take to begin, in seconds.
@@ -66,8 +66,7 @@ def overtaken(path, counts):
 
 @pytest.mark.slow
 def test_a_publisher_gets_its_turn_beside_writers_that_never_pause(tmp_path, capsys):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 2)
+    store = new_store(tmp_path, partitions=2)
     alone = waits(store.path)
     counts, stop = PROCESSES.Array("q", 2), PROCESSES.Value("b", 0)
     writers = [

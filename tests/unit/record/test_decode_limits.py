@@ -29,7 +29,7 @@ from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.record.layout import CODECS, ROW_BYTES
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_UNCOMMITTED, TopicPartition
-from tests.store_tools import damages
+from tests.store_tools import damages, new_store
 
 HEADERS = tuple(("", None) for _ in range(100))
 TINY = [Record(None, None) for _ in range(60)]  # 7 bytes each
@@ -126,8 +126,7 @@ LOW = 1 << 20
 @pytest.fixture
 def store(tmp_path):
     """One record, a batch that becomes 2 MiB, and one record; the store was then set to take 1 MiB at most."""
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, {"compression.type": "zstd", "retention.ms": "-1"})
+    store = new_store(tmp_path, {"compression.type": "zstd", "retention.ms": "-1"})
     for value in (b"before", bytes(2 * LOW), b"behind"):
         store.append("t", pa.record_batch({"value": [value]}))
     return limited(store, LOW)

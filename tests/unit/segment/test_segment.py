@@ -12,7 +12,7 @@ from pyspark_log.storage.segment.file_names import list_segments
 from pyspark_log.storage.segment.segment import SegmentReader, SegmentWriter, read_headers
 from pyspark_log.storage.store import Store
 from tests.paths import LOGDIR
-from tests.store_tools import store_with, values
+from tests.store_tools import new_store, store_with, values
 
 KAFKA = LOGDIR / "orders-0"
 
@@ -137,8 +137,7 @@ def test_a_full_index_rolls(tmp_path, step, segments):
 
     The first batch of a segment has no entry in either, and records of the same time have one in the time index.
     """
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, {"index.interval.bytes": "0", "segment.index.bytes": "40", "retention.ms": "-1"})
+    store = new_store(tmp_path, {"index.interval.bytes": "0", "segment.index.bytes": "40", "retention.ms": "-1"})
     _writes(store, 30, timestamp=lambda number: pa.array([1_700_000_000_000 + step * number], pa.int64()))
     assert len(store.segment_files("t", 0)) == segments
     assert all(path.stat().st_size <= 40 for path in _folder(store).glob("*index"))
@@ -147,8 +146,7 @@ def test_a_full_index_rolls(tmp_path, step, segments):
 
 def test_offsets_by_timestamp(tmp_path):
     """Times of Kafka's LogSegmentTest: record 40 + n has the time 10 * offset."""
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, {"index.interval.bytes": "50", "retention.ms": "-1"})
+    store = new_store(tmp_path, {"index.interval.bytes": "50", "retention.ms": "-1"})
     for number in range(10):
         store.append("t", pa.record_batch({"value": [b"x"], "timestamp": pa.array([10 * (40 + number)], pa.int64())}))
     asked = {420: 2, 421: 3, 430: 3, 431: 4, 401: 1, 399: 0}

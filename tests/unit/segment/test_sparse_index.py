@@ -8,7 +8,7 @@ import pytest
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.segment.indexes import OffsetEntry, OffsetIndex, TimeEntry, TimeIndex
 from pyspark_log.storage.segment.segment import SegmentWriter, read_headers
-from pyspark_log.storage.store import Store
+from tests.store_tools import new_store
 
 BASE = 45
 
@@ -95,8 +95,7 @@ def test_a_cut_of_times_goes_by_offsets(times, file, offset, left):
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 def test_zeros_after_the_entries_are_no_entries_for_the_next_writer(tmp_path, suffix):
     """As a broker leaves them that made room in advance; the entries of both indexes must be those of the log."""
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, {"index.interval.bytes": "0", "retention.ms": "-1"})
+    store = new_store(tmp_path, {"index.interval.bytes": "0", "retention.ms": "-1"})
     for time in range(1000, 1020):
         store.append("t", pa.record_batch({"value": [b"x"], "timestamp": pa.array([time], pa.int64())}))
     (log,) = store.segment_files("t", 0)

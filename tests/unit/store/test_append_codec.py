@@ -7,7 +7,7 @@ from pyspark_log.errors import InvalidConfigError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.publish.staging import StagingPlan
 from pyspark_log.storage.record import headers_in
-from pyspark_log.storage.store import Store
+from tests.store_tools import new_store
 
 ROWS = pa.record_batch({"value": [b"v" * 1000]})
 CASES = [
@@ -25,8 +25,7 @@ CASES = [
 
 @pytest.mark.parametrize(("of_store", "of_topic", "of_writer", "codec"), CASES)
 def test_the_codec(tmp_path, of_store, of_topic, of_writer, codec):
-    store = Store.create(tmp_path / "store", of_store)
-    store.create_topic("t", 1, of_topic)
+    store = new_store(tmp_path, of_topic, settings=of_store)
     store.append("t", ROWS, compression_type=of_writer)
     (segment,) = store.segment_files("t", 0)
     with files.open_read(segment) as file:
@@ -36,8 +35,7 @@ def test_the_codec(tmp_path, of_store, of_topic, of_writer, codec):
 
 
 def test_another_codec_is_refused(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1)
+    store = new_store(tmp_path)
     for write in (
         lambda: store.append("t", ROWS, compression_type="brotli"),
         lambda: StagingPlan.make(store.logs, [], "brotli"),

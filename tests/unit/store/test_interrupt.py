@@ -16,6 +16,7 @@ from pyspark_log.storage.maintenance.verify import verify
 from pyspark_log.storage.store import Store
 from tests.amounts import few_or_many
 from tests.seeds import new_seed
+from tests.store_tools import new_store
 
 # After how many seconds an interrupt counts as lost.
 PATIENCE = 120
@@ -105,8 +106,7 @@ def test_no_interrupt_of_a_long_read_is_lost(tmp_path, signals):
 
 @pytest.mark.parametrize("signals", few_or_many(300, 1500))
 def test_what_was_appended_before_an_interrupt_stays(tmp_path, signals):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, {"segment.bytes": "1500"})
+    store = new_store(tmp_path, {"segment.bytes": "1500"})
     said = tmp_path / "said"
     interrupt(store.path, APPEND, signals, said, lambda: len(said.read_text().split()) > signals / 10)
     acknowledged = [int(number) for number in said.read_text().split()]

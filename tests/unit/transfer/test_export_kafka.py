@@ -32,7 +32,7 @@ from pyspark_log.storage.maintenance.transfer.kafka_import import import_kafka
 from pyspark_log.storage.segment import scanner
 from pyspark_log.storage.store import Store
 from tests.paths import KAFKA_JAVA
-from tests.store_tools import observed
+from tests.store_tools import new_store, observed
 
 ID = "AAECAwQFBgcICQoLDA0ODw"
 CONFIG = {"segment.bytes": "1500", "index.interval.bytes": "400", "retention.ms": "-1"}
@@ -41,8 +41,7 @@ CONFIG = {"segment.bytes": "1500", "index.interval.bytes": "400", "retention.ms"
 @pytest.fixture
 def store(tmp_path):
     """120 records in t-0, in many segments, and none in t-1."""
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 2, CONFIG)
+    store = new_store(tmp_path, CONFIG, partitions=2)
     append(store, 0, 120)
     return store
 

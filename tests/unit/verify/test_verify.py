@@ -30,7 +30,7 @@ from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.record.layout import MAX_TIMESTAMP_AT
 from pyspark_log.storage.store import Store
 from tests.amounts import few_or_many
-from tests.store_tools import Stopped
+from tests.store_tools import Stopped, new_store
 
 
 @pytest.fixture
@@ -121,11 +121,10 @@ def test_whatever_a_killed_writer_leaves_is_no_damage(tmp_path):
 
 @pytest.mark.parametrize("seconds", few_or_many(1, 4))
 def test_a_store_that_is_changed_in_every_way_meanwhile_has_no_findings(tmp_path, seconds):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 2, {
+    store = new_store(tmp_path, {
         "segment.bytes": "1500", "index.interval.bytes": "200", "file.delete.delay.ms": "0",
         "retention.ms": "-1", "retention.bytes": "6000",
-    })  # fmt: skip
+    }, partitions=2)  # fmt: skip
     done = threading.Event()
     failed = []
     now = time.time_ns() // 1_000_000
@@ -286,8 +285,7 @@ def test_indexes_of_another_interval_are_right(path):
 
 def test_an_interval_that_was_lowered_leaves_no_findings(tmp_path):
     configs = {"index.interval.bytes": "500", "segment.bytes": "3000", "retention.ms": "-1"}
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, configs)
+    store = new_store(tmp_path, configs)
     for number in range(60):
         store.append("t", rows(number, 3))
     assert len(store.segment_files("t", 0)) > 2
@@ -307,8 +305,7 @@ def test_an_interval_that_was_lowered_leaves_no_findings(tmp_path):
 
 def test_entries_that_a_writer_is_about_to_add_are_not_missing(tmp_path):
     """A writer adds them after it has moved the log end."""
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, {"index.interval.bytes": "100"})
+    store = new_store(tmp_path, {"index.interval.bytes": "100"})
     for number in range(9):
         store.append("t", rows(number, 3))
     index = log(tmp_path / "store", -1).with_suffix(".index")

@@ -30,6 +30,7 @@ from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.segment.txn_index import AbortedTransaction, TxnIndex, read_entries
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
+from tests.store_tools import new_store
 
 IDLE, ABORTING, OPEN = 1, 2, 3
 NOW = int(time.time() * 1000)
@@ -44,8 +45,7 @@ def write(store, batch):
 def path(tmp_path, monkeypatch):
     """Segments with aborted transactions; one producer that is idle since the first, one with a transaction open."""
     monkeypatch.setattr(log_dir, "INTERVAL", 0)
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, {"segment.bytes": "700", "index.interval.bytes": "200", "retention.ms": "-1"})
+    store = new_store(tmp_path, {"segment.bytes": "700", "index.interval.bytes": "200", "retention.ms": "-1"})
     for number in range(3):
         write(store, ready(number, b"idle", producer=IDLE, timestamp=NOW))
     for number in range(8):
