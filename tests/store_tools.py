@@ -1,14 +1,18 @@
 """What most tests do with a store: write values, stage some, read them back, verify."""
 
 import contextlib
+import errno
 import os
 
 import pyarrow as pa
 import pytest
 
+from pyspark_log.errors import PublishPendingError
 from pyspark_log.storage.fs import files
+from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.storage.publish import applier
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import EARLIEST
@@ -90,3 +94,35 @@ def open_files(path):
         with contextlib.suppress(FileNotFoundError):  # that of the list itself, or it was closed just now
             found += os.readlink(f"/proc/self/fd/{number}").startswith(prefix)
     return found
+
+
+@contextlib.contextmanager
+def decided_only():
+    """A publish inside is decided, and cannot be applied."""
+
+    def fail(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(applier, "apply", fail)
+        with pytest.raises(PublishPendingError, match="No space"):
+            yield
+
+
+def cut_log(store, offset, topic="t", partition=0):
+    """Truncates a log; where it then ends."""
+    with store.logs.writer(topic, partition).hold() as held:
+        return truncate(held.log, offset)
+
+
+def roll_log(store, topic="t", partition=0):
+    """Begins a segment."""
+    with store.logs.writer(topic, partition).hold() as held:
+        held.log.roll()
+
+
+def overwrite(path, at, data):
+    """Puts other bytes into a file, at a place or at a distance from its end."""
+    with open(path, "r+b") as file:
+        file.seek(at, os.SEEK_END if at < 0 else os.SEEK_SET)
+        file.write(data)

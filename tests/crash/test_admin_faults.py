@@ -19,11 +19,11 @@ from pyspark_log.errors import (
     UnknownTopicError,
 )
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
+from tests.store_tools import cut_log
 
 pytestmark = [pytest.mark.usefixtures("little_sizes"), *SAMPLED]
 
@@ -166,8 +166,7 @@ class Work:
             offset = self.store.latest_offset("kept", 0) - 4
 
         def cut():
-            with self.store.logs.writer("kept", 0).hold() as writer:
-                assert truncate(writer.log, offset) == offset
+            assert cut_log(self.store, offset, "kept") == offset
 
         self.step(cut, {**self.seen, "kept": self.seen["kept"][:-4]})
 

@@ -17,10 +17,9 @@ from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.log import cleaner_checkpoint
 from pyspark_log.storage.publish.publishing import publish
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
-from tests.store_tools import damages
+from tests.store_tools import damages, stage
 
 pytestmark = [pytest.mark.usefixtures("little_logs"), *SAMPLED]
 
@@ -91,13 +90,11 @@ class Work:
         step = OffsetStep("moved", AT, self.committed.get("moved"), number)
 
         def stage_and_publish():
-            writer = StagedWriter(self.store.logs, StagingPlan.make(self.store.logs, ["keyed"]))
-            writer.append("keyed", rows(f"publish {number}", list(range(16)), partitions=2))
             publish(
                 self.store.decisions,
                 "q",
                 number,
-                writer.finish(),
+                stage(self.store, rows(f"publish {number}", list(range(16)), partitions=2), "keyed"),
                 participants=[OffsetMoves(self.store.committed_offsets, [step])],
             )
 

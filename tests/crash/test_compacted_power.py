@@ -16,6 +16,7 @@ from pyspark_log.storage.compaction import partition_cleaner
 from pyspark_log.storage.log import cleaner_checkpoint
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder
+from tests.store_tools import roll_log
 
 pytestmark = [pytest.mark.usefixtures("little_logs"), *SAMPLED]
 
@@ -124,8 +125,7 @@ class Loss(PowerLoss):
     def clean(self, store, seen):
         """A cleaning of all takes no last record of a key, but for tombstones that are old enough."""
         for (topic, partition), before in seen.items():
-            with store.logs.writer(topic, partition).hold() as held:
-                held.log.roll()
+            roll_log(store, topic, partition)
             log, reader = store.logs.writer(topic, partition), store.logs.reader(topic, partition)
             done = partition_cleaner.run(log, reader, MEMORY, lambda _: None)
             while done is not None and not done.finished:

@@ -13,8 +13,8 @@ from sampling import SAMPLED
 
 from pyspark_log.errors import OutcomeUnknownError
 from pyspark_log.storage.publish.publishing import publish
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
+from tests.store_tools import stage
 
 pytestmark = [pytest.mark.usefixtures("little_sizes"), *SAMPLED]
 
@@ -88,9 +88,7 @@ class Work:
         name = f"p{number}"
 
         def stage_and_publish():
-            writer = StagedWriter(self.store.logs, StagingPlan.make(self.store.logs, [TOPIC]))
-            writer.append(TOPIC, rows(name, COUNTS[number]))
-            publish(self.store.decisions, "q", number, writer.finish())
+            publish(self.store.decisions, "q", number, stage(self.store, rows(name, COUNTS[number]), TOPIC))
 
         again_until_done(stage_and_publish)
         self.expected += [f"{name}/{row}" for row in range(COUNTS[number])]

@@ -6,13 +6,12 @@ import pytest
 from stops import Stopped, run_until
 
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log.state.partition_state import Flags
 from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.store import Store
-from tests.store_tools import new_store, rows, stage, values
+from tests.store_tools import cut_log, new_store, overwrite, rows, stage, values
 
 
 @pytest.mark.parametrize("synced", [False, True])
@@ -54,8 +53,7 @@ def test_other_batches_of_the_same_offsets_and_sizes_are_not_taken_for_those_of_
     publish(store.decisions, "other", 0, stage(store, rows(b"older")))
     with open(log, "rb") as file:
         older = file.read()
-    with store.logs.writer("t", 0).hold() as held:
-        truncate(held.log, 1)
+    cut_log(store, 1)
     parts = stage(store, rows(b"newer"))
     assert run_until(lambda: publish(store.decisions, "query", 0, parts, run="run"), stop)
     assert os.path.getsize(log) == len(older) - parts[0].size
@@ -82,9 +80,7 @@ def test_batches_of_the_decision_at_other_offsets_are_not_taken_for_applied(tmp_
 
     parts = stage(store, rows(b"first")) + stage(store, rows(b"second"))
     assert run_until(lambda: publish(store.decisions, "query", 0, parts, run="run"), stop)
-    with open(log, "r+b") as file:
-        file.seek(size)
-        file.write(bytes(8))
+    overwrite(log, size, bytes(8))
     if rebooted:
         monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
     else:

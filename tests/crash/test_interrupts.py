@@ -16,9 +16,9 @@ from sampling import SAMPLED, sample
 import pyspark_log
 from pyspark_log.storage.maintenance.verify import verify
 from pyspark_log.storage.publish.publishing import publish
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
+from tests.store_tools import stage
 
 # A generator that is dropped half-way is closed. That looks like a call of it, although Python runs no handlers there;
 # it reports what is raised then, and continues.
@@ -125,9 +125,7 @@ class Work:
         abort_transaction(self.store, TOPIC, 0, 7)
 
     def publish(self, number, count):
-        writer = StagedWriter(self.store.logs, StagingPlan.make(self.store.logs, [TOPIC]))
-        writer.append(TOPIC, rows(f"p{number}", count))
-        publish(self.store.decisions, "q", number, writer.finish())
+        publish(self.store.decisions, "q", number, stage(self.store, rows(f"p{number}", count), TOPIC))
 
     def commit(self, offset):
         self.store.groups[GROUP].commit({TopicPartition(TOPIC, 0): offset})

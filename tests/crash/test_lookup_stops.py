@@ -4,12 +4,12 @@ import pyarrow as pa
 from attacks import Attacked
 from sampling import SAMPLED
 
-from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetAndTimestamp
+from tests.store_tools import cut_log
 
 pytestmark = SAMPLED
 
@@ -22,8 +22,7 @@ def run(path):
     store.create_topic("t", 1, CONFIG)
     append(store, [3, 1, 2, 9, 1, 1, 4])
     stage_and_publish(store, range(10, 16))
-    with store.logs.writer("t", 0).hold() as held:
-        truncate(held.log, 5)
+    cut_log(store, 5)
     append(store, range(20, 30))
     store.delete_records("t", 0, 4)
     append(store, [8, 7, 6, 50, 5])

@@ -5,9 +5,8 @@ from attacks import Attacked
 from counted import RECORDS, make_segments, numbers, rows
 from sampling import SAMPLED
 
-from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.store import Store
-from tests.store_tools import faults
+from tests.store_tools import cut_log, faults
 
 pytestmark = SAMPLED
 
@@ -21,8 +20,7 @@ def make(path, start):
 
 
 def cut(path, offset):
-    with Store.open(path).logs.writer("t", 0).hold() as writer:
-        return truncate(writer.log, offset)
+    return cut_log(Store.open(path), offset)
 
 
 def check(path, before, after, *, at_ends):

@@ -40,3 +40,9 @@ def ending(commit, *, producer=1, epoch=0, coordinator=0, timestamp=NOW):
     """The batch with which a coordinator ends a producer's transaction."""
     record = Record(struct.pack(">hh", 0, commit), struct.pack(">hi", 0, coordinator), timestamp)
     return build([record], producer_id=producer, producer_epoch=epoch, transactional=True, control=True)
+
+
+def end_transaction(store, commit, topic="t", partition=0, **fields):
+    """Ends a producer's transaction in a partition; what the append returns."""
+    with store.logs.writer(topic, partition).hold() as held:
+        return held.append(bytearray(ending(commit, **fields)), sync=False)

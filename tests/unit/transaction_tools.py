@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pyarrow as pa
-from producer_tools import NOW, ending, ready
+from producer_tools import NOW, end_transaction, ready
 
 from pyspark_log import Store
 from pyspark_log.types import EARLIEST, READ_COMMITTED
@@ -46,8 +46,7 @@ class Log:
         self.open.setdefault(producer, {}).update(enumerate(values, end))
 
     def finish(self, producer, *, commit):
-        with self.store.logs.writer("t", 0).hold() as writer:
-            writer.append(bytearray(ending(commit, producer=producer)), sync=False)
+        end_transaction(self.store, commit, producer=producer)
         part = self.open.pop(producer, {})
         self.rows |= part if commit else {}
 

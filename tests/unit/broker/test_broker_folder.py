@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from broker_tools import ALL, T0, add, batch, high_watermark, rows, tree
 from click.testing import CliRunner
-from producer_tools import ending, ready
+from producer_tools import end_transaction, ready
 from record_tools import Record, build
 
 from pyspark_log import DefaultSource, Store
@@ -41,7 +41,7 @@ from pyspark_log.storage.segment.segment import SegmentReader
 from pyspark_log.types import TopicPartition
 from tests import moved_time
 from tests.paths import LOGDIR
-from tests.store_tools import new_store
+from tests.store_tools import new_store, overwrite
 
 pytestmark = pytest.mark.usefixtures("prompt_checkpoints")
 
@@ -299,9 +299,7 @@ def test_tails_of_zeros_are_no_records(tmp_path):
     assert found.offset_of_max_timestamp("t", 0).offset == 59
     # A batch of which only the first bytes have reached a file that is long enough.
     half = batch(60, b"z" * 50)
-    with open(folder / f"{active}.log", "r+b") as file:
-        file.seek(found.logs.reader("t", 0).state().position)
-        file.write(half[:-10])
+    overwrite(folder / f"{active}.log", found.logs.reader("t", 0).state().position, half[:-10])
     assert Store.open(tmp_path / "logs").latest_offset("t", 0) == 60
 
 
@@ -617,8 +615,7 @@ def test_what_is_known_of_a_partition_is_kept_while_checkpoints_are_written(root
 def test_records_of_transactions_are_read_without_their_markers(tmp_path):
     store = new_store(tmp_path, {"retention.ms": "-1"})
     store.append_batch("t", 0, ready(0, b"kept", transactional=True))
-    with store.logs.writer("t", 0).hold() as writer:
-        writer.append(bytearray(ending(True)), sync=False)
+    end_transaction(store, True)
     store.append_batch("t", 0, ready(1, b"open", transactional=True))
     store.close()
     shutil.copytree(tmp_path / "store" / "data", tmp_path / "logs")

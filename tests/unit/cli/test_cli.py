@@ -11,7 +11,6 @@ import subprocess
 import sys
 import termios
 import time
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -23,11 +22,11 @@ from pyspark_log.cli.main import main
 from pyspark_log.errors import PublishPendingError
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.publish import applier, publishing
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 from tests.forked import PipedPylog
 from tests.paths import KAFKA_JAVA
+from tests.store_tools import overwrite, stage
 
 COMMAND = [sys.executable, "-m", "pyspark_log.cli.start"]
 # How long a command may take for what nothing hinders, in seconds, on a machine that has much else to do.
@@ -380,12 +379,6 @@ def test_consume_called_wrongly_is_a_usage_error(events, path, arguments):
     assert pylog(path, "consume", "events", *arguments).exit_code == 2
 
 
-def test_consume_of_an_offset_beyond_the_end_is_an_error(events, path):
-    result = pylog(path, "consume", "events", "--partition", "0", "--offset", "4")
-    assert result.exit_code == 1
-    assert "[PYLOG_OFFSET_OUT_OF_RANGE] events-0: offset 4" in result.stderr
-
-
 @pytest.mark.slow
 def test_consume_from_the_end_prints_what_comes_and_ctrl_c_is_quiet(events, path):
     run = spawn(path, "consume", "events", "--end", "--print-key")
@@ -507,7 +500,7 @@ def test_dump_of_a_file_shows_its_records_and_needs_no_store(events, path):
 def test_dump_marks_a_damaged_batch_shows_the_others_and_fails(events, path):
     events.append("events", records(["d"], [b"more"]), partition=0)
     (segment,) = events.segment_files("events", 0)
-    damage(segment, 70, b"\x00")
+    overwrite(segment, 70, b"\x00")
     result = CliRunner().invoke(main, ["dump", segment])
     assert result.exit_code == 1
     _, first, second = result.stdout.splitlines()
@@ -520,7 +513,7 @@ def test_dump_shows_what_comes_before_a_batch_whose_length_is_lost(events, path)
     size = events.size("events", 0)
     events.append("events", records(["d"], [b"more"]), partition=0)
     (segment,) = events.segment_files("events", 0)
-    damage(segment, size + 8, b"\xff\xff\xff\xff")
+    overwrite(segment, size + 8, b"\xff\xff\xff\xff")
     result = CliRunner().invoke(main, ["dump", segment])
     assert result.exit_code == 1
     assert len(result.stdout.splitlines()) == 2
@@ -530,7 +523,7 @@ def test_dump_shows_what_comes_before_a_batch_whose_length_is_lost(events, path)
 def test_dump_reports_a_torn_tail(events, path):
     (segment,) = events.segment_files("events", 1)
     size = events.size("events", 1)
-    damage(segment, size, b"\x00" * 20)
+    overwrite(segment, size, b"\x00" * 20)
     assert output(path, "dump", segment).splitlines()[-1] == (
         f"the 20 bytes from byte {size} on are not a complete batch"
     )
@@ -562,9 +555,7 @@ def test_a_read_never_makes_a_store(path):
 
 def test_a_command_that_reads_finishes_what_a_publisher_left(store, path, monkeypatch):
     store.create_topic("out")
-    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["out"]))
-    writer.append("out", records(["k"], [b"decided"]))
-    parts = writer.finish()
+    parts = stage(store, records(["k"], [b"decided"]), "out")
     with monkeypatch.context() as patched:
         patched.setattr(applier, "apply", full_disk)
         with pytest.raises(PublishPendingError, match="No space"):
@@ -596,12 +587,6 @@ def test_version_and_help():
 
 def full_disk(*_args, **_kwargs):
     raise OSError(28, "No space left on device")
-
-
-def damage(file, position, data):
-    with Path(file).open("r+b") as segment:
-        segment.seek(position)
-        segment.write(data)
 
 
 def wait_until(condition):

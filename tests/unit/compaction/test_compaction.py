@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from cleaning_tools import nothing_more_mapped
 from click.testing import CliRunner
-from producer_tools import ending, ready
+from producer_tools import end_transaction, ending, ready
 
 from pyspark_log.cli.main import main
 from pyspark_log.errors import InvalidConfigError, LockTimeoutError, ReadOnlyError, UnknownTopicError
@@ -27,7 +27,7 @@ from pyspark_log.storage.segment.file_names import list_segments
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_COMMITTED, TopicPartition
 from tests.processes import held_by_another
-from tests.store_tools import faults, new_store, store_with
+from tests.store_tools import faults, new_store, overwrite, roll_log, store_with
 
 COMPACT = {"cleanup.policy": "compact", "segment.bytes": "1000", "index.interval.bytes": "200"}
 T = TopicPartition("t", 0)
@@ -249,14 +249,12 @@ def test_readers_at_work_and_writers_continue(store):
 
 def test_a_reader_comes_to_a_segment_that_was_appended_to_and_is_closed_and_compacted_by_then(store):
     put(store, [1], value=b"v" * 900)  # too large for the two to become one
-    with store.logs.writer("t", 0).hold() as writer:
-        writer.log.roll()
+    roll_log(store)
     # Cleaned they take more bytes: their times count from when they may go.
     put(store, range(20), value=None)
     reader = store.read("t", 0, max_bytes=1)
     assert next(reader)["offset"].to_pylist() == [0]
-    with store.logs.writer("t", 0).hold() as writer:
-        writer.log.roll()
+    roll_log(store)
     list(compact(store.logs, "t"))
     assert [offset for batch in reader for offset in batch["offset"].to_pylist()] == list(range(1, 21))
 
@@ -279,9 +277,7 @@ def test_a_partition_that_is_damaged_is_marked_and_the_others_are_compacted(stor
     # It is not selected any more, unless its topic is named.
     assert due(store.logs) == []
     assert [one.at for one in due(store.logs, "t")] == [T]
-    with open(path, "r+b") as file:
-        file.seek(200)
-        file.write(bytes([byte]))
+    overwrite(path, 200, bytes([byte]))
     (outcome,) = compact(store.logs, "t")
     assert outcome.rounds[0].finished
     assert cleaner_checkpoint.read(place).reason == ""
@@ -548,8 +544,7 @@ def test_an_aborted_transaction_after_an_open_one_in_the_same_segment_stays_abor
         writer.log.roll()
     (outcome,) = compact(store.logs, "t")
     assert outcome.rounds[0].cleaned_to == 2
-    with store.logs.writer("t", 0).hold() as writer:
-        writer.append(bytearray(ending(True, producer=1)), sync=False)
+    end_transaction(store, True, producer=1)
     committed = [
         value for batch in store.read("t", 0, isolation_level=READ_COMMITTED) for value in batch["value"].to_pylist()
     ]

@@ -14,9 +14,9 @@ from pyspark_log.storage.fs import files
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish.publishing import publish
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from tests.scratch import IN_MEMORY
+from tests.store_tools import stage
 
 # A few keys, so that most records are replaced; a value of None deletes its key.
 RECORDS = st.lists(st.tuples(st.integers(0, 15), st.none() | st.binary(max_size=40)), min_size=1, max_size=8)
@@ -66,9 +66,7 @@ class CompactedLog(RuleBasedStateMachine):
 
     @rule(records=RECORDS)
     def publish(self, records):
-        writer = StagedWriter(self.store.logs, StagingPlan.make(self.store.logs, ["t"]))
-        writer.append("t", self.rows(records))
-        publish(self.store.decisions, "p", self.publishes, writer.finish())
+        publish(self.store.decisions, "p", self.publishes, stage(self.store, self.rows(records)))
         self.publishes += 1
         self.written += records
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from producer_tools import ending, ready
+from producer_tools import end_transaction, ready
 
 from pyspark_log.errors import OutOfOrderSequenceError
 from pyspark_log.storage.compaction.cleaner import compact
@@ -37,8 +37,7 @@ def send(store, sequence, *values, **how):
 
 
 def end(store, commit, producer=1):
-    with store.logs.writer("t", 0).hold() as held:
-        held.append(bytearray(ending(commit, producer=producer, timestamp=now_ms())), sync=False)
+    end_transaction(store, commit, producer=producer, timestamp=now_ms())
 
 
 def clean(store):

@@ -18,6 +18,7 @@ from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.headers import assign_offsets, scan
 from pyspark_log.storage.record.layout import CODECS
 from tests.old_messages import message, message_set, three
+from tests.store_tools import overwrite
 
 ENTRY = 24
 
@@ -222,9 +223,7 @@ def test_a_bomb_is_refused_with_its_place(log):
 
 
 def damage(log: Log, position: int, data: bytes) -> None:
-    with open(log.path(".log"), "r+b") as file:
-        file.seek(position)
-        file.write(data)
+    overwrite(log.path(".log"), position, data)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from pyspark_log.storage.segment.indexes import OffsetIndex, TimeIndex
 from pyspark_log.storage.segment.segment import SegmentWriter
 from pyspark_log.types import NO_TIMESTAMP
 from tests.old_messages import BOTH, SET_CODECS, message, message_set
+from tests.store_tools import overwrite
 
 FOREVER = 1 << 60
 
@@ -544,9 +545,7 @@ def broken(log: Log) -> None:
         log.put(pair("a", "1"))
         log.put(pair("a", "2"))
         log.roll()
-    with open(log.path(LOG, 2), "r+b") as file:
-        file.seek(-1, os.SEEK_END)
-        file.write(b"\xff")
+    overwrite(log.path(LOG, 2), -1, b"\xff")
 
 
 def test_damage_leaves_no_leftovers(log):

@@ -12,9 +12,8 @@ from pyspark_log.errors import StagedOutputError
 from pyspark_log.spark_connector.errors import ConnectorError
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.publish import pending, publishing
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.types import TopicPartition
-from tests.store_tools import store_with
+from tests.store_tools import stage, store_with
 
 ALL = ReadAllAvailable()
 
@@ -249,12 +248,10 @@ def test_output_that_a_dead_publisher_left_becomes_visible(store, monkeypatch):
     def killed(*_arguments, **_options):
         raise KeyboardInterrupt
 
-    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
-    writer.append("t", values(4))
     with monkeypatch.context() as patch:
         patch.setattr(publishing, "apply_decision", killed)
         with pytest.raises(KeyboardInterrupt):
-            publishing.publish(store.decisions, "p", 0, writer.finish())
+            publishing.publish(store.decisions, "p", 0, stage(store, values(4)))
     assert sum(store.logs.reader("t", number).state().next_offset for number in range(2)) == 0
 
     _, ranges = batch(reader, end)

@@ -20,7 +20,7 @@ from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.store import Store
-from tests.store_tools import damages, store_with, values
+from tests.store_tools import damages, roll_log, store_with, values
 
 store = store_with({"retention.ms": "-1", "segment.bytes": "100000"})
 
@@ -111,8 +111,7 @@ def numbered_appends(store):
 
 
 def appends_that_roll(store):
-    with store.logs.writer("t", 0).hold() as writer:
-        writer.log.roll()
+    roll_log(store)
     append(store, *SIX[3:])
 
 

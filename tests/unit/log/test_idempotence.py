@@ -12,7 +12,6 @@ import pytest
 from producer_tools import ending, ready
 from record_tools import Record, build, patched, with_crc
 
-from pyspark_log.config import INT_MAX
 from pyspark_log.errors import (
     CorruptRecordError,
     InvalidProducerEpochError,
@@ -31,13 +30,12 @@ from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log.state.partition_state import Flags
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.publish.publishing import publish
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.segment.txn_index import AbortedTransaction, read_entries
 from pyspark_log.storage.store import Store
 from pyspark_log.types import AppendResult
-from tests.store_tools import faults, new_store, store_with
+from tests.store_tools import cut_log, faults, new_store, stage, store_with
 
 # By their times producers are idle or not.
 NOW = time.time_ns() // 1_000_000
@@ -111,22 +109,6 @@ def test_what_does_not_follow_is_refused_and_changes_nothing(store, sequence, va
     with pytest.raises(OutOfOrderSequenceError, match="expected 9"):
         send(store, sequence, *values)
     assert (store.latest_offset("t", 0), bytes_of(store)) == (9, before)
-
-
-def test_a_replaced_epoch_is_fenced_and_a_new_one_begins_at_0(store):
-    send(store, 5, epoch=1)
-    with pytest.raises(OutOfOrderSequenceError):
-        send(store, 6, epoch=2)
-    send(store, 0, epoch=2)
-    with pytest.raises(InvalidProducerEpochError):
-        send(store, 6, epoch=1)
-
-
-def test_sequence_0_follows_the_largest(store):
-    send(store, INT_MAX - 1, b"a", b"b")
-    with pytest.raises(OutOfOrderSequenceError):
-        send(store, 1)
-    assert offsets(send(store, 0)) == (2, 3, False)
 
 
 def test_producers_do_not_disturb_each_other_nor_plain_appends(store):
@@ -305,9 +287,7 @@ def test_a_snapshot_that_cannot_be_written_fails_no_append(store, fail, caplog):
 def test_a_publish_that_begins_segments_leaves_a_snapshot_too(store):
     nine(store)
     for number in range(3):
-        writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
-        writer.append("t", pa.record_batch({"value": [b"." * 600]}))
-        publish(store.decisions, "q", number, writer.finish())
+        publish(store.decisions, "q", number, stage(store, pa.record_batch({"value": [b"." * 600]})))
     base = int(Path(store.segment_files("t", 0)[-1]).stem)
     assert list_snapshots(folder(store))[-1] == base
     fresh = Store.open(store.path)
@@ -321,8 +301,7 @@ def test_what_is_truncated_is_forgotten_by_all_processes(store):
     send(other, 9)
     snapshot.write(folder(store), 10, [])  # As Kafka leaves one at the end of a log that it closes.
     roll(store)
-    with store.logs.writer("t", 0).hold() as writer:
-        assert truncate(writer.log, 3) == 3
+    assert cut_log(store, 3) == 3
     assert list_snapshots(folder(store)) == []
     for sequence in (3, 4):
         plain(store, 12)  # The log is longer again than what the other one knows.
@@ -371,8 +350,7 @@ def test_a_segment_that_a_killed_writer_left_does_not_count_when_a_truncation_be
     send(store, 2, b"2", b"3", b"4")
     plain(store, 5)
     assert store.delete_records("t", 0, 7) == 7
-    with store.logs.writer("t", 0).hold() as writer:
-        assert truncate(writer.log, 8) == 7
+    assert cut_log(store, 8) == 7
     assert not os.path.exists(left)
     assert offsets(send(Store.open(store.path), 2, b"2", b"3", b"4"))[2] is True
     assert offsets(send(Store.open(store.path), 5))[2] is False
@@ -382,8 +360,7 @@ def test_a_truncation_at_the_log_start_between_two_batches_keeps_earlier_produce
     send(store, 0, b"0", b"1")
     send(store, 2, b"2")
     assert store.delete_records("t", 0, 2) == 2
-    with store.logs.writer("t", 0).hold() as writer:
-        assert truncate(writer.log, 2) == 2
+    assert cut_log(store, 2) == 2
     for opened in (store, Store.open(store.path)):
         assert offsets(send(opened, 0, b"0", b"1")) == (0, 2, True)
         with pytest.raises(OutOfOrderSequenceError, match="expected 2"):
@@ -515,8 +492,7 @@ def test_a_truncation_cuts_the_index(store):
     for sequence in range(3):
         send(store, sequence, transactional=True)
         end_transaction(store, False)
-    with store.logs.writer("t", 0).hold() as writer:
-        truncate(writer.log, 3)
+    cut_log(store, 3)
     assert aborted(store) == [AbortedTransaction(1, 0, 1, 2)]
     assert end_transaction(store, False) == (3, 4, False)
     assert aborted(store)[1] == AbortedTransaction(1, 2, 3, 4)
@@ -528,8 +504,7 @@ def test_a_repaired_copy_has_the_indexes_and_epochs_that_the_log_gives(store, tm
         send(store, sequence, transactional=True)
         end_transaction(store, sequence % 3 == 0)
         plain(store)
-    with store.logs.writer("t", 0).hold() as writer:
-        truncate(writer.log, store.latest_offset("t", 0) - 1)
+    cut_log(store, store.latest_offset("t", 0) - 1)
     plain(store)
     assert len(aborted(store)) == 6
     assert len([path for path in Path(folder(store)).glob("*.txnindex") if path.stat().st_size]) > 1

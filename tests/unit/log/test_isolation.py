@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 from click.testing import CliRunner
-from producer_tools import NOW, ending
+from producer_tools import NOW, end_transaction
 from transaction_tools import LEVEL, as_brokers, rows
 
 from pyspark_log import Store
@@ -206,7 +206,6 @@ def test_an_index_is_rebuilt_as_a_whole(tmp_path, log, kind):
         log.finish(2, commit=False)
     # Readers beside it got the error about the damage, or saw what was committed.
     assert all(found in (None, [(2, b"good")]) for found in seen)
-    with log.store.logs.writer("t", 0).hold() as writer:
-        writer.append(bytearray(ending(False, producer=2)), sync=False)
+    end_transaction(log.store, False, producer=2)
     log.store.close()
     assert rows(Store.open(tmp_path / "store")) == [(2, b"good")]

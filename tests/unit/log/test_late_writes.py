@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pyarrow as pa
 import pytest
-from producer_tools import ending, ready
+from producer_tools import end_transaction, ready
 
 from pyspark_log.storage.compaction.cleaner import compact
 from pyspark_log.storage.log.producers.snapshot import list_snapshots
@@ -141,8 +141,7 @@ def test_what_is_known_of_producers_comes_from_the_others(store, late):
     for number in range(APPENDS):
         store.append_batch("t", 0, ready(number, b"%030d" % number, producer=7))
         store.append_batch("t", 0, ready(number, b"aborted" * 9, producer=8, transactional=True))
-    with store.logs.writer("t", 0).hold() as writer:
-        writer.append(bytearray(ending(False, producer=8)), sync=False)
+    end_transaction(store, False, producer=8)
     late(store)
     assert faults(store.path) == []
     folder = store.logs.reader("t", 0).place.folder

@@ -12,14 +12,13 @@ from record_tools import read as decoded
 
 from pyspark_log.config import INT_MAX
 from pyspark_log.errors import CorruptRecordError, OffsetOutOfRangeError
-from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.record.decoder import decode
 from pyspark_log.storage.record.empty_batch import empty_batch
 from pyspark_log.storage.record.layout import HEADER_SIZE
 from pyspark_log.storage.segment.file_names import list_segments
 from pyspark_log.storage.segment.segment import SegmentReader
 from pyspark_log.storage.store import Store
-from tests.store_tools import new_store, store_with
+from tests.store_tools import cut_log, new_store, roll_log, store_with
 
 store = store_with({"retention.ms": "-1", "index.interval.bytes": "0"})
 
@@ -114,8 +113,7 @@ def test_holes_at_the_beginning_and_the_end(store):
 def test_a_hole_may_end_a_segment(store):
     append(store, 0)
     leave_out(store, 9)
-    with store.logs.writer("t", 0).hold() as writer:
-        writer.log.roll()
+    roll_log(store)
     append(store, 10)
     assert [read(store, offset) for offset in (0, 1, 9, 10)] == [[(0, 0), (10, 10)], *[[(10, 10)]] * 3]
 
@@ -166,14 +164,12 @@ def test_a_full_segment_that_is_cut_to_nothing_is_written_to_again(tmp_path):
     """testTruncateFull: as long as its index is full the segment rolls; cut to its base, it is as new."""
     store = new_store(tmp_path, {"retention.ms": "-1", "index.interval.bytes": "0", "segment.index.bytes": "60"})
     append(store, 0, 1, 2)
-    with store.logs.writer("t", 0).hold() as writer:
-        writer.log.roll()
+    roll_log(store)
     last = 3
     while len(store.segment_files("t", 0)) == 2:
         append(store, last)
         last += 1
-    with store.logs.writer("t", 0).hold() as writer:
-        assert truncate(writer.log, 3) == 3
+    assert cut_log(store, 3) == 3
     path = store.segment_files("t", 0)[-1]
     # The log ends after the last batch before the offset, in the segment of that batch or an empty one.
     assert read(store) == [(0, 0), (1, 1), (2, 2)]
@@ -188,8 +184,7 @@ def test_the_largest_time_goes_with_the_records_that_had_it(store):
     for number in range(30):
         append(store, number, time=10 * (40 + number))
     assert store.logs.reader("t", 0).find_max_timestamp().timestamp == 690
-    with store.logs.writer("t", 0).hold() as writer:
-        truncate(writer.log, 1)
+    cut_log(store, 1)
     for opened in (store, Store.open(store.path)):
         latest = opened.logs.reader("t", 0).find_max_timestamp()
         assert (latest.offset, latest.timestamp) == (0, 400)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from producer_tools import ending, ready
+from producer_tools import end_transaction, ready
 from record_tools import Record, build, patched
 from searching import examples
 
@@ -187,8 +187,7 @@ def test_a_deleted_record_has_not_the_largest(store, segment_bytes):
 
 def test_the_marker_of_a_transaction_counts_as_a_record(store):
     store.append_batch("t", 0, ready(0, b"a", producer=7, transactional=True, timestamp=5))
-    with store.logs.writer("t", 0).hold() as held:
-        held.append(bytearray(ending(commit=True, producer=7)), sync=False)
+    end_transaction(store, commit=True, producer=7)
     store.append("t", rows([6]))
     found = store.offset_of_max_timestamp("t", 0)
     assert found.offset == 1

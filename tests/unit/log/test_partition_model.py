@@ -17,11 +17,11 @@ from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.log.state import partition_state, state_file
 from pyspark_log.storage.publish.publishing import publish
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.segment.file_names import list_segments
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetAndTimestamp
+from tests.store_tools import stage
 
 RECORDS = st.lists(
     st.tuples(st.none() | st.binary(max_size=8), st.none() | st.binary(max_size=60), st.integers(0, 50)),
@@ -85,9 +85,7 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule(records=RECORDS)
     def publish(self, records):
-        writer = StagedWriter(self.store.logs, StagingPlan.make(self.store.logs, ["t"]))
-        writer.append("t", rows(records))
-        publish(self.store.decisions, "p", self.number, writer.finish())
+        publish(self.store.decisions, "p", self.number, stage(self.store, rows(records)))
         self.number += 1
         self.expected += records
 

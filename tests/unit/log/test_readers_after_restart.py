@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from producer_tools import ready
 
-from pyspark_log.errors import LockTimeoutError, LogDamagedError, PublishPendingError
+from pyspark_log.errors import LockTimeoutError, LogDamagedError
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.fs.locks import lock_for
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
@@ -17,10 +17,9 @@ from pyspark_log.storage.log.state.state_file import SLOT_DISTANCE
 from pyspark_log.storage.publish.claims import last_number
 from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.publish.publishing import publish
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
-from tests.store_tools import rows, store_with, values
+from tests.store_tools import decided_only, overwrite, rows, stage, store_with, values
 
 store = store_with()
 
@@ -51,9 +50,7 @@ def test_a_reader_that_came_before_does_not_wait_for_a_transaction_that_was_lost
     store.append("t", rows(b"synced"), sync=True)
     store.append_batch("t", 0, ready(0, b"v", transactional=True, timestamp=now_ms()))
     (log,) = store.segment_files("t", 0)
-    with open(log, "r+b") as file:
-        file.seek(-1, os.SEEK_END)
-        file.write(b"#")
+    overwrite(log, -1, b"#")
     monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
     # A reader that may write recovers it first.
     reader = Store.open(store.path).logs.reader("t", 0)
@@ -69,9 +66,7 @@ def test_indexes_of_which_a_part_was_lost_are_rebuilt(store, monkeypatch, suffix
         store.append("t", rows(b"%d" % number), sync=True)
     path = Path(store.segment_files("t", 0)[0]).with_suffix(f".{suffix}")
     whole = path.read_bytes()
-    with path.open("r+b") as file:
-        file.seek(12)
-        file.write(bytes(12))
+    overwrite(path, 12, bytes(12))
     lose_unsynced(store, monkeypatch, {})
     with Store.open(store.path).logs.writer("t", 0).hold():
         assert path.read_bytes() == whole != b""
@@ -91,7 +86,7 @@ def test_a_reader_that_may_not_write_reads_what_is_there(store, monkeypatch):
     assert reader.logs.reader("t", 0).state() == state
 
 
-def test_a_store_of_this_boot_is_only_looked_at(store, monkeypatch):
+def test_a_store_of_this_boot_is_only_looked_at(store):
     store.append("t", rows(b"a"))
     state = store.logs.reader("t", 0).state()
     assert values(Store.open(store.path)) == [b"a"]
@@ -101,15 +96,10 @@ def test_a_store_of_this_boot_is_only_looked_at(store, monkeypatch):
 def decide_only(store, monkeypatch, parts, **how):
     """Publishes, and is killed before anything is applied; then the power takes the move of the decision log's end."""
 
-    def die(*_, **__):
-        raise OSError(5, "stop")
-
     publish(store.decisions, "before", 0, [])
     before = state_file.read(store.logs.reader("__pylog_publish", 0).place.state_path)
-    with monkeypatch.context() as patched:
-        patched.setattr("pyspark_log.storage.publish.applier.apply", die)
-        with pytest.raises(PublishPendingError, match="stop"):
-            publish(store.decisions, "q", 0, parts, **how)
+    with decided_only():
+        publish(store.decisions, "q", 0, parts, **how)
     with open(store.logs.reader("__pylog_publish", 0).place.state_path, "r+b") as file:
         for slot in range(4):
             file.seek(slot * SLOT_DISTANCE)
@@ -119,9 +109,7 @@ def decide_only(store, monkeypatch, parts, **how):
 
 def test_a_decision_whose_end_move_was_lost_is_found_by_a_reader(store, monkeypatch):
     """It is on the disk, and there is no publisher any more."""
-    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
-    writer.append("t", rows(b"a", b"b"))
-    decide_only(store, monkeypatch, writer.finish())
+    decide_only(store, monkeypatch, stage(store, rows(b"a", b"b")))
     reader = Store.open(store.path)
     assert help_apply(reader.decisions) == 1
     assert values(reader) == [b"a", b"b"]

@@ -14,7 +14,7 @@ from pyspark_log.storage.record import scan
 from pyspark_log.storage.segment.file_names import list_segments
 from pyspark_log.storage.segment.segment import SegmentReader, read_headers
 from pyspark_log.storage.store import Store
-from tests.store_tools import faults, new_store, rows
+from tests.store_tools import cut_log, faults, new_store, rows
 
 
 @pytest.fixture
@@ -27,8 +27,7 @@ def cut(tmp_path):
     assert list_segments(f"{store.path}/data/t-0") == [0, 6, 12, 18, 24]
 
     def cut_at(offset):
-        with store.logs.writer("t", 0).hold() as writer:
-            return truncate(writer.log, offset)
+        return cut_log(store, offset)
 
     cut_at.store = store
     return cut_at
@@ -107,8 +106,7 @@ def test_append_and_truncate_thirty_times(tmp_path):
     for end in range(30):
         store.append("t", rows(b"stays"))
         store.append("t", rows(b"goes"))
-        with store.logs.writer("t", 0).hold() as writer:
-            assert truncate(writer.log, end + 1) == end + 1
+        assert cut_log(store, end + 1) == end + 1
         found = [value for batch in store.read("t", 0) for value in batch["value"].to_pylist()]
         assert found[-1] == b"stays"
     assert len(found) == 30

@@ -22,7 +22,7 @@ from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.segment.file_names import list_segments
 from pyspark_log.storage.store import Store
-from tests.store_tools import observed
+from tests.store_tools import observed, overwrite, stage
 
 HOUR = 3_600_000
 NOW = 0  # the time of each test's clock
@@ -145,9 +145,7 @@ def test_a_damaged_segment_stays_with_all_after_it(store, topic, caplog):
     folder = topic()
     append(store, range(15), NOW - 3 * HOUR)
     os.unlink(f"{folder}/{5:020d}.timeindex")
-    with open(f"{folder}/{5:020d}.log", "r+b") as log:
-        log.seek(16)
-        log.write(b"\x09")
+    overwrite(f"{folder}/{5:020d}.log", 16, b"\x09")
     store.alter_configs("t", {"retention.ms": str(HOUR)})
     assert store.clean("t") == 1
     assert "a damaged segment is kept" in caplog.text
@@ -354,9 +352,7 @@ def test_a_write_past_retention_warns_once(store, topic, caplog, how):
             time = data["timestamp"].to_pylist()[0]
             store.append_batch("t", 0, ready(0, *data["value"].to_pylist()[:5], producer=warnings, timestamp=time))
         else:
-            writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
-            writer.append("t", data)
-            writer.finish()
+            stage(store, data)
         assert caplog.text.count("are past the topic's retention.ms (3600000) already") == warnings
 
 
@@ -370,7 +366,5 @@ def test_a_write_past_retention_warns_once(store, topic, caplog, how):
 )
 def test_no_warning_where_nothing_goes_by_age(store, topic, caplog, configs):
     topic(**configs)
-    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
-    writer.append("t", batch(0, 1000).append_column("key", pa.array([b"k"])))
-    publish(store.decisions, "q", 0, writer.finish())
+    publish(store.decisions, "q", 0, stage(store, batch(0, 1000).append_column("key", pa.array([b"k"]))))
     assert caplog.text == ""

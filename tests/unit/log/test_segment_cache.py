@@ -1,5 +1,6 @@
 """What is known of inactive segments matches the log, whatever was stopped where; and nothing false is ever used."""
 
+import contextlib
 import errno
 import shutil
 from itertools import pairwise
@@ -12,7 +13,6 @@ from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import retention
 from pyspark_log.storage.log.read import segment_cache
 from pyspark_log.storage.log.read.segment_cache import WIDTH, CachedSegment, read_all
-from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
@@ -21,7 +21,7 @@ from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.segment.file_names import list_segments
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetAndTimestamp
-from tests.store_tools import Stopped, observed, store_with
+from tests.store_tools import Stopped, cut_log, observed, store_with
 
 CONFIG = {"segment.bytes": "400", "index.interval.bytes": "0", "retention.ms": "-1", "file.delete.delay.ms": "0"}
 
@@ -184,8 +184,7 @@ def test_damage_in_a_segment_ends_the_cache_but_stops_no_writer(store):
 def test_nothing_is_known_of_records_that_were_truncated(store):
     """The same offsets, in segments of the same sizes, get other times."""
     fill(store, [1] * 12)
-    with store.logs.writer("t", 0).hold() as held:
-        assert truncate(held.log, 4) == 4
+    assert cut_log(store, 4) == 4
     assert [entry.next_offset for entry in known(store)] == [3]
     fill(store, [50 + n for n in range(8)])
     assert known(store) == right(store)
@@ -197,11 +196,8 @@ def test_a_writer_stopped_while_truncating_leaves_nothing_false(store, stop_at, 
     fill(store, [1] * 12)
     numbers = iter(range(10))
     stop_at(lambda change: is_known(change) and next(numbers) == stop)
-    try:
-        with store.logs.writer("t", 0).hold() as held:
-            truncate(held.log, 4)
-    except Stopped:
-        pass
+    with contextlib.suppress(Stopped):
+        cut_log(store, 4)
     files.set_observer(None)
     end = store.latest_offset("t", 0)
     times = [1] * end

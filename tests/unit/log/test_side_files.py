@@ -20,7 +20,7 @@ from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 from tests.paths import LOGDIR
-from tests.store_tools import faults, observed, store_with
+from tests.store_tools import cut_log, faults, observed, store_with
 
 RECOVERY, HIGH, START = (
     f"{name}-checkpoint" for name in ("recovery-point-offset", "replication-offset", "log-start-offset")
@@ -187,8 +187,7 @@ def test_a_log_start_inside_of_a_segment_is_reported_until_the_segment_goes(stor
 
 def test_a_truncation_takes_the_offsets_back(store, always):
     roll(store)
-    with store.logs.writer("t", 0).hold() as writer:
-        truncate(writer.log, 2)
+    cut_log(store, 2)
     assert offsets(store) == (2, 2, None)
 
 

@@ -18,16 +18,14 @@ from pyspark_log.storage.compaction.cleaner import compact
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.log.producers import snapshot
 from pyspark_log.storage.log.producers.state import ProducerEntry, WrittenBatch
-from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.log.retention import delete_before
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.publish.claims import last_number
 from pyspark_log.storage.publish.pending import tidy
 from pyspark_log.storage.publish.publishing import publish
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import LATEST, READ_COMMITTED, TopicPartition
-from tests.store_tools import damages, new_store, observed
+from tests.store_tools import cut_log, damages, new_store, observed, roll_log, stage
 
 NOW = time.time_ns() // 1_000_000
 DELETED = {"segment.bytes": "1000", "retention.ms": "-1"}
@@ -76,11 +74,6 @@ def plain(store, count=3):
         store.append("t", pa.record_batch({name: column[row : row + 1] for name, column in rows.items()}))
 
 
-def roll(store):
-    with store.logs.writer("t", 0).hold() as writer:
-        writer.log.roll()
-
-
 def lose_history(store, configs):
     """All that was appended up to now is deleted: the segments, or the batches in them."""
     if configs is DELETED:
@@ -90,7 +83,7 @@ def lose_history(store, configs):
     for _ in range(4):
         # The end of a transaction is deleted some rounds after its records.
         plain(store)
-        roll(store)
+        roll_log(store)
         (outcome,) = compact(Store.open(store.path).logs, "t")
         assert not outcome.problem
     assert [one for one in batches(store) if one.is_control] == []
@@ -111,7 +104,7 @@ def test_a_batch_that_follows_is_taken_and_one_that_was_taken_is_not_taken_again
     with pytest.raises(OutOfOrderSequenceError, match="expected 9"):
         send(a, 1)
     assert not send(a, 9).duplicate
-    roll(a)
+    roll_log(a)
     assert not send(Store.open(a.path), 10).duplicate
     assert damages(a.path) == []
 
@@ -126,7 +119,7 @@ def test_a_transaction_that_has_ended_is_not_open_for_ever(a, b, configs, commit
         # As a checkpoint that a cleaner is writing just now, or that another version has written.
         Path(a.logs.place("t", 0).cleaner_path).write_bytes(b"x" * 512)
     plain(a)
-    roll(a)
+    roll_log(a)
     plain(a)
     fresh = Store.open(a.path)
     assert fresh.latest_offset("t", 0, isolation_level=READ_COMMITTED) == fresh.latest_offset("t", 0)
@@ -144,8 +137,7 @@ def test_a_reader_does_not_wait_for_a_transaction_that_has_ended(a, b, configs):
 @pytest.mark.parametrize("configs", [DELETED], ids=["deleted"])
 def test_a_batch_that_was_truncated_is_taken_again(a, b):
     send(a, 0)
-    with b.logs.writer("t", 0).hold() as held:
-        truncate(held.log, 0)
+    cut_log(b, 0)
     plain(b, 1)
     assert not send(a, 0).duplicate
     assert a.latest_offset("t", 0) == 2
@@ -157,8 +149,7 @@ def test_a_reader_does_not_wait_for_a_transaction_that_was_truncated(a, b):
     send(b, 0, transactional=True)
     plain(b, 1)
     assert a.latest_offset("t", 0, isolation_level=READ_COMMITTED) == 0
-    with b.logs.writer("t", 0).hold() as held:
-        truncate(held.log, 0)
+    cut_log(b, 0)
     plain(b, 2)
     assert a.latest_offset("t", 0, isolation_level=READ_COMMITTED) == b.latest_offset("t", 0) == 2
 
@@ -169,7 +160,7 @@ def test_snapshots_that_were_written_without_the_history_are_found_and_repaired(
         send(a, sequence)
     lose_history(a, DELETED)
     plain(a, 1)
-    roll(a)
+    roll_log(a)
     folder = f"{a.path}/data/t-0"
     # As a process wrote it that had seen sequence 0 only.
     stale = ProducerEntry(1, 0, -1, NOW, None, (WrittenBatch(0, 0, 0, NOW),))
@@ -217,9 +208,7 @@ def test_publishers_whose_records_were_deleted_are_not_known_any_more(a, b):
 
 
 def publish_one(store, publisher):
-    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
-    writer.append("t", pa.record_batch({"value": [b"v"]}))
-    publish(store.decisions, publisher, 0, writer.finish())
+    publish(store.decisions, publisher, 0, stage(store, pa.record_batch({"value": [b"v"]})))
 
 
 @pytest.mark.parametrize("configs", [DELETED], ids=["deleted"])

@@ -14,10 +14,9 @@ from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.read import LogReader
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.publish.publishing import publish
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.segment.segment import read_headers
 from pyspark_log.storage.store import Store
-from tests.store_tools import new_store, observed, open_files, rows, store_with
+from tests.store_tools import new_store, observed, open_files, overwrite, rows, stage, store_with
 
 
 store = store_with({"segment.bytes": "1000", "index.interval.bytes": "100"})
@@ -84,9 +83,7 @@ def test_what_a_failed_write_has_left_is_no_record_after_a_power_loss_either(sto
     def run_full(change):
         if (change.kind, change.path) == ("write", path):
             files.set_observer(None)
-            with open(path, "r+b") as log:
-                log.seek(change.position)
-                log.write(change.data[: kept * len(batch)])
+            overwrite(path, change.position, change.data[: kept * len(batch)])
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
     with observed(run_full), pytest.raises(OSError, match="No space"), store.logs.writer("t", 0).hold() as writer:
@@ -104,9 +101,7 @@ def test_after_a_failed_sync_the_next_write_begins_a_segment(store, fail, proces
         store.append("t", pa.record_batch({"value": [b"9"]}), sync=True)
     other = store if process == "the same writer" else Store.open(store.path)
     if process == "a publish":
-        writer = StagedWriter(other.logs, StagingPlan.make(other.logs, ["t"]))
-        writer.append("t", pa.record_batch({"value": [b"1"]}))
-        publish(other.decisions, "q", 0, writer.finish())
+        publish(other.decisions, "q", 0, stage(other, pa.record_batch({"value": [b"1"]})))
     else:
         append(other, 1)
     assert values(store) == [0, 1]
@@ -133,9 +128,7 @@ def test_a_damaged_base_offset_is_an_error_and_hides_nothing_in_silence(store, b
             assert values(store) == list(range(30))
         except PylogError as error:
             assert isinstance(error, CorruptRecordError | LogDamagedError)  # noqa: PT017
-        with open(path, "r+b") as log:
-            log.seek(at + byte)
-            log.write(old)
+        overwrite(path, at + byte, old)
 
 
 def test_an_inactive_segment_that_lost_its_end_or_is_gone_is_an_error(store):
@@ -157,9 +150,7 @@ def test_a_damaged_batch_is_named_and_what_is_before_it_is_served(store):
     for number in range(30):
         append(store, number)
     path = store.segment_files("t", 0)[1]
-    with open(path, "r+b") as log:
-        log.seek(80)
-        log.write(b"#")
+    overwrite(path, 80, b"#")
     served = []
     with pytest.raises(CorruptRecordError) as error:
         served += [row for batch in store.read("t", 0) for row in batch["offset"].to_pylist()]
@@ -241,9 +232,8 @@ def test_the_longest_topic_name_works(tmp_path):
 def test_settings_of_the_store_do_not_reach_its_own_topics(tmp_path):
     store = new_store(tmp_path, settings={"message.max.bytes": "200", "log.segment.bytes": "300"})
     for number in range(5):
-        writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
-        writer.append("t", pa.record_batch({"value": [b"%d" % number]}))
-        publish(store.decisions, "q", number, writer.finish(), run="a run with a name", location="/a/place")
+        parts = stage(store, rows(b"%d" % number))
+        publish(store.decisions, "q", number, parts, run="a run with a name", location="/a/place")
     assert values(store) == [0, 1, 2, 3, 4]
 
 

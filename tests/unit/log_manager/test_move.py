@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from producer_tools import ending, ready
+from producer_tools import end_transaction, ready
 
 from pyspark_log.errors import InvalidConfigError, LogDirOfflineError, UnknownTopicError
 from pyspark_log.storage.fs import files
@@ -27,13 +27,13 @@ from pyspark_log.storage.maintenance.verify.partition import PartitionCheck
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish.partition_applier import _Work
 from pyspark_log.storage.publish.publishing import publish
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan, install
+from pyspark_log.storage.publish.staging import install
 from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
 from pyspark_log.storage.store import Store
 from pyspark_log.types import LATEST, READ_COMMITTED
 from tests.processes import PROCESSES
 from tests.scratch import memory_folder
-from tests.store_tools import faults, new_store
+from tests.store_tools import cut_log, faults, new_store, stage
 
 # How long processes may take to start, and to come to something new, in seconds.
 PATIENCE = 120
@@ -246,7 +246,7 @@ def test_what_changes_while_it_is_copied_is_copied_again(store, tmp_path, monkey
         [
             lambda: fill(other, 200),
             lambda: other.delete_records("t", 0, 150),
-            lambda: truncated(other, 280),
+            lambda: cut_log(other, 280),
             lambda: fill(other, 10),
         ]
     )
@@ -290,7 +290,7 @@ def test_a_log_that_was_cut_and_written_on_is_not_taken_for_one_that_grew(store,
     other = Store.open(store.path)
 
     def change():
-        truncated(other, 20)
+        cut_log(other, 20)
         fill(other, 100)
 
     moved_with(store, f"{tmp_path}/second", monkeypatch, change)
@@ -316,13 +316,6 @@ def test_by_its_time_alone_no_file_counts_as_unchanged(store, tmp_path, monkeypa
         patched.setattr("pyspark_log.storage.log.held_log.HeldLog.cut_leftovers", lambda _: None)
         moved_with(store, f"{tmp_path}/second", patched, change)
     assert [(tmp_path / "second" / "t-0" / path.name).read_bytes() for path in changed] == wanted
-
-
-def truncated(store, offset):
-    from pyspark_log.storage.log.replica import truncate  # noqa: PLC0415
-
-    with store.logs.writer("t", 0).hold() as held:
-        truncate(held.log, offset)
 
 
 def test_old_files_stay_for_readers_and_go_later(clock, store, tmp_path):
@@ -367,9 +360,7 @@ def test_what_was_staged_is_applied_after_the_move(store, monkeypatch):
     copied, copy = [], _Work._copy
     monkeypatch.setattr(_Work, "_copy", lambda work, region: copied.append(region.size) or copy(work, region))
     for number, folder in enumerate(store.logs.log_dirs):
-        writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
-        writer.append("t", rows(0, 9000).append_column("partition", pa.array([0] * 9000, pa.int32())))
-        parts = writer.finish()
+        parts = stage(store, rows(0, 9000).append_column("partition", pa.array([0] * 9000, pa.int32())))
         store.move_partition("t", 0, folder.path)
         publish(store.decisions, "q", number, parts)
         # A segment that was staged has two names until the decision is done.
@@ -490,8 +481,7 @@ def move_before(owner, name, monkeypatch, store, folder):
 def test_a_move_does_not_mislead_a_reader_of_committed_records(store, tmp_path, monkeypatch, owner, name):
     """The move comes after the state is read and before the files beside the segments are."""
     store.append_batch("t", 0, ready(0, b"aborted", producer=1, transactional=True))
-    with store.logs.writer("t", 0).hold() as writer:
-        writer.append(bytearray(ending(False, producer=1)), sync=False)
+    end_transaction(store, False, producer=1)
     store.append("t", rows(1, 1), partition=0)
     store.append_batch("t", 0, ready(0, b"open", producer=2, transactional=True))
     move_before(owner, name, monkeypatch, store, f"{tmp_path}/second")

@@ -2,9 +2,7 @@
 
 import threading
 
-import pytest
-
-from pyspark_log.errors import InvalidConfigError, InvalidTopicError, OffsetOutOfRangeError, UnknownTopicError
+from pyspark_log.errors import InvalidConfigError, OffsetOutOfRangeError
 from pyspark_log.storage.store import Store
 from tests.processes import PROCESSES
 from tests.store_tools import new_store, rows, store_with
@@ -18,25 +16,6 @@ def values(store, partition=0, topic="t"):
 
 
 # ---- partitions
-
-
-def test_added_partitions_are_seen_by_processes_that_have_the_store_open(store):
-    other = Store.open(store.path)
-    other.append("t", rows(b"before"), partition=1)
-    with pytest.raises(UnknownTopicError, match="no partition 4; it has 2"):
-        other.append("t", rows(b"x"), partition=4)
-    assert store.add_partitions("t", 5).partitions == 5
-    other.append("t", rows(b"after"), partition=4)
-    assert values(store, 1) == [b"before"]
-    assert values(store, 4) == [b"after"]
-    assert store.describe_topic("t").topic_id == other.describe_topic("t").topic_id
-
-
-@pytest.mark.parametrize("total", [2, 1, 0])
-def test_partitions_are_never_taken_away(store, total):
-    with pytest.raises(InvalidConfigError, match=r"has 2 partitions; it can get more, not \d+"):
-        store.add_partitions("t", total)
-    assert store.describe_topic("t").partitions == 2
 
 
 def _add(path, start, end):
@@ -85,34 +64,6 @@ def test_settings_are_changed_and_go_back_to_the_stores(tmp_path):
     store.alter_configs("t", {"retention.bytes": "9"}, delete=["segment.bytes", "segment.ms"])
     assert other.topic_config("t").segment_bytes == 2000
     assert dict(other.describe_topic("t").configs) == {"index.interval.bytes": "1", "retention.bytes": "9"}
-
-
-def test_a_bad_setting_changes_nothing(store):
-    before = store.describe_topic("t")
-    for configs, delete, message in [
-        ({"segment.bytes": "100", "retention.ms": "x"}, [], r"retention\.ms = 'x'"),
-        ({"segment.bytes": "100", "segmnt.ms": "1"}, [], "no topic config 'segmnt.ms'; did you mean 'segment.ms'"),
-        ({"segment.bytes": "100"}, ["segmnt.ms"], "no topic config 'segmnt.ms'; did you mean 'segment.ms'"),
-    ]:
-        with pytest.raises(InvalidConfigError, match=message):
-            store.alter_configs("t", configs, delete)
-    assert Store.open(store.path).describe_topic("t") == before
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda store, name: store.add_partitions(name, 60),
-        lambda store, name: store.alter_configs(name, {"segment.ms": "1"}),
-        lambda store, name: store.delete_topic(name),
-    ],
-)
-def test_what_cannot_be_changed(store, change):
-    with pytest.raises(UnknownTopicError):
-        change(store, "missing")
-    for name in ("__consumer_offsets", "__pylog_publish", "../t"):
-        with pytest.raises(InvalidTopicError):
-            change(store, name)
 
 
 # ---- deletion

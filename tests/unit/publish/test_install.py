@@ -33,7 +33,7 @@ from pyspark_log.storage.publish.recovery import set_aside, waiting
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan, install, staged_writer
 from pyspark_log.storage.store import Store
 from tests.processes import PROCESSES
-from tests.store_tools import Stopped, new_store, observed
+from tests.store_tools import Stopped, decided_only, new_store, observed, roll_log
 
 CONFIG = {"segment.bytes": "100000", "index.interval.bytes": "500", "max.message.bytes": "3000"}
 
@@ -466,10 +466,8 @@ def test_a_full_disk_has_room_for_a_segment_that_is_there_already(store, monkeyp
     parts = stage(store, "p", 60)
     monkeypatch.setattr(install, "_COPY_LEAST", 10**6)
     monkeypatch.setattr(install, "_COPY_MOST", 10**6)
-    with monkeypatch.context() as patched:
-        patched.setattr("pyspark_log.storage.publish.applier.apply", _no_room)
-        with pytest.raises(PublishPendingError, match="No space"):
-            publish(store.decisions, "q", 0, parts)
+    with decided_only():
+        publish(store.decisions, "q", 0, parts)
     wanted = staged_inodes(store, parts)
     with observed(Disk(2000)):
         assert help_apply(store.decisions) == 1
@@ -551,10 +549,8 @@ def test_a_failed_log_dir_gets_no_copy(tmp_path, monkeypatch):
     store.append("t", rows("before", 1))
     for module in (install, new_segment):
         monkeypatch.setattr(module, "on_one_device", lambda *_: False)
-    with monkeypatch.context() as patched:
-        patched.setattr("pyspark_log.storage.publish.applier.apply", _no_room)
-        with pytest.raises(PublishPendingError, match="No space"):
-            publish(store.decisions, "q", 0, stage(store, "p", 300))
+    with decided_only():
+        publish(store.decisions, "q", 0, stage(store, "p", 300))
     os.rename(second, tmp_path / "away")
     second.mkdir()
     changes = []
@@ -611,8 +607,7 @@ def test_a_reader_of_an_empty_segment_notices_that_it_was_replaced_and_restored(
             pass
     else:
         other.append("t", rows("before", 1))
-        with other.logs.writer("t", 0).hold() as writer:
-            writer.log.roll()
+        roll_log(other)
     parts = stage(store, "p", 300) + stage(store, "r", 300)
 
     def kill(change):
@@ -636,10 +631,8 @@ def test_a_helper_that_comes_late_changes_nothing(store, far, monkeypatch):
     """It has made everything ready when another one puts the file into the log, and others append to it."""
     parts = stage(store, "p", 300)
     late, ready, resume = Store.open(store.path), threading.Event(), threading.Event()
-    with monkeypatch.context() as patched:
-        patched.setattr("pyspark_log.storage.publish.applier.apply", _no_room)
-        with pytest.raises(PublishPendingError, match="No space"):
-            publish(store.decisions, "q", 0, parts)
+    with decided_only():
+        publish(store.decisions, "q", 0, parts)
     real = NewSegment.__init__
 
     def slow(self, *args, **kwargs):
@@ -690,13 +683,11 @@ def _help(path, barrier):
             store.append("t", rows(f"{os.getpid()} {number}", 1))
 
 
-def test_processes_that_help_at_once(store, monkeypatch):
+def test_processes_that_help_at_once(store):
     """What is decided and not applied is applied by all of them, among appends of their own."""
-    with monkeypatch.context() as patched:
-        patched.setattr("pyspark_log.storage.publish.applier.apply", _no_room)
-        for number in range(6):
-            with pytest.raises(PublishPendingError, match="No space"):
-                publish(store.decisions, f"q{number}", 0, stage(store, f"p{number}", 100 + number))
+    for number in range(6):
+        with decided_only():
+            publish(store.decisions, f"q{number}", 0, stage(store, f"p{number}", 100 + number))
     barrier = PROCESSES.Barrier(3)
     helpers = [PROCESSES.Process(target=_help, args=(store.path, barrier), daemon=True) for _ in range(3)]
     for helper in helpers:
@@ -713,12 +704,10 @@ def test_processes_that_help_at_once(store, monkeypatch):
     assert staged_files(store) == []
 
 
-def test_mending_a_copy_leaves_the_staged_files_of_the_damaged_store_alone(store, tmp_path, monkeypatch):
+def test_mending_a_copy_leaves_the_staged_files_of_the_damaged_store_alone(store, tmp_path):
     parts = stage(store, "p", 300)
-    with monkeypatch.context() as patched:
-        patched.setattr("pyspark_log.storage.publish.applier.apply", _no_room)
-        with pytest.raises(PublishPendingError, match="No space"):
-            publish(store.decisions, "q", 0, parts)
+    with decided_only():
+        publish(store.decisions, "q", 0, parts)
     path = f"{store.path}/staging/{parts[0].file}"
     before = hashlib.sha256(Path(path).read_bytes()).digest()
     repair(store.path, tmp_path / "copy")

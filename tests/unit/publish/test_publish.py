@@ -3,7 +3,6 @@
 import errno
 import os
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,12 +10,8 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.errors import (
-    InvalidConfigError,
-    InvalidRecordError,
-    InvalidTopicError,
     PublisherFencedError,
     PublishError,
-    PublishNumberError,
     PublishPendingError,
     StagedOutputError,
     UnknownTopicError,
@@ -29,7 +24,7 @@ from pyspark_log.storage.publish.pending import help_apply, tidy
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan, staged_writer
 from pyspark_log.storage.store import Store
-from tests.store_tools import new_store, store_with, visible_values
+from tests.store_tools import decided_only, new_store, overwrite, store_with, visible_values
 
 store = store_with(partitions=3)
 
@@ -84,49 +79,10 @@ def test_output_that_is_damaged_in_memory_reaches_no_log(store):
     assert content(store) == []
 
 
-def test_staged_output_is_invisible_until_it_is_published(store):
-    parts = stage(store, b"a", b"b", b"c")
-    assert content(store) == []
-    result = publish(store.decisions, "q", 0, parts)
-    assert (result.replayed, result.records) == (False, 3)
-    assert sorted(content(store)) == [b"a", b"b", b"c"]
-    assert last_number(store.decisions, "q") == 0
-
-
-def test_parts_keep_the_order_of_tasks_and_rows(store):
-    plan = StagingPlan.make(store.logs, ["t"])
-    tasks = []
-    for task in range(4):
-        writer = StagedWriter(store.logs, plan)
-        for chunk in range(3):
-            writer.append("t", batch(*(b"%d/%d/%d" % (task, chunk, row) for row in range(50)), keys=[b"k"] * 50))
-        tasks += writer.finish()
-    publish(store.decisions, "q", 0, tasks)
-    assert content(store) == [b"%d/%d/%d" % (t, c, r) for t in range(4) for c in range(3) for r in range(50)]
-
-
-def test_a_replay_is_answered_and_adds_nothing(store):
-    first = publish(store.decisions, "q", 5, stage(store, b"a"), run="r1")
-    again = publish(store.decisions, "q", 5, stage(store, b"a"), run="r2")
-    assert again.replayed
-    assert again.decision == first.decision
-    assert content(store) == [b"a"]
-
-
 def test_a_replay_with_other_counts_is_reported(store, caplog):
     publish(store.decisions, "q", 0, stage(store, b"a", b"b"))
     assert publish(store.decisions, "q", 0, stage(store, b"a")).records == 2
     assert "published before with 2 records; this attempt had 1" in caplog.text
-
-
-@pytest.mark.parametrize("number", [0, 1, 2, 5, -1])
-def test_only_the_last_number_and_the_next_are_taken(store, number):
-    publish(store.decisions, "q", 3, stage(store, b"a"))
-    with pytest.raises(PublishNumberError, match=f"number {number}( after 3|: numbers begin)"):
-        publish(store.decisions, "q", number, stage(store, b"b"))
-    assert content(store) == [b"a"]
-    publish(store.decisions, "q", 4, stage(store, b"c"))
-    assert sorted(content(store)) == [b"a", b"c"]
 
 
 def test_a_replaced_run_is_fenced(store):
@@ -149,24 +105,10 @@ def test_a_run_that_only_replays_takes_over_too(store):
     assert sorted(content(store)) == [b"a", b"b"]
 
 
-def test_a_copied_checkpoint_is_refused(store):
-    publish(store.decisions, "q", 0, stage(store, b"a"), location="/one")
-    with pytest.raises(PublisherFencedError, match="belongs to the checkpoint /one"):
-        publish(store.decisions, "q", 1, stage(store, b"b"), location="/two")
-
-
 def test_a_one_off_publisher_is_forgotten_when_it_is_done(store):
     publish(store.decisions, "once", 0, stage(store, b"a"), one_off=True)
     assert last_number(store.decisions, "once") is None
     assert staged_files(store) == []
-    assert content(store) == [b"a"]
-
-
-def test_an_empty_publish_counts(store):
-    assert publish(store.decisions, "q", 0, stage(store)).records == 0
-    with pytest.raises(PublishNumberError):
-        publish(store.decisions, "q", 2, stage(store))
-    publish(store.decisions, "q", 1, stage(store, b"a"))
     assert content(store) == [b"a"]
 
 
@@ -218,14 +160,9 @@ def test_output_larger_than_a_segment_rolls_as_it_is_applied(tmp_path, segment_b
     assert all(os.path.getsize(path) <= segment_bytes for path in paths)
 
 
-def test_the_next_process_applies_what_was_decided(store, monkeypatch):
-    def die(*_args, **_kwargs):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(applier, "apply", die)
-        with pytest.raises(PublishPendingError, match="No space"):
-            publish(store.decisions, "q", 0, stage(store, b"a", b"b"))
+def test_the_next_process_applies_what_was_decided(store):
+    with decided_only():
+        publish(store.decisions, "q", 0, stage(store, b"a", b"b"))
     assert visible_values(store) == []
     # A reader that checks for new records; a second check finds nothing to do.
     passer_by = Store.open(store.path)
@@ -253,13 +190,11 @@ def test_a_read_up_to_the_end_applies_what_was_decided(store, monkeypatch, look)
     assert look(Store.open(store.path)) == 3
 
 
-def test_the_next_publish_and_a_replay_finish_the_one_before(store, monkeypatch):
+def test_the_next_publish_and_a_replay_finish_the_one_before(store):
     real = applier.apply
     for number, finish in enumerate(["replay", "next"]):
-        with monkeypatch.context() as patched:
-            patched.setattr(applier, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EIO, "stop")))
-            with pytest.raises(PublishPendingError, match="stop"):
-                publish(store.decisions, "q", number, stage(store, b"%d" % number))
+        with decided_only():
+            publish(store.decisions, "q", number, stage(store, b"%d" % number))
         assert applier.apply is real
         if finish == "replay":
             assert publish(Store.open(store.path).decisions, "q", number, stage(store, b"%d" % number)).replayed
@@ -268,23 +203,19 @@ def test_the_next_publish_and_a_replay_finish_the_one_before(store, monkeypatch)
     assert sorted(content(store)) == [b"0", b"1", b"2"]
 
 
-def test_decisions_are_applied_in_order_in_each_partition(store, monkeypatch):
-    with monkeypatch.context() as patched:
-        patched.setattr(applier, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EIO, "stop")))
-        for number, publisher in enumerate("abc"):
-            with pytest.raises(PublishPendingError, match="stop"):
-                publish(store.decisions, publisher, 0, stage(store, b"%d" % number))
+def test_decisions_are_applied_in_order_in_each_partition(store):
+    for number, publisher in enumerate("abc"):
+        with decided_only():
+            publish(store.decisions, publisher, 0, stage(store, b"%d" % number))
     publish(store.decisions, "d", 0, stage(store, b"3"))
     assert content(store) == [b"0", b"1", b"2", b"3"]
 
 
-def test_tidy_ends_what_is_done_and_keeps_what_is_not(store, monkeypatch):
+def test_tidy_ends_what_is_done_and_keeps_what_is_not(store):
     publish(store.decisions, "q", 0, stage(store, b"a"))
     fresh = Store.open(store.path)
-    with monkeypatch.context() as patched:
-        patched.setattr(applier, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EIO, "stop")))
-        with pytest.raises(PublishPendingError, match="stop"):
-            publish(fresh.decisions, "p", 0, stage(store, b"b"))
+    with decided_only():
+        publish(fresh.decisions, "p", 0, stage(store, b"b"))
     assert len(staged_files(store)) == 2
     tidy(store.decisions)
     assert len(staged_files(store)) == 1
@@ -309,12 +240,10 @@ def test_a_decision_also_says_what_else_is_done(store):
     assert [last_number(Store.open(store.path).decisions, f"q{number}") for number in range(20)] == [0] * 20
 
 
-def test_a_lost_manifest_holds_up_only_the_partitions_that_it_names(store, monkeypatch):
+def test_a_lost_manifest_holds_up_only_the_partitions_that_it_names(store):
     store.create_topic("other", 1)
-    with monkeypatch.context() as patched:
-        patched.setattr(applier, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EIO, "stop")))
-        with pytest.raises(PublishPendingError, match="stop"):
-            publish(store.decisions, "lost", 0, stage(store, b"a"))
+    with decided_only():
+        publish(store.decisions, "lost", 0, stage(store, b"a"))
     for name in staged_files(store):
         files.unlink(f"{store.path}/staging/{name}")
     fresh = Store.open(store.path)
@@ -347,26 +276,15 @@ def test_a_refusal_is_reported_whatever_the_state_of_what_was_decided_before(sto
         publish(store.decisions, "q", 1, stage(store, b"2"), run="older")
 
 
-def test_a_one_off_publisher_can_ask_again_although_others_have_tidied_up(store, monkeypatch):
+def test_a_one_off_publisher_can_ask_again_although_others_have_tidied_up(store):
     parts = stage(store, b"a")
-    with monkeypatch.context() as patched:
-        patched.setattr(applier, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EIO, "stop")))
-        with pytest.raises(PublishPendingError, match="stop"):
-            publish(store.decisions, "once", 0, parts, one_off=True)
+    with decided_only():
+        publish(store.decisions, "once", 0, parts, one_off=True)
     other = Store.open(store.path)
     help_apply(other.decisions)
     tidy(other.decisions)
     assert publish(store.decisions, "once", 0, parts, one_off=True).replayed
     assert content(store) == [b"a"]
-
-
-@pytest.mark.parametrize("topic", ["__pylog_publish", "__consumer_offsets"])
-def test_no_user_writes_to_the_engines_own_topics(store, topic):
-    publish(store.decisions, "q", 0, stage(store, b"a"))
-    with pytest.raises(InvalidTopicError, match="own records"):
-        store.append(topic, batch(b"x"))
-    with pytest.raises(InvalidTopicError, match="own records"):
-        StagingPlan.make(store.logs, [topic])
 
 
 def test_staged_output_that_is_gone_is_refused(store):
@@ -381,36 +299,19 @@ def test_staged_output_that_is_gone_is_refused(store):
 def test_staged_output_that_was_changed_is_not_applied(store):
     parts = stage(store, *(b"x" * 100 for _ in range(10_000)))
     path = f"{store.path}/staging/{parts[0].file}"
-    with open(path, "r+b") as file:
-        file.seek(1000)
-        file.write(b"?")
+    overwrite(path, 1000, b"?")
     with pytest.raises(PublishPendingError):
         publish(store.decisions, "q", 0, parts)
-    with open(path, "r+b") as file:
-        file.seek(1000)
-        file.write(b"x")
+    overwrite(path, 1000, b"x")
     # Nothing of it was visible; once the bytes are restored, it is applied.
     assert publish(store.decisions, "q", 0, parts).replayed
     assert len(content(store)) == 10_000
-
-
-def test_a_recreated_topic_gets_nothing_of_the_old_ones_output(store):
-    parts = stage(store, b"a")
-    files.unlink(f"{store.path}/topics/t.json")
-    store.create_topic("t", 1)
-    with pytest.raises(StagedOutputError, match="deleted or recreated"):
-        publish(store.decisions, "q", 0, parts)
-    assert content(store) == []
 
 
 def test_a_plan_fixes_topics_and_partitions(store):
     plan = StagingPlan.make(store.logs, ["t"])
     with pytest.raises(UnknownTopicError, match="when this write was planned"):
         stage(store, b"a", topic="other", plan=plan)
-    with pytest.raises(UnknownTopicError):
-        StagingPlan.make(store.logs, ["other"])
-    with pytest.raises(InvalidConfigError, match="brotli"):
-        StagingPlan.make(store.logs, ["t"], "brotli")
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -426,13 +327,6 @@ def test_the_writers_codec_is_used_where_the_topic_leaves_it_to_the_writer(store
         assert content(store, topic) == [b"x" * 1000] * 100
     assert (sizes["t"] < 20_000) == (codec != "none")
     assert sizes["fixed"] > 100_000
-
-
-def test_a_keyless_record_in_a_compacted_topic_is_refused(store):
-    store.create_topic("c", 1, {"cleanup.policy": "compact"})
-    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["c"]))
-    with pytest.raises(InvalidRecordError, match="without a key"):
-        writer.append("c", batch(b"a", keys=[None]))
 
 
 def test_discard_removes_what_was_staged(store):
@@ -479,26 +373,3 @@ def test_the_inline_limit_holds_for_a_whole_task(store, monkeypatch):
     monkeypatch.setattr(staged_writer, "INLINE_LIMIT", 1000)
     assert all(part.file for part in stage(store, *(b"x" * 100 for _ in range(21))))
     assert not any(part.file for part in stage(store, *(b"x" * 100 for _ in range(3))))
-
-
-@pytest.mark.parametrize("how", ["append", "publish"])
-def test_records_of_a_log_append_time_topic_have_the_time_of_the_append(store, how):
-    store.create_topic("l", 1, {"message.timestamp.type": "LogAppendTime", "segment.bytes": "3000"})
-    values = [b"%03d" % number + b"." * 50 for number in range(200)]
-    before = time.time_ns() // 1_000_000
-    data = batch(*values).append_column("timestamp", pa.array([1000] * 200, pa.int64()))
-    if how == "append":
-        store.append("l", data)
-    else:
-        writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["l"]))
-        writer.append("l", data)
-        publish(store.decisions, "q", 0, writer.finish())
-    after = time.time_ns() // 1_000_000
-    rows = [row for read in store.read("l", 0) for row in read.to_pylist()]
-    assert [row["value"] for row in rows] == values
-    assert {row["timestampType"] for row in rows} == {1}
-    times = {round(row["timestamp"].timestamp() * 1000) for row in rows}
-    assert before <= min(times) <= max(times) <= after
-    assert store.offset_for_timestamp("l", 0, before).offset == 0
-    if how == "publish":
-        assert len(times) == 1, "one decision, one time"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pyspark_log.errors import InvalidConfigError, PublishPendingError, StagedOutputError
+from pyspark_log.errors import InvalidConfigError, StagedOutputError
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.publish.pending import help_apply
@@ -17,7 +17,7 @@ from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan, install, staged_writer
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
-from tests.store_tools import observed, store_with
+from tests.store_tools import decided_only, observed, store_with
 
 store = store_with(partitions=2)
 
@@ -39,18 +39,6 @@ def stage(store, name, count=3):
 def content(store):
     store = Store.open(store.path)
     return [v.decode() for p in range(2) for read in store.read("t", p) for v in read["value"].to_pylist()]
-
-
-def decided_only(store, monkeypatch, name):
-    """A publish that is decided and not applied."""
-
-    def die(*_, **__):
-        raise OSError(5, "stop")
-
-    with monkeypatch.context() as patched:
-        patched.setattr("pyspark_log.storage.publish.applier.apply", die)
-        with pytest.raises(PublishPendingError, match="stop"):
-            publish(store.decisions, name, 0, stage(store, name), sync=False)
 
 
 def test_nothing_is_synced(store, monkeypatch):
@@ -111,7 +99,8 @@ def test_committed_offsets_do_not_move_without_syncing(store):
 @pytest.mark.parametrize("lost", ["manifest", "bytes"])
 def test_what_a_power_loss_has_taken_is_passed_over(store, monkeypatch, caplog, lost):
     monkeypatch.setattr(staged_writer, "INLINE_LIMIT", 0 if lost == "bytes" else 10**6)
-    decided_only(store, monkeypatch, "lost")
+    with decided_only():
+        publish(store.decisions, "lost", 0, stage(store, "lost"), sync=False)
     suffix = ".manifest" if lost == "manifest" else ".staged"
     (path,) = Path(store.path, "staging").glob(f"*{suffix}")
     if lost == "manifest":
@@ -135,7 +124,8 @@ def test_what_a_power_loss_has_left_is_applied_after_a_look_at_every_byte(store,
     monkeypatch.setattr(staged_writer, "INLINE_LIMIT", 0)
     for bound in ("_COPY_LEAST", "_COPY_MOST", "_INSTALL_MOST"):
         monkeypatch.setattr(install, bound, 0)
-    decided_only(store, monkeypatch, "left")
+    with decided_only():
+        publish(store.decisions, "left", 0, stage(store, "left"), sync=False)
     files_of_first = sorted(Path(store.path, "staging").glob("*.staged"))
     damaged = files_of_first[0]
     data = bytearray(damaged.read_bytes())

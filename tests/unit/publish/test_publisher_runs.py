@@ -21,19 +21,16 @@ from pyspark_log.storage.publish import claims, publishing
 from pyspark_log.storage.publish.claims import claim, last_number
 from pyspark_log.storage.publish.decision import NO_NUMBER
 from pyspark_log.storage.publish.publishing import publish
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 from tests import moved_time
-from tests.store_tools import store_with, values, visible_values
+from tests.store_tools import stage, store_with, values, visible_values
 
 store = store_with()
 
 
 def put(store, number, value, **options):
-    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
-    writer.append("t", pa.record_batch({"value": [value]}))
-    return publish(store.decisions, "q", number, writer.finish(), **options)
+    return publish(store.decisions, "q", number, stage(store, pa.record_batch({"value": [value]})), **options)
 
 
 def test_a_run_that_claims_fences_the_one_that_is_about_to_decide(store):

@@ -24,7 +24,7 @@ from pyspark_log.storage.publish import claims, pending, publishing
 from pyspark_log.storage.record.layout import HEADER_SIZE
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
-from tests.store_tools import Stopped, faults, observed
+from tests.store_tools import Stopped, faults, observed, overwrite
 
 
 @pytest.fixture
@@ -151,9 +151,7 @@ def test_a_torn_slot_does_not_take_records_away(path, copy):
     pending.tidy(Store.open(path).decisions)
     whole = records(path)
     file, newest = state_of(path)
-    with file.open("r+b") as open_file:
-        open_file.seek(newest.slot * 512 + 30)
-        open_file.write(b"\xff" * 9)
+    overwrite(file, newest.slot * 512 + 30, b"\xff" * 9)
     with pytest.raises(LogDamagedError, match="is damaged"):
         records(path)
     assert repair(path, copy).complete

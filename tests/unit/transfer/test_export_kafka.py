@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from damage import flip, headers, rows
 from leader_tools import lead
-from producer_tools import ending, ready
+from producer_tools import end_transaction, ready
 
 from pyspark_log.cli.main import main
 from pyspark_log.errors import (
@@ -32,7 +32,7 @@ from pyspark_log.storage.maintenance.transfer.kafka_import import import_kafka
 from pyspark_log.storage.segment import scanner
 from pyspark_log.storage.store import Store
 from tests.paths import KAFKA_JAVA
-from tests.store_tools import new_store, observed
+from tests.store_tools import cut_log, new_store, observed
 
 ID = "AAECAwQFBgcICQoLDA0ODw"
 CONFIG = {"segment.bytes": "1500", "index.interval.bytes": "400", "retention.ms": "-1"}
@@ -153,8 +153,7 @@ def test_what_is_known_of_producers_is_there(store, folder):
     now = time.time_ns() // 1_000_000
     for sequence in range(60):
         store.append_batch("t", 0, ready(sequence, b"v" * 50, transactional=True, timestamp=now))
-    with store.logs.writer("t", 0).hold() as held:
-        held.append(bytearray(ending(False, timestamp=now)), sync=False)
+    end_transaction(store, False, timestamp=now)
     append(store, 0, 60)
     export_kafka(store, "t", folder, ID)
     beside = {file.name for suffix in ("snapshot", "txnindex") for file in source(store).glob(f"*.{suffix}")}
@@ -275,8 +274,7 @@ def test_the_end_may_be_taken_back_meanwhile(store, folder, offset):
     assert [int(file.stem) for file in segments(source(store))][1:3] == [33, 66]
 
     def take_back():
-        with store.logs.writer("t", 0).hold() as held:
-            truncate(held.log, offset)
+        cut_log(store, offset)
         append(store, offset, 60, time=2_000_000)
 
     while_exporting(store, folder, take_back)
@@ -288,8 +286,7 @@ def test_the_end_may_be_taken_back_within_the_segment_that_is_copied(store, fold
     monkeypatch.setattr(scanner, "WINDOW", 400)
 
     def take_back():
-        with store.logs.writer("t", 0).hold() as held:
-            truncate(held.log, 102)
+        cut_log(store, 102)
         append(store, 102, 18, time=2_000_000)
 
     # Three batches a write: four for each of the three segments of eleven, and then the first of the active one.

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from broker_tools import ALL, T0, add, batch, high_watermark, rows, tree
 from click.testing import CliRunner
-from producer_tools import ending, ready
+from producer_tools import end_transaction, ready
 
 from pyspark_log import Store
 from pyspark_log.cli.main import main
@@ -99,8 +99,7 @@ def test_producers_and_transactions_continue(tmp_path, store):
     origin.create_topic("t", 1, {"segment.bytes": "500", "retention.ms": "-1"})
 
     def end(commit, producer):
-        with origin.logs.writer("t", 0).hold() as writer:
-            writer.append(bytearray(ending(commit, producer=producer)), sync=False)
+        end_transaction(origin, commit, producer=producer)
 
     for number in range(6):
         origin.append_batch("t", 0, ready(number, b"%d" % number * 50, producer=1, transactional=True))

@@ -11,7 +11,7 @@ from pyspark_log.admin import compact
 from pyspark_log.ui import bounds
 from pyspark_log.ui.found import Gap, Record
 from pyspark_log.ui.records import Reader
-from tests.store_tools import rows, store_with
+from tests.store_tools import overwrite, rows, store_with
 from tests.ui_tools import shown
 
 MIB = 1 << 20
@@ -174,9 +174,7 @@ def test_damage_ends_a_look_with_a_note(store_of_t):
     for number in range(3):
         fill(store_of_t, 10, size=100, first=10 * number)
     [path] = store_of_t.segment_files("t", 0)
-    with open(path, "r+b") as file:
-        file.seek(os.path.getsize(path) // 2)
-        file.write(b"?" * 20)
+    overwrite(path, os.path.getsize(path) // 2, b"?" * 20)
     look = Reader(store_of_t, "t").from_offset(0, 50, 0)
     assert offsets(look) == list(range(10))
     [note] = look.notes
