@@ -12,6 +12,7 @@ from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.storage.objects.observer import set_observer
 from pyspark_log.storage.publish import applier
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
@@ -30,6 +31,16 @@ def observed(observer):
         yield
     finally:
         files.set_observer(None)
+
+
+@contextlib.contextmanager
+def observed_requests(observer):
+    """Inside, an observer sees each request to an object store, before it is made and after its answer."""
+    set_observer(observer)
+    try:
+        yield
+    finally:
+        set_observer(None)
 
 
 def new_store(folder, configs=None, *, partitions=1, settings=None):

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.storage.object_store import ObjectStore
-from pyspark_log.storage.objects.observer import set_observer
 from pyspark_log.storage.publish_log import checkpoint, staging
 from pyspark_log.types import OffsetStep, TopicPartition
 from tests.crash.sampling import TIMEOUT, spread
 from tests.object_proxy import Answer, pass_on, proxy
+from tests.store_tools import observed_requests
 
 AT = TopicPartition("in", 0)
 PUBLISHES = 5
@@ -93,41 +93,22 @@ def contents(url):
 
 
 def stop_at(number):
-    """Stops the process at its request of that number, counting each twice: before it is made, and after its answer."""
+    """An observer that stops the process at its request of that number.
+
+    Each counts twice: before it is made, and after its answer.
+    """
     seen = itertools.count()
 
     def observe(_request):
         if next(seen) == number:
             raise StoppedError
 
-    set_observer(observe)
+    return observe
 
 
 def changes(requests):
     """Where to stop: before and after each request that changes something. Elsewhere a stop leaves the same."""
     return [number for number, one in enumerate(requests) if one.kind in ("put", "create", "delete")]
-
-
-@pytest.mark.sampled
-@pytest.mark.timeout(TIMEOUT)
-def test_stops(url):
-    undisturbed = url()
-    requests = []
-    set_observer(requests.append)
-    try:
-        run(undisturbed)
-    finally:
-        set_observer(None)
-    expected = contents(undisturbed)
-    assert {one.kind for one in requests} == {"get", "put", "create"}
-    for number in spread(changes(requests), 200):
-        stopped = url()
-        stop_at(number)
-        with pytest.raises(StoppedError):
-            run(stopped)
-        set_observer(None)
-        run(stopped)
-        assert contents(stopped) == expected, f"stopped at {requests[number]}"
 
 
 # ---- upkeep
@@ -166,20 +147,29 @@ def rows_of(url):
     return found, [store.earliest_offset(topic, 0) for topic in found], [store.latest_offset(t, 0) for t in found]
 
 
-def objects_of(url):
-    """How many objects of each kind are left."""
-    objects = ObjectStore.open(url).log.objects
-    return {kind: len(list(objects.list(kind))) for kind in ("data", "segments", "floor")}
+class Publishing:
+    """The program, and what must be there in the end."""
+
+    kinds, most_faults = {"get", "put", "create"}, 10
+
+    def __init__(self, url, _monkeypatch):
+        self.make, self.run, self.look = url, run, contents
+
+    def check_stopped(self, url, expected):
+        """What holds before another process continues: anything that a part of it has left."""
 
 
-@pytest.fixture
-def used(url, monkeypatch):
-    """Makes a URL of a store with something to do for each kind of upkeep, and the time."""
-    clock = Days()
-    monkeypatch.setattr("pyspark_log.storage.object_store.now_ms", clock)
+class Upkeep:
+    """Upkeep of a store with something to do for each kind of it."""
 
-    def make():
-        found, clock.now = url(), Days.now
+    kinds, most_faults = {"get", "get_ranges", "put", "create", "list", "delete"}, 4
+
+    def __init__(self, url, monkeypatch):
+        self._url, self._clock = url, Days()
+        monkeypatch.setattr("pyspark_log.storage.object_store.now_ms", self._clock)
+
+    def make(self):
+        found, self._clock.now = self._url(), Days.now
         store = ObjectStore.open(found)
         store.create_topic("log", 1, {"retention.ms": "-1"})
         store.create_topic("keys", 1, {"cleanup.policy": "compact"})
@@ -194,33 +184,42 @@ def used(url, monkeypatch):
         assert writer.finish()[0].file
         return found
 
-    return make, clock
+    def run(self, url):
+        upkeep(url, self._clock)
+
+    def look(self, url):
+        """The rows; and of what was merged or never published, no object is left."""
+        assert not list(ObjectStore.open(url).log.objects.list("data"))
+        return rows_of(url)
+
+    def check_stopped(self, url, expected):
+        assert rows_of(url)[0]["keys"][-1] == expected[0]["keys"][-1]
 
 
-@pytest.mark.slow
+@pytest.fixture
+def work(request, url, monkeypatch):
+    return request.param(url, monkeypatch)
+
+
 @pytest.mark.timeout(TIMEOUT)
-def test_stops_of_upkeep(used):
-    make, clock = used
-    undisturbed = make()
-    requests = []
-    set_observer(requests.append)
-    try:
-        upkeep(undisturbed, clock)
-    finally:
-        set_observer(None)
-    expected = rows_of(undisturbed)
-    assert {one.kind for one in requests} == {"get", "get_ranges", "put", "create", "list", "delete"}
-    assert objects_of(undisturbed)["data"] == 0
+@pytest.mark.parametrize(
+    "work",
+    [pytest.param(Publishing, marks=pytest.mark.sampled), pytest.param(Upkeep, marks=pytest.mark.slow)],
+    indirect=True,
+)
+def test_stops(work, url):
+    undisturbed, requests = work.make(), []
+    with observed_requests(requests.append):
+        work.run(undisturbed)
+    expected = work.look(undisturbed)
+    assert {one.kind for one in requests} == work.kinds
     for number in spread(changes(requests), 200):
-        stopped = make()
-        stop_at(number)
-        with pytest.raises(StoppedError):
-            upkeep(stopped, clock)
-        set_observer(None)
-        assert rows_of(stopped)[0]["keys"][-1] == expected[0]["keys"][-1]
-        upkeep(stopped, clock)
-        assert rows_of(stopped) == expected, f"stopped at {requests[number]}"
-        assert objects_of(stopped)["data"] == 0
+        stopped = work.make()
+        with observed_requests(stop_at(number)), pytest.raises(StoppedError):
+            work.run(stopped)
+        work.check_stopped(stopped, expected)
+        work.run(stopped)
+        assert work.look(stopped) == expected, f"stopped at {requests[number]}"
 
 
 # ---- an object store that misbehaves
@@ -281,7 +280,7 @@ class Misbehaviour:
 NAMES = [f"{fault.__name__}-{number}" for number, (fault, _) in enumerate(FAULTS)]
 
 
-@pytest.fixture(params=FAULTS, ids=NAMES)
+@pytest.fixture
 def misbehaviour(request, object_server, monkeypatch):
     """Between this process and the server; nothing happens until its `number` is set."""
     found = Misbehaviour(*request.param)
@@ -290,48 +289,26 @@ def misbehaviour(request, object_server, monkeypatch):
         yield found
 
 
-def counted(misbehaviour, work):
-    """How many requests of the kind the work makes."""
-    misbehaviour.seen, misbehaviour.number = 0, -1
-    work()
-    return misbehaviour.seen
-
-
-def disturbed(misbehaviour, number, work):
-    """Does the work, with the fault at its request of that number."""
-    misbehaviour.seen, misbehaviour.number = 0, number
-    work()
-    assert misbehaviour.seen > number
-    misbehaviour.number = -1
-
-
-@pytest.mark.sampled
-@pytest.mark.timeout(TIMEOUT)
-def test_faults(url, misbehaviour):
-    undisturbed = url()
-    number_of_requests = counted(misbehaviour, lambda: run(undisturbed))
-    expected = contents(undisturbed)
-    for number in spread(range(number_of_requests), 10):
-        other = url()
-        disturbed(misbehaviour, number, lambda there=other: run(there))
-        assert contents(other) == expected, number
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(TIMEOUT)
 @pytest.mark.parametrize(
-    "misbehaviour",
-    [FAULTS[0], *(pytest.param(one, marks=pytest.mark.long) for one in FAULTS[1:])],
-    ids=NAMES,
+    ("work", "misbehaviour"),
+    [
+        *(pytest.param(Publishing, fault, marks=pytest.mark.sampled) for fault in FAULTS),
+        pytest.param(Upkeep, FAULTS[0], marks=pytest.mark.slow),
+        *(pytest.param(Upkeep, fault, marks=[pytest.mark.slow, pytest.mark.long]) for fault in FAULTS[1:]),
+    ],
+    ids=[f"{work}-{name}" for work in ("publishing", "upkeep") for name in NAMES],
     indirect=True,
 )
-def test_faults_during_upkeep(used, misbehaviour):
-    make, clock = used
-    undisturbed = make()
-    number_of_requests = counted(misbehaviour, lambda: upkeep(undisturbed, clock))
-    expected = rows_of(undisturbed)
-    for number in spread(range(number_of_requests), 4):
-        other = make()
-        disturbed(misbehaviour, number, lambda there=other: upkeep(there, clock))
-        assert rows_of(other) == expected, number
-        assert objects_of(other)["data"] == 0
+def test_faults(work, misbehaviour):
+    undisturbed = work.make()
+    misbehaviour.seen, misbehaviour.number = 0, -1
+    work.run(undisturbed)
+    number_of_requests, expected = misbehaviour.seen, work.look(undisturbed)
+    for number in spread(range(number_of_requests), work.most_faults):
+        other = work.make()
+        misbehaviour.seen, misbehaviour.number = 0, number
+        work.run(other)
+        assert misbehaviour.seen > number
+        misbehaviour.number = -1
+        assert work.look(other) == expected, number

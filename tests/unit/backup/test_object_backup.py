@@ -28,7 +28,7 @@ from pyspark_log.storage.publish_log.reading import bytes_of
 from pyspark_log.storage.record import scan
 from pyspark_log.types import READ_COMMITTED
 from tests.old_messages import three
-from tests.store_tools import faults, new_store, rows, values
+from tests.store_tools import faults, new_store, observed_requests, rows, values
 
 AT = TopicPartition("t", 0)
 
@@ -314,12 +314,8 @@ def test_it_is_stopped(source, object_url):
             if count == 2:
                 raise ObjectStoreError("stopped", retriable=False)
 
-    set_observer(observe)
-    try:
-        with pytest.raises(ObjectStoreError):
-            back_up_store(source, url)
-    finally:
-        set_observer(None)
+    with observed_requests(observe), pytest.raises(ObjectStoreError):
+        back_up_store(source, url)
     with pytest.raises(StoreNotFoundError):
         Store.open(url)
     with pytest.raises(StoreExistsError):
@@ -338,12 +334,13 @@ def test_two_copies_in_one_place(source, object_url):
         set_observer(None)
         back_up_store(source, url)
 
-    set_observer(lambda request: meanwhile() if request.key.startswith("segments/") and request.kind == "put" else None)
-    try:
-        with pytest.raises(StoreExistsError, match="another process is making a store"):
-            back_up_store(source, url)
-    finally:
-        set_observer(None)
+    with (
+        observed_requests(
+            lambda request: meanwhile() if request.key.startswith("segments/") and request.kind == "put" else None
+        ),
+        pytest.raises(StoreExistsError, match="another process is making a store"),
+    ):
+        back_up_store(source, url)
     assert all_of(Store.open(url)) == all_of(source)
     # What the other one has left is in no piece.
     assert not verify(url).damaged

@@ -12,8 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark_log import DefaultSource, Store
 from pyspark_log.spark_connector.reading import stream_reader
 from pyspark_log.spark_connector.reading.task_reader import read_partition
-from pyspark_log.storage.objects.observer import set_observer
-from tests.store_tools import rows
+from tests.store_tools import observed_requests, rows
 
 PARTITIONS = 100
 
@@ -29,11 +28,10 @@ def store(object_url):
 def counted(*, but=()):
     """Counts the requests in the block by their kinds; `but`: objects that do not count."""
     found = collections.Counter()
-    set_observer(lambda request: None if request.is_done or request.key in but else found.update([request.kind]))
-    try:
+    with observed_requests(
+        lambda request: None if request.is_done or request.key in but else found.update([request.kind])
+    ):
         yield found
-    finally:
-        set_observer(None)
 
 
 def everywhere(size, count=PARTITIONS):

@@ -27,11 +27,10 @@ from pyspark_log.spark_connector.reading.task_reader import read_partition
 from pyspark_log.storage import object_store
 from pyspark_log.storage.objects import Objects, race
 from pyspark_log.storage.objects import objects as objects_module
-from pyspark_log.storage.objects.observer import set_observer
 from pyspark_log.storage.publish_log import log as log_module
 from pyspark_log.types import TopicPartition
 from tests.object_proxy import Answer, ignore_the_condition, pass_on, proxy
-from tests.store_tools import rows, values
+from tests.store_tools import observed_requests, rows, values
 
 PATIENCE = 120
 
@@ -191,13 +190,10 @@ def test_a_large_append_is_one_decision_with_objects_of_moderate_size(store):
 
 def test_a_task_that_stages_much_holds_little(store):
     writer, sizes = store.publishes.writer(store.publishes.plan(["t"])), []
-    set_observer(lambda request: None if request.is_done else sizes.append(request.size))
-    try:
+    with observed_requests(lambda request: None if request.is_done else sizes.append(request.size)):
         for number in range(100):
             writer.append("t", rows(*[large(number)] * 2))
         parts = writer.finish()
-    finally:
-        set_observer(None)
     assert (len(sizes) > 3, max(sizes) < 18 << 20) == (True, True)
     store.publishes.publish("p", 0, parts)
     assert sum(map(len, [*values(store), *values(store, 1)])) == sum(len(large(number)) * 2 for number in range(100))
@@ -439,8 +435,7 @@ def test_a_store_that_was_used_before_a_fork_works_in_the_child(store):
             waits.set()
             assert may_end.wait(PATIENCE)
 
-    set_observer(wait)
-    try:
+    with observed_requests(wait):
         busy = threading.Thread(target=store.topics)
         busy.start()
         assert waits.wait(PATIENCE)
@@ -449,8 +444,6 @@ def test_a_store_that_was_used_before_a_fork_works_in_the_child(store):
         assert results.get(timeout=PATIENCE) == ([b"a"], ["t"])
         assert results.get(timeout=PATIENCE) == 2
         child.join()
-    finally:
-        set_observer(None)
         may_end.set()
     busy.join()
     assert child.exitcode == 0

@@ -13,9 +13,10 @@ from pyspark_log.storage.objects import Objects, is_address
 from pyspark_log.storage.objects import objects as objects_module
 from pyspark_log.storage.objects.address import ObjectAddress
 from pyspark_log.storage.objects.objects import ObjectStatus
-from pyspark_log.storage.objects.observer import Request, set_observer
+from pyspark_log.storage.objects.observer import Request
 from tests.object_proxy import Answer, pass_on, proxy
 from tests.ports import HOST, free_ports
+from tests.store_tools import observed_requests
 
 
 def test_what_is_put_is_read(objects):
@@ -146,13 +147,10 @@ def test_deletes_that_others_make_at_the_same_time(server, url):
 
 def test_a_test_sees_each_request_before_and_after(objects):
     seen = []
-    set_observer(seen.append)
-    try:
+    with observed_requests(seen.append):
         objects.create("x", b"123")
         objects.get("x")
         list(objects.list("y"))
-    finally:
-        set_observer(None)
     assert seen == [
         Request("create", "x", 3), Request("create", "x", 3, is_done=True), Request("get", "x"),
         Request("get", "x", is_done=True), Request("list", "y"), Request("list", "y", is_done=True),
@@ -161,12 +159,8 @@ def test_a_test_sees_each_request_before_and_after(objects):
     def stop(_):
         raise KeyboardInterrupt
 
-    set_observer(stop)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            objects.put("never", b"")
-    finally:
-        set_observer(None)
+    with observed_requests(stop), pytest.raises(KeyboardInterrupt):
+        objects.put("never", b"")
     assert objects.get("never") is None
 
 

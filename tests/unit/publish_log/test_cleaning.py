@@ -1,6 +1,5 @@
 """What is deleted of a store in an object store, and when; and processes that have slept through it."""
 
-import contextlib
 import itertools
 import json
 
@@ -26,7 +25,7 @@ from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.maintenance import merge, merging
 from pyspark_log.storage.publish_log.maintenance.cleaning import clean
 from pyspark_log.types import TopicPartition
-from tests.store_tools import rows, values
+from tests.store_tools import observed_requests, rows, values
 
 DAY = 24 * 60 * 60 * 1000
 BEGIN = 1_800_000_000_000
@@ -418,11 +417,8 @@ def test_a_checkpoint_that_is_deleted_for_a_later_floor(store, clock):
             for name, data in later.items():
                 objects.put(name, data)
 
-    set_observer(observe)
-    try:
+    with observed_requests(observe):
         assert values(sleeper) == expected
-    finally:
-        set_observer(None)
 
 
 def test_a_fenced_writer_that_has_slept_publishes_nothing(store, clock):
@@ -447,12 +443,8 @@ def test_when_it_cannot_be_known_whether_an_entry_counts(store, clock):
         if request.key.startswith("floor/"):
             raise ObjectStoreError("not now", retriable=True)
 
-    set_observer(observe)
-    try:
-        with pytest.raises(OutcomeUnknownError, match="counts"):
-            store.publishes.publish("p", 0, parts)
-    finally:
-        set_observer(None)
+    with observed_requests(observe), pytest.raises(OutcomeUnknownError, match="counts"):
+        store.publishes.publish("p", 0, parts)
     store.publishes.publish("p", 0, parts)
     assert values(store) == [*numbers(3), b"x" * 10]
 
@@ -463,9 +455,7 @@ def test_either_clock_shows_that_a_process_has_slept(store, clock, moved, monkey
 
     def looks():
         seen = []
-        set_observer(lambda request: seen.append(request.key) if request.key.startswith("floor/") else None)
-        with contextlib.ExitStack() as stack:
-            stack.callback(set_observer, None)
+        with observed_requests(lambda request: seen.append(request.key) if request.key.startswith("floor/") else None):
             store.topics()
             store.append("t", rows(b"x"))
         return len(seen)
@@ -511,12 +501,8 @@ def test_a_cleaner_that_is_killed_between_the_decision_and_its_floor(store, cloc
         if request.key.startswith("floor/"):
             raise StoppedError
 
-    set_observer(observe)
-    try:
-        with pytest.raises(StoppedError):
-            cleaned(store, clock)
-    finally:
-        set_observer(None)
+    with observed_requests(observe), pytest.raises(StoppedError):
+        cleaned(store, clock)
     other = Store.open(store.path)
     assert (other.log.follow().floors, names(store, "floor"), names(store, "unused")) == (1, set(), set())
     assert cleaned(other, clock).unused

@@ -25,7 +25,6 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.objects import objects as objects_module
-from pyspark_log.storage.objects.observer import set_observer
 from pyspark_log.storage.publish.decision import Decision, Origin
 from pyspark_log.storage.publish_log import checkpoint, floors, proposals, sums
 from pyspark_log.storage.publish_log import log as log_module
@@ -45,6 +44,7 @@ from pyspark_log.storage.publish_log.proposals import Output
 from pyspark_log.storage.publish_log.state import Committed, Piece, State
 from pyspark_log.types import OffsetStep, TopicDescription, TopicPartition
 from tests.object_proxy import Answer, pass_on, proxy
+from tests.store_tools import observed_requests
 
 ID, OTHER_ID = "A" * 22, "B" * 22
 AT = TopicPartition("t", 0)
@@ -290,11 +290,8 @@ def test_a_new_process_reads_the_checkpoint_and_what_came_after_it(written, monk
 def requests():
     """The requests that are made in the block: their kinds and names."""
     seen = []
-    set_observer(lambda request: None if request.is_done else seen.append((request.kind, request.key)))
-    try:
+    with observed_requests(lambda request: None if request.is_done else seen.append((request.kind, request.key))):
         yield seen
-    finally:
-        set_observer(None)
 
 
 @pytest.mark.parametrize(("decisions", "most"), [(1, 2), (8, 9), (12, 18), (20, 24), (50, 30), (200, 40)])
@@ -352,8 +349,7 @@ def test_a_state_that_was_given_out_never_changes(written, objects):
 def test_a_block_looks_once(written, objects):
     seen = []
     other = PublishLog(objects, lambda: 5000)
-    set_observer(lambda request: None if request.is_done else seen.append(request.kind))
-    try:
+    with observed_requests(lambda request: None if request.is_done else seen.append(request.kind)):
         with other.looking():
             before = len(seen)
             _publish(written, 0)
@@ -373,8 +369,6 @@ def test_a_block_looks_once(written, objects):
         # It looks once more, as it has found something.
         assert seen == ["create", "get", "get", "get"]
         assert other.follow(math.inf) is other.follow(1000)
-    finally:
-        set_observer(None)
 
 
 # ---- what object stores do
