@@ -5,6 +5,8 @@ They share nothing with the process of the test, and know nothing of what it has
 
 import contextlib
 import multiprocessing
+import os
+import traceback
 
 from pyspark_log.storage.store import Store
 
@@ -35,6 +37,23 @@ def started(target, *args):
     finally:
         mine.close()
         process.join()
+
+
+@contextlib.contextmanager
+def forked(work):
+    """Runs something in a forked child, beside the block; it succeeds, which is known when the block ends."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        except BaseException:  # noqa: BLE001  (the child ends here, whatever it is)
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    yield
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def wait_for_the_end(connection):

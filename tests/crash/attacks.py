@@ -14,12 +14,12 @@ from bisect import bisect_right
 import pytest
 from power import Trace
 from sampling import PARTS, SEED, sample
-from stops import StopBefore, copy_folder, kinds_of_changes, run_until
 
 from pyspark_log.errors import StoreNotFoundError
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.store import Store
+from tests.stops import StopBefore, copy_folder, kinds_of_changes, run_until
 from tests.store_tools import damages
 
 

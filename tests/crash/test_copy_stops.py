@@ -10,7 +10,6 @@ from attacks import Attacked
 from counted import rows
 from numbered import abort_transaction, batch, check_index
 from sampling import SAMPLED
-from stops import copy_folder
 
 from pyspark_log.storage.log import leader_epochs
 from pyspark_log.storage.log.owner import MIRROR
@@ -20,6 +19,7 @@ from pyspark_log.storage.log.state import EMPTY
 from pyspark_log.storage.record import scan
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder
+from tests.stops import copy_folder
 from tests.store_tools import faults
 
 pytestmark = SAMPLED

@@ -14,11 +14,11 @@ import pytest
 from attacks import Attacked
 from power import Trace
 from sampling import SAMPLED, sample
-from stops import StopBefore, copy_folder, count_changes, run_until
 
 from pyspark_log.errors import InvalidConfigError
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.store import Store
+from tests.stops import StopBefore, copy_folder, count_changes, run_until
 from tests.store_tools import Stopped, faults, observed, rows, values
 
 pytestmark = [pytest.mark.usefixtures("little_sizes"), *SAMPLED]

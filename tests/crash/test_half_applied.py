@@ -3,7 +3,6 @@
 import os
 
 import pytest
-from stops import Stopped, run_until
 
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.state import state_file
@@ -11,6 +10,7 @@ from pyspark_log.storage.log.state.partition_state import Flags
 from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.store import Store
+from tests.stops import run_until, stop_before
 from tests.store_tools import cut_log, new_store, overwrite, rows, stage, values
 
 
@@ -23,10 +23,7 @@ def test_the_batches_that_stayed_are_not_there_a_second_time(tmp_path, monkeypat
     log = store.segment_files("t", 0)[0]
     sizes = [os.path.getsize(log), parts[0].size, parts[1].size]
 
-    def stop(change):
-        if (change.kind, change.path) == ("sync", log):
-            raise Stopped
-
+    stop = stop_before(lambda change: (change.kind, change.path) == ("sync", log))
     assert run_until(lambda: publish(store.decisions, "query", 0, parts, run="run"), stop)
     assert os.path.getsize(log) == sum(sizes)
     os.truncate(log, sum(sizes[: kept + 1]))
@@ -46,10 +43,7 @@ def test_other_batches_of_the_same_offsets_and_sizes_are_not_taken_for_those_of_
     store.append("t", rows(b"before"), sync=True)
     (log,) = store.segment_files("t", 0)
 
-    def stop(change):
-        if (change.kind, change.path) == ("write", log):
-            raise Stopped
-
+    stop = stop_before(lambda change: (change.kind, change.path) == ("write", log))
     publish(store.decisions, "other", 0, stage(store, rows(b"older")))
     with open(log, "rb") as file:
         older = file.read()
@@ -74,10 +68,7 @@ def test_batches_of_the_decision_at_other_offsets_are_not_taken_for_applied(tmp_
     (log,) = store.segment_files("t", 0)
     size = os.path.getsize(log)
 
-    def stop(change):
-        if (change.kind, change.path) == ("sync", log):
-            raise Stopped
-
+    stop = stop_before(lambda change: (change.kind, change.path) == ("sync", log))
     parts = stage(store, rows(b"first")) + stage(store, rows(b"second"))
     assert run_until(lambda: publish(store.decisions, "query", 0, parts, run="run"), stop)
     overwrite(log, size, bytes(8))
@@ -101,10 +92,7 @@ def test_what_was_applied_after_a_hole_is_applied_again(tmp_path, monkeypatch):
     (log,) = store.segment_files("t", 0)
     size = os.path.getsize(log)
 
-    def stop(change):
-        if (change.kind, change.path) == ("sync", log):
-            raise Stopped
-
+    stop = stop_before(lambda change: (change.kind, change.path) == ("sync", log))
     assert run_until(lambda: publish(store.decisions, "query", 0, stage(store, rows(b"decided")), run="run"), stop)
     with open(log, "r+b") as file:
         file.write(bytes(size))

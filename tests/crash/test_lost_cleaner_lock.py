@@ -9,7 +9,6 @@ import os
 
 import pyarrow as pa
 import pytest
-from stops import StopBefore, run_until
 
 from pyspark_log.storage.compaction import partition_cleaner
 from pyspark_log.storage.compaction.cleaner import compact_partition
@@ -17,6 +16,7 @@ from pyspark_log.storage.fs import files, locks
 from pyspark_log.storage.log import lease
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
+from tests.stops import StopBefore, run_until
 from tests.store_tools import faults
 
 AT = TopicPartition("t", 0)

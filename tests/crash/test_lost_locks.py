@@ -18,7 +18,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from stops import StopBefore, count_changes, run_until
 
 from pyspark_log.errors import PylogError
 from pyspark_log.storage.catalog import log_dir
@@ -32,6 +31,7 @@ from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.segment.file_names import SEGMENT_SUFFIXES, segment_path
 from pyspark_log.storage.store import Store
+from tests.stops import StopBefore, count_changes, run_until
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 

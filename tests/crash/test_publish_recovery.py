@@ -16,7 +16,6 @@ import pytest
 from attacks import naming, restarted
 from power import Trace
 from sampling import EVERYTHING, SAMPLED, SEED, TIMES, sample, spread
-from stops import StopBefore, copy_folder, count_changes, run_until
 from workload import CONFIGS
 
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
@@ -29,6 +28,7 @@ from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan, insta
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 from tests.scratch import memory_folder
+from tests.stops import StopBefore, copy_folder, count_changes, run_until
 from tests.store_tools import damages
 
 pytestmark = [pytest.mark.usefixtures("little_sizes"), *SAMPLED]

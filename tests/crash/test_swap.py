@@ -9,7 +9,6 @@ import os
 import pytest
 from attacks import Attacked
 from counted import RECORDS, make_segments, numbers, rows
-from stops import Stopped, run_until
 
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.recovery import swap
@@ -19,6 +18,7 @@ from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.segment.file_names import list_segments, segment_path
 from pyspark_log.storage.segment.segment import SegmentWriter
 from pyspark_log.storage.store import Store
+from tests.stops import Stopped, run_until
 from tests.store_tools import faults, observed
 
 # The segments that are replaced: from the first on; one alone.

@@ -6,7 +6,6 @@ import shutil
 
 import pytest
 from power import Trace
-from stops import Stopped, run_until
 
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.groups.offsets import OffsetsLog
@@ -16,6 +15,7 @@ from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.recovery import set_aside, waiting
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
+from tests.stops import Stopped, run_until
 from tests.store_tools import new_store, observed, rows, values
 
 

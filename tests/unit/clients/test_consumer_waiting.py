@@ -12,7 +12,7 @@ from pyspark_log import Consumer, Producer, Store, TopicPartition
 from pyspark_log.clients import waiting
 from pyspark_log.clients.waiting import Waiter
 from pyspark_log.errors import WakeupError
-from tests.processes import PATIENCE, PROCESSES, started
+from tests.processes import PATIENCE, PROCESSES, forked, started
 from tests.store_tools import rows
 
 PATIENCE_MS = PATIENCE * 1000
@@ -134,20 +134,18 @@ def test_a_signal_wakes_a_poll(consumer):
 
 def test_a_forked_child_takes_nothing_of_its_parent(store, consumer):
     consumer.poll()
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
+
+    def poll():
+        with pytest.raises(ValueError, match="a forked child makes its own"):
             consumer.poll()
-        except ValueError:
-            assert not consumer._holding.waiter._end.alive
-            consumer.close()
-            with Consumer(store, "t", auto_offset_reset="earliest") as own:
-                store.append("t", rows(b"v"), partition=0)
-                code = 0 if len(own.poll()) == 1 else 2
-        finally:
-            os._exit(code)
-    assert os.waitpid(child, 0)[1] == 0
+        assert not consumer._holding.waiter._end.alive
+        consumer.close()
+        with Consumer(store, "t", auto_offset_reset="earliest") as own:
+            store.append("t", rows(b"v"), partition=0)
+            assert len(own.poll()) == 1
+
+    with forked(poll):
+        pass
     assert [record.value for record in consumer.poll(PATIENCE_MS)[T0]] == [b"v"]
 
 

@@ -1,7 +1,6 @@
 """Consumers that share the partitions of topics, as members of a group without a server."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from pyspark_log.errors import (
     ReadOnlyError,
 )
 from pyspark_log.storage.groups import GroupState
+from tests.processes import forked
 from tests.store_tools import rows
 
 COUNT = 4
@@ -187,6 +187,7 @@ def test_a_process_that_is_stopped_is_removed_and_joins_again(store, join):
     code = """
 import logging, sys
 from pyspark_log import Consumer, Store
+from tests.processes import forked
 logging.basicConfig(stream=sys.stdout, format="%(message)s")
 with Consumer(Store.open(sys.argv[1]), 't', group_id='g', max_poll_interval_ms=500, enable_auto_commit=False) as c:
     while True:
@@ -401,14 +402,13 @@ def test_a_brokers_folder_has_no_members(root):
 
 def test_a_child_has_no_part_of_its_parents_membership(store, join):
     consumer = join()
-    child = os.fork()
-    if child == 0:
-        try:
+
+    def poll():
+        with pytest.raises(ValueError, match="a forked child makes its own"):
             consumer.poll()
-        except ValueError:
-            os._exit(3)
-        os._exit(4)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+
+    with forked(poll):
+        pass
     other = join()
     share(consumer, other)
 

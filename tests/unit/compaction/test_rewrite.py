@@ -13,7 +13,6 @@ from record_tools import NOW, Record, build
 from pyspark_log.errors import CorruptRecordError, LogDamagedError, SegmentOverflowError
 from pyspark_log.storage.compaction.offset_map import OffsetMap
 from pyspark_log.storage.compaction.rewrite import remove_unfinished, rewrite
-from pyspark_log.storage.fs import files
 from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.compression import compress, decompress
 from pyspark_log.storage.record.layout import CODECS
@@ -22,6 +21,7 @@ from pyspark_log.storage.segment.indexes import OffsetIndex, TimeIndex
 from pyspark_log.storage.segment.segment import SegmentWriter
 from pyspark_log.types import NO_TIMESTAMP
 from tests.old_messages import BOTH, SET_CODECS, message, message_set
+from tests.stops import StopBefore, run_until
 from tests.store_tools import overwrite
 
 FOREVER = 1 << 60
@@ -121,9 +121,7 @@ def test_records_above_the_known_part_stay(log):
     for value in "123":
         log.put(pair("a", value), pair("a", value), pair(None, value))
     log.roll()
-    keys = OffsetMap(4096)
-    log.fill(keys, 0, 5)  # within a batch
-    log.rewrite(log.round(keys))
+    log.clean(until=5)  # within a batch
     assert [offset for offset, _ in kept(log)] == [4, 5, 6, 7, 8]
 
 
@@ -277,9 +275,7 @@ def test_tombstones_of_the_dirty_rest_get_their_horizon_when_it_is_cleaned(log):
     log.put(pair("a", "1"))
     log.put(pair("a", None))
     log.roll()
-    keys = OffsetMap(4096)
-    log.fill(keys, 0, 1)
-    log.rewrite(log.round(keys))
+    log.clean(until=1)
     assert [header.delete_horizon for header in log.headers()] == [None, None]
     log.clean(NOW + DAY)
     assert (kept(log), log.headers()[-1].delete_horizon) == ([(1, None)], NOW + 2 * DAY)
@@ -288,9 +284,7 @@ def test_tombstones_of_the_dirty_rest_get_their_horizon_when_it_is_cleaned(log):
 def test_tombstones_of_a_batch_get_their_horizon_when_all_of_it_is_cleaned(log):
     log.put(pair("a", "1"), pair("b", None), pair("a", None))
     log.roll()
-    keys = OffsetMap(4096)
-    log.fill(keys, 0, 2)
-    log.rewrite(log.round(keys))
+    log.clean(until=2)
     assert [header.delete_horizon for header in log.headers()] == [None]
     log.clean(NOW + DAY)
     assert (kept(log), log.headers()[-1].delete_horizon) == ([(1, None), (2, None)], NOW + 2 * DAY)
@@ -400,9 +394,7 @@ def test_an_open_transaction_stays(log):
     producer.put("a")
     producer.put("b")
     log.roll()
-    keys = OffsetMap(4096)
-    log.fill(keys, 0, 0)
-    log.rewrite(log.round(keys))
+    log.clean(until=0)
     assert log.offsets() == [0, 1]
 
 
@@ -582,10 +574,6 @@ def test_what_another_cleaning_writes_is_left_alone(log):
     assert kept(log) == [(0, "1")]
 
 
-class _StoppedError(BaseException):
-    pass
-
-
 def test_a_cleaning_that_was_stopped_leaves_the_log_as_it_was(log):
     producer = Producer(log)
     producer.put("a")
@@ -596,27 +584,10 @@ def test_a_cleaning_that_was_stopped_leaves_the_log_as_it_was(log):
     log.fill(keys)
     before = {name: open_bytes(f"{log.folder}/{name}") for name in os.listdir(log.folder)}
     changes = 0
-    while True:
-        seen = 0
-
-        def stop(_change, at=changes):
-            nonlocal seen
-            seen += 1
-            if seen > at:
-                raise _StoppedError
-
-        files.set_observer(stop)
-        try:
-            log.rewrite(log.round(keys))
-        except _StoppedError:
-            files.set_observer(None)
-            remove_unfinished(log.folder)
-            # The replacement of a file is kept aside under a name of its own.
-            assert {n: open_bytes(f"{log.folder}/{n}") for n in os.listdir(log.folder) if ".tmp" not in n} == before
-        else:
-            break
-        finally:
-            files.set_observer(None)
+    while run_until(lambda: log.rewrite(log.round(keys)), StopBefore(changes)):
+        remove_unfinished(log.folder)
+        # The replacement of a file is kept aside under a name of its own.
+        assert {n: open_bytes(f"{log.folder}/{n}") for n in os.listdir(log.folder) if ".tmp" not in n} == before
         changes += 1
     assert changes > 12
     assert log.offsets() == [1, 2]

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from pyspark_log.storage.fs import files
+from tests.processes import forked
 from tests.store_tools import observed
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux can be asked to begin with a sync")
@@ -59,10 +60,8 @@ def test_a_forked_child_does_not_wait_for_its_parents_thread(file):
         # Mostly the child is forked while the thread is at work.
         file.pwrite(os.urandom(MIB), 0)
         assert begin_when_idle(file)
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if file.begin_sync(0, DUE) else 1)
-        assert os.waitpid(child, 0)[1] == 0
+        with forked(lambda: file.begin_sync(0, DUE) or pytest.fail("it has to wait")):
+            pass
 
 
 def test_it_changes_nothing_that_is_observed(file):

@@ -11,7 +11,7 @@ import pytest
 
 from pyspark_log.storage.fs import guarded, locks
 from pyspark_log.storage.fs.files import open_read
-from tests.processes import PROCESSES
+from tests.processes import PROCESSES, forked
 
 # How long something may take that nothing hinders, in seconds, on a machine that has much else to do.
 PATIENCE = 120
@@ -296,24 +296,19 @@ def test_processes_and_threads_exclude_each_other(path, tmp_path):
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_has_no_lock_that_its_parent_keeps(path):
     lock, user = locks.lock_for(path), object()
+
+    def take():
+        with lock.held(PATIENCE, user):
+            assert not lock.stayed
+        kept(lock, user)
+        until_unlocked(path)
+
     for _ in range(20):
         kept(lock, user)
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
+        with forked(take):
+            for _ in range(MANY):
                 with lock.held(PATIENCE, user):
-                    code = 3 if lock.stayed else 0
-                kept(lock, user)
-                until_unlocked(path)
-            except BaseException:  # noqa: BLE001  (the child ends here, whatever it is)
-                code = 2
-            finally:
-                os._exit(code)
-        for _ in range(MANY):
-            with lock.held(PATIENCE, user):
-                pass
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+                    pass
 
 
 def test_locks_that_are_dropped_while_they_are_kept_are_unlocked(tmp_path):

@@ -12,6 +12,7 @@ import pytest
 
 from pyspark_log.errors import LockTimeoutError
 from pyspark_log.storage.fs import contextmanager, locks
+from tests import processes
 from tests.processes import PROCESSES
 
 # How long something may take that nothing hinders, in seconds, on a machine that has much else to do.
@@ -104,16 +105,13 @@ def test_the_lock_of_a_killed_process_is_free(path):
 def test_a_forked_child_neither_has_nor_releases_its_parents_lock(path):
     lock = locks.lock_for(path)
     lock.acquire()
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
+
+    def take():
+        with pytest.raises(LockTimeoutError):
             locks.lock_for(path).acquire(timeout=0.05)
-        except LockTimeoutError:
-            code = 0
-        finally:
-            os._exit(code)
-    assert os.waitpid(child, 0)[1] == 0
+
+    with processes.forked(take):
+        pass
     # The child is gone, and with it its copies of the open files; the lock must still be ours.
     other = PROCESSES.Process(target=_expect_timeout, args=(path,), daemon=True)
     other.start()

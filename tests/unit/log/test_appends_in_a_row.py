@@ -22,6 +22,7 @@ from pyspark_log.storage.fs import files, guarded
 from pyspark_log.storage.log import writer
 from pyspark_log.storage.store import Store
 from tests.amounts import few_or_many
+from tests.processes import forked
 from tests.store_tools import Stopped, faults, observed, store_with, values
 
 CONFIGS = {"segment.bytes": "6000", "index.interval.bytes": "300", "retention.ms": "-1"}
@@ -248,19 +249,13 @@ def test_a_forked_child_and_its_parent_append(store, monkeypatch):
     monkeypatch.setattr(guarded, "TURN", 1_000_000)  # Else one would wait for the other.
     for _ in range(3):
         store.append("t", rows(b"before"))
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            for _ in range(100):
-                store.append("t", rows(b"child"))
-            store.close()
-            code = 0
-        finally:
-            os._exit(code)
-    for _ in range(100):
-        store.append("t", rows(b"parent"))
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    def append(value):
+        for _ in range(100):
+            store.append("t", rows(value))
+
+    with forked(lambda: (append(b"child"), store.close())):
+        append(b"parent")
     assert Counter(content(store.path)) == {b"before": 3, b"child": 100, b"parent": 100}
     assert faults(store.path) == []
 

@@ -1,6 +1,5 @@
 """What is known of inactive segments matches the log, whatever was stopped where; and nothing false is ever used."""
 
-import contextlib
 import errno
 import shutil
 from itertools import pairwise
@@ -21,7 +20,8 @@ from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.segment.file_names import list_segments
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetAndTimestamp
-from tests.store_tools import Stopped, cut_log, observed, store_with
+from tests.stops import run_until, stop_before
+from tests.store_tools import cut_log, observed, store_with
 
 CONFIG = {"segment.bytes": "400", "index.interval.bytes": "0", "retention.ms": "-1", "file.delete.delay.ms": "0"}
 
@@ -68,34 +68,15 @@ def look_up(store, times, start=0):
         assert Store.open(store.path).offset_for_timestamp("t", 0, wanted) == expected
 
 
-@pytest.fixture
-def stop_at():
-    """Stops the program before the first change to files for which a function says so."""
-
-    def set_stop(condition):
-        def observe(change):
-            if condition(change):
-                files.set_observer(None)
-                raise Stopped
-
-        files.set_observer(observe)
-
-    yield set_stop
-    files.set_observer(None)
-
-
 def is_known(change):
     return change.path.endswith(".segments")
 
 
-def fill_stopped(store, times, time, stop_at):
+def fill_stopped(store, times, time):
     """Appends a record, by a process that is stopped before it writes what is known, if it does, and another one."""
-    stop_at(lambda change: is_known(change) and change.kind == "write")
-    try:
+    stop = stop_before(lambda change: is_known(change) and change.kind == "write")
+    if run_until(lambda: fill(Store.open(store.path), [time]), stop):
         fill(Store.open(store.path), [time])
-    except Stopped:
-        fill(Store.open(store.path), [time])
-    files.set_observer(None)
     times.append(time)
     look_up(store, times)
 
@@ -159,11 +140,9 @@ def test_what_is_lost_is_rebuilt(store, loss, by):
         assert known(store) == right(store)
 
 
-def test_a_writer_stopped_before_the_entry_leaves_it_to_the_next(store, stop_at):
+def test_a_writer_stopped_before_the_entry_leaves_it_to_the_next(store):
     fill(store, range(8))
-    stop_at(is_known)
-    with pytest.raises(Stopped):
-        fill(store, range(8, 20))
+    assert run_until(lambda: fill(store, range(8, 20)), stop_before(is_known))
     count = store.latest_offset("t", 0)
     assert len(known(store)) < len(right(store))
     look_up(store, range(count))
@@ -192,22 +171,19 @@ def test_nothing_is_known_of_records_that_were_truncated(store):
 
 
 @pytest.mark.parametrize("stop", [0, 1, 2])
-def test_a_writer_stopped_while_truncating_leaves_nothing_false(store, stop_at, stop):
+def test_a_writer_stopped_while_truncating_leaves_nothing_false(store, stop):
     fill(store, [1] * 12)
     numbers = iter(range(10))
-    stop_at(lambda change: is_known(change) and next(numbers) == stop)
-    with contextlib.suppress(Stopped):
-        cut_log(store, 4)
-    files.set_observer(None)
+    run_until(lambda: cut_log(store, 4), stop_before(lambda change: is_known(change) and next(numbers) == stop))
     end = store.latest_offset("t", 0)
     times = [1] * end
     look_up(store, times)
     # A process that is stopped before it may say what is known says nothing false either.
     for time in range(50, 58):
-        fill_stopped(store, times, time, stop_at)
+        fill_stopped(store, times, time)
 
 
-def test_a_log_that_was_brought_back_from_a_copy_is_looked_up_as_it_is(store, tmp_path, stop_at):
+def test_a_log_that_was_brought_back_from_a_copy_is_looked_up_as_it_is(store, tmp_path):
     """Log and state are of an earlier time, what is known is not; the same offsets get other times now."""
     fill(store, [1] * 7)
     state, folder, path = (Path(p) for p in (place(store).state_path, place(store).folder, place(store).segments_path))
@@ -220,7 +196,7 @@ def test_a_log_that_was_brought_back_from_a_copy_is_looked_up_as_it_is(store, tm
     times = [1] * 7
     for time in range(60, 67):
         assert [entry.next_offset for entry in known(store)][-1] > len(times) or len(times) > 9
-        fill_stopped(store, times, time, stop_at)
+        fill_stopped(store, times, time)
     store.clean("t")
     assert known(store) == right(store)
     assert path.exists()

@@ -12,7 +12,8 @@ from pyspark_log.errors import InvalidRecordError, RecordTooLargeError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.ingest import PIECE_SIZE
 from pyspark_log.storage.store import Store
-from tests.store_tools import Stopped, all_values, faults, new_store, store_with, values
+from tests.stops import StopBefore, run_until
+from tests.store_tools import all_values, faults, new_store, store_with, values
 
 store = store_with(partitions=2)
 
@@ -203,34 +204,19 @@ def test_a_failed_write_in_the_background_is_reported(store, monkeypatch):
 
 def test_wherever_it_stops_all_of_a_partition_is_there_or_nothing(tmp_path, observe):
     data = large(2)
-    stop = 0
-    while True:
-        store = Store.create(tmp_path / str(stop))
-        store.create_topic("t", 2)
+    stop, stopped = 0, True
+    while stopped:
+        (tmp_path / str(stop)).mkdir()
+        store = new_store(tmp_path / str(stop), partitions=2)
         store.append("t", data.slice(0, 4))
-        changes = iter(range(10**6))
-
-        def stopping(change, changes=changes, stop=stop):
-            if next(changes) == stop:
-                raise Stopped
-
-        observe(stopping)
-        try:
-            store.append("t", data)
-            done = True
-        except Stopped:
-            done = False
-        observe(None)
-        del store
-        again = Store.open(tmp_path / str(stop))
+        stopped = run_until(lambda: store.append("t", data), StopBefore(stop))  # noqa: B023
+        again = Store.open(store.path)
         ends = [again.latest_offset("t", partition) for partition in range(2)]
         half = data.num_rows // 2
         assert set(ends) <= {2, 2 + half}
         again.append("t", data.slice(0, 2))
         assert [len(values(again, partition)) for partition in range(2)] == [end + 1 for end in ends]
         assert not faults(again.path)
-        if done:
-            assert ends == [2 + half] * 2
-            break
+        assert stopped or ends == [2 + half] * 2
         stop += 1
     assert stop >= 12

@@ -1,10 +1,8 @@
 """The six requests, at a server."""
 
-import os
 import pickle
 import re
 import time
-import traceback
 
 import pytest
 
@@ -16,6 +14,7 @@ from pyspark_log.storage.objects.objects import ObjectStatus
 from pyspark_log.storage.objects.observer import Request
 from tests.object_proxy import Answer, pass_on, proxy
 from tests.ports import HOST, free_ports
+from tests.processes import forked
 from tests.store_tools import observed_requests
 
 
@@ -164,19 +163,6 @@ def test_a_test_sees_each_request_before_and_after(objects):
     assert objects.get("never") is None
 
 
-def _in_a_child(action):
-    """Runs something in a forked child; whether it succeeded."""
-    child = os.fork()
-    if child == 0:
-        try:
-            action()
-        except BaseException:  # noqa: BLE001  (the child must end here)
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
 @pytest.mark.parametrize("objects", ["server"], indirect=True)
 def test_objects_that_were_used_before_a_fork_work_in_the_child(objects):
     """Also in a child of the child, and in both at once; and those that come by pickle, as to Spark's tasks."""
@@ -190,12 +176,12 @@ def test_objects_that_were_used_before_a_fork_work_in_the_child(objects):
 
     def use_and_fork():
         use()
-        assert _in_a_child(use)
-        use()
+        with forked(use):
+            use()
 
-    assert _in_a_child(use_and_fork)
-    assert _in_a_child(use)
-    use()
+    for each in (use_and_fork, use):
+        with forked(each):
+            use()
 
 
 def test_what_is_wrong_is_said_without_secrets(server, url):

@@ -24,7 +24,8 @@ from pyspark_log.storage.publish import claims, pending, publishing
 from pyspark_log.storage.record.layout import HEADER_SIZE
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
-from tests.store_tools import Stopped, faults, observed, overwrite
+from tests.stops import run_until, stop_before
+from tests.store_tools import faults, overwrite
 
 
 @pytest.fixture
@@ -42,13 +43,7 @@ def stop_publish(path, *, before):
     """Publishes ten records as number 3, up to a change to files of which `before` says that it comes no more."""
     store = Store.open(path)
     parts = stage(store, 10, large=True)
-
-    def observe(change):
-        if before(change):
-            raise Stopped
-
-    with observed(observe), pytest.raises(Stopped):
-        publishing.publish(store.decisions, "query", 3, parts, run="run")
+    assert run_until(lambda: publishing.publish(store.decisions, "query", 3, parts, run="run"), stop_before(before))
 
 
 def state_of(path, topic="t", partition=0):

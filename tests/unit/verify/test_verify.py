@@ -30,7 +30,8 @@ from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.record.layout import MAX_TIMESTAMP_AT
 from pyspark_log.storage.store import Store
 from tests.amounts import few_or_many
-from tests.store_tools import Stopped, new_store
+from tests.stops import StopBefore, run_until, stop_before
+from tests.store_tools import new_store, observed
 
 
 @pytest.fixture
@@ -47,28 +48,13 @@ def state_path(path, topic="t", partition=0):
     return path / "state" / f"{Store.open(path).describe_topic(topic).topic_id}-{partition}"
 
 
-@pytest.fixture
-def stop_at():
-    """Stops the program before the first change to files for which a function says so."""
-
-    def set_stop(condition):
-        def observe(change):
-            if condition(change):
-                raise Stopped
-
-        files.set_observer(observe)
-
-    yield set_stop
-    files.set_observer(None)
-
-
 # ---- nothing wrong
 
 
-def test_a_healthy_store_has_no_damage_and_is_not_changed(path, stop_at):
-    stop_at(lambda change: True)
+def test_a_healthy_store_has_no_damage_and_is_not_changed(path):
     told = []
-    report = verify(path, progress=lambda done, total: told.append((done, total)))
+    with observed(stop_before(lambda _: True)):
+        report = verify(path, progress=lambda done, total: told.append((done, total)))
     assert {finding.severity for finding in report.findings} <= {Severity.NOTE}
     assert report.totals.records >= RECORDS + 30 + 3 + 1
     assert report.totals.bytes == sum(file.stat().st_size for file in path.rglob("*.log"))
@@ -91,25 +77,8 @@ def test_whatever_a_killed_writer_leaves_is_no_damage(tmp_path):
             store.append("p", rows(number, 5), sync=number == 2)
             publishing.publish(store.decisions, "query", number, stage(store, 4))
 
-    def run_until(stop):
-        left = [stop]
-
-        def observe(_change):
-            if not left[0]:
-                raise Stopped
-            left[0] -= 1
-
-        files.set_observer(observe)
-        try:
-            program()
-        except Stopped:
-            return True
-        finally:
-            files.set_observer(None)
-        return False
-
     tried = 0
-    while run_until(tried * 11):
+    while run_until(program, StopBefore(tried * 11)):
         if (tmp_path / "store" / "store.json").exists():
             assert not damage_in(tmp_path / "store"), f"stopped before change {tried * 11}"
             help_apply(Store.open(tmp_path / "store").decisions)
@@ -459,15 +428,13 @@ def test_what_is_no_store(tmp_path, path):
 
 
 @pytest.fixture
-def decided(path, stop_at):
+def decided(path):
     """A decision that is not applied, of one staged file for both partitions of p."""
     store = Store.open(path)
     parts = stage(store, 10, large=True)
     assert {bool(part.file) for part in parts} == {True}
-    stop_at(lambda change: change.kind == "write" and "/data/p-" in change.path)
-    with pytest.raises(Stopped):
-        publishing.publish(store.decisions, "query", 3, parts, run="run")
-    files.set_observer(None)
+    stop = stop_before(lambda change: change.kind == "write" and "/data/p-" in change.path)
+    assert run_until(lambda: publishing.publish(store.decisions, "query", 3, parts, run="run"), stop)
     return path
 
 

@@ -69,3 +69,13 @@ def copy_folder(source, target):
         return new
 
     shutil.copytree(source, target, copy_function=copy)
+
+
+def stop_before(condition):
+    """An observer that stops a program before each change to files for which a function says so."""
+
+    def observe(change):
+        if condition(change):
+            raise Stopped
+
+    return observe
