@@ -82,6 +82,17 @@ def with_crc(data: bytes) -> bytes:
     return bytes(fixed)
 
 
+def stream_of(records: list[Record]) -> bytes:
+    """The bytes of records, without a batch's header."""
+    return build(records)[layout.HEADER_SIZE :]
+
+
+def framed(codec: str, records: list[Record], frame: bytes, **fields) -> bytes:
+    """A batch whose records are in a frame of a codec."""
+    header = build(records, **fields)[: layout.HEADER_SIZE]
+    return with_crc(patched(header, layout.ATTRIBUTES_AT, 2, layout.CODECS.index(codec)) + frame)
+
+
 def patched(data: bytes, at: int, width: int, value: int) -> bytes:
     """One batch with a number of its header changed, and the CRC that fits."""
     changed = bytearray(data)

@@ -9,7 +9,7 @@ import lz4.frame
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from record_tools import EVERYTHING, Record, build, patched, read, with_crc
+from record_tools import EVERYTHING, Record, build, framed, read, stream_of, with_crc
 from searching import examples
 
 from pyspark_log.config import MAX_BATCH_BYTES
@@ -31,17 +31,6 @@ def frame_of(data: bytes, **options) -> bytes:
     return lz4.frame.compress(data, **{"block_linked": False, "store_size": False, **options})
 
 
-def framed(records: list[Record], frame: bytes | None = None, **fields) -> bytes:
-    """A batch whose records are in a frame; None: in that of a client which does not say their size."""
-    plain = build(records, **fields)
-    header = patched(plain[: layout.HEADER_SIZE], layout.ATTRIBUTES_AT, 2, layout.CODECS.index("lz4"))
-    return with_crc(header + (frame_of(plain[layout.HEADER_SIZE :]) if frame is None else frame))
-
-
-def stream_of(records: list[Record]) -> bytes:
-    return build(records)[layout.HEADER_SIZE :]
-
-
 @pytest.fixture
 def without_package(monkeypatch):
     """The package's own reader of frames fails."""
@@ -59,7 +48,7 @@ def without_package(monkeypatch):
 def test_usual_frames_are_read_without_the_package(store_size, block_size, value):
     records = [Record(b"key", value), Record(None, None, offset=1)]
     frame = frame_of(stream_of(records), store_size=store_size, block_size=block_size)
-    assert read(framed(records, frame)) == records
+    assert read(framed("lz4", records, frame)) == records
 
 
 @pytest.mark.usefixtures("without_package")
@@ -71,15 +60,15 @@ def test_what_this_package_writes_is_a_usual_frame():
 @pytest.mark.parametrize("store_size", [True, False])
 def test_frames_with_checksums_are_read_and_their_checksums_are_compared(options, store_size):
     frame = bytearray(frame_of(stream_of(RECORDS), store_size=store_size, **options))
-    assert read(framed(RECORDS, bytes(frame))) == RECORDS
+    assert read(framed("lz4", RECORDS, bytes(frame))) == RECORDS
     frame[-9 if "block_checksum" in options else -1] ^= 1
     with pytest.raises(CorruptRecordError, match="lz4"):
-        decode(data := framed(RECORDS, bytes(frame)), 0, len(data), **EVERYTHING)
+        decode(data := framed("lz4", RECORDS, bytes(frame)), 0, len(data), **EVERYTHING)
 
 
 @pytest.mark.parametrize("store_size", [True, False])
 def test_the_limit_is_that_of_the_decompressed_bytes(store_size):
-    data = framed(RECORDS, frame_of(stream_of(RECORDS), store_size=store_size))
+    data = framed("lz4", RECORDS, frame_of(stream_of(RECORDS), store_size=store_size))
     limit = SIZE + ROW_BYTES * (len(RECORDS) + 2)
     assert read(data, max_batch_bytes=limit) == RECORDS
     for less in (limit - 1, SIZE - 1, 100_000, 65_536, 1):
@@ -95,7 +84,7 @@ def test_blocks_that_hold_less_than_they_might_follow_each_other():
         for at in range(0, len(stream), 10_007):
             frame += writer.compress(stream[at : at + 10_007])
         frame += writer.flush()
-    assert read(framed(RECORDS, frame)) == RECORDS
+    assert read(framed("lz4", RECORDS, frame)) == RECORDS
 
 
 def test_memory_is_used_again_for_batches_of_all_sizes_but_not_what_headers_are_in():
@@ -103,7 +92,7 @@ def test_memory_is_used_again_for_batches_of_all_sizes_but_not_what_headers_are_
     for offset, size in enumerate([10, 100_000, 1, 300_000, 0, 70_000]):
         headers = (("h", b"%d" % offset),) if size % 3 else ()
         records.append(Record(b"k", TEXT[:size], headers=headers, offset=offset))
-        log += framed([records[-1]], base_offset=offset)
+        log += framed("lz4", records[-1:], frame_of(stream_of(records[-1:])), base_offset=offset)
     chunk = decode(log, 0, len(log), headers=True, **EVERYTHING)
     assert chunk.num_rows == len(records)
     assert read(log) == records
@@ -130,7 +119,7 @@ def test_values_that_are_moved_within_their_column_stay_what_they_are(batches, l
         ]
         plain += build(records, base_offset=offset)
         frame = frame_of(stream_of(records), store_size=True)
-        packed += framed(records, frame, base_offset=offset)
+        packed += framed("lz4", records, frame, base_offset=offset)
         offset += len(records)
     options = {"from_offset": left_out, "until_offset": offset - right_out, "max_bytes": 1 << 20, "keys": keys}
     expected, found = (decode(log, 0, len(log), **options) for log in (plain, packed))
@@ -146,8 +135,8 @@ def test_a_frame_that_lies_about_its_size_is_refused(claim):
     frame = bytearray(frame_of(stream_of(RECORDS), store_size=True))
     frame[6:14] = claim.to_bytes(8, "little")
     frame[14] = header_checksum(bytes(frame[4:14]))
-    good = framed(RECORDS, frame_of(stream_of(RECORDS), store_size=True))
-    bad = framed(RECORDS, bytes(frame), base_offset=len(RECORDS))
+    good = framed("lz4", RECORDS, frame_of(stream_of(RECORDS), store_size=True))
+    bad = framed("lz4", RECORDS, bytes(frame), base_offset=len(RECORDS))
     chunk = decode(log := good + bad, 0, len(log), **EVERYTHING)
     assert chunk.position == len(good)
     assert chunk.columns["value"].to_pylist() == [record.value for record in RECORDS]
@@ -157,7 +146,7 @@ def test_a_frame_that_lies_about_its_size_is_refused(claim):
 
 @pytest.mark.parametrize("tail", [b"\0", b"garbage", frame_of(b"another")])
 def test_what_follows_a_frame_is_not_read(tail):
-    assert read(framed(RECORDS, frame_of(stream_of(RECORDS)) + tail)) == RECORDS
+    assert read(framed("lz4", RECORDS, frame_of(stream_of(RECORDS)) + tail)) == RECORDS
 
 
 @pytest.mark.parametrize("store_size", [True, False])
@@ -166,12 +155,12 @@ def test_every_truncation_is_refused(store_size):
     frame = frame_of(stream_of(records), store_size=store_size)
     for size in range(len(frame)):
         with pytest.raises(CorruptRecordError, match="lz4"):
-            decode(data := framed(records, frame[:size]), 0, len(data), **EVERYTHING)
+            decode(data := framed("lz4", records, frame[:size]), 0, len(data), **EVERYTHING)
 
 
 def test_an_empty_frame_holds_no_record():
     with pytest.raises(CorruptRecordError, match="do not fit into 0 bytes"):
-        decode(data := framed(RECORDS, frame_of(b"")), 0, len(data), **EVERYTHING)
+        decode(data := framed("lz4", RECORDS, frame_of(b"")), 0, len(data), **EVERYTHING)
 
 
 @pytest.mark.sampled
@@ -189,7 +178,7 @@ def test_a_changed_frame_holds_what_the_package_says(values, store_size, changes
         frame[at % len(frame)] ^= flip
     frame = bytes(frame[: len(frame) - cut])
     header = build(records)[: layout.HEADER_SIZE]
-    assert outcome(lambda: read(framed(records, frame))) == outcome(
+    assert outcome(lambda: read(framed("lz4", records, frame))) == outcome(
         lambda: read(with_crc(header + decompress("lz4", frame, MAX_BATCH_BYTES)))
     )
 
@@ -205,4 +194,4 @@ def test_the_checksum_of_the_header_is_compared():
     frame = bytearray(compress("lz4", stream_of(RECORDS)))
     frame[14] ^= 1
     with pytest.raises(CorruptRecordError, match="lz4"):
-        decode(data := framed(RECORDS, bytes(frame)), 0, len(data), **EVERYTHING)
+        decode(data := framed("lz4", RECORDS, bytes(frame)), 0, len(data), **EVERYTHING)

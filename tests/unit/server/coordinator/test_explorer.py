@@ -1,18 +1,20 @@
-"""Some thousands of events of the explorer; PYLOG_EXPLORER_EVENTS says how many more."""
+"""Some thousands of events of the explorers of groups; PYLOG_EXPLORER_EVENTS says how many more."""
 
 import os
 
+import explorer
+import modern_explorer
 import pytest
-from explorer import EVENTS_OF_A_WORLD, World
 
 from tests.exploring import explore
 
-WORLDS = int(os.environ.get("PYLOG_EXPLORER_EVENTS", "20000")) // EVENTS_OF_A_WORLD
+EVENTS = int(os.environ.get("PYLOG_EXPLORER_EVENTS", "20000"))
 
 
 @pytest.mark.parametrize("part", range(10))
-def test_no_rule_is_broken(part):
-    for seed in range(part, WORLDS, 10):
-        world = explore(World, seed, EVENTS_OF_A_WORLD)
-        assert world.rules.counts["syncs"] > 0
+@pytest.mark.parametrize(("kind", "seen"), [(explorer, "syncs"), (modern_explorer, "NONE")], ids=["classic", "modern"])
+def test_no_rule_is_broken(kind, seen, part):
+    for seed in range(part, EVENTS // kind.EVENTS_OF_A_WORLD, 10):
+        world = explore(kind.World, seed, kind.EVENTS_OF_A_WORLD)
+        assert world.rules.counts[seen] > 0
         assert world.rules.counts["commits"] > 0
