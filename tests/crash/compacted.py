@@ -14,19 +14,11 @@ import pyarrow as pa
 from numbered import abort_transaction, batch
 from workload import Steps
 
-from pyspark_log.errors import (
-    OffsetOutOfRangeError,
-    StoreExistsError,
-    TopicExistsError,
-    UnknownGroupError,
-    UnknownTopicError,
-)
+from pyspark_log.errors import UnknownGroupError, UnknownTopicError
 from pyspark_log.storage.catalog.topics import OFFSETS_TOPIC, PUBLISH_TOPIC
 from pyspark_log.storage.compaction import partition_cleaner
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.log.replica import truncate
-from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.record.headers import scan
@@ -62,6 +54,8 @@ SOURCE = TopicPartition("keyed", 0)
 class CompactedWorkload(Steps):
     """Steps with values that name the step they are of; keys come again and again."""
 
+    configs, partitions, settings = CONFIGS, PARTITIONS, SETTINGS
+
     def __init__(self, path, done=0):
         super().__init__(path, done)
         self.flushes = set()  # numbers of steps after which all survives a power loss
@@ -73,7 +67,7 @@ class CompactedWorkload(Steps):
             if number == 2:
                 # In the middle of what is compacted by then.
                 self.add(self.truncate, "keyed", 0, 24)
-                self.add(self.delete_records, 6)
+                self.add(self.delete_records, "mixed", 6)
             for part in range(2):
                 self.append("keyed", 2 * number + part, sync=part == 1)
                 self.append("brief", 2 * number + part)
@@ -100,14 +94,6 @@ class CompactedWorkload(Steps):
         keys = [(3 * number + row) % KEYS for row in range(4)]
         data = rows(name, keys, [row and (number + row) % 5 == 4 for row in range(4)])
         self.add(lambda: Store.open(self.path).append(topic, data, partition=0, sync=sync), name=name, sync=sync)
-
-    def create_store(self):
-        with contextlib.suppress(StoreExistsError):
-            Store.create(self.path, SETTINGS)
-
-    def create_topic(self, topic):
-        with contextlib.suppress(TopicExistsError):
-            Store.open(self.path).create_topic(topic, PARTITIONS[topic], CONFIGS[topic])
 
     def publish(self, number):
         """A query's batch, which moves a group's committed offset; one becomes segments."""
@@ -151,27 +137,15 @@ class CompactedWorkload(Steps):
         with contextlib.suppress(UnknownGroupError):
             OffsetsLog(Store.open(self.path)).delete_group(group)
 
-    def truncate(self, topic, partition, offset):
-        writer = Store.open(self.path).logs.writer(topic, partition)
-        # A second time the log may end before it.
-        with contextlib.suppress(OffsetOutOfRangeError), writer.hold() as held:
-            truncate(held.log, offset)
-
-    def delete_records(self, offset):
-        Store.open(self.path).delete_records("mixed", 0, offset)
-
     def compact(self, topic, partition):
-        """In as many rounds as it takes."""
-        store = Store.open(self.path)
-        log, reader = store.logs.writer(topic, partition), store.logs.reader(topic, partition)
-        while (done := partition_cleaner.run(log, reader, MEMORY, lambda _: None)) is not None and not done.finished:
-            pass
+        compact(Store.open(self.path), topic, partition)
 
-    def flush(self):
-        Store.open(self.path).flush()
 
-    def clean(self):
-        janitor.clean(Store.open(self.path))
+def compact(store, topic, partition):
+    """Cleans a partition in as many rounds as it takes."""
+    log, reader = store.logs.writer(topic, partition), store.logs.reader(topic, partition)
+    while (done := partition_cleaner.run(log, reader, MEMORY, lambda _: None)) is not None and not done.finished:
+        pass
 
 
 def numbered(number):

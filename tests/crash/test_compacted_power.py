@@ -8,11 +8,10 @@ and all others; `verify` finds no damage; and a cleaning of all takes no key's l
 import pyarrow as pa
 import pytest
 from attacks import PowerLoss, record_run, try_losses_of_run
-from compacted import MEMORY, PARTITIONS, CompactedWorkload, check_committed, check_dense, is_aborted, records_of, see
+from compacted import PARTITIONS, CompactedWorkload, check_committed, check_dense, compact, is_aborted, records_of, see
 from power import Trace
 from sampling import SAMPLED
 
-from pyspark_log.storage.compaction import partition_cleaner
 from pyspark_log.storage.log import cleaner_checkpoint
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder
@@ -126,10 +125,7 @@ class Loss(PowerLoss):
         """A cleaning of all takes no last record of a key, but for tombstones that are old enough."""
         for (topic, partition), before in seen.items():
             roll_log(store, topic, partition)
-            log, reader = store.logs.writer(topic, partition), store.logs.reader(topic, partition)
-            done = partition_cleaner.run(log, reader, MEMORY, lambda _: None)
-            while done is not None and not done.finished:
-                done = partition_cleaner.run(log, reader, MEMORY, lambda _: None)
+            compact(store, topic, partition)
             after = records_of(store, topic, partition)
             assert after.items() <= before.records.items()
             assert latest(after) == latest(before.records), (topic, partition)

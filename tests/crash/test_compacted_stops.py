@@ -4,12 +4,13 @@ What was acknowledged is there in order and at its offset, less what a cleaner m
 whole or not at all, but for a cleaner, which works segment by segment; and doing it again leads to the same end.
 """
 
+from functools import partial
+
 import pytest
 from attacks import Undisturbed
 from compacted import CompactedWorkload, Seen, check_committed, check_dense, numbered, see
 from sampling import SAMPLED
 
-from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder
 from tests.store_tools import faults
@@ -68,18 +69,9 @@ def check_same(found, expected):
     assert groups == expected_groups
 
 
-def resume(workload, path, undisturbed, cleaning):
-    expected = undisturbed.contents[workload.done], undisturbed.contents[workload.begun]
-    if (path / "store.json").exists():
-        check_between(see(path), *expected, cleaning)
-        help_apply(Store.open(path).decisions)
-        seen = see(path)
-        check_between(seen, *expected, cleaning)
-        name, _ = workload.steps[workload.done]
-        values = [value for one in seen[0].values() for _, value in one.records.values()]
-        if name is not None and any((value or "").startswith(f"{name}:") for value in values):
-            workload.done += 1
-    workload.run(until=workload.done + FOLLOWING)
+def has(name, seen):
+    values = [value for one in seen[0].values() for _, value in one.records.values()]
+    return any((value or "").startswith(f"{name}:") for value in values)
 
 
 def check_healthy(path):
@@ -110,7 +102,8 @@ def test_the_workload_compacts(undisturbed):
 
 def test_stops(undisturbed, capsys):
     def check(workload, path, step):
-        resume(workload, path, undisturbed, step in workload.cleanings)
+        check_step = partial(check_between, cleaning=step in workload.cleanings)
+        workload.resume(undisturbed.contents, see, check_step, has, FOLLOWING)
         check_same(see(path), undisturbed.contents[workload.done])
         check_healthy(path)
 

@@ -12,7 +12,6 @@ from numbered import check_index
 from sampling import SAMPLED
 from workload import Workload, content
 
-from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder
 from tests.store_tools import damages
@@ -54,24 +53,14 @@ def undisturbed(little_sizes):
         yield Undisturbed(folder, Workload, content, {})
 
 
-# Every step without a name may be repeated; an append that was stopped may be there or not, so it is not.
-def resume(workload, path, contents):
-    seen = content(path) if (path / "store.json").exists() else {}
-    expected = contents[workload.done], contents[workload.begun]
-    check_between(seen, *expected)
-    if seen:
-        help_apply(Store.open(path).decisions)
-        seen = content(path)
-        check_between(seen, *expected)
-    name, _ = workload.steps[workload.done]
-    if name in {step[0] for values in seen.values() for step in by_step(values)}:
-        workload.done += 1
-    workload.run(until=workload.done + FOLLOWING)
+def has(name, seen):
+    return name in {step[0] for values in seen.values() for step in by_step(values)}
 
 
 def test_stops(undisturbed, capsys):
     def check(workload, path, _step):
-        resume(workload, path, undisturbed.contents)
+        # An append that was stopped may be there or not, so it has a name.
+        workload.resume(undisturbed.contents, content, check_between, has, FOLLOWING)
         assert content(path) == undisturbed.contents[workload.done]
         check_healthy(path)
         for partition in range(2):

@@ -12,12 +12,13 @@ import pyarrow as pa
 from numbered import abort_transaction, batch
 
 from pyspark_log.errors import OffsetOutOfRangeError, StoreExistsError, TopicExistsError, UnknownTopicError
-from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.maintenance import janitor
+from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import LATEST
+from tests.store_tools import cut_log
 
 PARTITIONS = 2
 _SEGMENTS = {"index.interval.bytes": "200", "max.message.bytes": "1000"}
@@ -40,7 +41,13 @@ class Steps:
     """Steps of a program; `begun` and `done` say how far it came.
 
     A step that must not be repeated once it took place has a name, which its values bear.
+
+    Attributes:
+        configs, partitions: of each topic.
+        settings: of the store.
     """
+
+    configs, partitions, settings = {}, {}, None
 
     def __init__(self, path, done=0):
         """`done`: the number of steps that were made already."""
@@ -62,9 +69,58 @@ class Steps:
             self.done += 1
             after()
 
+    def resume(self, contents, look, check_between, has, following):
+        """What other processes do where this one was stopped: what was decided appears, and some more steps are made.
+
+        Args:
+            contents: what the store has before each step of an undisturbed run, and at last.
+            look: finds that of a path.
+            check_between: checks what was found, given what there was before the step under way, and is after it.
+            has: whether a named step took place, by what was found; other steps may be repeated.
+            following: how many steps are made then.
+        """
+        for finish in (lambda: help_apply(Store.open(self.path).decisions), lambda: None):
+            exists = (self.path / "store.json").exists()
+            seen = look(self.path) if exists else contents[0]
+            check_between(seen, contents[self.done], contents[self.begun])
+            if exists:
+                finish()
+        name, _ = self.steps[self.done]
+        if name is not None and has(name, seen):
+            self.done += 1
+        self.run(until=self.done + following)
+
+    # ---- steps
+
+    def create_store(self):
+        with contextlib.suppress(StoreExistsError):
+            Store.create(self.path, self.settings)
+
+    def create_topic(self, topic):
+        store = Store.open(self.path)
+        with contextlib.suppress(TopicExistsError):
+            store.create_topic(topic, self.partitions[topic], self.configs[topic])
+        assert store.describe_topic(topic).partitions == self.partitions[topic]
+
+    def delete_records(self, topic, offset):
+        Store.open(self.path).delete_records(topic, 0, offset)
+
+    def truncate(self, topic, partition, offset):
+        # A second time the log may end before it.
+        with contextlib.suppress(OffsetOutOfRangeError):
+            cut_log(Store.open(self.path), offset, topic, partition)
+
+    def flush(self):
+        Store.open(self.path).flush()
+
+    def clean(self):
+        janitor.clean(Store.open(self.path))
+
 
 class Workload(Steps):
     """Steps with values that name the step they are of."""
+
+    configs, partitions = CONFIGS, dict.fromkeys(CONFIGS, PARTITIONS)
 
     def __init__(self, path, done=0):
         super().__init__(path, done)
@@ -86,14 +142,14 @@ class Workload(Steps):
             self.add(self.append_numbered, number)
             self.add(self.abort_transaction, number)
             if number % 2:
-                self.add(self.delete_records)
+                self.add(self.delete_records, "short", LATEST)
                 self.add(self.delete_topic, "temporary")
                 self.add(self.create_topic, "temporary")
             if number == 2:
                 self.flushed = self.add(self.flush)
             if number > 1:
-                self.add(self.truncate, 5 + number)
-        self.add(lambda: janitor.clean(Store.open(self.path)))
+                self.add(self.truncate, "plain", 1, 5 + number)
+        self.add(self.clean)
 
     def append(self, topic, number, sync=False, close=False):
         data = rows(f"append {topic} {number}")
@@ -106,33 +162,9 @@ class Workload(Steps):
         durable = sync or close or "flush.messages" in CONFIGS[topic]
         self.add(action, name=("append", topic, f"{number}"), sync=durable)
 
-    def create_store(self):
-        try:
-            Store.create(self.path)
-        except StoreExistsError:
-            Store.open(self.path)
-
-    def create_topic(self, topic):
-        try:
-            Store.open(self.path).create_topic(topic, PARTITIONS, CONFIGS[topic])
-        except TopicExistsError:
-            assert Store.open(self.path).describe_topic(topic).partitions == PARTITIONS
-
-    def delete_records(self):
-        Store.open(self.path).delete_records("short", 0, LATEST)
-
     def delete_topic(self, topic):
         with contextlib.suppress(UnknownTopicError):
             Store.open(self.path).delete_topic(topic)
-
-    def flush(self):
-        Store.open(self.path).flush()
-
-    def truncate(self, offset):
-        writer = Store.open(self.path).logs.writer("plain", 1)
-        # A second time the log may end before it.
-        with contextlib.suppress(OffsetOutOfRangeError), writer.hold() as held:
-            truncate(held.log, offset)
 
     def append_numbered(self, number):
         Store.open(self.path).append_batch("small", 0, numbered(number))
