@@ -6,7 +6,6 @@ stays held and nothing that is cached contradicts the files.
 
 import contextlib
 import os
-import sys
 
 import pyarrow as pa
 import pytest
@@ -18,6 +17,7 @@ from pyspark_log.storage.maintenance.verify import verify
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
+from tests.interrupts import Interrupt
 from tests.store_tools import stage
 
 # A generator that is dropped half-way is closed. That looks like a call of it, although Python runs no handlers there;
@@ -29,37 +29,9 @@ TOPIC, GROUP = "t", "g"
 _ENGINE = os.path.join(os.path.dirname(pyspark_log.__file__), "storage", "")
 
 
-class Interrupt:
-    """Raises KeyboardInterrupt at one of the moments where Python runs the handlers of signals.
-
-    These are the beginning of a function, and the return from one in C; counted from the first in the engine.
-    """
-
-    def __init__(self, moment):
-        self.moment = moment
-        self.seen = 0
-        self.at = None
-
-    def _event(self, frame, event, _argument):
-        if event not in ("call", "c_return"):
-            return
-        of = frame.f_back if frame.f_code.co_filename == contextlib.__file__ else frame
-        if of is not None and of.f_code.co_filename.startswith(_ENGINE):
-            self.seen += 1
-            if self.seen == self.moment:
-                self.at = f"{of.f_code.co_filename}:{of.f_lineno}"
-                raise KeyboardInterrupt
-
-    @contextlib.contextmanager
-    def armed(self):
-        """Interrupts what runs inside, if its moment comes; `self.at` says where."""
-        sys.setprofile(self._event)
-        try:
-            yield
-        except KeyboardInterrupt:
-            assert self.at is not None
-        finally:
-            sys.setprofile(None)
+def in_engine(frame, _event):
+    of = frame.f_back if frame.f_code.co_filename == contextlib.__file__ else frame
+    return of if of is not None and of.f_code.co_filename.startswith(_ENGINE) else None
 
 
 def rows(name, count):
@@ -82,7 +54,7 @@ class Work:
         self.store = Store.create(path, {"offsets.topic.num.partitions": "1"})
         # One append in two rolls.
         self.store.create_topic(TOPIC, 1, {"segment.bytes": "1500", "index.interval.bytes": "200"})
-        self.interrupt = Interrupt(moment)
+        self.interrupt = Interrupt(moment, in_engine)
         self.expected = []
 
     def run(self):

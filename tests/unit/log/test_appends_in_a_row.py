@@ -3,10 +3,10 @@
 The lock is kept from the second append on and for a minute, so that each append is made with the lock in hand.
 """
 
+import contextlib
 import errno
 import os
 import re
-import sys
 from collections import Counter
 
 import pyarrow as pa
@@ -22,7 +22,9 @@ from pyspark_log.storage.fs import files, guarded
 from pyspark_log.storage.log import writer
 from pyspark_log.storage.store import Store
 from tests.amounts import few_or_many
+from tests.interrupts import Interrupt
 from tests.processes import forked
+from tests.stops import StopBefore
 from tests.store_tools import Stopped, faults, observed, store_with, values
 
 CONFIGS = {"segment.bytes": "6000", "index.interval.bytes": "300", "retention.ms": "-1"}
@@ -135,22 +137,10 @@ def test_a_stop_before_each_change(tmp_path, in_room):
         store = Store.create(tmp_path / f"s{stop}")
         store.create_topic("t", 1, CONFIGS)
         store.append("t", rows(b"first"))
-        left, done = stop, 0
-
-        def observe(_change):
-            nonlocal left
-            if left == 0:
-                raise Stopped
-            left -= 1
-
-        files.set_observer(observe)
-        try:
+        done = 0
+        with contextlib.suppress(Stopped), observed(StopBefore(stop)):
             for _ in _ten(store):
                 done += 1
-        except Stopped:
-            pass
-        finally:
-            files.set_observer(None)
         found = content(store.path)[1:]
         assert done <= len(found) <= done + 1
         again = Store.open(store.path)
@@ -260,18 +250,8 @@ def test_a_forked_child_and_its_parent_append(store, monkeypatch):
     assert faults(store.path) == []
 
 
-class Interrupt:
-    """A KeyboardInterrupt at one of the moments at which Python runs handlers of signals, counted in the engine."""
-
-    def __init__(self, moment):
-        self.left, self.came = moment, False
-
-    def __call__(self, frame, event, _argument):
-        if event in ("call", "c_return") and f"{os.sep}pyspark_log{os.sep}" in frame.f_code.co_filename:
-            self.left -= 1
-            if self.left == -1:
-                self.came = True
-                raise KeyboardInterrupt
+def in_engine(frame, _event):
+    return frame if f"{os.sep}pyspark_log{os.sep}" in frame.f_code.co_filename else None
 
 
 # A generator that is dropped half-way is closed. That looks like a call of it, although Python runs no handlers there.
@@ -279,22 +259,17 @@ class Interrupt:
 @pytest.mark.parametrize("distance", few_or_many(5, 1))
 def test_an_interrupt_at_each_moment(tmp_path, in_room, distance):
     """Of what was interrupted all or nothing is there; and the next appends of the same process work."""
-    interrupt, moment = Interrupt(0), 0
-    while moment == 0 or interrupt.came:
+    interrupt, moment = None, 1
+    while interrupt is None or interrupt.at:
         store = Store.create(tmp_path / f"s{moment}")
         store.create_topic("t", 1, CONFIGS)
         for number in range(3):
             store.append("t", rows(b"%d" % number + b"." * 90))
-        interrupt, done = Interrupt(moment), 3
-        sys.setprofile(interrupt)
-        try:
+        interrupt, done = Interrupt(moment, in_engine), 3
+        with interrupt.armed():
             for number in range(3, 9):
                 store.append("t", rows(b"%d" % number + b"." * 90))
                 done += 1
-        except KeyboardInterrupt:
-            pass
-        finally:
-            sys.setprofile(None)
         found = values(store)
         assert done <= len(found) <= done + 1, moment
         store.append("t", rows(b"last"))

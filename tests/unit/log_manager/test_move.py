@@ -1,10 +1,8 @@
 """A partition goes from one log dir to another while it is read and written."""
 
-import contextlib
 import itertools
 import os
 import shutil
-import sys
 import tempfile
 import threading
 import time
@@ -31,6 +29,7 @@ from pyspark_log.storage.publish.staging import install
 from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
 from pyspark_log.storage.store import Store
 from pyspark_log.types import LATEST, READ_COMMITTED
+from tests.interrupts import Interrupt
 from tests.processes import PROCESSES
 from tests.scratch import memory_folder
 from tests.store_tools import cut_log, faults, new_store, stage
@@ -136,11 +135,15 @@ def test_a_partition_that_was_never_written_to_is_made_there(store, tmp_path):
 
 def test_a_writer_that_is_interrupted_when_it_follows_a_move(store, tmp_path):
     """At the beginning of each function that it calls: then it uses the producers' files in the new folder only."""
+
+    def called(frame, event):
+        return frame if event == "call" and frame.f_back.f_code is HeldLog.find_folder.__code__ else None
+
     for moment in itertools.count(1):
         first = store.append_batch("t", 0, ready(moment - 1, b"v"))
         Store.open(store.path).move_partition("t", 0, ("data", f"{tmp_path}/second")[moment % 2])
-        calls = _Calls(HeldLog.find_folder, moment)
-        with contextlib.suppress(KeyboardInterrupt), calls.interrupted():
+        calls = Interrupt(moment, called)
+        with calls.armed():
             store.append("t", rows(0), partition=0)
         again = store.append_batch("t", 0, ready(moment - 1, b"v"))
         assert (again.base_offset, again.duplicate) == (first.base_offset, True), f"at call {moment}"
@@ -148,28 +151,6 @@ def test_a_writer_that_is_interrupted_when_it_follows_a_move(store, tmp_path):
             break
     assert moment > 4
     assert not faults(store.path)
-
-
-class _Calls:
-    """Counts the calls that a function makes, and interrupts the one of a number."""
-
-    def __init__(self, function, number):
-        self.seen = 0
-        self._code, self._number = function.__code__, number
-
-    @contextlib.contextmanager
-    def interrupted(self):
-        sys.setprofile(self._event)
-        try:
-            yield
-        finally:
-            sys.setprofile(None)
-
-    def _event(self, frame, event, _argument):
-        if event == "call" and frame.f_back.f_code is self._code:
-            self.seen += 1
-            if self.seen == self._number:
-                raise KeyboardInterrupt
 
 
 def test_readers_at_work_and_other_writers_follow(store, tmp_path):

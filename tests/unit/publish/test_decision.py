@@ -1,11 +1,9 @@
 """Records of decisions: what they say, in this version and in the one before, and which run has a publisher."""
 
-import contextlib
 import itertools
 import json
 import os
 import socket
-import sys
 from dataclasses import replace
 
 import pyarrow as pa
@@ -32,6 +30,7 @@ from pyspark_log.storage.record.checksum import crc32c
 from pyspark_log.storage.record.layout import CRC_AT
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
+from tests.interrupts import Interrupt
 from tests.store_tools import rows, stage, store_with
 
 ID = "A" * 22
@@ -165,6 +164,10 @@ def test_what_this_process_has_decided_it_knows_as_others_read_it(store):
 
 def test_a_view_that_is_interrupted_while_it_is_continued(store):
     """At each return from a function in C: no decision that is done stays undone, or it is finished again and again."""
+
+    def in_take(frame, event):
+        return frame if event == "c_return" and frame.f_code is DecisionLog._take.__code__ else None
+
     for moment in itertools.count(1):
         with store.decisions.hold() as writer:
             decision = writer.decide(Decision("q", 0))
@@ -173,22 +176,11 @@ def test_a_view_that_is_interrupted_while_it_is_continued(store):
         assert view.undone.keys() == {decision.offset}
         with store.decisions.hold() as writer:
             writer.finish([decision], "q")
-        seen = []
-
-        def strike(frame, event, _argument, seen=seen, moment=moment):
-            if event == "c_return" and frame.f_code is DecisionLog._take.__code__:
-                seen.append(event)
-                if len(seen) == moment:
-                    raise KeyboardInterrupt
-
-        sys.setprofile(strike)
-        try:
-            with contextlib.suppress(KeyboardInterrupt):
-                view.follow()
-        finally:
-            sys.setprofile(None)
+        interrupt = Interrupt(moment, in_take)
+        with interrupt.armed():
+            view.follow()
         view.follow()
         assert (view.last, view.undone) == ({}, {}), f"at return {moment}"
-        if len(seen) < moment:
+        if interrupt.seen < moment:
             break
     assert moment > 3
