@@ -73,3 +73,12 @@ def held_by_another(store, topic, partition=0):
     """Another process has a partition's lock."""
     with started(_hold, store.path, topic, partition):
         yield
+
+
+def run_at_once(workers):
+    """Runs threads or processes to their ends, at the same time; the processes succeed."""
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+        assert getattr(worker, "exitcode", 0) == 0

@@ -37,7 +37,7 @@ from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.recovery import recover
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
-from tests.processes import held_by_another, started
+from tests.processes import held_by_another
 from tests.scratch import memory_folder
 from tests.store_tools import Stopped, all_values, faults, new_store, observed, rows, stage, values
 
@@ -451,29 +451,6 @@ def test_more_partitions_than_a_process_may_open_files(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert all_values(Store.open(tmp_path / "copy")) == [b"%d" % partition for partition in range(60)]
-
-
-def _back_up_slowly(connection, path, into):
-    def progress(done, total):
-        # A part of it is copied.
-        if done > total / 2:
-            connection.send("in the midst")
-            connection.recv()
-
-    back_up(Store.open(path), into, progress=progress)
-
-
-def test_it_is_killed(store, tmp_path):
-    clean(store)
-    before = tree(tmp_path / "store").keys() | tree(tmp_path / "second").keys()
-    with started(_back_up_slowly, store.path, str(tmp_path / "copy")) as (process, _):
-        process.kill()
-    with pytest.raises(StoreNotFoundError):
-        Store.open(tmp_path / "copy")
-    clean(store)
-    assert tree(tmp_path / "store").keys() | tree(tmp_path / "second").keys() == before
-    append(store, 12)
-    assert check(store.path) == 13
 
 
 # ---- the command

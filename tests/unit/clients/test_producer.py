@@ -25,7 +25,7 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.ingest.partitioner import murmur2
 from pyspark_log.storage.segment import SegmentReader, read_headers
-from tests.processes import forked
+from tests.processes import forked, run_at_once
 from tests.store_tools import all_values, store_with, values
 
 PATIENCE = 120
@@ -105,10 +105,7 @@ def test_threads_keep_their_order(store):
                 producer.send("t", b"%d-%d" % (name, number), key=b"%d" % name)
 
         threads = [threading.Thread(target=send, args=(name,)) for name in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_at_once(threads)
     found = all_values(store)
     assert len(found) == 2000
     for name in range(4):
@@ -391,10 +388,7 @@ def test_offsets_of_two_producers_in_small_segments(store):
                 sent[value] = producer.send("small", value)
 
     threads = [threading.Thread(target=send, args=(name,)) for name in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_at_once(threads)
     found = all_values(store, "small")
     assert [found[one.result(0).offset] for one in sent.values()] == list(sent)
 

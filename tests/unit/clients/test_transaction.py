@@ -26,6 +26,7 @@ from pyspark_log.storage.publish import applier
 from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
+from tests.processes import run_at_once
 from tests.store_tools import observed
 
 # Between a decision and its application there is nothing in an object store.
@@ -354,10 +355,7 @@ def test_one_of_many_gets_each_range_and_positions_never_go_back(store):
                 continue
 
     threads = [threading.Thread(target=member, args=(f"member {number}",)) for number in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_at_once(threads)
     assert sorted(taken) == list(range(target))
     assert content(store, "b") == sorted(b"%d" % number for number in range(target))
     assert committed(store) == {A0: target}

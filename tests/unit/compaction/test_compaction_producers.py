@@ -105,14 +105,18 @@ def test_what_a_snapshot_says_of_the_cleaned_part_is_believed(store, tmp_path):
     assert faults(store.path) == []
 
 
-@pytest.mark.parametrize("tear", TORN.values(), ids=TORN)
-def test_where_cleaners_have_been_is_not_known_when_it_is_torn(store, tear):
-    """The cleaned part of the log lacks what the files beside it say, and readers miss nothing by that."""
+def write_and_clean(store):
     for sequence in range(3):
         send(store, sequence, b"aborted", transactional=True)
         end(store, False)
         send(store, sequence, b"other %d" % sequence, producer=2)
     clean(store)
+
+
+@pytest.mark.parametrize("tear", TORN.values(), ids=TORN)
+def test_where_cleaners_have_been_is_not_known_when_it_is_torn(store, tear):
+    """The cleaned part of the log lacks what the files beside it say, and readers miss nothing by that."""
+    write_and_clean(store)
     place = store.logs.place("t", 0)
     path, end_offset = Path(place.cleaner_path), store.latest_offset("t", 0)
     path.write_bytes(tear(path.read_bytes()))
@@ -137,11 +141,7 @@ def test_where_cleaners_have_been_is_not_known_when_it_is_torn(store, tear):
 
 def test_where_cleaners_have_been_is_seen_in_the_log_when_the_file_that_says_it_is_removed(store):
     """It is no damage: the next cleaner begins at the log start."""
-    for sequence in range(3):
-        send(store, sequence, b"aborted", transactional=True)
-        end(store, False)
-        send(store, sequence, b"other %d" % sequence, producer=2)
-    clean(store)
+    write_and_clean(store)
     place = store.logs.place("t", 0)
     Path(place.cleaner_path).unlink()
     assert faults(store.path) == []

@@ -239,21 +239,18 @@ def test_a_link_that_is_a_copy_is_seen(bench, monkeypatch):
     assert "is a copy" in conduct(CHECKS["hard link"], bench).measured
 
 
-def test_a_lock_that_never_answers_does_not_hang_the_doctor(bench, monkeypatch):
-    bench.other.ask("create_all", [])
-    monkeypatch.setattr(second_process, "ANSWER_SECONDS", 0.2)
+@pytest.mark.parametrize(
+    ("has_started", "limit", "said"),
+    [(True, "ANSWER_SECONDS", "a call did not return"), (False, "START_SECONDS", "has not started")],
+)
+def test_a_second_process_that_hangs_does_not_hang_the_doctor(bench, monkeypatch, has_started, limit, said):
+    if has_started:
+        bench.other.ask("create_all", [])
+    monkeypatch.setattr(second_process, limit, 0.2)
     os.kill(bench.other.pid, signal.SIGSTOP)
     finding = conduct(CHECKS["lock between processes"], bench)
     assert finding.verdict is Verdict.FAILED
-    assert "a call did not return" in finding.measured
-
-
-def test_a_second_process_that_does_not_start_is_a_failure(bench, monkeypatch):
-    monkeypatch.setattr(second_process, "START_SECONDS", 0.2)
-    os.kill(bench.other.pid, signal.SIGSTOP)
-    finding = conduct(CHECKS["lock between processes"], bench)
-    assert finding.verdict is Verdict.FAILED
-    assert "has not started" in finding.measured
+    assert said in finding.measured
 
 
 def test_two_processes_that_have_no_turn_at_once_are_no_failure(bench, monkeypatch):

@@ -11,19 +11,12 @@ import pytest
 
 from pyspark_log.storage.fs import guarded, locks
 from pyspark_log.storage.fs.files import open_read
-from tests.processes import PROCESSES, forked
+from tests.processes import PROCESSES, forked, run_at_once
 
 # How long something may take that nothing hinders, in seconds, on a machine that has much else to do.
 PATIENCE = 120
 # More uses than make a row.
 MANY = 50
-
-
-@pytest.fixture
-def path(tmp_path):
-    file = tmp_path / "lock"
-    file.write_bytes(b"")
-    return str(file)
 
 
 def is_locked(path):
@@ -286,10 +279,7 @@ def test_processes_and_threads_exclude_each_other(path, tmp_path):
     counter.write_bytes(b"0")
     workers = [PROCESSES.Process(target=_count_up_alone, args=(path, counter, 2000), daemon=True) for _ in range(2)]
     workers += [threading.Thread(target=_count_up, args=(path, counter, 1000, user), daemon=True) for user in (1, 1, 2)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    run_at_once(workers)
     assert counter.read_bytes() == b"7000"
 
 

@@ -59,13 +59,6 @@ sys.stdin.read()
 
 
 @pytest.fixture
-def path(tmp_path):
-    file = tmp_path / "lock"
-    file.write_bytes(b"")
-    return str(file)
-
-
-@pytest.fixture
 def heir_of():
     """Runs a program that has a child, and kills it; gives the ids of both. The child lives on to the test's end."""
     heirs = []

@@ -13,17 +13,10 @@ import pytest
 from pyspark_log.errors import LockTimeoutError
 from pyspark_log.storage.fs import contextmanager, locks
 from tests import processes
-from tests.processes import PROCESSES
+from tests.processes import PROCESSES, run_at_once
 
 # How long something may take that nothing hinders, in seconds, on a machine that has much else to do.
 PATIENCE = 120
-
-
-@pytest.fixture
-def path(tmp_path):
-    file = tmp_path / "lock"
-    file.write_bytes(b"")
-    return str(file)
 
 
 def _hold(path, held, mark_deleted):
@@ -50,10 +43,7 @@ def test_processes_and_threads_exclude_each_other(path, tmp_path):
     counter.write_bytes(b"0")
     workers = [PROCESSES.Process(target=_count_up, args=(path, counter, 300), daemon=True) for _ in range(2)]
     workers += [threading.Thread(target=_count_up, args=(path, counter, 300), daemon=True) for _ in range(2)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    run_at_once(workers)
     assert counter.read_bytes() == b"1200"
 
 

@@ -155,33 +155,21 @@ def test_readers_see_a_copy_up_to_its_high_watermark(cut, node):
     assert faults(node.path) == []
 
 
-def test_a_copy_can_begin_again_at_a_later_offset(cut, node):
+@pytest.mark.parametrize(("at", "end"), [(18, None), (6, 30), (6, 18)], ids=["later", "earlier", "after a truncation"])
+def test_a_copy_can_begin_again_at_another_offset(cut, node, at, end):
     copied(cut.store, node)
     with node.logs.writer("t", 0).hold() as writer:
-        restart_at(writer.log, 18)
-        assert (writer.state.log_start, writer.state.next_offset, writer.state.high_watermark) == (18, 18, 18)
-    assert list_segments(f"{node.path}/data/t-0") == [18]
-    copied(cut.store, node, 18)
+        if end is not None:
+            raise_high_watermark(writer.log, 30)
+            delete_before(writer.log, 18)
+            truncate(writer.log, end)
+        restart_at(writer.log, at)
+        assert (writer.state.log_start, writer.state.next_offset, writer.state.high_watermark) == (at, at, at)
+    assert list_segments(f"{node.path}/data/t-0") == [at]
+    copied(cut.store, node, at)
     with node.logs.writer("t", 0).hold() as writer:
         raise_high_watermark(writer.log, 30)
-    assert numbers(node) == list(range(18, 30))
-    assert faults(node.path) == []
-
-
-@pytest.mark.parametrize("end", [30, 18])
-def test_a_copy_can_begin_again_at_an_earlier_offset(cut, node, end):
-    copied(cut.store, node)
-    with node.logs.writer("t", 0).hold() as writer:
-        raise_high_watermark(writer.log, 30)
-        delete_before(writer.log, 18)
-        truncate(writer.log, end)
-        restart_at(writer.log, 6)
-        assert (writer.state.log_start, writer.state.next_offset, writer.state.high_watermark) == (6, 6, 6)
-    assert list_segments(f"{node.path}/data/t-0") == [6]
-    copied(cut.store, node, 6)
-    with node.logs.writer("t", 0).hold() as writer:
-        raise_high_watermark(writer.log, 30)
-    assert numbers(node) == list(range(6, 30))
+    assert numbers(node) == list(range(at, 30))
     assert faults(node.path) == []
 
 

@@ -27,6 +27,7 @@ from pyspark_log.storage.log_manager.topics import TopicAdmin
 from pyspark_log.storage.maintenance.transfer.kafka_import import import_kafka
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.store import Store
+from tests.processes import run_at_once
 from tests.store_tools import damages, new_store, rows, values
 
 
@@ -386,10 +387,7 @@ def test_partitions_come_and_go_while_it_is_removed_and_added(store, second):
         one.add_log_dir(second)
 
     threads = [threading.Thread(target=run, args=(work,)) for work in (create, create, remove)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_at_once(threads)
     assert not problems
     assert len(rounds) > 1
     found = Store.open(store.path)

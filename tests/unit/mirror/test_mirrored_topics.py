@@ -49,6 +49,13 @@ def values(store, at, **options):
     return [value for batch in store.read(at.topic, at.partition, **options) for value in batch["value"].to_pylist()]
 
 
+def check_values(mirror, upstream, at):
+    """A partition has the same values here, and the store no damage."""
+    with Store.open(mirror.path) as store:
+        assert values(store, at) == values(upstream, at)
+    assert not damages(mirror.path)
+
+
 @pytest.fixture
 def fill(upstream, topic):
     """Appends as many batches of 10 records to the first partition of the topic."""
@@ -292,9 +299,7 @@ def test_records_that_were_deleted_too_early_are_reported(upstream, topic, fill,
         assert len(values(store, first)) == 100
     result = mirror(topic, skip_lost=True)[first]
     assert (result.error, result.end, result.missing, result.log_start) == (None, 200, 50, 150)
-    with Store.open(mirror.path) as store:
-        assert values(store, first) == values(upstream, first)
-    assert not damages(mirror.path)
+    check_values(mirror, upstream, first)
 
 
 def elect(store, at, epoch, end):

@@ -1,5 +1,6 @@
 """Large staged files become segments as they are; and what is done where they cannot."""
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -32,7 +33,7 @@ from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.recovery import set_aside, waiting
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan, install, staged_writer
 from pyspark_log.storage.store import Store
-from tests.processes import PROCESSES
+from tests.processes import PROCESSES, run_at_once
 from tests.store_tools import Stopped, decided_only, new_store, observed, roll_log
 
 CONFIG = {"segment.bytes": "100000", "index.interval.bytes": "500", "max.message.bytes": "3000"}
@@ -339,46 +340,44 @@ def test_a_replay_gathers_nothing(store):
     assert content(store) == expected(("p", 1))
 
 
-def test_gathering_that_fails_leaves_what_was_staged(store):
-    parts = [part for task in range(40) for part in stage(store, f"task {task}", 20)]
-    before = sorted(staged_files(store))
+@contextlib.contextmanager
+def no_room_for(is_what):
+    """There is no room for a write of which a function says so."""
 
     def full(change):
-        if change.kind == "write" and change.position > 20_000:
+        if change.kind == "write" and is_what(change):
             raise OSError(errno.ENOSPC, "No space left on device")
 
     with observed(full), pytest.raises(PublishFailedError, match="No space"):
+        yield
+
+
+@contextlib.contextmanager
+def decisions_locked(store):
+    hold = DecisionLog.hold
+    publish(store.decisions, "another", 0, [])
+    with pytest.MonkeyPatch.context() as patched, store.logs.writer(PUBLISH_TOPIC, 0).hold():
+        patched.setattr(DecisionLog, "hold", lambda decisions: hold(decisions, 0.05))
+        with pytest.raises(PublishFailedError):
+            yield
+
+
+HINDRANCES = {
+    "no room for copies": lambda _: no_room_for(lambda change: change.position > 20_000),
+    "no room for the manifest": lambda _: no_room_for(lambda change: b"PYLOGMF" in change.data),
+    "a decision log that is locked": decisions_locked,
+}
+
+
+@pytest.mark.parametrize("hindrance", HINDRANCES)
+def test_what_fails_before_the_decision_leaves_what_was_staged_and_no_copies(store, hindrance):
+    parts = [part for task in range(40) for part in stage(store, f"task {task}", 20)]
+    before = sorted(staged_files(store))
+    with HINDRANCES[hindrance](store):
         publish(store.decisions, "q", 0, parts)
     assert sorted(staged_files(store)) == before
     publish(store.decisions, "q", 0, parts)
     check(store, expected(*((f"task {task}", 20) for task in range(40))))
-
-
-def test_a_manifest_that_finds_no_room_leaves_no_copies(store):
-    parts = [part for task in range(8) for part in stage(store, f"task {task}", 20)]
-    before = sorted(staged_files(store))
-
-    def full(change):
-        if change.kind == "write" and b"PYLOGMF" in change.data:
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-    with observed(full), pytest.raises(PublishFailedError, match="No space"):
-        publish(store.decisions, "q", 0, parts)
-    assert sorted(staged_files(store)) == before
-
-
-def test_a_decision_log_that_is_locked_leaves_no_copies(store, monkeypatch):
-    parts = [part for task in range(8) for part in stage(store, f"task {task}", 20)]
-    before = sorted(staged_files(store))
-    publish(store.decisions, "another", 0, [])
-    with monkeypatch.context() as patched, store.logs.writer(PUBLISH_TOPIC, 0).hold():
-        hold = DecisionLog.hold
-        patched.setattr(DecisionLog, "hold", lambda decisions: hold(decisions, 0.05))
-        with pytest.raises(PublishFailedError):
-            publish(store.decisions, "q", 0, parts)
-    assert sorted(staged_files(store)) == before
-    publish(store.decisions, "q", 0, parts)
-    check(store, expected(*((f"task {task}", 20) for task in range(8))))
 
 
 def test_pieces_that_are_gone_are_named_as_staged_output(store):
@@ -690,11 +689,7 @@ def test_processes_that_help_at_once(store):
             publish(store.decisions, f"q{number}", 0, stage(store, f"p{number}", 100 + number))
     barrier = PROCESSES.Barrier(3)
     helpers = [PROCESSES.Process(target=_help, args=(store.path, barrier), daemon=True) for _ in range(3)]
-    for helper in helpers:
-        helper.start()
-    for helper in helpers:
-        helper.join()
-        assert helper.exitcode == 0
+    run_at_once(helpers)
     found = content(store)
     published = expected(*((f"p{number}", 100 + number) for number in range(6)))
     assert [value for value in found if value.startswith("p")] == published

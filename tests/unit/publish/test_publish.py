@@ -24,6 +24,7 @@ from pyspark_log.storage.publish.pending import help_apply, tidy
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan, staged_writer
 from pyspark_log.storage.store import Store
+from tests.processes import run_at_once
 from tests.store_tools import decided_only, new_store, overwrite, store_with, visible_values
 
 store = store_with(partitions=3)
@@ -354,10 +355,7 @@ def test_many_publishers_and_writers_at_once(store):
 
     threads = [threading.Thread(target=publishing_loop, args=(b"p%d" % n,)) for n in range(4)]
     threads += [threading.Thread(target=appending_loop, args=(b"a%d" % n,)) for n in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_at_once(threads)
     assert len(content(store)) == 4 * 12 * 20 + 2 * 60
     for partition in range(3):
         values = [v for b in store.read("t", partition) for v in b["value"].to_pylist()]

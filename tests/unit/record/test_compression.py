@@ -21,6 +21,7 @@ from pyspark_log.errors import CorruptRecordError, InvalidConfigError
 from pyspark_log.storage.record.compression import LEVELS, compress, decompress
 from pyspark_log.storage.record.layout import CODECS, HEADER_SIZE
 from tests.paths import KAFKA_JAVA
+from tests.processes import run_at_once
 
 LIMIT = 1 << 24
 TEXT = b"".join(b"line %d of some text\n" % i for i in range(10_000))  # more than three snappy blocks
@@ -120,10 +121,7 @@ def test_threads_do_not_share_contexts():
             wrong.extend(c for c in CODECS if plain(c, bytes(compress(c, data))) != data)
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_at_once(threads)
     assert wrong == []
 
 

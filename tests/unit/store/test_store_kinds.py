@@ -28,7 +28,7 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.publish.decision import NO_NUMBER
 from pyspark_log.types import OffsetStep
-from tests.processes import PROCESSES
+from tests.processes import PROCESSES, run_at_once
 from tests.store_tools import all_values, rows, values
 
 AT = TopicPartition("t", 0)
@@ -181,11 +181,7 @@ def _change(environment, path, first):
 def test_processes_that_change_a_store_at_once(store):
     where = dict(os.environ), store.path
     processes = [PROCESSES.Process(target=_change, args=(*where, first)) for first in range(3)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-        assert process.exitcode == 0
+    run_at_once(processes)
     assert store.topics() == sorted(["t", *(f"n{number}" for number in range(12))])
     wanted = {"retention.ms": "-1", "segment.ms": "1009", "segment.jitter.ms": "1010", "segment.bytes": "1011"}
     assert store.describe_topic("t").configs == wanted

@@ -17,6 +17,7 @@ from pyspark_log import Store
 from pyspark_log.kafka import messages as m
 from pyspark_log.server.quotas import ClientQuotas, Entity
 from tests.ports import HOST, free_ports
+from tests.processes import run_at_once
 from tests.security_tools import PASSWORDS, Authority, add_users, name, tls_options
 from tests.server_tools import PATIENCE, Peer, Server, served
 from tests.ui_tools import ask, without_tags
@@ -138,10 +139,7 @@ def test_guesses_are_slowed(store, tmp_path):
         began = time.monotonic()
         # Of an address four connections are waited for; the oldest of more is closed.
         threads = [threading.Thread(target=lambda: [guess(0), guess(1)]) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_at_once(threads)
         # One after the other, with a pause of 0.2 s between two.
         assert time.monotonic() - began >= 7 * 0.2
         text = without_tags(ask(server.ui_port, "/server", Authorization=login("anna", PASSWORDS["anna"]))[2])
