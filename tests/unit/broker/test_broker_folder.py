@@ -10,12 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from broker_tools import ALL, T0, add, batch, high_watermark, rows, tree
-from click.testing import CliRunner
+from cli_tools import output, pylog
 from producer_tools import end_transaction, ready
 from record_tools import Record, build
 
 from pyspark_log import DefaultSource, Store
-from pyspark_log.cli.main import main
 from pyspark_log.clients.transactions import Transactions
 from pyspark_log.errors import (
     CorruptRecordError,
@@ -173,8 +172,7 @@ def test_several_folders_of_a_broker_are_one(disks):
     source = DefaultSource({"path": joined(disks), "subscribe": "t"})
     reader = source.reader(source.schema())
     assert sum(part.num_rows for task in reader.partitions() for part in reader.read(task)) == len(ALL) + 2
-    result = CliRunner().invoke(main, ["--store", joined(disks), "topics", "list"])
-    assert result.output.split() == ["t", "u"]
+    assert output(joined(disks), "topics", "list").split() == ["t", "u"]
 
 
 def test_a_partition_that_a_broker_moves_to_another_of_its_folders(disks):
@@ -643,14 +641,9 @@ def test_groups_are_those_of_the_offsets_topic(tmp_path):
     few = Store.open(tmp_path / "logs")
     assert few.describe_topic("__consumer_offsets").partitions < 50
     assert (OffsetsLog(few).fetch("mine")[T0].offset, OffsetsLog(few).fetch("test")[T0].offset) == (3, 5)
-
-    def run(*arguments):
-        result = CliRunner().invoke(main, ["--store", str(tmp_path / "logs"), *arguments])
-        assert result.exit_code == 0, result.output
-        return result.output
-
-    assert run("groups", "list").split() == ["mine", "test"]
-    records = [json.loads(line) for line in run("consume", "__consumer_offsets", "--format", "offsets").splitlines()]
+    assert output(tmp_path / "logs", "groups", "list").split() == ["mine", "test"]
+    shown = output(tmp_path / "logs", "consume", "__consumer_offsets", "--format", "offsets")
+    records = [json.loads(line) for line in shown.splitlines()]
     mine = next(record for record in records if record["group"] == "mine")
     assert mine.pop("at")["offset"] == 0
     assert mine == {
@@ -683,8 +676,7 @@ def test_every_kind_of_group_record_is_shown(tmp_path):
     add(folder, 0, build([Record(key, value, 7) for key, value in pairs]))
 
     def shown(*more):
-        command = ["--store", str(folder.parent), "consume", "__consumer_offsets", *more]
-        result = CliRunner().invoke(main, command)
+        result = pylog(folder.parent, "consume", "__consumer_offsets", *more)
         return result.exit_code, [json.loads(line) for line in result.output.splitlines() if line.startswith("{")]
 
     code, records = shown("--format", "offsets")
@@ -765,17 +757,12 @@ def test_reading_writes_nothing(root):
 
 
 def test_commands(root):
-    def run(*arguments):
-        return CliRunner().invoke(main, ["--store", str(root), *arguments])
-
     before = tree(root)
-    assert run("topics", "list").output.split() == ["t"]
-    described = run("topics", "describe", "t")
-    assert described.exit_code == 0, described.output
-    consumed = run("consume", "t", "--print-offset")
-    assert consumed.exit_code == 0, consumed.output
+    assert output(root, "topics", "list").split() == ["t"]
+    output(root, "topics", "describe", "t")
+    output(root, "consume", "t", "--print-offset")
     for arguments in (["topics", "create", "new"], ["recover"], ["clean"], ["repair", "--into", f"{root}-copy"]):
-        refused = run(*arguments)
+        refused = pylog(root, *arguments)
         assert refused.exit_code != 0
         assert "Kafka broker" in refused.output, refused.output
     assert tree(root) == before

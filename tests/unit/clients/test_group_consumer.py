@@ -8,10 +8,9 @@ import threading
 import time
 
 import pytest
-from click.testing import CliRunner
+from cli_tools import pylog
 
 from pyspark_log import Consumer, Store, TopicPartition, Transactions
-from pyspark_log.cli.main import main
 from pyspark_log.clients import ConsumerRebalanceListener
 from pyspark_log.clients.membership import Membership
 from pyspark_log.errors import (
@@ -379,7 +378,7 @@ def test_the_command_line_shows_members_and_resets_no_group_that_has_some(store,
     share(first, second)
 
     def run(*words):
-        return CliRunner().invoke(main, ["--store", store.path, "groups", *words])
+        return pylog(store, "groups", *words)
 
     [one, other] = json.loads(run("describe", "g", "--members", "--json").output)
     assert (one["client_id"], one["partitions"], other["partitions"]) == ("billing", 2, 2)

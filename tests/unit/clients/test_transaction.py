@@ -16,7 +16,6 @@ from pyspark_log.errors import (
     InvalidTopicError,
     OffsetConflictError,
     PublisherFencedError,
-    PublishFailedError,
     PublishPendingError,
     TransactionStateError,
     UnknownTopicError,
@@ -227,24 +226,6 @@ def test_a_commit_that_failed_can_be_asked_for_again(store, cannot_apply):
         transaction.commit()
     assert transact(transactions, b"y").number == 1
     assert content(store, "a") == [b"x", b"y"]
-
-
-@IN_A_FOLDER
-def test_a_commit_that_failed_before_the_decision_can_be_aborted(store):
-    transactions = Transactions(store, "t")
-    transaction = transactions.begin()
-    transaction.append("a", rows(*(b"%06d" % number * 20 for number in range(60_000))))
-
-    def full_disk(change):
-        if change.kind == "write" and "__pylog_publish" in change.path:
-            raise OSError(28, "No space left on device")
-
-    with observed(full_disk), pytest.raises(PublishFailedError, match="No space"):
-        transaction.commit()
-    transaction.abort()
-    assert [name for name in staged_files(store) if name.endswith(".staged")] == []
-    assert transact(transactions, b"x").number == 0
-    assert content(store, "a") == [b"x"]
 
 
 def test_an_append_that_was_refused_leaves_only_the_abort(store):

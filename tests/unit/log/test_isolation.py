@@ -6,12 +6,11 @@ import random
 import shutil
 
 import pytest
-from click.testing import CliRunner
+from cli_tools import output
 from producer_tools import NOW, end_transaction
 from transaction_tools import LEVEL, as_brokers, rows
 
 from pyspark_log import Store
-from pyspark_log.cli.main import main
 from pyspark_log.errors import InvalidConfigError, OffsetOutOfRangeError, SideFileError
 from pyspark_log.storage.log.read import isolation
 from pyspark_log.storage.log.read.isolation import LastStableOffset
@@ -162,9 +161,7 @@ def test_the_command(log):
     log.write(2, b"open")
 
     def consume(*more):
-        result = CliRunner().invoke(main, ["--store", log.store.path, "consume", "t", *more])
-        assert result.exit_code == 0, result.output
-        return result.output.split()
+        return output(log.store, "consume", "t", *more).split()
 
     assert consume() == ["aborted", "plain", "open"]
     assert consume("--isolation-level", "read_committed") == ["plain"]

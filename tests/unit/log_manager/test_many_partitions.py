@@ -7,10 +7,9 @@ import json
 import pyarrow as pa
 import pytest
 from broker_tools import add, batch
-from click.testing import CliRunner
+from cli_tools import output
 
 from pyspark_log import Store
-from pyspark_log.cli.main import main
 from pyspark_log.errors import InvalidConfigError
 from pyspark_log.storage.catalog.topics import MAX_PARTITIONS
 from pyspark_log.storage.compaction import cleaner
@@ -61,9 +60,8 @@ def test_partitions_without_records_cost_nothing(tmp_path):
     report = verify(store.path)
     assert (report.partitions, report.damaged) == (2, False)
     for command in (["topics", "list"], ["topics", "describe"], ["consume", "t"], ["log-dirs", "list"], ["verify"]):
-        result = CliRunner().invoke(main, ["--store", store.path, *command])
-        assert result.exit_code == 0, result.output
-    assert CliRunner().invoke(main, ["--store", store.path, "consume", "t"]).output == "v\nv\n"
+        output(store, *command)
+    assert output(store, "consume", "t") == "v\nv\n"
     store.delete_topic("t")
     assert not list((tmp_path / "store" / "data").glob("t-[0-9]"))
     assert store.topics() == []

@@ -8,10 +8,9 @@ import shutil
 
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
+from cli_tools import pylog
 from record_tools import EVERYTHING, HEADERS_TYPE, NOW, Record, build, patched, read, with_crc
 
-from pyspark_log.cli.main import main
 from pyspark_log.config import MAX_BATCH_BYTES
 from pyspark_log.errors import BatchTooLargeError, InvalidConfigError, RecordTooLargeError
 from pyspark_log.spark_connector.corruption import OnCorruption
@@ -187,7 +186,7 @@ def test_a_spark_task_and_the_command_line_name_the_setting(store):
     with pytest.raises(ConnectorError, match=r"PYLOG_BATCH_TOO_LARGE.*t-0.*batch\.max\.memory\.bytes"):
         list(read_partition(task))
     for command in (["consume", "t"], ["dump", "--topic", "t", "--partition", "0", "--records"]):
-        result = CliRunner().invoke(main, ["--store", store.path, *command])
+        result = pylog(store, *command)
         assert result.exit_code == 1
         assert "[PYLOG_BATCH_TOO_LARGE] t-0" in result.stderr
         assert "batch.max.memory.bytes" in result.stderr
