@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -137,3 +138,10 @@ def overwrite(path, at, data):
     with open(path, "r+b") as file:
         file.seek(at, os.SEEK_END if at < 0 else os.SEEK_SET)
         file.write(data)
+
+
+def flip(path, at, bits=0x04):
+    """Changes some bits of a byte; a second time they are as they were."""
+    data = bytearray(Path(path).read_bytes())
+    data[at] ^= bits
+    overwrite(path, at, bytes([data[at]]))

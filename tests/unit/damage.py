@@ -16,6 +16,7 @@ from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
+from tests.store_tools import flip
 
 RECORDS = 120
 
@@ -61,12 +62,6 @@ def log(path, number):
 def headers(file):
     data = file.read_bytes()
     return scan(data, 0, len(data))
-
-
-def flip(file, at):
-    data = bytearray(file.read_bytes())
-    data[at] ^= 0x04
-    file.write_bytes(data)
 
 
 def records(path, topic="t", partition=0):

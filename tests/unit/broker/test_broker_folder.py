@@ -40,7 +40,7 @@ from pyspark_log.storage.segment.segment import SegmentReader
 from pyspark_log.types import TopicPartition
 from tests import moved_time
 from tests.paths import LOGDIR
-from tests.store_tools import new_store, overwrite
+from tests.store_tools import flip, new_store, overwrite
 
 pytestmark = pytest.mark.usefixtures("prompt_checkpoints")
 
@@ -303,9 +303,7 @@ def test_tails_of_zeros_are_no_records(tmp_path):
 
 def test_a_damaged_batch_is_reported_with_its_place(root):
     path = Path(segment_path(str(root / "t-0"), 0, LOG))
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(data)
+    flip(path, -1)
     store = Store.open(root)
     with pytest.raises(CorruptRecordError, match="t-0") as caught:
         rows(store)
@@ -322,10 +320,7 @@ def test_a_damaged_batch_is_not_taken_for_the_end(root, base, place, watermark, 
     add(folder, 20, batch(21, b"v"), batch(22, b"w"))
     if watermark is not None:
         high_watermark(root, watermark)
-    path = Path(segment_path(str(folder), base, LOG))
-    data = bytearray(path.read_bytes())
-    data[place + 65] ^= 1
-    path.write_bytes(data)
+    flip(segment_path(str(folder), base, LOG), place + 65)
     store, found = Store.open(root), []
     parts = (part["offset"].to_pylist() for part in store.read("t", 0))
     with pytest.raises(CorruptRecordError, match="the header says CRC"):

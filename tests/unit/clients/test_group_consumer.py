@@ -186,7 +186,6 @@ def test_a_process_that_is_stopped_is_removed_and_joins_again(store, join):
     code = """
 import logging, sys
 from pyspark_log import Consumer, Store
-from tests.processes import forked
 logging.basicConfig(stream=sys.stdout, format="%(message)s")
 with Consumer(Store.open(sys.argv[1]), 't', group_id='g', max_poll_interval_ms=500, enable_auto_commit=False) as c:
     while True:
@@ -219,16 +218,6 @@ def test_what_a_removed_member_commits_is_refused(store, join, caplog):
         first.commit()
     poll_until(lambda: "it joins again" in caplog.text, first)
     assert len(first.assignment()) == COUNT
-
-
-def test_a_member_that_comes_back_with_its_instance_id_has_what_it_had(store, join):
-    first, second = join(group_instance_id="a"), join(group_instance_id="b")
-    share(first, second)
-    had = second.assignment()
-    second.close()
-    again = join(group_instance_id="b")
-    again.poll(1000)
-    assert again.assignment() == had
 
 
 def test_a_second_consumer_with_an_instance_id_fences_the_first(store, join):

@@ -27,7 +27,7 @@ from pyspark_log.storage.segment.file_names import list_segments
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_COMMITTED, TopicPartition
 from tests.processes import held_by_another
-from tests.store_tools import faults, new_store, overwrite, roll_log, store_with
+from tests.store_tools import faults, flip, new_store, roll_log, store_with
 
 COMPACT = {"cleanup.policy": "compact", "segment.bytes": "1000", "index.interval.bytes": "200"}
 T = TopicPartition("t", 0)
@@ -265,11 +265,7 @@ def test_a_partition_that_is_damaged_is_marked_and_the_others_are_compacted(stor
     fill(store, topic="u")
     place = store.logs.reader("t", 0).place
     path = f"{place.folder}/{list_segments(place.folder)[2]:020d}.log"
-    with open(path, "r+b") as file:
-        file.seek(200)
-        (byte,) = file.read(1)
-        file.seek(200)
-        file.write(bytes([byte ^ 1]))
+    flip(path, 200)
     outcomes = {outcome.at: outcome for outcome in compact(store.logs)}
     assert os.path.basename(path) in outcomes[T].problem
     assert outcomes[TopicPartition("u", 0)].rounds[0].finished
@@ -277,7 +273,7 @@ def test_a_partition_that_is_damaged_is_marked_and_the_others_are_compacted(stor
     # It is not selected any more, unless its topic is named.
     assert due(store.logs) == []
     assert [one.at for one in due(store.logs, "t")] == [T]
-    overwrite(path, 200, bytes([byte]))
+    flip(path, 200)
     (outcome,) = compact(store.logs, "t")
     assert outcome.rounds[0].finished
     assert cleaner_checkpoint.read(place).reason == ""

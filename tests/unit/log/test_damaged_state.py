@@ -20,7 +20,7 @@ from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.store import Store
-from tests.store_tools import damages, roll_log, store_with, values
+from tests.store_tools import damages, flip, roll_log, store_with, values
 
 store = store_with({"retention.ms": "-1", "segment.bytes": "100000"})
 
@@ -42,14 +42,6 @@ def damage(store):
     return damages(store.path)
 
 
-def flip(path, at):
-    with open(path, "r+b") as file:
-        file.seek(at)
-        byte = file.read(1)[0]
-        file.seek(at)
-        file.write(bytes([byte ^ 0x10]))
-
-
 def newest_slots(store):
     loaded = state_file.read(state_path(store))
     return sorted(range(4), key=loaded.seqs.__getitem__, reverse=True)
@@ -63,7 +55,7 @@ SIX = [b"%d" % number for number in range(6)]
 def test_a_damaged_bit_of_the_newest_slots_hides_no_record(store, tmp_path, at, how_many):
     append(store, *SIX)
     for slot in newest_slots(store)[:how_many]:
-        flip(state_path(store), slot * SLOT_DISTANCE + at)
+        flip(state_path(store), slot * SLOT_DISTANCE + at, 0x10)
     before = log_path(store).read_bytes()
     for process in (store, Store.open(store.path)):
         with pytest.raises(LogDamagedError, match=rf"{state_path(store)}: slot .* is damaged.*pylog repair"):
@@ -83,7 +75,7 @@ def test_a_damaged_bit_of_the_newest_slots_hides_no_record(store, tmp_path, at, 
 def test_where_a_power_loss_explains_it_the_batches_beyond_the_end_are_adopted(store, monkeypatch, how_many):
     append(store, *SIX)
     for slot in newest_slots(store)[:how_many]:
-        flip(state_path(store), slot * SLOT_DISTANCE + 48)
+        flip(state_path(store), slot * SLOT_DISTANCE + 48, 0x10)
     monkeypatch.setattr(state_file, "this_boot", lambda: b"next one")
     (torn,) = [one for one in verify(store.path).findings if "torn by a power loss" in one.what]
     assert torn.severity is Severity.NOTE

@@ -16,7 +16,7 @@ from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.segment.segment import read_headers
 from pyspark_log.storage.store import Store
-from tests.store_tools import new_store, observed, open_files, overwrite, rows, stage, store_with
+from tests.store_tools import flip, new_store, observed, open_files, overwrite, rows, stage, store_with
 
 
 store = store_with({"segment.bytes": "1000", "index.interval.bytes": "100"})
@@ -119,16 +119,12 @@ def test_a_damaged_base_offset_is_an_error_and_hides_nothing_in_silence(store, b
     with files.open_read(path) as log:
         batches = [header.position for header in read_headers(log, 0, log.size())]
     for at in batches:
-        with open(path, "r+b") as log:
-            log.seek(at + byte)
-            old = log.read(1)
-            log.seek(at + byte)
-            log.write(bytes([old[0] ^ 0x10]))
+        flip(path, at + byte, 0x10)
         try:
             assert values(store) == list(range(30))
         except PylogError as error:
             assert isinstance(error, CorruptRecordError | LogDamagedError)  # noqa: PT017
-        overwrite(path, at + byte, old)
+        flip(path, at + byte, 0x10)
 
 
 def test_an_inactive_segment_that_lost_its_end_or_is_gone_is_an_error(store):

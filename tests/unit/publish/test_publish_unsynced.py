@@ -17,7 +17,7 @@ from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan, install, staged_writer
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
-from tests.store_tools import decided_only, observed, store_with
+from tests.store_tools import decided_only, flip, observed, store_with
 
 store = store_with(partitions=2)
 
@@ -127,10 +127,7 @@ def test_what_a_power_loss_has_left_is_applied_after_a_look_at_every_byte(store,
     with decided_only():
         publish(store.decisions, "left", 0, stage(store, "left"), sync=False)
     files_of_first = sorted(Path(store.path, "staging").glob("*.staged"))
-    damaged = files_of_first[0]
-    data = bytearray(damaged.read_bytes())
-    data[-1] ^= 1
-    damaged.write_bytes(data)
+    flip(files_of_first[0], -1)
     monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
     assert help_apply(Store.open(store.path).decisions) == 1
     assert sorted(content(store)) in (["left/0", "left/2"], ["left/1"])

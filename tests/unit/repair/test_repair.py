@@ -7,7 +7,7 @@ import shutil
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from damage import DAMAGES, RECORDS, build, flip, headers, log, records, rows, stage, tree
+from damage import DAMAGES, RECORDS, build, headers, log, records, rows, stage, tree
 from record_tools import Record
 from record_tools import build as build_batch
 
@@ -25,7 +25,7 @@ from pyspark_log.storage.record.layout import HEADER_SIZE
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 from tests.stops import run_until, stop_before
-from tests.store_tools import faults, overwrite
+from tests.store_tools import faults, flip, overwrite
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from damage import flip, headers, rows
+from damage import headers, rows
 from leader_tools import lead
 from producer_tools import end_transaction, ready
 
@@ -32,7 +32,7 @@ from pyspark_log.storage.maintenance.transfer.kafka_import import import_kafka
 from pyspark_log.storage.segment import scanner
 from pyspark_log.storage.store import Store
 from tests.paths import KAFKA_JAVA
-from tests.store_tools import cut_log, new_store, observed
+from tests.store_tools import cut_log, flip, new_store, observed
 
 ID = "AAECAwQFBgcICQoLDA0ODw"
 CONFIG = {"segment.bytes": "1500", "index.interval.bytes": "400", "retention.ms": "-1"}

@@ -36,6 +36,7 @@ from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.segment.file_names import LOG, segment_path
 from pyspark_log.types import READ_COMMITTED
 from tests.paths import LOGDIR
+from tests.store_tools import flip
 
 pytestmark = pytest.mark.usefixtures("prompt_checkpoints")
 
@@ -137,9 +138,7 @@ def test_older_formats(tmp_path, store, magic, name):
 
 def test_damage_ends_the_import_and_changes_nothing(root, store):
     path = Path(store_file(root, 10))
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(data)
+    flip(path, -1)
     store.create_topic("other", 1)
     before = {path for path in tree(Path(store.path)) if "meta.properties" not in path.name}
     with pytest.raises(CorruptRecordError, match=rf"{path.name}.*CRC") as caught:

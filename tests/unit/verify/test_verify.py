@@ -10,7 +10,7 @@ import time
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from damage import DAMAGES, RECORDS, build, flip, headers, log, rows, stage
+from damage import DAMAGES, RECORDS, build, headers, log, rows, stage
 from producer_tools import ending, ready
 from record_tools import Record, patched
 from record_tools import build as build_batch
@@ -31,7 +31,7 @@ from pyspark_log.storage.record.layout import MAX_TIMESTAMP_AT
 from pyspark_log.storage.store import Store
 from tests.amounts import few_or_many
 from tests.stops import StopBefore, run_until, stop_before
-from tests.store_tools import new_store, observed
+from tests.store_tools import flip, new_store, observed
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.segment.file_names import INDEX, LOG, segment_path
 from tests.paths import LOGDIR
-from tests.store_tools import damages
+from tests.store_tools import damages, flip
 
 pytestmark = pytest.mark.usefixtures("prompt_checkpoints")
 
@@ -65,9 +65,7 @@ def test_gaps_and_what_a_broker_leaves_are_no_damage(root):
 )
 def test_damaged_batches_are_found(root, base, byte, offsets):
     add(root / "t-0", 20, batch(21, b"v"))
-    data = bytearray(file(root, base).read_bytes())
-    data[byte] ^= 1
-    file(root, base).write_bytes(data)
+    flip(file(root, base), byte)
     (found,) = damage(root)
     assert (found.topic, found.partition, found.file) == ("t", 0, f"t-0/{base:020d}.log")
     assert found.first_offset <= offsets[1]
@@ -78,9 +76,7 @@ def test_damaged_batches_are_found(root, base, byte, offsets):
 
 
 def test_a_damaged_last_batch_below_the_high_watermark_is_found(root):
-    data = bytearray(file(root, 20).read_bytes())
-    data[-1] ^= 1
-    file(root, 20).write_bytes(data)
+    flip(file(root, 20), -1)
     assert not damage(root), "it may be half written"
     high_watermark(root, 21)
     (found,) = damage(root)

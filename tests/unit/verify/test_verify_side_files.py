@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-from damage import flip, headers, log, records
+from damage import headers, log, records
 from leader_tools import lead
 from producer_tools import ending, ready
 from record_tools import with_crc
@@ -30,7 +30,7 @@ from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.segment.txn_index import AbortedTransaction, TxnIndex, read_entries
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
-from tests.store_tools import new_store
+from tests.store_tools import flip, new_store
 
 IDLE, ABORTING, OPEN = 1, 2, 3
 NOW = int(time.time() * 1000)
