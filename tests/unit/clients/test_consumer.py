@@ -20,7 +20,6 @@ from pyspark_log.errors import (
 from pyspark_log.types import OffsetAndTimestamp
 from tests.store_tools import new_store, open_files, rows, stage
 
-
 PATIENCE_MS = 120_000
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

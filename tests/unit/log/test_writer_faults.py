@@ -18,7 +18,6 @@ from pyspark_log.storage.segment.segment import read_headers
 from pyspark_log.storage.store import Store
 from tests.store_tools import flip, new_store, observed, open_files, overwrite, rows, stage, store_with
 
-
 store = store_with({"segment.bytes": "1000", "index.interval.bytes": "100"})
 
 
