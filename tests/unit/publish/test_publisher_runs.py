@@ -69,10 +69,11 @@ def test_a_run_that_has_the_publisher_claims_it_without_a_lock(store):
 
 
 @pytest.mark.parametrize(("host", "process", "may_be_alive"), [
-    (None, 1, True), (None, 4_194_305, False), (None, os.getpid(), False), ("elsewhere", 4_194_305, True),
+    (None, 1, True), (None, 4_194_305, False), (None, None, False), ("elsewhere", 4_194_305, True),
 ])  # fmt: skip
 def test_what_is_advised_if_another_run_may_be_alive(store, monkeypatch, host, process, may_be_alive):
-    """To take a new checkpoint beside it would write everything twice."""
+    """To take a new checkpoint beside it would write everything twice. `process`: None: it is this one."""
+    process = process or os.getpid()
     with monkeypatch.context() as patched:
         patched.setattr(os, "getpid", lambda: process)
         if host is not None:
