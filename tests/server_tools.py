@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import socket
 import subprocess
@@ -97,6 +98,14 @@ class Server:
         while text not in self.output()[after:]:
             assert time.monotonic() < end, f"the server does not say {text!r}: {self.output()}"
             time.sleep(0.01)
+
+    def open_files(self, part):
+        """How many files it has open whose paths have this part."""
+        found = 0
+        for one in os.listdir(f"/proc/{self.process.pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):
+                found += part in os.readlink(f"/proc/{self.process.pid}/fd/{one}")
+        return found
 
     def resident(self):
         """Its memory, in bytes."""

@@ -143,6 +143,7 @@ class Connection:
         self._loop, self._socket, self._buffers = loop, accepted, buffers
         self._clock, self._times, self._on_close = clock, times, on_close
         self.api, self._arrived, self._waits_since, self._waited = 0, 0.0, 0.0, 0.0
+        self._holds_file = False  # whether a response that is ready has a range of a file
         self._unsent: list[Answered] = []
         self._tls = None if isinstance(accepted, socket.socket) else accepted
         self._output = accepted.output() if not isinstance(accepted, socket.socket) else PlainOutput(accepted)
@@ -294,7 +295,8 @@ class Connection:
                     break
                 self._start(bytes(data[start:position]))
                 together += 1
-                if together == _MOST_TOGETHER:
+                # A file that waits to be sent is open: no other response is prepared before it is sent.
+                if together == _MOST_TOGETHER or self._holds_file:
                     together = 0
                     self._send()
         finally:
@@ -363,8 +365,8 @@ class Connection:
             wait = request.send(None)
         except StopIteration as end:
             self._unsent.append((self.api, self._arrived, self.last_request, self._clock(), self._waited))
-            if end.value is not None:
-                self._output.add(end.value)
+            if end.value is not None and self._output.add(end.value):
+                self._holds_file = True
             if self.session.pause:
                 self._pause = self._loop.call_later(self.session.pause, self._guard, self._end_pause)
         else:
@@ -387,6 +389,7 @@ class Connection:
     def _send(self) -> None:
         """Sends what is ready, as far as the system takes it now. OSError."""
         is_all = not self._output or self._output.send()
+        self._holds_file = False
         if is_all and self._is_sending:
             self._is_sending = False
             self._loop.remove_writer(self._socket.fileno())

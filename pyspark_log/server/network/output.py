@@ -27,13 +27,22 @@ class Output(ABC):
         """Nothing yet."""
         self._chunks = deque[bytes | memoryview | FileRange]()
 
-    def add(self, chunks: Sequence[bytes | bytearray | memoryview | FileRange]) -> None:
-        """Appends chunks. The files of ranges close when they are sent, or dropped with this object."""
+    def add(self, chunks: Sequence[bytes | bytearray | memoryview | FileRange]) -> bool:
+        """Appends chunks; whether one of them is a range that keeps its file open.
+
+        The files of ranges close when they are sent, or dropped with this object.
+        """
+        holds_file = False
         for chunk in chunks:
-            if isinstance(chunk, FileRange) and chunk.length <= _SMALL_RANGE:
+            if not isinstance(chunk, FileRange):
+                if len(chunk):
+                    self._chunks.append(memoryview(chunk))
+            elif chunk.length <= _SMALL_RANGE:
                 self._chunks.append(read_range(chunk.file, chunk.position, chunk.length))
-            elif len(chunk):
-                self._chunks.append(chunk if isinstance(chunk, FileRange) else memoryview(chunk))
+            else:
+                self._chunks.append(chunk)
+                holds_file = True
+        return holds_file
 
     def clear(self) -> None:
         """Drops what was not sent."""

@@ -112,6 +112,8 @@ def test_a_client_that_does_not_read_delays_no_other(server, peer, store, topic)
             while True:  # until the server does not read from it either
                 other.socket.send(ask)
                 asked += 1
+        # It holds the file of one response, however many were asked for.
+        assert 1 <= server.open_files(f"/data/{topic}-0/") <= 2
         assert produce(peer, topic, batch(b"a")).error_code == 0
         assert list_offset(peer, topic, LATEST).offset == 9
         assert server.resident() - before < 50_000_000
