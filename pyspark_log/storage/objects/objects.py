@@ -137,8 +137,13 @@ class Objects:
                 options = None if most is None else {"range": (0, most)}
                 answer = _whole(lib, lambda: lib.get(client, key, options=options))
                 found = Found(memoryview(answer.bytes()), answer.meta["size"])
-            except FileNotFoundError:
-                pass
+            except FileNotFoundError as error:
+                if (code := _CODE.search(str(error))) is not None and code[1] in _NO_PLACE:
+                    raise ObjectStoreError(
+                        f"{self.address}: there is no bucket or container {self.address.place!r}, or the endpoint is "
+                        f"that of another object store ({code[1]})",
+                        retriable=False,
+                    ) from None
             except lib.exceptions.BaseError as error:
                 # No range can be read of an object without bytes.
                 if most is None or not _BEYOND.search(_said(error)):
@@ -256,6 +261,7 @@ _DENIED = re.compile(r"status code: 40[13]\b")
 _TRIED_BEFORE = re.compile(r"after [1-9]\d* retries")
 _ANSWER = re.compile(r"(status code: \d+ [A-Za-z -]+).*", re.DOTALL)
 _CODE = re.compile(r"<Code>(\w+)</Code>")
+_NO_PLACE = ("NoSuchBucket", "ContainerNotFound")
 _USER = re.compile(r"(?<=://)[^/@\s]*@")
 
 

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from pyspark_log import Store
 from pyspark_log.errors import InvalidConfigError, ObjectStoreError
 from pyspark_log.storage.objects import Objects, is_address
 from pyspark_log.storage.objects import objects as objects_module
@@ -325,3 +326,11 @@ def test_for_how_long_a_request_is_tried(monkeypatch):
     with pytest.raises(ObjectStoreError, match="retry_timeout: 2s"):
         Objects("s3://bucket/x", options).get("key")
     assert time.monotonic() - begun >= 2
+
+
+def test_a_bucket_that_is_not_there(served_url):
+    """It is no empty one: its name, or the endpoint, may be wrong."""
+    for call in (Objects("s3://no-such-bucket/x").get, lambda _: Store.open("s3://no-such-bucket/x")):
+        with pytest.raises(ObjectStoreError, match=r"no-such-bucket/x: there is no bucket .* \(NoSuchBucket\)"):
+            call("store.json")
+    assert Objects(served_url).get("store.json") is None
