@@ -145,8 +145,10 @@ class Producer:
                 self._store.earliest_offset(topic, partition)
         if timestamp_ms is None:
             timestamp_ms = clock.now_ms()
-        elif not isinstance(timestamp_ms, int):
+        elif isinstance(timestamp_ms, bool) or not hasattr(timestamp_ms, "__index__"):
             raise InvalidRecordError(f"timestamp_ms: expected an int or None, got {type(timestamp_ms).__name__}")
+        else:
+            timestamp_ms = index(timestamp_ms)
         with self._has_work:
             if self._size >= self._memory:
                 self._wait_for_room()
