@@ -131,21 +131,20 @@ def test_partitions_are_added_and_never_taken_away(store):
     other = Store.open(store.path)
     with pytest.raises(UnknownTopicError, match="no partition 4; it has 3"):
         other.append("t", rows(b"x"), partition=4)
-    grown = store.add_partitions("t", 5)
+    grow = store.add_partitions
+    grown = grow("t", 5)
     assert (grown.partitions, grown.topic_id) == (5, other.describe_topic("t").topic_id)
     other.append("t", rows(b"x"), partition=4)
     assert values(store, 4) == [b"x"]
     for total in (5, 2, 0):
         with pytest.raises(InvalidConfigError, match=rf"has 5 partitions; it can get more, not {total}"):
-            store.add_partitions("t", total)
-    for total in (0, 100_001):
+            grow("t", total)
+    for call, *wrong in ((store.create_topic, "u", 0), (store.create_topic, "u", 100_001), (grow, "t", 100_001)):
         with pytest.raises(InvalidConfigError, match="it can have 1 to 100000"):
-            store.create_topic("u", total)
-    with pytest.raises(InvalidConfigError, match="it can have 1 to 100000"):
-        store.add_partitions("t", 100_001)
+            call(*wrong)
     assert store.describe_topic("t") == grown
     with pytest.raises(UnknownTopicError):
-        store.add_partitions("missing", 9)
+        grow("missing", 9)
 
 
 def test_configs_are_changed_and_reset(store):
@@ -470,17 +469,7 @@ def test_a_group_of_very_many_partitions_and_very_many_groups(store):
 
 def test_threads_that_write_and_read_one_store(store):
     """What a thread reads is whole, whatever others decide meanwhile."""
-    failed, done = [], threading.Event()
-
-    def watched(call):
-        def run():
-            try:
-                call()
-            except BaseException as error:
-                failed.append(error)
-                raise
-
-        return threading.Thread(target=run)
+    done = threading.Event()
 
     def write(name):
         for number in range(15):
@@ -494,14 +483,12 @@ def test_threads_that_write_and_read_one_store(store):
                 store.partitions.describe("t", partition)
                 list(store.groups)
 
-    writers, reader = [watched(lambda name=name: write(name)) for name in (b"a", b"b", b"c")], watched(read)
-    for thread in (*writers, reader):
-        thread.start()
-    for thread in writers:
-        thread.join()
+    writers = [threading.Thread(target=write, args=(name,)) for name in (b"a", b"b", b"c")]
+    reader = threading.Thread(target=read)
+    reader.start()
+    run_at_once(writers)
     done.set()
     reader.join()
-    assert failed == []
     assert len(all_values(store)) == 3 * 15 * 5
 
 
