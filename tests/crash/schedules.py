@@ -140,8 +140,10 @@ def stepping(changes=None, flock=wait_for):
     own = locks._table, locks._flock
     locks._table, locks._flock = _Tables(), flock
     with observed(before):
-        yield
-        locks._table, locks._flock = own
+        try:
+            yield
+        finally:
+            locks._table, locks._flock = own
 
 
 class EveryOrder:
