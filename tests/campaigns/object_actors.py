@@ -10,6 +10,7 @@ import os
 import random
 import sys
 import time
+from types import ModuleType
 
 import pyarrow as pa
 
@@ -38,10 +39,18 @@ _AWAKE, _DELAY, _ENTRIES = 1000, 3000, 6000
 _AGAIN = (ObjectStoreError, OutcomeUnknownError, LogDamagedError)
 
 
+def hurried() -> dict[tuple[ModuleType, str], int]:
+    """What is less than it is elsewhere where days have seconds."""
+    return {
+        (floors, "_AWAKE"): _AWAKE, (cleaning, "DELAY_MS"): _DELAY, (cleaning, "ENTRIES_MS"): _ENTRIES,
+        (checkpoint, "EVERY"): 64, (merging, "_RECENT_PIECES"): 16,
+    }  # fmt: skip
+
+
 def hurry() -> None:
     """Makes days of seconds, in this process."""
-    floors._AWAKE, cleaning.DELAY_MS, cleaning.ENTRIES_MS = _AWAKE, _DELAY, _ENTRIES
-    checkpoint.EVERY, merging._RECENT_PIECES = 64, 16
+    for (module, constant), value in hurried().items():
+        setattr(module, constant, value)
 
 
 def publisher(name: str, url: str, chance: random.Random, until: int) -> None:
