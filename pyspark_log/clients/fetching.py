@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark_log.clients.deserializers import Deserializer, check_deserializer, reader_of
 from pyspark_log.clients.records import ConsumerRecord, FetchedRows
 from pyspark_log.clients.waiting import LOOK_SECONDS
+from pyspark_log.config import INT_MAX
 from pyspark_log.errors import InvalidConfigError, NoOffsetError, OffsetOutOfRangeError, PylogError, UnknownTopicError
 from pyspark_log.storage.record import decoder  # noqa: F401  (else the first record waits while it is loaded)
 from pyspark_log.storage.store import Store
@@ -24,7 +25,7 @@ log = logging.getLogger(__name__)
 Reset = Literal["latest", "earliest", "none"]
 
 # The most bytes of a column of one batch: Arrow counts them by 32 bits.
-_MOST_JOINED = (1 << 31) - 1
+_MOST_JOINED = INT_MAX
 # How many partitions are read at a time: each has a segment open.
 _MOST_OPEN = 200
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from pyspark_log.config import INT_MAX
 from pyspark_log.jobs.export.formats import FileWriter, ending, open_file
 from pyspark_log.jobs.export.layout import Layout
 from pyspark_log.jobs.export.plan import PlannedRange, WrittenFile, check_topic, start_of
@@ -17,8 +18,6 @@ from pyspark_log.storage.fs import files
 
 # About how many bytes of records (before compression) are written at once: of one folder they are a row group.
 _WRITE_BYTES = 32 << 20
-# The most bytes of a column of one batch: Arrow counts them by 32 bits.
-_MOST_COMBINED = (1 << 31) - 1
 # The most files that a task keeps open; beyond that it closes one, whose folder gets another file when it is needed.
 _MAX_OPEN = 100
 
@@ -83,7 +82,8 @@ def _larger(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Combines batches into ones of some `_WRITE_BYTES`."""
     held, size = list[pa.RecordBatch](), 0
     for batch in batches:
-        if held and size + batch.nbytes > _MOST_COMBINED:
+        # Arrow counts the bytes of a column by 32 bits.
+        if held and size + batch.nbytes > INT_MAX:
             yield pa.concat_batches(held)
             held, size = [], 0
         held.append(batch)

@@ -43,5 +43,10 @@ def number(name: str, kind: str | None = None) -> int | None:
     return int(found[2]) if found and kind in (None, found[1]) else None
 
 
+def is_given(name: str) -> bool:
+    """Whether it is the name of an entry, of what is made of entries, of records, or of a list of names."""
+    return number(name) is not None or staged_time(name) is not None
+
+
 def _unique(now: int) -> str:
     return f"{now:013}-{secrets.token_hex(12)}"

@@ -192,11 +192,17 @@ def find_max_timestamp(
             break
         [data] = bytes_of(objects, piece.object, [(at, piece)])
         for header in scan(data, 0, len(data)):
+            is_earlier = found is not None and header.max_timestamp < found.timestamp
+            if is_earlier or header.next_offset <= log.log_start:
+                continue
             offsets, times = record_times(bytes(data[header.position : header.end]), max_batch_bytes)
-            for offset, time in zip(offsets, times, strict=True):
-                best = (NO_TIMESTAMP, 0) if found is None else (found.timestamp, -found.offset)
-                if offset >= log.log_start and (time, -offset) > best:
-                    found = OffsetAndTimestamp(offset, time)
+            candidates = [
+                OffsetAndTimestamp(offset, time)
+                for offset, time in zip(offsets, times, strict=True)
+                if offset >= log.log_start and time > NO_TIMESTAMP
+            ]
+            candidates += [] if found is None else [found]
+            found = max(candidates, key=lambda one: (one.timestamp, -one.offset), default=None)
     return found
 
 

@@ -67,8 +67,7 @@ class LogCheck:
 
     def _find_unknown(self) -> None:
         for one in self._objects.list():
-            is_named = naming.number(one.key) is not None or naming.staged_time(one.key) is not None
-            if not is_named and one.key not in ("store.json", "checkpoint/last"):
+            if not naming.is_given(one.key) and one.key not in ("store.json", "checkpoint/last"):
                 self.findings.append(
                     self._finder.note(one.key, "not an object of the engine", "take it out of the store's prefix")
                 )

@@ -175,4 +175,4 @@ def _read(data: bytes, where: str) -> list[str]:
     except (ValueError, zstandard.ZstdError) as error:
         raise LogDamagedError(f"{where} is no list of objects: {error}; delete it") from None
     # Whatever a list says, nothing else is ever deleted.
-    return [name for name in names if naming.staged_time(name) is not None or naming.number(name) is not None]
+    return [name for name in names if naming.is_given(name)]
