@@ -14,6 +14,7 @@ from written import Row, append, end_transaction
 from written import send as send_numbered
 
 from pyspark_log.storage.compaction import compact
+from tests.query_offsets import of_topics
 
 #: Kafka's consumer waits half a second at the end of a partition, and Spark's connector one before it asks once more.
 QUICK = {"kafka.fetch.max.wait.ms": "10", "fetchOffset.retryIntervalMs": "1"}
@@ -244,4 +245,4 @@ class Queries:
 
 def _without_ours(offset):
     offset = json.loads(offset) if isinstance(offset, str) else offset
-    return offset and {topic: ends for topic, ends in offset.items() if topic != "@"}
+    return offset and of_topics(offset)

@@ -5,6 +5,8 @@ import json
 import pyarrow as pa
 import pytest
 
+from tests.query_offsets import of_topics
+
 
 def fill(store, topic, *partitions):
     """Appends values to partitions 0, 1, ... of a topic, which is made if it is missing."""
@@ -73,9 +75,7 @@ def batch_sizes(query):
 
 def end_offset(query):
     """The offset JSON that the query's last progress shows, without our own key."""
-    offset = json.loads(query.lastProgress.json)["sources"][0]["endOffset"]
-    offset.pop("@")
-    return offset
+    return of_topics(json.loads(query.lastProgress.json)["sources"][0]["endOffset"])
 
 
 def fails(*parts):

@@ -27,7 +27,7 @@ from pyspark_log.jobs.mirroring.syncs import (
 from pyspark_log.jobs.support import JobError
 from pyspark_log.jobs.support.interrupts import interrupts_noted
 from pyspark_log.spark_connector.errors import conditions_shown
-from pyspark_log.spark_connector.planning.offsets import OWN_KEY
+from pyspark_log.spark_connector.planning.offsets import is_own
 from pyspark_log.spark_connector.writing.publish_together import Publish
 from pyspark_log.storage.catalog import INTERNAL_TOPICS
 from pyspark_log.types import TopicPartition
@@ -176,7 +176,7 @@ class _Mirror:
         return {
             TopicPartition(topic, int(partition)): offset
             for topic, offsets in nested.items()
-            if topic != OWN_KEY and topic not in _NOT_MIRRORED
+            if not is_own(topic) and topic not in _NOT_MIRRORED
             for partition, offset in offsets.items()
         }
 

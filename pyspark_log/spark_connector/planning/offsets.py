@@ -3,11 +3,15 @@
 Both use the form of Spark's Kafka connector, `{"topic": {"0": 123}}`, where a number is the offset of the next
 record to read. User options may also hold -2 (earliest) and -1 (latest).
 
-A checkpoint entry has one more key, `@`, which is not a valid topic name. It carries what must outlive the process,
-since Spark gives a Python source neither its query's id nor its checkpoint: `group`, the consumer group under which
-the query's progress is committed; `cluster_id` and `topic_ids`, the store and topics of the offsets; and, in the end
-offset of batch 0 only, `start`, where that batch began. With it a batch 0 that is rerun after a restart reads the
-same records, even if the query starts at "latest".
+A checkpoint entry has one more key, which carries what must outlive the process, since Spark gives a Python source
+neither its query's id nor its checkpoint: `group`, the consumer group under which the query's progress is committed;
+`cluster_id` and `topic_ids`, the store and topics of the offsets; and, in the end offset of batch 0 only, `start`,
+where that batch began. With it a batch 0 that is rerun after a restart reads the same records, even if the query
+starts at "latest".
+
+Spark shows the entries as a query's progress, and programs walk them by topic and partition. So the key is to them a
+topic without partitions, `{"topic": {"0": 123}, "@{...}": {}}`: an `@`, which no topic's name has, and all of it as
+JSON. Older versions wrote it as the value of a key `@`.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from pyspark_log.errors import shortened
 from pyspark_log.spark_connector.errors import ConnectorError, option_error
 from pyspark_log.types import EARLIEST, LATEST, TopicPartition
 
-OWN_KEY = "@"
+_OWN = "@"
 _LONG_MAX = 2**63 - 1
 
 Offsets = dict[TopicPartition, int]
@@ -68,6 +72,11 @@ def to_nested(offsets: Mapping[TopicPartition, int]) -> dict[str, Any]:
     for at in sorted(offsets):
         nested.setdefault(at.topic, {})[str(at.partition)] = offsets[at]
     return nested
+
+
+def is_own(key: str) -> bool:
+    """Whether a key of a checkpoint entry is the one beside the topics."""
+    return key.startswith(_OWN)
 
 
 @dataclass(frozen=True)
@@ -117,20 +126,20 @@ class SourceOffset:
         if self.start is not None:
             own["start"] = to_nested(self.start)
         nested = to_nested(self.offsets)
-        return {**nested, OWN_KEY: own} if own else nested
+        return {**nested, _OWN + json.dumps(own, separators=(",", ":")): {}} if own else nested
 
     @classmethod
     def from_json(cls, nested: Mapping[str, Any]) -> SourceOffset:
-        """The inverse of `to_json`; also accepts an offset that the Kafka connector wrote (no `@`).
+        """The inverse of `to_json`; also accepts an offset of the Kafka connector (topics alone).
 
         Raises:
             ConnectorError: it is neither, e.g. in a checkpoint of another source.
         """
         try:
-            own = nested.get(OWN_KEY, {})
+            own = next((_own(key, value) for key, value in nested.items() if is_own(key)), {})
             start = own.get("start")
             return cls(
-                _from_nested({topic: parts for topic, parts in nested.items() if topic != OWN_KEY}),
+                _from_nested({topic: parts for topic, parts in nested.items() if not is_own(topic)}),
                 own.get("group"),
                 None if start is None else _from_nested(start),
                 Identity(own.get("cluster_id"), dict(own.get("topic_ids", {}))),
@@ -139,6 +148,11 @@ class SourceOffset:
             raise ConnectorError(
                 "PYLOG_OFFSET_NOT_UNDERSTOOD", f"the checkpoint holds an offset of another source: {json.dumps(nested)}"
             ) from None
+
+
+def _own(key: str, value: dict[str, Any]) -> dict[str, Any]:
+    own: dict[str, Any] = value if key == _OWN else json.loads(key[len(_OWN) :])
+    return own
 
 
 @dataclass(frozen=True)

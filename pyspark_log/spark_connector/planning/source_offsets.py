@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 
 from pyspark_log.spark_connector.errors import ConnectorError, option_error
-from pyspark_log.spark_connector.planning.offsets import OWN_KEY, Offsets, SourceOffset
+from pyspark_log.spark_connector.planning.offsets import Offsets, SourceOffset, is_own
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 
@@ -72,7 +72,7 @@ def _offsets_of(location: str, batch_id: int) -> list[SourceOffset | None]:
         raise ConnectorError(
             "PYLOG_CHECKPOINT_NOT_READABLE", f"{path} has the version {version}; {_VERSION} is understood"
         )
-    return [SourceOffset.from_json(nested) if OWN_KEY in (nested := _parsed(line)) else None for line in lines]
+    return [SourceOffset.from_json(nested) if any(map(is_own, nested := _parsed(line))) else None for line in lines]
 
 
 def _parsed(line: str) -> dict[str, object]:

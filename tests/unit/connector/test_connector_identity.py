@@ -14,6 +14,7 @@ from pyspark_log.storage.catalog import log_dir
 from pyspark_log.storage.catalog.kafka_files import META_PROPERTIES, PARTITION_METADATA
 from pyspark_log.storage.catalog.topics import new_id
 from pyspark_log.storage.groups.offsets import OffsetsLog
+from tests.query_offsets import own_of
 
 ALL = ReadAllAvailable()
 RECREATED = r"\[PYLOG_DATA_LOSS.PARTITIONS_DELETED\] Partitions t-0, t-1 .*topic 't' .*recreated"
@@ -169,8 +170,8 @@ def test_offsets_without_ids_get_them_with_the_first_look(store, own):
     """Those of the Kafka connector, and of earlier versions; also where there is nothing new to read."""
     end = next_end(stream_of(store.path), {"t": {"0": 5, "1": 0}, **own})
     assert end["t"] == {"0": 5, "1": 0}
-    assert end["@"]["cluster_id"] == store.cluster_id
-    assert end["@"]["topic_ids"] == {"t": store.describe_topic("t").topic_id}
+    assert own_of(end)["cluster_id"] == store.cluster_id
+    assert own_of(end)["topic_ids"] == {"t": store.describe_topic("t").topic_id}
     reader = stream_of(store.path)
     assert next_end(reader, end) == end
     make_again(store)
@@ -204,7 +205,7 @@ def test_a_brokers_folder_without_ids(logs, tmp_path):
     start = reader.initialOffset()
     end = next_end(reader, start)
     assert rows_of(reader, start, end) == 6
-    assert end["@"].keys() == {"group", "start"}
+    assert own_of(end).keys() == {"group", "start"}
     shutil.copytree(logs, tmp_path / "copy")
     assert next_end(stream_of(tmp_path / "copy"), end) == end
 
@@ -217,7 +218,7 @@ def test_a_brokers_folder_that_gets_ids(store, logs, tmp_path):
     for number in range(2):
         shutil.copy(f"{store.path}/data/t-{number}/{PARTITION_METADATA}", logs / f"t-{number}")
     end = next_end(reader, end)
-    assert end["@"]["topic_ids"] == {"t": topic_id}
+    assert own_of(end)["topic_ids"] == {"t": topic_id}
     another = new_id()
     for number in range(2):
         path = logs / f"t-{number}" / PARTITION_METADATA

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pyspark_log.spark_connector.errors import ConnectorError
 from pyspark_log.spark_connector.planning.offsets import Identity, SourceOffset, to_nested
 from pyspark_log.types import TopicPartition
+from tests.query_offsets import own_of
 
 T0, T2, T10, A1 = TopicPartition("t", 0), TopicPartition("t", 2), TopicPartition("t", 10), TopicPartition("a", 1)
 
@@ -26,8 +27,21 @@ def test_topics_and_partitions_ascend_as_numbers():
 def test_kafkas_form_with_one_key_of_our_own():
     end = SourceOffset({T0: 5}, "group", {T0: 3}, Identity("store", {"t": "topic"}))
     own = {"group": "group", "cluster_id": "store", "topic_ids": {"t": "topic"}, "start": {"t": {"0": 3}}}
-    assert end.to_json() == {"t": {"0": 5}, "@": own}
+    assert own_of(end.to_json()) == own
+    assert SourceOffset.from_json({"t": {"0": 5}, "@": own}) == end, "as earlier versions wrote it"
     assert SourceOffset({T0: 3}).to_json() == {"t": {"0": 3}}
+
+
+@given(offsets, offsets)
+def test_programs_walk_a_querys_progress_as_that_of_kafka(at, start):
+    """They take a key for a topic, those below it for partitions, and the values for offsets."""
+    progress = SourceOffset(at, "group", start, Identity("store", {"t": "topic"})).to_json()
+    walked = {
+        TopicPartition(topic, int(partition)): offset
+        for topic, partitions in progress.items()
+        for partition, offset in partitions.items()
+    }
+    assert walked == at
 
 
 identities = st.builds(Identity, st.none() | st.text(min_size=1), st.dictionaries(st.text(), st.text()))
@@ -49,7 +63,17 @@ def test_only_the_start_of_batch_0_is_initial():
 
 
 @pytest.mark.parametrize(
-    "nested", [{"t": 3}, {"t": {"x": 3}}, {"t": {"0": "3"}}, {"@": 1}, {"@": {"topic_ids": 3}}, {"logOffset": 4}]
+    "nested",
+    [
+        {"t": 3},
+        {"t": {"x": 3}},
+        {"t": {"0": "3"}},
+        {"@": 1},
+        {"@": {"topic_ids": 3}},
+        {"@{": {}},
+        {"@[]": {}},
+        {"logOffset": 4},
+    ],
 )
 def test_another_sources_checkpoint_is_refused(nested):
     with pytest.raises(ConnectorError, match=r"\[PYLOG_OFFSET_NOT_UNDERSTOOD\]"):

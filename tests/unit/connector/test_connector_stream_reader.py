@@ -13,6 +13,7 @@ from pyspark_log.spark_connector.errors import ConnectorError
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.publish import pending, publishing
 from pyspark_log.types import TopicPartition
+from tests.query_offsets import of_topics, own_of
 from tests.store_tools import stage, store_with
 
 ALL = ReadAllAvailable()
@@ -62,9 +63,9 @@ def test_batches_follow_each_other(store):
     append(store, 1, 2)
     second, ranges = batch(reader, first)
     assert ranges == [(0, 3, 4), (1, 0, 2)]
-    assert first["@"]["start"] == {"t": {"0": 0, "1": 0}}
+    assert own_of(first)["start"] == {"t": {"0": 0, "1": 0}}
     assert second["t"] == {"0": 4, "1": 2}
-    assert second["@"] == {name: kept for name, kept in first["@"].items() if name != "start"}
+    assert own_of(second) == {name: kept for name, kept in own_of(first).items() if name != "start"}
     assert reader.reportLatestOffset() == {"t": {"0": 4, "1": 2}}
 
 
@@ -187,7 +188,7 @@ def test_offsets_are_committed_when_a_batch_is_done(store):
     reader = reader_of(store, groupIdPrefix="team")
     start = reader.initialOffset()
     end, _ = batch(reader, start)
-    group = end["@"]["group"]
+    group = own_of(end)["group"]
     assert group.startswith("team-")
     assert committed(store, group) == {}
     reader.commit(end)
@@ -197,7 +198,7 @@ def test_offsets_are_committed_when_a_batch_is_done(store):
     restarted = reader_of(store, groupIdPrefix="team")
     end, _ = batch(restarted, end)
     restarted.latestOffset(end, ALL)
-    assert end["@"]["group"] == group
+    assert own_of(end)["group"] == group
     assert committed(store, group) == {0: 6, 1: 0}
 
 
@@ -297,7 +298,7 @@ def test_a_pattern_finds_topics_that_come_later(store):
         store.append(topic, values(3))
     end, ranges = batch(reader, end)
     assert ranges == [(0, 0, 3)]
-    assert sorted(end) == ["@", "t", "t2"]
+    assert sorted(of_topics(end)) == ["t", "t2"]
 
 
 def test_single_partitions_are_read(store):
@@ -358,7 +359,7 @@ def test_a_query_can_continue_without_a_deleted_or_recreated_topic(store):
     lost(strict, end, "PARTITIONS_DELETED")
     without, ranges = batch(lenient, end)
     assert ranges == []
-    assert sorted(without) == ["@", "t"]
+    assert sorted(of_topics(without)) == ["t"]
     store.create_topic("u", 1)
     store.append("u", values(1))
     lost(strict, end, r"PARTITIONS_DELETED\] Partitions u-0 have been deleted: topic 'u' was deleted and recreated")
