@@ -128,6 +128,7 @@ def write(
     given = _texts(
         {"topic": topic, "publishId": publish_id, "publishNumber": publish_number, "timestampColumn": timestamp_column}
     )
+    _make_active(df.sparkSession)
     df.write.format("pylog").mode("append").options(**(given | _texts(options))).save(os.fspath(path))
 
 
@@ -167,6 +168,7 @@ def write_stream(
     """
     if interval is not None and available_now:
         raise InvalidConfigError("interval and available_now exclude each other: a query has one trigger")
+    _make_active(df.sparkSession)
     writer = df.writeStream.outputMode(mode).option("checkpointLocation", os.fspath(checkpoint))
     if mode == "update":
         of_store, others = split_storage(lower_names(_texts(options)))
@@ -214,6 +216,12 @@ def publish_each(
             function(batch, out)
 
     return each
+
+
+def _make_active(spark: SparkSession) -> None:
+    """Makes the session active in this thread: only there does Spark (4.3) find a sink in Python by its name."""
+    if SparkSession.getActiveSession() is None:
+        spark.createDataFrame([], "a int")
 
 
 def _publish_whole(

@@ -1,5 +1,6 @@
 """`pyspark_log.spark`: the data source as functions."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -98,6 +99,42 @@ def test_writes(spark, topics, tmp_path):
     assert topics.groups["g"].committed()[TopicPartition("u", 0)].offset == 1
     with pytest.raises(InvalidConfigError, match="a query has one trigger"):
         write_stream(stream, topics.path, checkpoint=tmp_path / "d", interval="1 second", available_now=True)
+
+
+@pytest.mark.slow
+def test_writes_in_pythons_threads(spark, store, tmp_path):
+    """Spark finds a sink in Python there once the session is active in the thread, which `write` sees to."""
+    fill(store, "t", ["a"], ["b"])
+    rows = spark.sql("select 'x' value")
+    plain = rows.write.format("pylog").mode("append").option("topic", "out")
+
+    def in_thread(function, *arguments, **named):
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(function, *arguments, **named).result()
+
+    def made_active():
+        spark.createDataFrame([], "a int")
+        plain.save(store.path)
+
+    with fails("DATA_SOURCE_NOT_FOUND"):
+        in_thread(plain.save, store.path)
+    in_thread(made_active)
+    in_thread(write, rows, store.path, "out")
+    assert values_in(store, "out") == [["x", "x"]]
+
+    def each(batch, batch_id):
+        halves = [batch.where(f"partition = {number}").select("value") for number in range(2)]
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(write, halves, [store.path] * 2, ["first", "second"]))
+
+    stream = read_stream(spark, store.path, "t", start="earliest")
+    query = stream.writeStream.foreachBatch(each).trigger(availableNow=True)
+    query.option("checkpointLocation", str(tmp_path / "each")).start().awaitTermination()
+    assert (values_in(store, "first"), values_in(store, "second")) == ([["a"]], [["b"]])
+    copied = stream.select("value")
+    query = in_thread(write_stream, copied, store.path, "copy", checkpoint=tmp_path / "copy", available_now=True)
+    query.awaitTermination()
+    assert all_values_in(store, "copy") == ["a", "b"]
 
 
 def counts(store, topic):
