@@ -6,16 +6,15 @@ are accepted without effect: `kafka.*` configs of Kafka's clients and the poll t
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from pyspark_log.connector_options import READ_OPTIONS, WRITE_OPTIONS
 from pyspark_log.errors import InvalidConfigError, shortened
 from pyspark_log.spark_connector.corruption import OnCorruption
 from pyspark_log.spark_connector.errors import ConnectorError, option_error
+from pyspark_log.spark_connector.option_names import refuse_misspelled
 from pyspark_log.spark_connector.planning.offsets import (
     AT_EARLIEST,
     AT_LATEST,
@@ -52,28 +51,6 @@ _REFUSED_FOR_WRITES = {
     "key.serializer": "Keys are strings or byte arrays; use DataFrame operations to serialize them.",
     "value.serializer": "Values are strings or byte arrays; use DataFrame operations to serialize them.",
 }
-
-
-# They concern the way to a broker, and every job that is moved here has some.
-_OF_BROKERS = ("kafka.bootstrap.servers", "kafkaConsumer.pollTimeoutMs")
-
-
-def unknown_options(options: Options, *, write: bool = False) -> list[str]:
-    """What to warn of: options that have no effect, each with the name that was probably meant."""
-    known_of = (WRITE_OPTIONS, READ_OPTIONS) if write else (READ_OPTIONS, WRITE_OPTIONS)
-    known = {name.lower(): name for name in known_of[0]}
-    # A temporary view has the options of its reads and of its writes.
-    ignored = {name.lower() for name in (*_OF_BROKERS, *known_of[1])}
-    found = []
-    for name in sorted(options.keys() - known.keys() - ignored):
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
-        if near:
-            found.append(f"option {name} is unknown and has no effect: is {known[near[0]]} meant?")
-        elif name.startswith("kafka."):
-            found.append(f"option {name} has no effect: there is no broker or client of Kafka here")
-        else:
-            found.append(f"option {name} is unknown and has no effect")
-    return found
 
 
 def lower_names(options: Mapping[str, str]) -> dict[str, str]:
@@ -207,6 +184,7 @@ class ReadOptions:
         Raises:
             ConnectorError: with the Kafka connector's message where it has one.
         """
+        refuse_misspelled(options)
         subscription = parse_subscription(options)
         if {"minoffsetspertrigger", "maxoffsetspertrigger"} <= options.keys():
             _check_limits(options)  # As in the Kafka connector, also for a batch read, which ignores them.
@@ -330,6 +308,7 @@ class WriteOptions:
         Raises:
             ConnectorError: with the Kafka connector's message where it has one.
         """
+        refuse_misspelled(options)
         _refuse_client_configs(options, _REFUSED_FOR_WRITES)
         publish_id = options.get("publishid")
         if publish_id == "":

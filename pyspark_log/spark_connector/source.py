@@ -17,14 +17,8 @@ from pyspark.sql.types import StructType
 
 from pyspark_log.spark_connector.columns import check_names, columns_of, row_schema
 from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown, option_error
-from pyspark_log.spark_connector.options import (
-    ReadOptions,
-    StorePlace,
-    lower_names,
-    split_storage,
-    store_path,
-    unknown_options,
-)
+from pyspark_log.spark_connector.option_names import without_effect
+from pyspark_log.spark_connector.options import ReadOptions, StorePlace, lower_names, split_storage, store_path
 from pyspark_log.spark_connector.worker_process import hide_traceback, is_spark_process, outlive_interrupt
 from pyspark_log.storage.catalog import location
 
@@ -86,7 +80,7 @@ class PylogDataSource(DataSource):
         with conditions_shown():
             options = ReadOptions.parse(self.options)
         # Here, as Spark calls this once for a load().
-        for message in unknown_options(self.options):
+        for message in without_effect(self.options):
             log.warning("%s", message)
         return row_schema(options.include_headers)
 

@@ -14,7 +14,7 @@ def main(folder):
     def write(df, path, **options):
         df.write.format("pylog").mode("append").options(**options).save(path)
 
-    write(old.select("value"), f"{folder}/misspelt", topic="t", publishIdd="x", **{"kafka.acks": "all"})
+    write(old.select("value"), f"{folder}/misspelt", topic="t", **{"publish.ids": "x", "kafka.acks": "all"})
     write(old.selectExpr("value", "'by-column' topic"), f"{folder}/misspelt")
     write(old, f"{folder}/batch", topic="t", timestampColumn="at")
     # One topic gets a record that stays: that is not a mistake.
@@ -25,7 +25,7 @@ def main(folder):
 
     write(old.select("value"), f"{folder}/events", topic="events")
     stream = spark.readStream.format("pylog").options(
-        subscribe="events", startingOffsets="earliest", maxOffsetsPerTrigger="2", startingOffset="latest"
+        subscribe="events", startingOffsets="earliest", maxOffsetsPerTrigger="2", starting_offset="latest"
     )
     rows = stream.load(f"{folder}/events").selectExpr("value", "timestamp - interval 30 days as at", "'t' topic")
     query = (

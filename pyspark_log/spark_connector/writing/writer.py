@@ -23,7 +23,8 @@ from pyspark.sql.types import StructType
 
 from pyspark_log.spark_connector.columns import check_columns
 from pyspark_log.spark_connector.errors import conditions_shown
-from pyspark_log.spark_connector.options import Options, StorePlace, WriteOptions, unknown_options
+from pyspark_log.spark_connector.option_names import without_effect
+from pyspark_log.spark_connector.options import Options, StorePlace, WriteOptions
 from pyspark_log.spark_connector.store_access import StoreRef, open_for_write, warn_of_new_topic, warn_of_options
 from pyspark_log.spark_connector.worker_process import SentToTasks, is_spark_process, spare_modules
 from pyspark_log.spark_connector.writing.commit import publish_batch, publish_micro_batch
@@ -42,7 +43,7 @@ class PylogBatchWriter(SentToTasks, DataSourceArrowWriter):
     def __init__(self, place: StorePlace, options: Options, schema: StructType) -> None:
         parsed = WriteOptions.parse(options)
         parsed.check_batch()
-        warn_of_options(unknown_options(options, write=True))
+        warn_of_options(without_effect(options, write=True))
         self._plan = plan_write(place, parsed, schema)
         self._one_off = parsed.publish_id is None
         self._publisher = parsed.publish_id or f"batch-{uuid.uuid4()}"
@@ -74,7 +75,7 @@ class PylogStreamWriter(SentToTasks, DataSourceStreamArrowWriter):
         self._plan = plan_write(place, parsed, schema)
         self._checkpoint = options.get("checkpointlocation", "")
         self._query_name = options.get("queryname", "")
-        self._warnings = unknown_options(options, write=True)
+        self._warnings = without_effect(options, write=True)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:
         """Fences earlier runs of the query, then stages a task's rows."""

@@ -7,6 +7,7 @@ import pytest
 from pyspark_log import DefaultSource
 from pyspark_log.connector_options import READ_OPTIONS, WRITE_OPTIONS
 from pyspark_log.spark_connector.errors import ConnectorError
+from pyspark_log.spark_connector.option_names import without_effect
 from pyspark_log.spark_connector.options import (
     ReadOptions,
     StorePlace,
@@ -15,7 +16,6 @@ from pyspark_log.spark_connector.options import (
     lower_names,
     split_storage,
     store_path,
-    unknown_options,
 )
 from pyspark_log.spark_connector.planning.offsets import (
     AT_EARLIEST,
@@ -320,23 +320,43 @@ def test_options_of_an_object_store():
 
 
 def test_options_without_effect():
-    assert unknown_options(lower_names({"subscribe": "t", "kafka.bootstrap.servers": "b:9092", "PATH": "/s"})) == []
-    given = {"startingOffset": "latest", "kafka.max.poll.records": "5", "endingTimestmp": "1", "header": "true"}
-    assert unknown_options(lower_names(given)) == [
-        "option endingtimestmp is unknown and has no effect: is endingTimestamp meant?",
-        "option header is unknown and has no effect",
-        "option kafka.max.poll.records has no effect: there is no broker or client of Kafka here",
-        "option startingoffset is unknown and has no effect: is startingOffsets meant?",
+    ways = {"kafka.bootstrap.servers": "b:9092", "kafka.sasl.mechanism": "PLAIN", "kafka.ssl.truststore.location": "/f"}
+    assert without_effect(lower_names({"subscribe": "t", "PATH": "/s", **ways})) == []
+    # What Spark adds for a table in its catalog.
+    assert without_effect(["owner", "provider", "location", "option.subscribe"]) == []
+    given = ["starting_offset", "kafka.max.poll.records", "header", "group.id", "kafka.consumer.group.id"]
+    assert without_effect(given) == [
+        "without effect here: group.id (is kafka.group.id meant?), header, "
+        "kafka.consumer.group.id (is kafka.group.id meant?), kafka.max.poll.records, "
+        "starting_offset (is startingOffsets meant?)"
     ]
-    assert unknown_options({"subscriptions": "t", "topics": "t"}, write=True) == [
-        "option subscriptions is unknown and has no effect",
-        "option topics is unknown and has no effect: is topic meant?",
+    assert without_effect(["tropical", "publishids.x"], write=True) == [
+        "without effect here: publishids.x (is publishId meant?), tropical"
     ]
 
 
 def test_the_options_of_a_view_are_those_of_its_reads_and_its_writes():
     view = {"path": "/s", "subscribe": "t", "topic": "t", "startingoffsets": "earliest", "publishid": "p"}
-    assert unknown_options(view) == unknown_options(view, write=True) == []
+    assert without_effect(view) == without_effect(view, write=True) == []
+    ReadOptions.parse(view)
+    WriteOptions.parse(view)
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("startingOffset", "startingOffsets"),
+        ("startingOfsets", "startingOffsets"),
+        ("startnigOffsets", "startingOffsets"),
+        ("endingTimestanp", "endingTimestamp"),
+        ("topics", "topic"),
+        ("kafka.group.ids", "kafka.group.id"),
+    ],
+)
+def test_a_name_that_is_one_letter_from_a_known_one(given, meant):
+    for parse in (ReadOptions.parse, WriteOptions.parse):
+        with pytest.raises(ConnectorError, match=rf"there is no option {given.lower()}: is {meant} meant\?$"):
+            parse(lower_names({"subscribe": "t", given: "1"}))
 
 
 def test_the_page_has_every_option():
