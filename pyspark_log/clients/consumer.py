@@ -433,6 +433,7 @@ class Consumer:
 
     def __repr__(self) -> str:
         what = "closed" if self._holding.is_closed else f"{len(self._holding.held)} partitions"
+        what += "".join(f", no topic {name!r}" for name in sorted(self._holding.subscription.missing))
         return f"Consumer({what}, group_id={self._group_id!r}, store={self._store.path!r})"
 
     def __enter__(self) -> Consumer:

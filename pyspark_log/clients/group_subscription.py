@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Set
 from math import inf
 
 from pyspark_log.clients.membership import Membership
@@ -48,6 +48,11 @@ class GroupSubscription(Subscription):
     def topics(self) -> set[str]:
         """Those that are named, and those that match."""
         return self._wanted.names | self._topics
+
+    @property
+    def missing(self) -> Set[str]:
+        """As Subscription.missing."""
+        return self._wanted.missing
 
     def waited(self) -> None:
         """The group may have changed."""
@@ -124,11 +129,13 @@ class GroupSubscription(Subscription):
 
     def _find_topics(self) -> None:
         self._topics = self._wanted.found_in(self._store)
+        counts = dict[str, int]()
+        for name in self.topics:
+            with contextlib.suppress(UnknownTopicError):  # All that come later are new.
+                counts[name] = self._store.describe_topic(name).partitions
+        self._wanted.note_missing(self._store, counts)
         if self._first_counts is None:
-            self._first_counts = {}
-            for name in self.topics:
-                with contextlib.suppress(UnknownTopicError):  # All that come later are new.
-                    self._first_counts[name] = self._store.describe_topic(name).partitions
+            self._first_counts = counts
 
     def close(self) -> None:
         """Leaves the group."""

@@ -11,6 +11,7 @@ from math import inf
 from typing import Protocol
 
 from pyspark_log.errors import InvalidConfigError, UnknownTopicError
+from pyspark_log.near_names import did_you_mean
 from pyspark_log.storage.catalog import check_name
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
@@ -78,6 +79,11 @@ class Subscription(ABC):
     @abstractmethod
     def topics(self) -> set[str]:
         """The topics that are subscribed to, as far as they are known."""
+
+    @property
+    def missing(self) -> Set[str]:
+        """Those that were named, and were not there at the last look."""
+        return frozenset()
 
     @abstractmethod
     def update(self, holder: Holder) -> None:
@@ -153,6 +159,7 @@ class Wanted:
 
     Attributes:
         names: those that are named; they need not exist.
+        missing: those of them that were not there at the last look.
     """
 
     def __init__(self, topics: Iterable[str], pattern: str | None) -> None:
@@ -165,7 +172,7 @@ class Wanted:
         Raises:
             InvalidTopicError: no topic can have such a name. InvalidConfigError: the pattern is malformed.
         """
-        self.names = set(topics)
+        self.names, self.missing = set(topics), set[str]()
         for name in self.names:
             check_name(name)
         try:
@@ -178,6 +185,12 @@ class Wanted:
         if self._pattern is None:
             return self.names
         return self.names | {name for name in store.topics() if self._pattern.fullmatch(name)}
+
+    def note_missing(self, store: Store, found: Collection[str]) -> None:
+        """Notes which topics a look has found; warns of each that is named and is not there, once until it comes."""
+        before, self.missing = self.missing, self.names.difference(found)
+        for name in sorted(self.missing - before):
+            log.warning("there is no topic %r yet: nothing is read of it%s", name, did_you_mean(name, store.topics()))
 
 
 class AllPartitions(_Looking):
@@ -202,6 +215,11 @@ class AllPartitions(_Looking):
         """Those that are named, and those that match."""
         return self._wanted.names | set(self._ids or ())
 
+    @property
+    def missing(self) -> Set[str]:
+        """As Subscription.missing."""
+        return self._wanted.missing
+
     def _look(self, holder: Holder) -> None:
         """The partitions that the first look finds are read from where the consumer's settings say. Later ones are new,
         so they are read from their start.
@@ -214,6 +232,7 @@ class AllPartitions(_Looking):
                 found |= {TopicPartition(name, number) for number in range(self._store.describe_topic(name).partitions)}
             except UnknownTopicError:
                 ids.pop(name, None)  # It may come, or come back.
+        self._wanted.note_missing(self._store, ids)
         recreated = self._note(ids)
         gone = {at for at in holder.held if at not in found or at.topic in recreated}
         unwanted = {at for at in gone if at.topic not in names}

@@ -457,6 +457,33 @@ def test_a_recreated_topic_is_not_read_from_what_is_committed(store, consumer):
         assert values(member.poll()) == {T0: [b"100", b"101", b"102"]}
 
 
+@pytest.mark.parametrize("group", [None, "g"])
+def test_a_topic_that_is_missing_is_named(store, caplog, group):
+    """Once until it is there, and again once it is deleted; its consumer shows it."""
+    if group and "://" in store.path:
+        pytest.skip("a group in an object store has no members")
+
+    def said():
+        return [record.getMessage() for record in caplog.records if "there is no topic" in record.getMessage()]
+
+    store.create_topic("orders")
+    with Consumer(
+        store, "ordres", "orders", group_id=group, metadata_max_age_ms=0, auto_offset_reset="earliest"
+    ) as consumer:
+        for _ in range(2):
+            assert consumer.poll() == {}
+        assert said() == ["there is no topic 'ordres' yet: nothing is read of it; did you mean 'orders'?"]
+        assert "no topic 'ordres'" in repr(consumer)
+        store.create_topic("ordres")
+        fill(store, 1, topic="ordres")
+        assert offsets(itertools.islice(consumer, 1)) == [0]
+        assert "no topic" not in repr(consumer)
+        store.delete_topic("ordres")
+        consumer.poll()
+        consumer.poll()
+        assert len(said()) == 2
+
+
 def test_an_assigned_topic_that_is_deleted_is_an_error(store, consumer):
     consumer.assign([T0])
     assert consumer.poll() == {}
