@@ -1,4 +1,4 @@
-"""Sizes, times and truth values in texts: one parser for configs, options of the data source, and commands."""
+"""Sizes, times, truth values and counts in texts, for configs, options of the data source, and commands."""
 
 from __future__ import annotations
 
@@ -72,3 +72,8 @@ def human_size(size: int) -> str:
         if amount < 1024:
             return f"{amount:.1f} {unit}"
     return f"{amount / 1024:.1f} TiB"
+
+
+def plural(count: int, noun: str) -> str:
+    """A number of things: 1 record, 2 records."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -123,7 +123,8 @@ class NewServer(Server):
 @contextlib.contextmanager
 def served(path, folder, *options, kind=Server):
     """A server that runs, and is stopped at the end of the block. It must not have met an unknown error."""
-    server = kind(path, folder, *options).start()
+    # So that each line is there: else like ones are one in a minute.
+    server = kind(path, folder, "--verbose", *options).start()
     try:
         yield server
         assert server.process.poll() is None, server.output()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from pyspark_log.cli.client_option import client_option, read_client_config
 from pyspark_log.cli.security_options import security_configs, security_options
 from pyspark_log.cli.support import Address, check_jinja, check_prometheus_client
 from pyspark_log.cli.target import Target
+from pyspark_log.repeated_lines import standard_error
 from pyspark_log.storage.fs import files
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def serve(
         # A server that was killed has left its own.
         _delete_ready_file(ready_file)
     logging.basicConfig(
-        stream=sys.stderr,
+        handlers=[standard_error(each_line=verbose)],
         level=logging.DEBUG if verbose else logging.INFO,
         format="%(asctime)s.%(msecs)03d %(levelname)s %(message)s",
         datefmt="%Y-%m-%d %H:%M:%S",

@@ -25,7 +25,7 @@ def work(arguments: argparse.Namespace) -> bool:
     wanted = FileImport(
         arguments.sources, arguments.format, columns_of(arguments), arguments.delimiter, arguments.publish_bytes
     )
-    target = ImportTarget(arguments.store, arguments.to, arguments.group)
+    target = ImportTarget(arguments.store, arguments.to, arguments.group, own_times=arguments.timestamp is not None)
     show_summary(import_files(session("pylog import_files"), target, wanted), as_json=arguments.json)
     return True
 

@@ -22,7 +22,7 @@ def work(arguments: argparse.Namespace) -> bool:
     options = named_values("--option", arguments.option)
     table = Table(arguments.url, arguments.table, arguments.column, options, arguments.tasks)
     fields = columns_of(arguments)
-    target = ImportTarget(arguments.store, arguments.to, arguments.group)
+    target = ImportTarget(arguments.store, arguments.to, arguments.group, own_times=arguments.timestamp is not None)
     show_summary(import_table(session("pylog import_table"), target, table, fields), as_json=arguments.json)
     return True
 

@@ -13,6 +13,7 @@ from pyspark_log.storage.catalog.topics import check_partitions, id_text
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.log_manager import TopicAdmin
 from pyspark_log.types import TopicDescription
+from pyspark_log.units import plural
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ class CopiedTopics:
             given = _known(configs) | (KEPT if self._keep else {})
             store.logs.make_folders()
             self._admin.adopt(TopicDescription(name, theirs, partitions, given), {}, {})
-            log.info("%s: created, with %d partitions", name, partitions)
+            log.info("%s: created, with %s", name, plural(partitions, "partition"))
             return
         found = store.describe_topic(name)
         if found.topic_id != theirs:
@@ -60,7 +61,7 @@ class CopiedTopics:
             )
         if found.partitions < partitions:
             self._admin.add_partitions(name, partitions)
-            log.info("%s: the cluster has %d partitions now", name, partitions)
+            log.info("%s: the cluster has %s now", name, plural(partitions, "partition"))
 
     def configure(self, name: str, configs: Mapping[str, str]) -> None:
         """Gives a topic of the store the configs that the cluster has. PylogError, OSError."""

@@ -70,7 +70,16 @@ class ClientSession:
             versions = self._broker.apis[api_versions.KEY].versions
             return encode_response(api_versions.of_unknown_version(versions), 0, error.correlation_id)
         software = f" ({self.client.software})" if self.client.software else ""
-        raise ClosedByServerError(f"the client{software} sends what is not served: {error}")
+        raise ClosedByServerError(f"the client{software} sends what is not served: {self._not_served(error)}")
+
+    def _not_served(self, error: UnsupportedVersionError) -> str:
+        served = self._broker.apis.get(error.api_key)
+        if served is None:
+            return f"an API with the key {error.api_key}"
+        schema, _ = api(error.api_key)
+        known = [version for version in schema.versions if version in served.versions]
+        name = schema.name.removesuffix("Request")
+        return f"{name} in version {error.api_version}; versions {known[0]} to {known[-1]} are served"
 
 
 class SaslSession(ClientSession):

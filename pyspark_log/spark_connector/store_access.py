@@ -12,6 +12,7 @@ from pyspark_log.errors import StoreNotFoundError
 from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown
 from pyspark_log.spark_connector.options import StorePlace
 from pyspark_log.storage.store import Store
+from pyspark_log.units import plural
 
 log = logging.getLogger(__name__)
 
@@ -93,4 +94,5 @@ def warn_of_options(messages: list[str]) -> None:
 
 def warn_of_new_topic(store: Store, topic: str) -> None:
     """Warns that a write has created a topic, whose name may be a mistake."""
-    log.warning("%s: created the missing topic %s", store.path, topic)
+    partitions = plural(store.describe_topic(topic).partitions, "partition")
+    log.warning("%s: created the missing topic %s, with %s", store.path, topic, partitions)

@@ -135,6 +135,10 @@ class Publishes:
         """The publishes that are decided and not visible everywhere yet. Raises: as DecisionLog.follow."""
         return not_applied(self._decisions)
 
+    def is_past_retention(self, topic: str, time: int) -> bool:
+        """Whether the topic's retention deletes records of this time (ms) at the next cleaning. UnknownTopicError."""
+        return is_past_retention(time, self._logs.topic_config(topic), self._logs.clock())
+
     def warn_of_old(self, topic: str, newest: int) -> bool:
         """Warns if records of the time `newest` (ms) and before are past the topic's retention; whether it did.
 

@@ -153,7 +153,7 @@ def test_a_folder_cannot_go_while_a_stopped_move_has_its_partition_in_it(memory_
         inside = state_file.read(Store.open(path).logs.place("t", 0).state_path).state.log_dir == 1
         outcomes.add(inside)
         if inside:
-            with pytest.raises(InvalidConfigError, match="holds 1 partitions: t-0"):
+            with pytest.raises(InvalidConfigError, match="holds 1 partition: t-0"):
                 remove(path)
             Store.open(path).move_partition("t", 0, "data")
         Store.open(path).clean()

@@ -23,6 +23,7 @@ def main(folder):
     Store.open(f"{folder}/batch").create_topic("kept", 1, {"retention.ms": "-1"})
     write(old, f"{folder}/batch", topic="kept", timestampColumn="at")
 
+    Store.create(f"{folder}/stream").create_topic("t")
     write(old.select("value"), f"{folder}/events", topic="events")
     stream = spark.readStream.format("pylog").options(
         subscribe="events", startingOffsets="earliest", maxOffsetsPerTrigger="2", starting_offset="latest"

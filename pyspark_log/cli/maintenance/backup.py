@@ -6,7 +6,7 @@ import dataclasses
 
 import click
 
-from pyspark_log.cli.support import ProgressBar, human_size, json_option, print_json
+from pyspark_log.cli.support import ProgressBar, human_size, json_option, plural, print_json
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.fs.clock import format_time
 from pyspark_log.storage.maintenance.object_backup import back_up_store
@@ -31,7 +31,7 @@ def backup(target: Target, into: str, as_json: bool) -> None:
     if done.undone:
         click.echo(f"{done.undone} decided publishes cannot be applied in the copy: pylog recover --store {done.path}")
     click.echo(
-        f"copied {done.partitions} partitions, {human_size(done.bytes)}, into {done.path}, as they were at "
+        f"copied {plural(done.partitions, 'partition')}, {human_size(done.bytes)}, into {done.path}, as they were at "
         f"{format_time(done.time)}; writers paused for {done.pause:.3f} s. "
         f"Now check the copy: pylog verify --store {done.path}"
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 import signal
-import sys
 from collections.abc import Sequence
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from pyspark_log.cli import interrupts
 from pyspark_log.cli.client_option import client_option, read_client_config
 from pyspark_log.cli.support import Address, human_size, json_option, print_json, print_table
 from pyspark_log.cli.target import Target
+from pyspark_log.repeated_lines import standard_error
 from pyspark_log.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -105,7 +105,10 @@ def mirror(
     config = read_client_config(client_config)
     store = target.open_folder_or_create(_INSTEAD)
     logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S"
+        handlers=[standard_error()],
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(message)s",
+        datefmt="%H:%M:%S",
     )
     plan = MirrorPlan(topics, groups, until_now, Rules(keep, skip_lost, follow_truncation))
     signals = list[int]()

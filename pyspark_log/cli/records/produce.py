@@ -22,6 +22,8 @@ from pyspark_log.cli.records.input import (
 from pyspark_log.cli.support import complete_topics, plural, to_ms
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.catalog import OFFSETS_TOPIC, PUBLISH_TOPIC, check_name
+from pyspark_log.storage.new_topics import keep_first_records
+from pyspark_log.storage.store import Store
 from pyspark_log.types import AppendResult
 
 _CHUNK_BYTES = 1 << 20
@@ -143,7 +145,8 @@ def produce(
         raise click.UsageError("--keep-partition needs --format json, and cannot be combined with --partition.")
     check_name(topic)
     store = target.open_or_create()
-    if store.ensure_topic(topic):
+    made = store.ensure_topic(topic)
+    if made:
         partitions = plural(store.describe_topic(topic).partitions, "partition")
         click.echo(f"Created topic {topic} with {partitions}.", err=True)
     layout = LineLayout(
@@ -158,6 +161,9 @@ def produce(
                 if not keep_partition:
                     columns.pop("partition", None)
                 columns |= {name: constant(columns, value) for name, value in fixed.items()}
+                if made and "timestamp" in columns:
+                    _keep_records_of(store, topic, columns["timestamp"])
+                made = False
                 batch = pa.record_batch(with_headers(columns, headers))
                 produced.add(
                     store.append(topic, batch, partition=partition, sync=sync, compression_type=compression),
@@ -214,6 +220,14 @@ class _Produced:
         more = len(named) - _NAMED_PARTITIONS
         places = ", ".join(named[:_NAMED_PARTITIONS]) + (f" and {more} more partitions" if more > 0 else "")
         click.echo(f"{plural(self._records, 'record')} to {self._topic}, offsets by partition: {places}", err=True)
+
+
+def _keep_records_of(store: Store, topic: str, times: pa.Array) -> None:
+    import pyarrow.compute as pc  # noqa: PLC0415  (a second, which few calls need)
+
+    oldest = pc.min(times).as_py()
+    if oldest is not None:
+        keep_first_records(store, topic, oldest)
 
 
 def _batches_of_lines(fd: int) -> Iterator[bytes]:

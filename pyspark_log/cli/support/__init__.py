@@ -16,7 +16,6 @@ from pyspark_log.cli.support.output import (
     good,
     json_option,
     one_line,
-    plural,
     print_json,
     print_table,
     strong,
@@ -25,7 +24,7 @@ from pyspark_log.cli.support.output import (
 )
 from pyspark_log.cli.support.progress import ProgressBar
 from pyspark_log.cli.support.times import to_ms
-from pyspark_log.units import human_size
+from pyspark_log.units import human_size, plural
 
 __all__ = [
     "NOTHING", "Address", "Colour", "CommandGroup", "ProgressBar", "alert", "cell", "check_jinja",

@@ -131,11 +131,6 @@ def cell(value: object) -> object:
     return NOTHING if value is None else value
 
 
-def plural(count: int, noun: str) -> str:
-    """A number of things: 1 record, 2 records."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
 def good(text: str) -> str:
     """A text that says that all is well; green in a terminal."""
     return _styled(text, fg="green")

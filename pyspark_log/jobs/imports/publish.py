@@ -9,6 +9,7 @@ from pyspark_log.errors import PublishFailedError
 from pyspark_log.spark_connector.store_access import StoreRef, warn_of_new_topic
 from pyspark_log.storage.fs import Process
 from pyspark_log.storage.groups import OffsetAndMetadata
+from pyspark_log.storage.new_topics import keep_first_records
 from pyspark_log.storage.publish import StagedPart, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
@@ -21,8 +22,14 @@ class ImportTarget:
     not, and two imports of one group at once cannot import it twice: the second one's offsets conflict.
     """
 
-    def __init__(self, path: str, topic: str, group: str) -> None:
+    def __init__(self, path: str, topic: str, group: str, *, own_times: bool) -> None:
         """Opens the store, and creates the topic if it is missing, with a warning.
+
+        Args:
+            path: the store's.
+            topic: its name.
+            group: its id.
+            own_times: whether records get times of the source. A topic that is created keeps records of any time then.
 
         Raises:
             StoreError, ReadOnlyError: there is no store to write to.
@@ -33,6 +40,8 @@ class ImportTarget:
         self._store.publishes.check_writable()
         if self._store.ensure_topic(topic):
             warn_of_new_topic(self._store, topic)
+            if own_times:
+                keep_first_records(self._store, topic, None)
         self.ref = StoreRef.to(self._store)
 
     def imported(self) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -14,7 +14,8 @@ from pyspark_log.spark_connector.planning.source_offsets import steps_of
 from pyspark_log.spark_connector.store_access import StoreRef, warn_of_new_topic
 from pyspark_log.spark_connector.writing.leaders import check_not_replicated, published_by_leaders
 from pyspark_log.spark_connector.writing.query_run import ITS_OWN, QueryPublisher, QueryRun, location_of, plan_of
-from pyspark_log.spark_connector.writing.task_writer import StagedMessage
+from pyspark_log.spark_connector.writing.task_writer import StagedMessage, joined_times
+from pyspark_log.storage.new_topics import keep_first_records
 from pyspark_log.storage.publish import StagedPart
 from pyspark_log.storage.store import Store
 
@@ -31,6 +32,7 @@ def publish_batch(
     with outcome_shown():
         staged, opened = _staged(messages), store.reopen()
         check_agreements(staged)
+        keep_old_records(opened, staged)
         parts = published_by_leaders(opened, publisher, number, _parts(staged))
         result = opened.publishes.publish(publisher, number, parts, one_off=one_off)
     if not result.replayed:
@@ -66,6 +68,7 @@ def publish_micro_batch(
     with outcome_shown():
         staged, opened = _staged(messages), store.reopen()
         check_agreements(staged)
+        keep_old_records(opened, staged)
         run = _run_of(staged, batch_id)
         location = location_of(checkpoint, run.checkpoints, query_name)
         publisher_id = publisher.id_of(run.query_id)
@@ -113,6 +116,15 @@ def end_agreements(store: Store, messages: Sequence[StagedMessage]) -> None:
     store.publishes.end_agreements(agreed)
 
 
+def keep_old_records(store: Store, messages: Sequence[StagedMessage]) -> None:
+    """Before a publish: has the topics that its write has created keep old records that it brings."""
+    made = {message.made for message in messages}
+    made |= {one.name for message in messages for one in message.agreed if one.made}
+    for topic, (oldest, _) in _times(messages).items():
+        if topic in made:
+            keep_first_records(store, topic, oldest)
+
+
 def warn_of_old_times(store: Store, messages: Sequence[StagedMessage], run_id: str = "") -> None:
     """Warns of topics whose written records are all past retention: the next write deletes them.
 
@@ -121,15 +133,20 @@ def warn_of_old_times(store: Store, messages: Sequence[StagedMessage], run_id: s
         messages: the tasks' messages.
         run_id: the streaming query's run, which is warned once per topic.
     """
-    newest = dict[str, int]()
-    for message in messages:
-        for topic, time in message.newest.items():
-            newest[topic] = max(time, newest.get(topic, time))
-    for topic, time in newest.items():
+    for topic, (_, newest) in _times(messages).items():
         # All of it is published: a write that failed here would be repeated.
         with contextlib.suppress(PylogError, OSError):
-            if (run_id, topic) not in _warned and store.publishes.warn_of_old(topic, time) and run_id:
+            if (run_id, topic) not in _warned and store.publishes.warn_of_old(topic, newest) and run_id:
                 _warned.add((run_id, topic))
+
+
+def _times(messages: Sequence[StagedMessage]) -> dict[str, tuple[int, int]]:
+    """The oldest and the newest time (ms) that a write brings to each topic."""
+    times = dict[str, tuple[int, int]]()
+    for message in messages:
+        for topic, bounds in message.times.items():
+            times[topic] = joined_times(bounds, times.get(topic))
+    return times
 
 
 def _run_of(staged: Sequence[StagedMessage], batch_id: int) -> QueryRun:

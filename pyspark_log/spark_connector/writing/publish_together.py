@@ -24,7 +24,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark_log.spark_connector.errors import conditions_shown, option_error, outcome_shown
 from pyspark_log.spark_connector.options import StorePlace, WriteOptions
 from pyspark_log.spark_connector.store_access import open_for_write
-from pyspark_log.spark_connector.writing.commit import check_agreements, end_agreements, warn_of_old_times
+from pyspark_log.spark_connector.writing.commit import (
+    check_agreements,
+    end_agreements,
+    keep_old_records,
+    warn_of_old_times,
+)
 from pyspark_log.spark_connector.writing.query_run import ITS_OWN, QueryRun
 from pyspark_log.spark_connector.writing.task_writer import StagedMessage, stage
 from pyspark_log.spark_connector.writing.writer import plan_write
@@ -143,6 +148,7 @@ class Publish:
         run, location = self._query()
         with outcome_shown():
             check_agreements(self._messages)
+            keep_old_records(self._store, self._messages)
             if self._take_over:
                 publishes.claim(self._publish_id, run, self._number, location=location, take_over=True)
             self.result = publishes.publish(self._publish_id, self._number, parts, run=run, location=location)

@@ -16,7 +16,6 @@ from pyspark_log.spark_connector.worker_process import spare_modules
 from pyspark_log.spark_connector.writing.query_run import QueryRun
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.publish import AgreedTopic, StagedPart, StagingPlan
-from pyspark_log.types import NO_TIMESTAMP
 
 # The engine's name for the column with the records' times.
 TIMESTAMP = "timestamp"
@@ -29,14 +28,16 @@ class StagedMessage(WriterCommitMessage):
     Attributes:
         parts: what it staged.
         run: the streaming query's run.
-        newest: each topic's newest time (ms) from a column; absent if the time of the write is used.
+        times: each topic's oldest and newest time (ms) from a column; absent if the time of the write is used.
         agreed: topics that the driver's plan lacked.
+        made: a topic that the driver has created for this write; "": none.
     """
 
     parts: tuple[StagedPart, ...]
     run: QueryRun
-    newest: Mapping[str, int] = field(default_factory=dict)
+    times: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     agreed: tuple[AgreedTopic, ...] = ()
+    made: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,14 @@ class WritePlan:
         topic: the topic of all rows; None: the column `topic` names it.
         timestamp_column: the column with the records' times, or None.
         staging: the topics as they were when the write was planned.
+        made: whether the topic was created for this write.
     """
 
     store: StoreRef
     topic: str | None
     timestamp_column: str | None
     staging: StagingPlan
+    made: bool = False
 
 
 def stage(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> StagedMessage:
@@ -63,7 +66,7 @@ def stage(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> StagedMessage:
         ConnectorError: with the engine's condition; what was staged so far is removed.
     """
     spare_modules()
-    newest = dict[str, int]()
+    times = dict[str, tuple[int, int]]()
     with conditions_shown():
         writer = plan.store.reopen().publishes.writer(plan.staging)
         try:
@@ -71,12 +74,13 @@ def stage(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> StagedMessage:
                 for topic, rows in _by_topic(batch, plan.topic, plan.timestamp_column):
                     writer.append(topic, rows)
                     if plan.timestamp_column is not None and rows.num_rows:
-                        newest[topic] = max(_newest_time(rows), newest.get(topic, NO_TIMESTAMP))
+                        times[topic] = joined_times(_times(rows), times.get(topic))
             parts = writer.finish()
         except BaseException:
             writer.discard()
             raise
-    return StagedMessage(tuple(parts), QueryRun.of_task(), newest, tuple(writer.agreed))
+    made = plan.topic if plan.made and plan.topic is not None else ""
+    return StagedMessage(tuple(parts), QueryRun.of_task(), times, tuple(writer.agreed), made)
 
 
 def _by_topic(
@@ -100,10 +104,15 @@ def _by_topic(
         yield name.as_py(), records.filter(pc.equal(topics, name))
 
 
-def _newest_time(rows: pa.RecordBatch) -> int:
-    """The newest time of some rows in ms; rows without one get the time of the write."""
+def joined_times(times: tuple[int, int], others: tuple[int, int] | None) -> tuple[int, int]:
+    """The oldest and the newest of both."""
+    return times if others is None else (min(times[0], others[0]), max(times[1], others[1]))
+
+
+def _times(rows: pa.RecordBatch) -> tuple[int, int]:
+    """The oldest and the newest time of some rows in ms; rows without one get the time of the write."""
     times = rows.column(rows.schema.get_field_index(TIMESTAMP))
-    if times.null_count:
-        return now_ms()
-    newest: int = pc.max(times).cast(pa.timestamp("ms", times.type.tz), safe=False).value
-    return newest
+    bounds, in_ms = pc.min_max(times), pa.timestamp("ms", times.type.tz)
+    found = [now_ms()] if times.null_count else []
+    found += [bound.cast(in_ms, safe=False).value for bound in bounds.values() if bound.is_valid]
+    return min(found), max(found)

@@ -32,7 +32,6 @@ from pyspark_log.spark_connector.writing.query_run import QueryPublisher, claim_
 from pyspark_log.spark_connector.writing.task_writer import StagedMessage, WritePlan, stage
 from pyspark_log.storage.catalog import check_name, check_not_internal
 from pyspark_log.storage.fs import Process
-from pyspark_log.storage.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -102,21 +101,17 @@ def plan_write(place: StorePlace, options: WriteOptions, schema: StructType) -> 
             # Before a store is created for it.
             check_name(options.topic)
             check_not_internal(options.topic)
-        store = open_for_write(place)
+        store, made = open_for_write(place), False
         if options.topic is None:
             # The column's topics are not known before the rows are read.
             topics = store.topics()
         else:
-            _make_topic(store, options.topic)
+            made = store.ensure_topic(options.topic)
+            if made:
+                warn_of_new_topic(store, options.topic)
             topics = [options.topic]
         staging = store.publishes.plan(topics, options.compression_type, driver_process(), others=options.topic is None)
-        return WritePlan(StoreRef.to(store, place.options), options.topic, options.timestamp_column, staging)
-
-
-def _make_topic(store: Store, topic: str) -> None:
-    """Creates the topic if it is missing and the store allows it (auto.create.topics.enable)."""
-    if store.ensure_topic(topic):
-        warn_of_new_topic(store, topic)
+        return WritePlan(StoreRef.to(store, place.options), options.topic, options.timestamp_column, staging, made)
 
 
 # A JVM's program has this name. At most this many ancestors are checked.

@@ -17,6 +17,7 @@ from pyspark_log.storage.broker.log_dir import BrokerLogDir
 from pyspark_log.storage.catalog.kafka_files import META_PROPERTIES
 from pyspark_log.storage.fs import Mutex, files
 from pyspark_log.types import TopicDescription, TopicPartition
+from pyspark_log.units import plural
 
 log = logging.getLogger(__name__)
 
@@ -147,7 +148,7 @@ class BrokerLogDirs:
             if known is None or known[:2] != (stamp, where):
                 missing = numbers[-1] + 1 - len(numbers)
                 if missing:
-                    log.warning("%s: %d partitions of %s are not here, and read as empty", self.path, missing, name)
+                    log.warning("%s: %s of %s not here, read as empty", self.path, plural(missing, "partition"), name)
                 known = stamp, where, TopicDescription(name, where[at.partition].topic_id(at), numbers[-1] + 1)
                 self._described[name] = known
         return known[2]

@@ -25,6 +25,7 @@ from pyspark_log.storage.fs import contextmanager, files, lock_for
 from pyspark_log.storage.fs.json_fields import Fields
 from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.types import TopicDescription
+from pyspark_log.units import plural
 
 VERSION = 1
 #: The descriptions of deleted topics whose files still exist, one file each, named by the topic's id.
@@ -66,6 +67,14 @@ def check_not_internal(name: str) -> None:
     """Refuses topics that only the engine writes to. InvalidTopicError."""
     if name in (OFFSETS_TOPIC, PUBLISH_TOPIC, TRANSACTIONS_TOPIC):
         raise InvalidTopicError(f"topic {name} holds the store's own records: only the store writes to it")
+
+
+def check_added(topic: TopicDescription, total: int) -> None:
+    """Refuses a number of partitions that is no more than a topic has, or too large. InvalidConfigError."""
+    if total <= topic.partitions:
+        has = plural(topic.partitions, "partition")
+        raise InvalidConfigError(f"topic {topic.name!r} has {has}; it can get more, not {total}")
+    check_partitions(topic.name, total)
 
 
 def check_partitions(name: str, partitions: int) -> None:
@@ -185,9 +194,7 @@ class TopicCatalog:
             InvalidConfigError: it has as many already, or more: partitions are never removed.
         """
         before = self.describe(name)
-        if total <= before.partitions:
-            raise InvalidConfigError(f"topic {name!r} has {before.partitions} partitions; it can get more, not {total}")
-        check_partitions(name, total)
+        check_added(before, total)
         return self._replace(replace(before, partitions=total))
 
     def alter_configs(self, name: str, set_to: Mapping[str, str], delete: Collection[str]) -> TopicDescription:

@@ -138,10 +138,8 @@ cdef class Partitioner:
         with nogil:
             bad = self.fill(&keys, &values, &given, num_rows, result.data.as_ints)
         if bad >= 0:
-            raise InvalidRecordError(
-                f"row {bad} names partition {explicit[bad]}, but there are partitions 0 to "
-                f"{self.partitions - 1}"
-            )
+            there = "there is only 0" if self.partitions == 1 else f"there are 0 to {self.partitions - 1}"
+            raise InvalidRecordError(f"row {bad} names partition {explicit[bad]}, but {there}")
         return result
 
     cdef Py_ssize_t fill(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 from pyspark_log.config import LONG_MAX, TopicConfig
 from pyspark_log.errors import InvalidTimestampError
+from pyspark_log.storage.fs.clock import format_time
 from pyspark_log.types import NO_TIMESTAMP
 
 log = logging.getLogger(__name__)
@@ -65,9 +66,9 @@ def is_past_retention(newest: int, config: TopicConfig, now: int) -> bool:
 def warn_past_retention(newest: int, config: TopicConfig, where: object) -> None:
     """Warns that records of the time `newest` (ms) and before, past the topic's retention, are being written."""
     log.warning(
-        "%s: records of time %d (ms) and before are past the topic's retention.ms (%d) already: the next "
+        "%s: records of %s and before are past the topic's retention.ms (%d) already: the next "
         "cleaning deletes them. Set retention.ms=-1 to keep them",
         where,
-        newest,
+        format_time(newest),
         config.retention_ms,
     )

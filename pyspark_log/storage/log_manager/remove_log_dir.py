@@ -23,6 +23,7 @@ from pyspark_log.storage.log.state import Flags, read_slots, state_file
 from pyspark_log.storage.log_manager.deletion import ASIDE_NAME
 from pyspark_log.storage.log_manager.manager import LogManager
 from pyspark_log.storage.log_manager.partition_move import moving, sweep_held
+from pyspark_log.units import plural
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +89,7 @@ def _check_states(logs: LogManager, number: int, problem: str) -> None:
                 f"as it has failed ({problem}), repair or mount it and move them to others; or, if their records are "
                 "lost, delete their topics, or make a copy without them (`pylog repair`)"
             )
-        raise InvalidConfigError(f"log dir {where} holds {len(inside)} partitions: {_some(inside)}; {advice}")
+        raise InvalidConfigError(f"log dir {where} holds {plural(len(inside), 'partition')}: {_some(inside)}; {advice}")
     for path in left:
         _sync_state(path)
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from pyspark_log.errors import (
-    InvalidConfigError,
     OffsetConflictError,
     OffsetOutOfRangeError,
     StagedOutputError,
@@ -19,7 +18,7 @@ from pyspark_log.errors import (
     UnknownTopicError,
 )
 from pyspark_log.near_names import did_you_mean
-from pyspark_log.storage.catalog.topics import check_partitions
+from pyspark_log.storage.catalog.topics import check_added
 from pyspark_log.storage.publish import Decision
 from pyspark_log.storage.publish.checks import check_fenced, check_number
 from pyspark_log.storage.publish.decision import NO_NUMBER, Origin
@@ -238,9 +237,7 @@ def create_topic(state: State, topic: TopicDescription) -> Proposal:
 def add_partitions(state: State, name: str, total: int) -> Proposal:
     """Adds partitions to a topic. UnknownTopicError; InvalidConfigError: it has as many, or cannot have more."""
     topic = topic_of(state, name)
-    if total <= topic.partitions:
-        raise InvalidConfigError(f"topic {name!r} has {topic.partitions} partitions; it can get more, not {total}")
-    check_partitions(name, total)
+    check_added(topic, total)
     return Proposal(topics=(replace(topic, partitions=total),))
 
 

@@ -47,9 +47,9 @@ class ObjectPublishes:
         cluster_id: str,
         configs: Mapping[str, str],
         clock: Callable[[], int],
-        ensure_topic: Callable[[str], object],
+        ensure_topic: Callable[[str], bool],
     ) -> None:
-        """Of one store; `ensure_topic` creates a missing topic, if that is allowed."""
+        """Of one store; `ensure_topic` creates a missing topic, if that is allowed, and says whether it did."""
         self._log, self._objects, self._cluster_id = publish_log, publish_log.objects, cluster_id
         self._configs, self._clock, self._ensure_topic = configs, clock, ensure_topic
 
@@ -82,10 +82,10 @@ class ObjectPublishes:
     def writer(self, plan: StagingPlan) -> ObjectStagedWriter:
         """A writer for one task of the plan, which was made for this store."""
 
-        def find(name: str) -> PlannedTopic:
+        def find(name: str) -> tuple[PlannedTopic, bool]:
             check_not_internal(name)
-            self._ensure_topic(name)
-            return self._planned(self._log.follow(), name, plan.compression_type)
+            made = self._ensure_topic(name)
+            return self._planned(self._log.follow(), name, plan.compression_type), made
 
         return ObjectStagedWriter(self._objects, plan, find, self._clock)
 
@@ -237,6 +237,10 @@ class ObjectPublishes:
     def pending(self) -> list[Decision]:
         """None: what is decided is visible."""
         return []
+
+    def is_past_retention(self, topic: str, time: int) -> bool:
+        """As Publishes.is_past_retention."""
+        return is_past_retention(time, self._planned(self._log.follow(inf), topic, None).config, self._clock())
 
     def warn_of_old(self, topic: str, newest: int) -> bool:
         """Warns if records of the time `newest` (ms) and before are past the topic's retention; whether it did."""

@@ -62,13 +62,17 @@ class ObjectStagedWriter:
     """Collects one task's output, in bounded memory. Not thread-safe.
 
     Attributes:
-        agreed: topics on which a job's tasks had to agree; none, as each topic is created by one decision.
+        agreed: topics that the plan lacks. There is no file on which tasks agree, so its name is the topic's.
     """
 
     def __init__(
-        self, objects: Objects, plan: StagingPlan, find_topic: Callable[[str], PlannedTopic], clock: Callable[[], int]
+        self,
+        objects: Objects,
+        plan: StagingPlan,
+        find_topic: Callable[[str], tuple[PlannedTopic, bool]],
+        clock: Callable[[], int],
     ) -> None:
-        """`find_topic`: a topic that the plan lacks, created if need be; `clock`: the time in ms."""
+        """`find_topic`: a topic that the plan lacks, and whether it was created for that; `clock`: the time in ms."""
         self.agreed: list[AgreedTopic] = []
         self._objects, self._plan, self._find_topic, self._clock = objects, plan, find_topic, clock
         self._planned: dict[str, PlannedTopic] = {}
@@ -102,7 +106,9 @@ class ObjectStagedWriter:
     def _other(self, topic: str) -> PlannedTopic:
         if not self._plan.others:
             raise UnknownTopicError(f"there was no topic {topic!r} when this write was planned; create it first")
-        return self._find_topic(topic)
+        found, made = self._find_topic(topic)
+        self.agreed.append(AgreedTopic(topic, found.topic_id, found.partitions, made, topic))
+        return found
 
     def _take(self, place: _Place, batch: bytes, count: int) -> None:
         if self._planned[place[0]].config.log_append_time:

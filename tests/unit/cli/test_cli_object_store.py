@@ -82,7 +82,7 @@ def test_backup(pylog, object_url, tmp_path):
     store.create_topic("t", 1)
     store.append("t", [{"value": b"a"}])
     text = pylog("--store", url, "backup", "--into", str(tmp_path / "copy"))
-    assert f"copied 1 partitions, 69 B, into {tmp_path}/copy" in text
+    assert f"copied 1 partition, 69 B, into {tmp_path}/copy" in text
     document = json.loads(pylog("--store", f"{tmp_path}/copy", "backup", "--into", f"{url}-again", "--json"))
     assert (document["path"], document["bytes"]) == (f"{url}-again", 69)
     assert "no damage" in pylog("--store", f"{url}-again", "verify")

@@ -124,6 +124,11 @@ def test_the_time_can_be_given(store, produce):
     assert times == [T0 * 1000] * 2
 
 
+def test_a_topic_that_is_created_keeps_old_records(store, produce):
+    produce("a\n", "--timestamp", "2023-11-14T22:13:20Z", topic="new")
+    assert store.describe_topic("new").configs == {"retention.ms": "-1"}
+
+
 @pytest.mark.parametrize(
     ("topics", "codec"),
     [({}, "zstd"), ({"compression.type": "gzip"}, "gzip"), ({"compression.type": "uncompressed"}, "none")],

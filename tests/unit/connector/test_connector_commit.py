@@ -1,12 +1,17 @@
-"""What the driver refuses to publish."""
+"""What the driver refuses to publish, and what it does before it publishes."""
 
+import pyarrow as pa
 import pytest
+from pyspark import TaskContext
+from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
+from pyspark_log import DefaultSource
 from pyspark_log.spark_connector.errors import ConnectorError
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.writing.commit import publish_batch, publish_micro_batch
 from pyspark_log.spark_connector.writing.query_run import QueryRun
 from pyspark_log.spark_connector.writing.task_writer import StagedMessage
+from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.store import Store
 
 
@@ -31,3 +36,38 @@ def test_a_task_that_reports_nothing(ref):
 def test_tasks_that_are_not_of_one_query(ref, runs):
     with pytest.raises(ConnectorError, match=r"PYLOG_UNKNOWN_QUERY\] not published: "):
         publish_micro_batch(ref, [message(*run) for run in runs], 0, "", "")
+
+
+NOW, WEEK = now_ms(), 7 * 86_400_000
+
+
+@pytest.mark.parametrize("column", [False, True], ids=["option", "column"])
+@pytest.mark.parametrize(
+    ("created", "ages", "kept"),
+    [
+        (False, [WEEK * 2, 0], True),  # one that the write creates
+        (False, [WEEK // 2, None], False),
+        (True, [WEEK * 2], False),  # one that is there
+    ],
+)
+def test_a_topic_that_a_write_creates_keeps_old_records(place, caplog, monkeypatch, column, created, ages, kept):
+    """Else a load of old events would be gone after the write that follows."""
+    monkeypatch.setattr(TaskContext, "get", TaskContext)
+    monkeypatch.setattr(TaskContext, "getLocalProperty", lambda *_: None)
+    with Store.create(place) as store:
+        if created:
+            store.create_topic("t")
+        given = {} if column else {"topic": "t"}
+        source = DefaultSource({"path": store.path, "timestampColumn": "at", **given})
+        times = pa.array([None if age is None else NOW - age for age in ages], pa.timestamp("ms", "UTC"))
+        rows = {"value": ["v"] * len(ages), "at": times}
+        schema = StructType([StructField("value", StringType()), StructField("at", TimestampType())])
+        if column:
+            rows["topic"] = ["t"] * len(ages)
+            schema.add("topic", StringType())
+        writer = source.writer(schema, overwrite=False)
+        writer.commit([writer.write(iter([pa.record_batch(rows)])) for _ in range(2)])
+        found = store.describe_topic("t").configs
+        assert found == ({"retention.ms": "-1"} if kept else {})
+        assert ("topic t is created with retention.ms=-1, as its first records are of 20" in caplog.text) == kept
+        assert ("created the missing topic t, with 1 partition" in caplog.text) != created

@@ -179,7 +179,7 @@ def test_a_failed_one_goes_untouched_when_nothing_is_in_it(store, second, monkey
     inside = tree(second)
     mend = fail(monkeypatch, second)
     try:
-        with pytest.raises(InvalidConfigError, match=r"holds 1 partitions: t-1; as it has failed \(.*delete their"):
+        with pytest.raises(InvalidConfigError, match=r"holds 1 partition: t-1; as it has failed \(.*delete their"):
             store.remove_log_dir(second)
         assert listed(store) == ["data", second]
         store.delete_topic("t")
@@ -340,7 +340,7 @@ def test_a_process_creating_a_partition_there_comes_first(store, second, monkeyp
     resume.set()
     for thread in threads:
         thread.join()
-    assert f"holds 1 partitions: {moved}-0" in outcome[0]
+    assert f"holds 1 partition: {moved}-0" in outcome[0]
     assert values(store, 0, moved) == [b"first"]
 
 

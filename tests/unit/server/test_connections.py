@@ -49,7 +49,7 @@ def _closed_after(server, data):
         (struct.pack(">ihh", 20 << 20, 18, 0), "only produce requests may have more"),
         (struct.pack(">ihhi", 8, 0, 9, 1), "no request"),
         (struct.pack(">ihhih", 10, 3, 1, 1, 5), "no request"),
-        (struct.pack(">ihhih", 10, 999, 1, 1, -1), "no version 1 of the API with key 999"),
+        (struct.pack(">ihhih", 10, 999, 1, 1, -1), "not served: an API with the key 999"),
     ],
 )
 def test_what_is_no_request_closes_the_connection(server, peer, data, said):
