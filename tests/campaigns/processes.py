@@ -38,6 +38,15 @@ def send(pids, sign):
             continue
 
 
+def end_session(leader):
+    """Kills a started process with all of its session, and waits until they are gone."""
+    while left := session(leader.pid):
+        send(left, signal.SIGKILL)
+        leader.poll()
+        time.sleep(0.01)
+    leader.wait()
+
+
 def command_of(pid):
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
-from numbered import abort_transaction, batch
+from numbered import batch, end_transaction
 from workload import Steps
 
 from pyspark_log.errors import UnknownGroupError, UnknownTopicError
@@ -123,7 +123,7 @@ class CompactedWorkload(Steps):
         keys = [b"%d" % (number + row) for row in range(2)]
         store.append_batch("keyed", 1, batch(2 * number, values, ABORTER, transactional=True, keys=keys))
         if store.latest_offset("keyed", 1, isolation_level=READ_COMMITTED) < store.latest_offset("keyed", 1):
-            abort_transaction(store, "keyed", 1, ABORTER)
+            end_transaction(store, "keyed", 1, ABORTER)
 
     def commit(self, group, number, expire=-1):
         """A committed offset, which has a long text beside it so that the log's segments are soon full."""

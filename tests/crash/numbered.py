@@ -18,9 +18,9 @@ def batch(sequence, values, producer, transactional=False, keys=None):
     return _seal(keys, values, producer, sequence, transactional=transactional)
 
 
-def abort(producer):
-    """The batch that aborts the producer's transaction."""
-    key, value = struct.pack(">hh", 0, 0), struct.pack(">hi", 0, 0)
+def ending(producer, commit):
+    """The batch that ends the producer's transaction."""
+    key, value = struct.pack(">hh", 0, commit), struct.pack(">hi", 0, 0)
     return bytearray(_seal([key], [value], producer, -1, transactional=True, control=True))
 
 
@@ -31,10 +31,10 @@ def _seal(keys, values, producer, sequence, **kind):
     return builder.seal(producer_id=producer, producer_epoch=0, base_sequence=sequence, **kind)
 
 
-def abort_transaction(store, topic, partition, producer):
-    """Aborts the producer's transaction, as a coordinator does."""
+def end_transaction(store, topic, partition, producer, *, commit=False):
+    """Aborts or commits the producer's transaction, as a coordinator does."""
     with store.logs.writer(topic, partition).hold() as writer:
-        writer.append(abort(producer), sync=False)
+        writer.append(ending(producer, commit), sync=False)
 
 
 def check_index(store, topic, partition):

@@ -8,7 +8,7 @@ from bisect import bisect_right
 import pytest
 from attacks import Attacked
 from counted import rows
-from numbered import abort_transaction, batch, check_index
+from numbered import batch, check_index, end_transaction
 from sampling import SAMPLED
 
 from pyspark_log.storage.log import leader_epochs
@@ -43,7 +43,7 @@ def work(store, first, sequence):
     store.append_batch("t", 0, batch(sequence, [b"numbered"] * 2, PRODUCER, transactional=True))
     store.append("t", rows(first))
     store.append_batch("t", 0, batch(sequence + 2, [b"numbered"], PRODUCER, transactional=True))
-    abort_transaction(store, "t", 0, PRODUCER)
+    end_transaction(store, "t", 0, PRODUCER)
 
 
 def batches(store):

@@ -8,7 +8,7 @@ and in the end everything can be written and read.
 import pyarrow as pa
 import pytest
 from faults import ATTEMPTS, FAULTS, again_until_done, try_faults
-from numbered import abort_transaction, batch, check_index
+from numbered import batch, check_index, end_transaction
 from sampling import SAMPLED
 
 from pyspark_log.errors import OutcomeUnknownError
@@ -81,7 +81,7 @@ class Work:
         data = batch(number, [b"n%d" % number], 7, transactional=True)
         again_until_done(lambda: self.store.append_batch(TOPIC, 0, data))
         # A second marker ends nothing.
-        again_until_done(lambda: abort_transaction(self.store, TOPIC, 0, 7))
+        again_until_done(lambda: end_transaction(self.store, TOPIC, 0, 7))
         self.expected.append(f"n{number}")
 
     def publish(self, number):

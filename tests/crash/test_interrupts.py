@@ -9,7 +9,7 @@ import os
 
 import pyarrow as pa
 import pytest
-from numbered import abort_transaction, batch
+from numbered import batch, end_transaction
 from sampling import SAMPLED, sample
 
 import pyspark_log
@@ -94,7 +94,7 @@ class Work:
 
     def append_numbered(self, number):
         self.store.append_batch(TOPIC, 0, batch(number, [b"n%d" % number], 7, transactional=True))
-        abort_transaction(self.store, TOPIC, 0, 7)
+        end_transaction(self.store, TOPIC, 0, 7)
 
     def publish(self, number, count):
         publish(self.store.decisions, "q", number, stage(self.store, rows(f"p{number}", count), TOPIC))

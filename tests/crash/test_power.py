@@ -8,7 +8,7 @@ written, once more after another look; and an idempotent producer can resume whe
 import pyarrow as pa
 import pytest
 from attacks import PowerLoss, record_run, try_losses_of_run
-from numbered import abort_transaction, check_index
+from numbered import check_index, end_transaction
 from sampling import PARTS, SAMPLED
 from workload import PARTITIONS, Workload, numbered, see
 
@@ -113,7 +113,7 @@ class Loss(PowerLoss):
             assert store.append_batch("small", 0, numbered(number)).duplicate is (number < following)
         for partition, producer in enumerate((7, 8)):
             check_index(store, "small", partition)
-            abort_transaction(store, "small", partition, producer)
+            end_transaction(store, "small", partition, producer)
             check_index(Store.open(self.path), "small", partition)
 
     def check_nothing_left_to_do(self):

@@ -9,7 +9,7 @@ import contextlib
 from dataclasses import dataclass
 
 import pyarrow as pa
-from numbered import abort_transaction, batch
+from numbered import batch, end_transaction
 
 from pyspark_log.errors import OffsetOutOfRangeError, StoreExistsError, TopicExistsError, UnknownTopicError
 from pyspark_log.storage.maintenance import janitor
@@ -172,7 +172,7 @@ class Workload(Steps):
     def abort_transaction(self, number):
         store = Store.open(self.path)
         store.append_batch("small", 1, batch(number, [b"aborted %d: 0" % number], 8, transactional=True))
-        abort_transaction(store, "small", 1, 8)
+        end_transaction(store, "small", 1, 8)
 
     def stage(self, name, counts, tasks=2, sync=True):
         """Output of some tasks, `counts` rows for each partition of some topics."""

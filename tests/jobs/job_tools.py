@@ -1,7 +1,6 @@
 """What the tests of jobs have in common: records with known values, runs of jobs, and what is in their files."""
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -10,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.campaigns.processes import send, session
+from tests.campaigns.processes import end_session, session
 from tests.campaigns.spark_cluster import SPARK_HOME
 
 JOBS = Path(__file__).parents[2] / "pyspark_log" / "jobs"
@@ -122,7 +121,4 @@ class Job:
 
     def kill(self):
         """Kills all of it."""
-        while pids := self.own():
-            send(pids, signal.SIGKILL)
-            self.process.poll()
-        self.process.wait()
+        end_session(self.process)

@@ -1,8 +1,8 @@
 """`pyspark_log/jobs/bulk_load.py` in this process: what is in the files, and what the next call loads."""
 
+import itertools
 import json
 import shutil
-import struct
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -12,15 +12,12 @@ import pytest
 from job_tools import HOUR, T0, committed, files_in, fill, left_over, rows_in, rows_of
 
 from pyspark_log import Store, TopicPartition
-from pyspark_log.config import TopicConfig
 from pyspark_log.jobs import bulk_load
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
-from pyspark_log.storage.fs import files
 from pyspark_log.storage.groups import NEVER
-from pyspark_log.storage.ingest import encode_pairs
-from pyspark_log.storage.record import crc32c
-from pyspark_log.storage.record.layout import ATTRIBUTES_AT, CRC_AT
-from tests.store_tools import Stopped, faults
+from tests.crash.numbered import batch
+from tests.stops import StopBefore, run_until, stop_before
+from tests.store_tools import faults, observed
 
 
 @pytest.fixture
@@ -125,14 +122,6 @@ def test_records_without_a_time_have_a_folder(load, store, target):
     found = [f"topic=t/date={day}/t-0-0-3.parquet" for day in ("2026-01-01", "__HIVE_DEFAULT_PARTITION__")]
     assert files_in(target) == found
     assert len(rows_in(target)) == 3
-
-
-@pytest.mark.slow
-def test_no_folders(load, store, target):
-    fill(store, "a", 1, 10)
-    assert load("--topics", "a", "--partition-by", "none") == 0
-    assert files_in(target) == ["a-0-0-10.parquet"]
-    assert rows_in(target) == rows_of(store, "a")
 
 
 # ---- values in JSON
@@ -249,11 +238,8 @@ def test_two_runs_of_a_group_at_once(load, store, capsys):
         if change.kind == "write" and change.path.endswith(".tmp") and not seen:
             seen.append(load("--topics", "a"))
 
-    files.set_observer(another)
-    try:
+    with observed(another):
         assert load("--topics", "a") == 0
-    finally:
-        files.set_observer(None)
     assert seen == [1]
     assert "another export of group 'bulk-load' is running" in capsys.readouterr().err
 
@@ -274,7 +260,8 @@ def test_records_that_are_deleted_after_the_plan(load, store, target, capsys):
     """The plan stays, and can be finished without them."""
     fill(store, "a", 1, 10)
     fill(store, "b", 1, 10)
-    assert stop_at(load, lambda change: change.kind == "write" and b'"files": [' in change.data)
+    planned = stop_before(lambda change: change.kind == "write" and b'"files": [' in change.data)
+    assert run_until(lambda: load("--topics", "a,b"), planned)
     store.delete_records("a", 0, 4)
     assert load("--topics", "a,b") == 1
     assert "--skip-lost continues after the deleted records" in capsys.readouterr().err
@@ -336,7 +323,7 @@ def test_a_brokers_folder_with_the_group_elsewhere(spark, store, target, tmp_pat
 
 def test_only_committed_records_are_loaded(load, store, target):
     fill(store, "a", 1, 10)
-    store.append_batch("a", 0, in_transaction(b"undecided"))
+    store.append_batch("a", 0, batch(0, [b"undecided"], 7, transactional=True))
     assert load("--topics", "a") == 0
     assert [row[2] for row in rows_in(target)] == [*range(10)]
     assert committed(store) == {"a-0": 10}
@@ -344,47 +331,9 @@ def test_only_committed_records_are_loaded(load, store, target):
     assert rows_in(target) == rows_of(store, "a")
 
 
-def in_transaction(value):
-    """A batch of a transaction that stays open."""
-    batch = bytearray(encode_pairs("a", TopicConfig.resolve({}, {}), [None], [value], T0)[0])
-    struct.pack_into(">h", batch, ATTRIBUTES_AT, 1 << 4)
-    struct.pack_into(">qhi", batch, ATTRIBUTES_AT + 22, 7, 0, 0)  # producer id, epoch, sequence
-    struct.pack_into(">I", batch, CRC_AT, crc32c(bytes(batch[ATTRIBUTES_AT:])))
-    return bytes(batch)
-
-
 # ---- restarts
 
-
-def stop_at(load, where):
-    """Runs the job, and stops it before the first change to a file that `where` is true for."""
-
-    def stop(change):
-        if where(change):
-            raise Stopped
-
-    files.set_observer(stop)
-    try:
-        load("--topics", "a,b")
-    except Stopped:
-        return True
-    finally:
-        files.set_observer(None)
-    return False
-
-
-def stops():
-    """One by one: before the first change of the driver, before the second, ..."""
-    number = 0
-    while True:
-        left = [number]
-
-        def where(_, left=left):
-            left[0] -= 1
-            return left[0] < 0
-
-        yield number, where
-        number += 1
+BEFORE_A_FILE_HAS_ITS_NAME = stop_before(lambda change: change.kind == "rename" and change.target.endswith(".parquet"))
 
 
 def ends_well_after(load, store, target):
@@ -399,7 +348,7 @@ def ends_well_after(load, store, target):
 @pytest.mark.slow
 def test_it_is_stopped_before_each_change_of_the_driver(spark, tmp_path):
     """Real kills, of all processes, are in test_bulk_load_kills.py."""
-    for number, where in stops():
+    for number in itertools.count():
         store, target = Store.create(tmp_path / f"store{number}"), tmp_path / f"lake{number}"
         fill(store, "a", 2, 100, step=20 * 60_000)
         fill(store, "b", 1, 30)
@@ -407,33 +356,17 @@ def test_it_is_stopped_before_each_change_of_the_driver(spark, tmp_path):
         def load(*arguments, store=store, target=target):
             return bulk_load.main([store.path, str(target), *arguments])
 
-        if not stop_at(load, where):
+        if not run_until(lambda load=load: load("--topics", "a,b"), StopBefore(number)):
             break
         ends_well_after(load, Store.open(store.path), target)
     assert number > 20
-
-
-STEPS = {
-    "before the plan is there": lambda change: change.target.endswith("/plan.json"),
-    "before a file has its name": lambda change: change.kind == "rename" and change.target.endswith(".parquet"),
-    "before the plan is removed": lambda change: change.kind == "unlink" and change.path.endswith("/plan.json"),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("step", STEPS)
-def test_it_is_stopped(load, store, target, step):
-    fill(store, "a", 2, 100)
-    fill(store, "b", 1, 30)
-    assert stop_at(load, STEPS[step])
-    ends_well_after(load, store, target)
 
 
 @pytest.mark.slow
 def test_a_plan_of_another_store_is_refused(spark, load, store, target, tmp_path, capsys):
     fill(store, "a", 1, 10)
     fill(store, "b", 1, 10)
-    assert stop_at(load, STEPS["before a file has its name"])
+    assert run_until(lambda: load("--topics", "a,b"), BEFORE_A_FILE_HAS_ITS_NAME)
     other = Store.create(tmp_path / "other")
     fill(other, "a", 1, 10)
     assert bulk_load.main([other.path, str(target), "--topics", "a"]) == 1
@@ -445,7 +378,7 @@ def test_a_plan_of_another_store_is_refused(spark, load, store, target, tmp_path
 def test_a_plan_whose_group_was_moved_is_refused(load, store, target, capsys):
     fill(store, "a", 1, 10)
     fill(store, "b", 1, 10)
-    assert stop_at(load, STEPS["before a file has its name"])
+    assert run_until(lambda: load("--topics", "a,b"), BEFORE_A_FILE_HAS_ITS_NAME)
     store.groups["bulk-load"].commit({TopicPartition("a", 0): 3})
     assert load("--topics", "a,b") == 1
     assert "the committed offset of a-0 is 3, and the plan" in capsys.readouterr().err

@@ -14,6 +14,7 @@ import pytest
 from job_kills import kill_at_random
 from job_tools import JOBS
 
+from pyspark_log import Store
 from pyspark_log.jobs import import_files
 from pyspark_log.jobs.imports import task
 from tests.campaigns.spark_cluster import SPARK_HOME
@@ -109,20 +110,18 @@ def test_small_files_share_a_task():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "said"),
     [
-        (["--format", "csv", "--delimiter", "::"], 2, "one character"),
-        (["--format", "csv", "--key", "a", "--value", "a"], 2, "the same column"),
+        (["--format", "csv", "--delimiter", "::"], "one character"),
+        (["--format", "csv", "--key", "a", "--value", "a"], "the same column"),
     ],
 )
-def test_what_is_refused(store, landing, capsys, arguments, code, said):
+def test_what_is_refused(store, landing, capsys, arguments, said):
     store.create_topic("t", 1)
     (landing / "a.csv").write_text("a\n1\n")
-    try:
-        found = import_files.main([store.path, str(landing), "--to", "t", *arguments])
-    except SystemExit as end:
-        found = end.code
-    assert found == code
+    with pytest.raises(SystemExit) as end:
+        import_files.main([store.path, str(landing), "--to", "t", *arguments])
+    assert end.value.code == 2
     assert said in capsys.readouterr().err
 
 
@@ -154,8 +153,10 @@ def test_drivers_executors_and_workers_are_killed_at_random(cluster, store, land
     assert faults(store.path) == []
 
 
-def test_a_table_by_jdbc(store, tmp_path):
+@pytest.mark.parametrize("place", ["folder", pytest.param("objects", marks=pytest.mark.long)], indirect=True)
+def test_a_table_by_jdbc(place, tmp_path):
     """With Derby, which comes with Spark: rows are added between the imports. In a process of its own."""
+    store = Store.create(place)
     store.create_topic("t", 2)
     program = tmp_path / "jdbc.py"
     program.write_text(f"""
@@ -165,7 +166,7 @@ from pyspark_log.jobs import import_table
 
 spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
 url = "jdbc:derby:{tmp_path}/db;create=true"
-call = [{str(store.path)!r}, "--to", "t", "--url", url, "--table", "ORDERS", "--column", "ID", "--key", "ID",
+call = [{store.path!r}, "--to", "t", "--url", url, "--table", "ORDERS", "--column", "ID", "--key", "ID",
         "--tasks", "2", "--option", "driver=org.apache.derby.jdbc.EmbeddedDriver"]
 assert import_table.main(call) == 1
 for start in (1, 101):

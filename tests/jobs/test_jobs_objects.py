@@ -1,18 +1,15 @@
 """The jobs with a store in an object store: what works there as with folders, and what is refused."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 from click.testing import CliRunner
-from job_tools import committed, fill, rows_in, rows_of
+from job_tools import committed, files_in, fill, rows_in, rows_of
 
 from pyspark_log import Store
 from pyspark_log.cli.main import main as pylog
 from pyspark_log.jobs import bulk_load, compact, export_files, import_files, retention, verify
-from pyspark_log.storage.fs import files
+from tests.store_tools import observed
 
 
 @pytest.fixture
@@ -27,18 +24,23 @@ def objects(url):
     return Store.open(url)
 
 
-def test_bulk_load(spark, objects, tmp_path, capsys):
-    fill(objects, "a", 2, 100)
-    call = [objects.path, str(tmp_path / "lake"), "--topics", "a", "--json"]
-    assert bulk_load.main(call) == 0
-    assert json.loads(capsys.readouterr().out)["rows"] == 200
-    fill(objects, "a", 2, 50)
-    assert bulk_load.main(call) == 0
-    assert json.loads(capsys.readouterr().out)["rows"] == 100
+@pytest.mark.parametrize(
+    ("job", "arguments", "group"),
+    [
+        (bulk_load, [], "bulk-load"),
+        pytest.param(export_files, ["--format", "parquet"], "export-files", marks=pytest.mark.slow),
+    ],
+)
+def test_records_to_files(spark, objects, tmp_path, capsys, job, arguments, group):
+    call = [objects.path, str(tmp_path / "lake"), "--topics", "a", "--json", *arguments]
+    for more in (100, 50, 0):
+        if more:
+            fill(objects, "a", 2, more)
+        assert job.main(call) == 0
+        assert json.loads(capsys.readouterr().out)["rows"] == 2 * more
     assert rows_in(tmp_path / "lake") == rows_of(objects, "a")
-    assert committed(objects) == {"a-0": 150, "a-1": 150}
-    assert bulk_load.main(call) == 0
-    assert json.loads(capsys.readouterr().out)["files"] == 0
+    assert committed(objects, group) == {"a-0": 150, "a-1": 150}
+    assert len(files_in(tmp_path / "lake")) == 4
 
 
 @pytest.mark.slow
@@ -57,24 +59,11 @@ def test_two_runs_into_two_folders(spark, objects, tmp_path, capsys):
             if len(seen) == 2:  # The plan with the files that its tasks have written.
                 seen.append(bulk_load.main(calls[1]))
 
-    files.set_observer(another)
-    try:
+    with observed(another):
         assert bulk_load.main(calls[0]) == 1
-    finally:
-        files.set_observer(None)
     assert seen == [None, None, 0]
     assert "PYLOG_OFFSET_CONFLICT" in capsys.readouterr().err
     assert rows_in(tmp_path / "other") == rows_of(objects, "a")
-
-
-@pytest.mark.slow
-def test_export_files(spark, objects, tmp_path, capsys):
-    fill(objects, "a", 1, 20)
-    call = [objects.path, str(tmp_path / "out"), "--topics", "a", "--format", "json", "--json"]
-    assert export_files.main(call) == 0
-    assert json.loads(capsys.readouterr().out)["rows"] == 20
-    assert export_files.main(call) == 0
-    assert json.loads(capsys.readouterr().out)["rows"] == 0
 
 
 @pytest.mark.slow
@@ -102,31 +91,6 @@ def test_a_failed_import_leaves_nothing_staged(spark, objects, tmp_path, capsys)
     assert "1.json" in capsys.readouterr().err
     assert list(objects.log.objects.list("data")) == []
     assert objects.latest_offset("t", 0) == 0
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_import_table(objects, tmp_path):
-    """With Derby, which comes with Spark: rows are added between the imports. In a process of its own."""
-    program = tmp_path / "jdbc.py"
-    program.write_text(f"""
-from pyspark.sql import SparkSession
-from pyspark_log.jobs import import_table
-
-spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
-url = "jdbc:derby:{tmp_path}/db;create=true"
-call = [{objects.path!r}, "--to", "t", "--url", url, "--table", "ORDERS", "--column", "ID", "--key", "ID",
-        "--tasks", "2", "--option", "driver=org.apache.derby.jdbc.EmbeddedDriver"]
-for start in (1, 101):
-    rows = spark.range(start, start + 100).selectExpr("id AS ID", "concat('item ', id) AS NAME")
-    rows.write.format("jdbc").options(url=url, dbtable="ORDERS").mode("append").save()
-    for _ in range(2):
-        assert import_table.main(call) == 0
-""")
-    environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
-    subprocess.run([sys.executable, program], env=environment, timeout=600, cwd=tmp_path, check=True)
-    keys = [int(key) for part in objects.read("t", 0) for key in part["key"].to_pylist()]
-    assert sorted(keys) == list(range(1, 201))
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from test_mirror import left, records
 
 from pyspark_log import Store, TopicPartition
 from pyspark_log.jobs.mirroring.syncs import load_syncs
+from tests.campaigns.processes import command_of, is_java
 from tests.store_tools import faults
 
 PARTITIONS = 3
@@ -84,7 +85,7 @@ def test_it_runs_until_it_is_stopped(store, tmp_path, interrupted):
         if interrupted == "the terminal's group":
             os.killpg(job.process.pid, signal.SIGINT)
         else:
-            (python,) = [pid for pid in job.own() if b"mirror.py" in command_of(pid) and b"java" not in command_of(pid)]
+            (python,) = [pid for pid in job.own() if "mirror.py" in str(command_of(pid)) and not is_java(pid)]
             os.kill(python, signal.SIGINT)
         code, log = job.wait(), job.log.read_text()
         if interrupted == "the terminal's group":
@@ -100,12 +101,3 @@ def group_is_at(target, position):
         return False
     committed = Store.open(target).groups["g"].committed()
     return [one.offset for one in committed.values()] == [position]
-
-
-def command_of(pid):
-    """The command line of a process; b"" if it has ended since it was listed."""
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return file.read()
-    except (FileNotFoundError, ProcessLookupError):
-        return b""

@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 from failing_sinks import register
 from pyspark.errors import StreamingQueryException
@@ -58,11 +57,7 @@ class Driver:
         return self
 
     def __exit__(self, *_):
-        while left := processes.session(self.process.pid):
-            processes.send(left, signal.SIGKILL)
-            self.process.poll()
-            time.sleep(0.01)
-        self.process.wait()
+        processes.end_session(self.process)
 
     def wait_until_stopped(self):
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)

@@ -51,14 +51,14 @@ def write(df, store, **options):
 
 def write_stream(df, store, checkpoint, mode="append", **options):
     """A streaming write of all there is; returns the finished query."""
-    query = (
-        df.writeStream.format("pylog")
-        .outputMode(mode)
-        .options(**options)
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start(store.path)
-    )
+    writer = df.writeStream.format("pylog").outputMode(mode)
+    return run_to_the_end(writer, checkpoint, path=store.path, **options)
+
+
+def run_to_the_end(writer, checkpoint, **options):
+    """A query of all there is, of which a `DataStreamWriter` is given; returns the finished query."""
+    writer = writer.options(checkpointLocation=str(checkpoint), **options)
+    query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
     return query
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 from chispa import assert_df_equality
-from spark_tools import all_values_in, fails, fill, values_in
+from spark_tools import all_values_in, fails, fill, run_to_the_end, values_in
 
 from pyspark_log.errors import InvalidConfigError
 from pyspark_log.spark import publish_each, read, read_stream, write, write_stream
@@ -198,7 +198,5 @@ def test_writes_of_a_micro_batch_as_one(spark, topics, tmp_path):
 
     stream = read_stream(spark, topics.path, "t", start="earliest")
     each = publish_each(topics.path, "split", split)
-    stream.writeStream.foreachBatch(each).option("checkpointLocation", str(tmp_path / "c")).trigger(
-        availableNow=True
-    ).start().awaitTermination()
+    run_to_the_end(stream.writeStream.foreachBatch(each), tmp_path / "c")
     assert [all_values_in(topics, topic) for topic in ("even", "odd")] == [["0", "2", "4"], ["1", "3"]]

@@ -2,10 +2,8 @@
 
 import collections
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -36,11 +34,7 @@ def run(store, checkpoint, where, log):
         if where == "nowhere":
             assert driver.wait(200) == 0
     finally:
-        while left := processes.session(driver.pid):
-            processes.send(left, signal.SIGKILL)
-            driver.poll()
-            time.sleep(0.01)
-        driver.wait()
+        processes.end_session(driver)
         driver.stdout.close()
 
 

@@ -37,6 +37,7 @@ def test_of_a_task(spark, store):
     first, *others = shown(lambda: write(rows, store, topic="t"))
     assert first == "An exception was thrown from the Python worker:"
     assert "[PYLOG_RECORD_TOO_LARGE] t-0: a batch of 1 record(s)" in others[0]
+    assert "but max.message.bytes allows 100: raise" in others[0]
     assert len(others) == 1
 
 

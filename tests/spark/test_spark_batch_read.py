@@ -92,13 +92,6 @@ def tasks_of(df):
     return [(number, [row["count"] for row in counts if row.partition == number]) for number in range(3)]
 
 
-def test_a_range_that_ends_before_it_starts_is_reported_also_where_ranges_are_split(spark, store):
-    fill(store, "t", range(10))
-    df = read(spark, store, "t", minPartitions="3", startingOffsets='{"t":{"0":12}}')
-    with fails(r"\[PYLOG_RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET\].*offset 12 .* offset 10"):
-        df.count()
-
-
 def test_nothing_to_read_at_all(spark, store):
     fill(store, "t", [1])
     df = read(spark, store, "t", startingOffsets='{"t":{"0":1}}', endingOffsets='{"t":{"0":1}}')
@@ -118,8 +111,6 @@ def test_a_path_can_be_relative_or_a_uri(spark, store):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"startingOffsets": "latest"}, "starting offset can't be latest for batch queries"),
-        ({"endingOffsets": "earliest"}, "ending offset can't be earliest for batch queries"),
         (
             {"startingOffsets": '{"t":{"0":0}}'},
             r"\[PYLOG_START_OFFSET_DOES_NOT_MATCH_ASSIGNED\].*Specified: t-0 Assigned: t-0, t-1",
@@ -133,28 +124,19 @@ def test_a_path_can_be_relative_or_a_uri(spark, store):
             r"\[PYLOG_RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET\].*offset 4 .* offset 3 for topic t partition 0",
         ),
         (
+            {"startingOffsets": '{"t":{"0":5,"1":0}}', "minPartitions": "3"},
+            r"\[PYLOG_RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET\].*offset 5 .* offset 3 for topic t partition 0",
+        ),
+        (
             {"endingOffsets": '{"t":{"0":4,"1":0}}'},
             r"\[PYLOG_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE\].*\[0, 4\) for topic partition t-0",
         ),
-        ({"subscribe": "u"}, r"\[PYLOG_UNKNOWN_TOPIC_OR_PARTITION\].*'u'"),
     ],
 )
 def test_refused_when_it_runs(spark, store, options, message):
     fill(store, "t", range(3), range(3))
     with fails(message):
-        spark.read.format("pylog").options(**{"subscribe": "t", **options}).load(store.path).count()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({}, "One of the following options must be specified"),
-        ({"subscribe": "t", "kafka.enable.auto.commit": "true"}, "'enable.auto.commit' is not supported"),
-    ],
-)
-def test_refused_at_load(spark, store, options, message):
-    with fails(message):
-        spark.read.format("pylog").options(**options).load(store.path)
+        read(spark, store, "t", **options).count()
 
 
 def test_a_schema_names_the_columns_that_are_read(spark, store):

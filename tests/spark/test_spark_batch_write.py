@@ -166,22 +166,8 @@ def test_compression_of_the_writers_choice(spark, store):
 @pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
-        (["id"], {"topic": "t"}, "Required attribute 'value' not found"),
-        (["string(id) value"], {}, "topic option required when no 'topic' attribute is present"),
-        (["id value"], {"topic": "t"}, "value attribute unsupported type bigint"),
         (["string(id) value"], {"topic": "a/b"}, r"\[PYLOG_INVALID_TOPIC\]"),
         (["string(id) value"], {"topic": "__pylog_publish"}, r"\[PYLOG_INVALID_TOPIC\].*the store's own records"),
-        (["string(id) value"], {"topic": "t", "publishId": "x"}, "publishId and publishNumber go together"),
-        (
-            ["string(id) value", "string(id) at"],
-            {"topic": "t", "timestampColumn": "at"},
-            r"\[PYLOG_INVALID_COLUMNS\] timestampColumn 'at' has the type string and must have timestamp",
-        ),
-        (
-            ["string(id) value"],
-            {"topic": "t", "timestampColumn": "at"},
-            r"\[PYLOG_INVALID_COLUMNS\] timestampColumn is 'at', and there is no such column; there are: value",
-        ),
         (
             ["string(id) value", "9 partition"],
             {"topic": "t"},
@@ -219,14 +205,6 @@ def test_topics_are_not_made_where_the_store_forbids_it(spark, tmp_path):
     with fails(r"\[PYLOG_UNKNOWN_TOPIC_OR_PARTITION\].*'third'.*create it first"):
         write(spark.sql("select 'v' value, 'third' topic"), store)
     assert store.topics() == []
-
-
-@pytest.mark.slow
-def test_a_row_that_is_too_large_is_named_with_its_topic_and_the_setting(spark, store):
-    store.create_topic("t", 1, {"max.message.bytes": "1000"})
-    with fails(r"\[PYLOG_RECORD_TOO_LARGE\] .*t-0: a batch of 1 record.* but max.message.bytes allows 1000: raise"):
-        write(spark.sql("select repeat('x', 5000) value"), store, topic="t")
-    assert values_in(store, "t") == [[]]
 
 
 def test_nothing_of_a_failed_write_is_seen(spark, store):

@@ -1,37 +1,22 @@
 """Folders of Kafka brokers with `format("pylog")`, and `kafka.isolation.level`."""
 
 import shutil
-import struct
-import time
 
-import pyarrow as pa
 import pytest
 from chispa import assert_df_equality
 from spark_tools import all_values_in, batch_sizes, fails, fill, read, read_stream, values_of, write, write_stream
 
 from pyspark_log import Store
 from pyspark_log.storage.catalog import log_dir
-from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
-
-NOW = int(time.time() * 1000)
-
-
-def batch(key, value, **fields):
-    """A batch of one record, as a client of Kafka sends it."""
-    builder = BatchBuilder(1000, 1000, "none")
-    columns = (pa.array([one], pa.binary()) for one in (key, value))
-    builder.append(RecordColumns(*columns, pa.array([NOW]), None, NOW), None, 0, 1)
-    return builder.seal(producer_id=1, producer_epoch=0, transactional=True, **fields)
+from tests.crash.numbered import batch, end_transaction
 
 
 def write_part(store, sequence, value):
-    store.append_batch("t", 0, batch(None, value, base_sequence=sequence))
+    store.append_batch("t", 0, batch(sequence, [value], 1, transactional=True))
 
 
-def end_transaction(store, *, commit):
-    with store.logs.writer("t", 0).hold() as writer:
-        marker = batch(struct.pack(">hh", 0, commit), struct.pack(">hi", 0, 0), control=True)
-        writer.append(bytearray(marker), sync=False)
+def finish(store, *, commit):
+    end_transaction(store, "t", 0, 1, commit=commit)
 
 
 @pytest.fixture
@@ -40,9 +25,9 @@ def logs(store, tmp_path, monkeypatch):
     monkeypatch.setattr(log_dir, "INTERVAL", 0)
     fill(store, "t", ["plain"], range(20))
     write_part(store, 0, b"aborted")
-    end_transaction(store, commit=False)
+    finish(store, commit=False)
     write_part(store, 1, b"committed")
-    end_transaction(store, commit=True)
+    finish(store, commit=True)
     write_part(store, 2, b"open")
     store.close()
     shutil.copytree(f"{store.path}/data", tmp_path / "logs")
@@ -66,7 +51,7 @@ def test_a_brokers_folder_is_followed(spark, store, logs, tmp_path):
     write_stream(df, store, tmp_path / "cp", topic="out")
     assert all_values_in(store, "out") == sorted([*NUMBERS, "plain", "committed"])
     # The open transaction is committed: the broker's log grows.
-    end_transaction(store, commit=True)
+    finish(store, commit=True)
     store.close()
     shutil.copytree(f"{store.path}/data", tmp_path / "logs", dirs_exist_ok=True)
     assert batch_sizes(write_stream(df, store, tmp_path / "cp", topic="out")) == [1]

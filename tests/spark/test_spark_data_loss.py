@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 from chispa import assert_df_equality
-from spark_tools import all_values_in, fails, fill, read, read_stream, values_of, write_stream
+from spark_tools import all_values_in, fails, fill, read, read_stream, run_to_the_end, values_of, write_stream
 
 from pyspark_log.storage.compaction.cleaner import compact
 
@@ -51,13 +51,6 @@ def test_what_retention_has_taken_is_an_error(spark, retained):
 
 
 @pytest.mark.slow
-def test_what_retention_has_taken_ends_a_query(spark, retained, tmp_path):
-    with fails(LOST.format("50")):
-        write_stream(read_stream(spark, retained, "t", **FROM_0), retained, tmp_path / "cp", topic="out")
-    assert all_values_in(retained, "out") == []
-
-
-@pytest.mark.slow
 def test_what_compaction_has_removed_is_not_lost(spark, store, tmp_path):
     store.create_topic("t", 1, {**SMALL, "cleanup.policy": "compact"})
     for number in range(60):
@@ -77,6 +70,5 @@ def test_what_compaction_has_removed_is_not_lost(spark, store, tmp_path):
     for options in (FROM_0, {**FROM_0, "endingOffsets": '{"t":{"0":60}}', "minPartitions": "3"}):
         assert_df_equality(read(spark, store, "t", **options).select(*columns), expected)
     df = read_stream(spark, store, "t", ("offset", "value"), maxOffsetsPerTrigger="30", **FROM_0)
-    query = df.writeStream.format("memory").queryName("compacted").trigger(availableNow=True)
-    query.option("checkpointLocation", str(tmp_path / "cp")).start().awaitTermination()
+    run_to_the_end(df.writeStream.format("memory").queryName("compacted"), tmp_path / "cp")
     assert_df_equality(spark.table("compacted"), expected)

@@ -2,7 +2,6 @@
 
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -49,27 +48,6 @@ def test_what_is_written_is_read_at_once(spark, store):
     assert df.count() == 30
     fill(store, "t", ["more"])
     assert df.count() == 31
-
-
-def test_a_store_that_is_not_there(spark, object_url):
-    with fails("PYLOG_STORE_NOT_FOUND", f"there is no store at {object_url}"):
-        spark.read.format("pylog").option("subscribe", "t").load(object_url).collect()
-
-
-@SLOW
-@pytest.mark.long
-def test_a_query_continues_where_it_was(spark, store, tmp_path):
-    fill(store, "t", range(5), range(5, 8))
-    store.create_topic("out", 2)
-    seen = 8
-    for number in range(4):
-        rows = read_stream(spark, store, "t", ("value", "partition"), maxOffsetsPerTrigger="3")
-        query = write_stream(rows, store, tmp_path / "checkpoint", topic="out")
-        assert query.exception() is None
-        assert values_in(store, "out") == values_in(store, "t")
-        fill(store, "t", [seen + number * 2], [seen + number * 2 + 1])
-    (publisher,) = store.publishes.publishers()
-    assert publisher.records == 2
 
 
 @SLOW
@@ -165,8 +143,4 @@ def _run_and_kill(store, checkpoint, log, before, chance):
         time.sleep(chance.random() / 2)
         return driver.poll() == 0
     finally:
-        while left := processes.session(driver.pid):
-            processes.send(left, signal.SIGKILL)
-            driver.poll()
-            time.sleep(0.01)
-        driver.wait()
+        processes.end_session(driver)

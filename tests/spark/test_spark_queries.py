@@ -5,7 +5,7 @@ import json
 import pytest
 from chispa import assert_df_equality
 from pyspark.sql.functions import window
-from spark_tools import all_values_in, batch_sizes, fails, fill, read_stream, write_stream
+from spark_tools import all_values_in, batch_sizes, fails, fill, read_stream, run_to_the_end, write_stream
 
 from tests.amounts import one_in
 from tests.query_offsets import of_topics, own_of
@@ -13,10 +13,7 @@ from tests.query_offsets import of_topics, own_of
 
 def to_memory(df, name, checkpoint, mode="append"):
     """Reads all there is into a table; returns the finished query."""
-    writer = df.writeStream.format("memory").queryName(name).outputMode(mode)
-    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
-    query.awaitTermination()
-    return query
+    return run_to_the_end(df.writeStream.format("memory").queryName(name).outputMode(mode), checkpoint)
 
 
 @pytest.mark.slow

@@ -3,19 +3,11 @@
 import json
 
 import pytest
-from spark_tools import batch_sizes, fails, fill, read_stream
+from spark_tools import batch_sizes, fails, fill, read_stream, run_to_the_end
 
 from tests.amounts import one_in
 
 LONG_MAX = 2**63 - 1
-
-
-def run(df, checkpoint, **trigger):
-    """Reads all there is, for nothing; returns the finished query."""
-    trigger = trigger or {"availableNow": True}
-    query = df.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).trigger(**trigger).start()
-    query.awaitTermination()
-    return query
 
 
 def left_after_each(query):
@@ -31,15 +23,16 @@ def left_after_each(query):
 @pytest.mark.slow
 def test_limited_and_unlimited_batches_and_the_lag(spark, store, tmp_path):
     fill(store, "t", range(15))
-    query = run(read_stream(spark, store, "t", maxOffsetsPerTrigger="5"), tmp_path / "limited")
+    limited = read_stream(spark, store, "t", maxOffsetsPerTrigger="5").writeStream.format("noop")
+    query = run_to_the_end(limited, tmp_path / "limited")
     assert batch_sizes(query) == [5, 5, 5]
     assert left_after_each(query)[:3] == [10, 5, 0]
-    limited = read_stream(spark, store, "t", maxOffsetsPerTrigger="5")
-    query = run(limited, tmp_path / "once", once=True)
+    query = limited.option("checkpointLocation", str(tmp_path / "once")).trigger(once=True).start()
+    query.awaitTermination()
     assert batch_sizes(query) == [15]
     assert left_after_each(query) == [0]
     from_5 = read_stream(spark, store, "t", startingOffsets='{"t":{"0":5}}', maxOffsetsPerTrigger=str(LONG_MAX))
-    assert batch_sizes(run(from_5, tmp_path / "largest")) == [10]
+    assert batch_sizes(run_to_the_end(from_5.writeStream.format("noop"), tmp_path / "largest")) == [10]
 
 
 @pytest.mark.slow
@@ -50,7 +43,7 @@ def test_a_limit_for_each_of_two_sources(spark, store, tmp_path):
     one, other = (read_stream(spark, store, topic, maxOffsetsPerTrigger="5") for topic in "ab")
 
     def sizes():
-        query = run(one.union(other), tmp_path)
+        query = run_to_the_end(one.union(other).writeStream.format("noop"), tmp_path)
         found = [[source.numInputRows for source in progress.sources] for progress in query.recentProgress]
         return [sources for sources in found if any(sources)]
 
@@ -74,8 +67,7 @@ def test_shares_of_partitions_and_a_batch_that_fails(spark, store, tmp_path):
             seen.append([batch.filter(f"partition = {partition}").count() for partition in range(4)])
 
         df = read_stream(spark, store, "t", ("partition",), maxOffsetsPerTrigger=limit)
-        query = df.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path))
-        query.trigger(availableNow=True).start().awaitTermination()
+        run_to_the_end(df.writeStream.foreachBatch(take), tmp_path)
 
     with fails("the user's own"):
         start("10", fail_at=1)

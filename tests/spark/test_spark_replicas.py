@@ -1,7 +1,7 @@
 """Spark reads copies of partitions of a Kafka cluster: those of a node up to the high watermark; it writes to none."""
 
 import pytest
-from spark_tools import end_offset, fails, fill, read, read_stream, values_of, write
+from spark_tools import end_offset, fails, fill, read, read_stream, run_to_the_end, values_of, write
 
 from pyspark_log import Store
 from pyspark_log.storage.log.owner import MIRROR, of_node
@@ -41,9 +41,8 @@ def test_a_query_never_sees_beyond_the_high_watermark_of_a_node(spark, copy, tmp
         with copied.logs.writer("t", 0).hold() as writer:
             raise_high_watermark(writer.log, seen)
         assert len(values_of(read(spark, copied, "t"))) == seen
-        rows = read_stream(spark, copied, "t").writeStream.format("noop").trigger(availableNow=True)
-        query = rows.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-        query.awaitTermination()
+        rows = read_stream(spark, copied, "t").writeStream.format("noop")
+        query = run_to_the_end(rows, tmp_path / "checkpoint")
         assert end_offset(query) == {"t": {"0": seen}}
 
 

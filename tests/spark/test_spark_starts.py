@@ -5,7 +5,7 @@ import json
 import pyarrow as pa
 import pytest
 from chispa import assert_df_equality
-from spark_tools import fails, fill
+from spark_tools import fails, fill, run_to_the_end
 
 from tests.amounts import one_in
 
@@ -141,8 +141,7 @@ def test_columns_and_nulls(spark, store, tmp_path):
     store.append("t", batch)
     df = stream_of(spark, store, "subscribe", "true", startingOffsets="earliest", includeHeaders="true")
     query = df.selectExpr("*", f"timestamp >= timestamp '{before}' - interval 1 second AS now").drop("timestamp")
-    query = query.writeStream.format("memory").queryName("columns").option("checkpointLocation", str(tmp_path))
-    query.trigger(availableNow=True).start().awaitTermination()
+    run_to_the_end(query.writeStream.format("memory").queryName("columns"), tmp_path)
     schema = (
         "key binary, value binary, topic string, partition int, offset bigint, timestampType int, "
         "headers array<struct<key: string, value: binary>>, now boolean"

@@ -1,19 +1,23 @@
 """Streaming reads and writes."""
 
 import json
-import os
 
 import pytest
-from spark_tools import all_values_in, batch_sizes, end_offset, fails, fill, read_stream, values_in, write_stream
+from spark_tools import (
+    all_values_in,
+    batch_sizes,
+    end_offset,
+    fill,
+    read_stream,
+    run_to_the_end,
+    values_in,
+    write,
+    write_stream,
+)
 
-from pyspark_log import Store
 from pyspark_log.spark_connector.writing.query_run import plan_of
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from tests.amounts import one_in
 from tests.query_offsets import of_topics, own_of
-
-# A query that fails takes seconds.
-SLOW = pytest.mark.slow
 
 
 def committed_offsets(store, group):
@@ -63,16 +67,6 @@ def test_offsets_in_the_checkpoint(spark, store, tmp_path):
         "start": {"a": {"0": 0, "1": 0}, "b": {"0": 0}},
     }
     assert committed_offsets(store, "mine") == {"a-0": 1, "a-1": 1, "b-0": 1}
-
-
-@pytest.mark.slow
-def test_nothing_to_read_yet(spark, store, tmp_path):
-    store.create_topic("t", 2)
-    df = read_stream(spark, store, "t")
-    write_stream(df, store, tmp_path / "cp", topic="out")
-    fill(store, "t", ["first"], [])
-    write_stream(df, store, tmp_path / "cp", topic="out")
-    assert all_values_in(store, "out") == ["first"]
 
 
 @pytest.mark.slow
@@ -130,77 +124,8 @@ def test_writes_in_foreach_batch(spark, store, tmp_path):
 
     def two_writes(batch, batch_id):
         for topic in ("a", "b"):
-            (
-                batch.write.format("pylog")
-                .mode("append")
-                .options(topic=topic, publishId=f"job-{topic}", publishNumber=str(batch_id))
-                .save(store.path)
-            )
+            write(batch, store, topic=topic, publishId=f"job-{topic}", publishNumber=str(batch_id))
 
     df = read_stream(spark, store, "t", maxOffsetsPerTrigger="2")
-    query = (
-        df.writeStream.foreachBatch(two_writes)
-        .option("checkpointLocation", str(tmp_path / "cp"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
+    run_to_the_end(df.writeStream.foreachBatch(two_writes), tmp_path / "cp")
     assert values_in(store, "a") == values_in(store, "b") == [["0", "1", "2", "3"]]
-
-
-def make_again(store):
-    store.delete_topic("t")
-    fill(store, "t", range(100, 108))
-
-
-def put_another_store(store):
-    os.rename(store.path, store.path + ".gone")
-    fill(Store.create(store.path), "t", range(100, 108))
-
-
-CHANGES = pytest.mark.parametrize(
-    ("change", "message"),
-    one_in(2, [(make_again, "topic 't' was deleted and recreated"), (put_another_store, "is another store")]),
-)
-
-
-@pytest.mark.slow
-@CHANGES
-def test_a_recreated_topic_or_store_ends_a_running_query(spark, store, tmp_path, change, message):
-    target = Store.create(tmp_path / "target")
-    fill(store, "t", range(5))
-    query = (
-        read_stream(spark, store, "t")
-        .writeStream.format("pylog")
-        .options(topic="out", checkpointLocation=str(tmp_path / "cp"))
-        .start(target.path)
-    )
-    try:
-        query.processAllAvailable()
-        change(store)
-        # It is asked what is new again and again; perhaps also while the topic is not there.
-        with fails(rf"\[PYLOG_DATA_LOSS.PARTITIONS_DELETED\].*({message}|there is no topic 't')"):
-            query.awaitTermination(120)
-    finally:
-        query.stop()
-    assert values_in(target, "out") == [list("01234")]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"endingOffsets": "latest"}, "ending offset not valid in streaming queries"),
-        pytest.param(
-            {"startingOffsets": '{"t":{"0":0,"1":0}}'}, r"\[PYLOG_START_OFFSET_DOES_NOT_MATCH_ASSIGNED\]", marks=SLOW
-        ),
-        pytest.param(
-            {"startingOffsets": '{"t":{"0":2}}', "fetchOffset.numRetries": "0"}, "start offset is too high", marks=SLOW
-        ),
-        pytest.param({"subscribe": "u"}, r"\[PYLOG_UNKNOWN_TOPIC_OR_PARTITION\]", marks=SLOW),
-    ],
-)
-def test_refused_reads(spark, store, tmp_path, options, message):
-    fill(store, "t", [1])
-    with fails(message):
-        topic = options.pop("subscribe", "t")
-        write_stream(read_stream(spark, store, topic, **options), store, tmp_path / "cp", topic="out")

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 from spark_tools import fails, fill, read_stream
 
-from pyspark_log import Store
 from tests.amounts import one_in
 from tests.query_offsets import of_topics
 from tests.seeds import new_seed
@@ -86,29 +85,6 @@ def test_a_topic_is_recreated_during_available_now(spark, store, tmp_path, again
         query.start().awaitTermination()
         query.start().awaitTermination()
         assert sorted(seen) == sorted(["0", "1", "10", "11", *(value for values in again for value in values)])
-
-
-@pytest.mark.slow
-def test_a_topic_is_deleted_while_a_task_reads_it(spark, store, tmp_path):
-    store.create_topic("t", 1, {"segment.bytes": "100000", "file.delete.delay.ms": "0"})
-    for _ in range(60):
-        store.append("t", pa.record_batch({"value": [b"x" * 100] * 1000}))
-    path, marker = store.path, tmp_path / "deleted"
-
-    def delete(batches):
-        for batch in batches:
-            if not marker.exists():
-                marker.touch()
-                Store.open(path).delete_topic("t")
-            yield batch
-
-    df = read_stream(spark, store, "t", failOnDataLoss="false").mapInArrow(delete, "value binary")
-    query = df.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "cp"))
-    query = query.trigger(availableNow=True).start()
-    query.awaitTermination()
-    assert marker.exists()
-    assert 0 < query.recentProgress[0].numInputRows <= 60_000
-    assert store.topics() == []
 
 
 @pytest.mark.slow

@@ -157,6 +157,8 @@ def test_specific_and_timed_starts(store):
     store.append("t", pa.record_batch({"value": [b"c"], "timestamp": [3000]}), partition=1)
     specific = reader_of(store, startingOffsets='{"t":{"0":-1,"1":-2}}')
     assert specific.initialOffset()["t"] == {"0": 2, "1": 0}
+    with pytest.raises(ConnectorError, match=r"\[PYLOG_START_OFFSET_DOES_NOT_MATCH_ASSIGNED\]"):
+        reader_of(store, startingOffsets='{"t":{"0":0}}').initialOffset()
     assert reader_of(store, startingTimestamp="1500").initialOffset()["t"] == {"0": 1, "1": 0}
     with pytest.raises(ConnectorError, match="No offset matched from request of topic-partition t-0"):
         reader_of(store, startingTimestamp="2001").initialOffset()
