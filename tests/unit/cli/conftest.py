@@ -6,7 +6,13 @@ from pyspark_log import Store
 
 
 @pytest.fixture
-def store(tmp_path):
-    store = Store.create(tmp_path / "store")
+def path(tmp_path):
+    """Where a store may be made."""
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def store(path):
+    store = Store.create(path)
     yield store
     store.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import select
 import signal
 import subprocess
@@ -28,23 +27,12 @@ from tests.forked import PipedPylog
 from tests.paths import KAFKA_JAVA
 from tests.store_tools import overwrite, stage
 
-COMMAND = [sys.executable, "-m", "pyspark_log.cli.start"]
 # How long a command may take for what nothing hinders, in seconds, on a machine that has much else to do.
 PATIENCE = 120
 # It holds lines back for ever, so that no append is under way when it is ended.
 PATIENT_PRODUCER = (
     "import pyspark_log.cli.records.produce as m; m._LINGER_S = 1e6; import pyspark_log.cli.start as c; c.main()"
 )
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "store"
-
-
-@pytest.fixture
-def store(path):
-    return Store.create(path)
 
 
 @pytest.fixture
@@ -56,17 +44,9 @@ def events(store):
     return store
 
 
-def spawn(path, *arguments, command=None, **options):
-    """Without a command: `pylog`, with pipes for all."""
-    if command is None:
-        return PipedPylog(*arguments, PYLOG_STORE=str(path))
-    return subprocess.Popen(
-        [*command, *arguments],
-        env={**os.environ, "PYLOG_STORE": str(path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        **options,
-    )
+def spawn(path, *arguments):
+    """`pylog`, with pipes for all."""
+    return PipedPylog(*arguments, PYLOG_STORE=str(path))
 
 
 def waiting_in(pipe):
@@ -219,7 +199,7 @@ def test_clean(events, path):
 
 def test_produce_takes_lines_as_they_are(store, path):
     store.create_topic("lines")
-    run = spawn(path, "produce", "lines", stdin=subprocess.PIPE)
+    run = spawn(path, "produce", "lines")
     out, err = run.communicate(b"one\n\n tw\xff\x00o\r\nlast")
     assert (run.returncode, out, err) == (0, b"", b"4 records to lines, offsets by partition: 0: 0..3\n")
     assert values(store, "lines") == [(None, b"one"), (None, b""), (None, b" tw\xff\x00o\r"), (None, b"last")]
@@ -227,7 +207,7 @@ def test_produce_takes_lines_as_they_are(store, path):
 
 def test_produce_splits_keys_and_places_them_as_kafka_does(store, path):
     store.create_topic("lines", 3)
-    run = spawn(path, "produce", "lines", "--key-separator", "::", stdin=subprocess.PIPE)
+    run = spawn(path, "produce", "lines", "--key-separator", "::")
     run.communicate("a::1\nkafka::2::3\nключ::\n::4\n".encode())
     assert run.returncode == 0
     found = [
@@ -242,7 +222,7 @@ def test_produce_splits_keys_and_places_them_as_kafka_does(store, path):
 
 def test_produce_names_the_line_without_a_key(store, path):
     store.create_topic("lines")
-    run = spawn(path, "produce", "lines", "--key-separator", ":", stdin=subprocess.PIPE)
+    run = spawn(path, "produce", "lines", "--key-separator", ":")
     _, err = run.communicate(b"a:1\nno key\n")
     assert run.returncode == 1
     assert err == b"Error: line 2 has no key separator ':'; the first 0 lines were appended\n"
@@ -252,7 +232,7 @@ def test_produce_names_the_line_without_a_key(store, path):
 @pytest.mark.slow
 def test_produce_does_not_hold_lines_back_for_long(store, path):
     store.create_topic("lines")
-    run = spawn(path, "produce", "lines", "--partition", "0", stdin=subprocess.PIPE)
+    run = spawn(path, "produce", "lines", "--partition", "0")
     run.stdin.write(b"now\nhalf a line")
     run.stdin.flush()
     wait_until(lambda: store.latest_offset("lines", 0) == 1)
@@ -263,14 +243,16 @@ def test_produce_does_not_hold_lines_back_for_long(store, path):
 def test_produce_of_many_lines_keeps_their_order(store, path):
     store.create_topic("lines")
     lines = [b"%d %s" % (number, b"x" * 90) for number in range(50_000)]
-    run = spawn(path, "produce", "lines", stdin=subprocess.PIPE)
+    run = spawn(path, "produce", "lines")
     run.communicate(b"\n".join(lines))
     assert [value for _, value in values(store, "lines")] == lines
 
 
 def test_produce_keeps_what_was_entered_before_ctrl_c(store, path):
     store.create_topic("lines")
-    run = spawn(path, "produce", "lines", command=[sys.executable, "-c", PATIENT_PRODUCER], stdin=subprocess.PIPE)
+    command = [sys.executable, "-c", PATIENT_PRODUCER, "--store", path, "produce", "lines"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    run = subprocess.Popen(command, **pipes)
     for part in (b"first\n", b"second\ncut of"):
         run.stdin.write(part)
         run.stdin.flush()
@@ -283,7 +265,7 @@ def test_produce_keeps_what_was_entered_before_ctrl_c(store, path):
 
 
 def test_produce_makes_a_missing_topic_and_says_so(store, path):
-    run = spawn(path, "produce", "lines", stdin=subprocess.PIPE)
+    run = spawn(path, "produce", "lines")
     _, err = run.communicate(b"one\n")
     assert (run.returncode, err.splitlines()[0]) == (0, b"Created topic lines with 1 partition.")
     assert values(store, "lines") == [(None, b"one")]
@@ -308,19 +290,8 @@ def test_consume_writes_values_byte_for_byte(events, path):
 
 
 def test_consume_prints_what_comes_before_the_value_as_kafka_does(events, path):
-    assert output(
-        path,
-        "consume",
-        "events",
-        "--partition",
-        "0",
-        "--print-timestamp",
-        "--print-partition",
-        "--print-offset",
-        "--print-key",
-        "--key-separator",
-        "|",
-    ).splitlines() == [
+    options = ["--print-timestamp", "--print-partition", "--print-offset", "--print-key", "--key-separator", "|"]
+    assert output(path, "consume", "events", "--partition", "0", *options).splitlines() == [
         f"CreateTime:{T0}|Partition:0|Offset:0|a|one",
         f"CreateTime:{T0 + 1000}|Partition:0|Offset:1|b|two",
         f"CreateTime:{T0 + 2000}|Partition:0|Offset:2|null|null",
@@ -392,26 +363,6 @@ def test_consume_from_the_end_prints_what_comes_and_ctrl_c_is_quiet(events, path
     run.send_signal(signal.SIGINT)
     _, err = run.communicate()
     assert (run.returncode, err) == (130, b"")
-
-
-@pytest.mark.slow
-def test_consume_follows_after_what_is_there(events, path):
-    run = spawn(path, "consume", "events", "--follow", "--max-messages", "5")
-    assert [run.stdout.readline() for _ in range(4)] == [b"one\n", b"two\n", b"null\n", b"\xff\x00raw\n"]
-    events.append("events", records(["d"], [b"more"]), partition=0)
-    out, _ = run.communicate()
-    assert (run.returncode, out) == (0, b"more\n")
-
-
-def test_a_reader_that_goes_away_ends_the_command_quietly(store, path):
-    store.create_topic("many")
-    store.append("many", records([None] * 50_000, [b"x" * 100] * 50_000))
-    run = spawn(path, "consume", "many", command=COMMAND)
-    run.stdout.read(10)
-    run.stdout.close()
-    assert run.stderr.read() == b""
-    run.stderr.close()
-    assert run.wait() == 141
 
 
 # --- offsets

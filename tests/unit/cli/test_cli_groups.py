@@ -23,11 +23,6 @@ GONE = TopicPartition("gone", 0)
 
 
 @pytest.fixture
-def path(tmp_path):
-    return tmp_path / "store"
-
-
-@pytest.fixture
 def store(path):
     return filled(path)
 
@@ -276,34 +271,11 @@ def test_a_position_that_never_expires_still_never_does(log, path):
     assert {row["expire_timestamp"] for row in rows} == {"never"}
 
 
-def test_an_offset_committed_meanwhile_is_not_overwritten(log, path, monkeypatch):
-    fetch = OffsetsLog.fetch
-
-    def and_move(self, group):
-        found = fetch(self, group)
-        monkeypatch.undo()
-        log.commit("g", {EVENTS[0]: 8})
-        return found
-
-    monkeypatch.setattr(OffsetsLog, "fetch", and_move)
-    arguments = ("--group", "g", "--topic", "events", "--to-latest", "--execute")
-    result = pylog(path, "groups", "reset-offsets", *arguments)
-    assert (result.exit_code, "PYLOG_OFFSET_CONFLICT" in result.stderr) == (1, True)
-    assert committed(log) == {EVENTS[0]: 8, EVENTS[1]: 2, GONE: 9}
-
-
-def test_members_are_in_the_way(log, store, path):
-    append(store, "g", coordinator_records.encode_group_key("g"), members("other"))
-    result = pylog(path, "groups", "reset-offsets", "--group", "g", "--topic", "events", "--to-latest", "--execute")
-    assert (result.exit_code, "PYLOG_NON_EMPTY_GROUP" in result.stderr) == (1, True)
-    assert committed(log)[EVENTS[0]] == 7
-
-
 def test_of_several_groups_each_is_reset_by_itself(log, store, path, monkeypatch):
     """One has members, one is moved meanwhile, one has nothing that could be shifted; the others are done."""
     for group in ("busy", "moved", "other", "last"):
         log.commit(group, {EVENTS[0]: 7})
-    append(store, "busy", coordinator_records.encode_group_key("busy"), members("events"))
+    append(store, "busy", coordinator_records.encode_group_key("busy"), members("other"))
     fetch = OffsetsLog.fetch
 
     def and_move(self, group):

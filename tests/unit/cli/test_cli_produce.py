@@ -7,11 +7,10 @@ import json
 
 import pyarrow as pa
 import pytest
-from cli_tools import T0, output, pylog, records
+from cli_tools import T0, output, pylog
 
 from pyspark_log.cli.records.base64_column import decoded
 from pyspark_log.storage.log_manager import append
-from pyspark_log.storage.store import Store
 from tests.store_tools import store_with
 
 store = store_with()
@@ -129,21 +128,9 @@ def test_a_topic_that_is_created_keeps_old_records(store, produce):
     assert store.describe_topic("new").configs == {"retention.ms": "-1"}
 
 
-@pytest.mark.parametrize(
-    ("topics", "codec"),
-    [({}, "zstd"), ({"compression.type": "gzip"}, "gzip"), ({"compression.type": "uncompressed"}, "none")],
-)
-def test_the_codec_is_the_writers_where_the_topic_leaves_it_to_writers(store, produce, topics, codec):
-    store.alter_configs("t", topics)
+def test_the_codec_is_the_writers(store, produce):
     produce("a\n", "--compression", "zstd", "--sync")
-    assert f"compresscodec: {codec} " in output(store, "dump", "--topic", "t", "--partition", "0")
-
-
-def test_the_stores_codec_counts_before_the_writers(tmp_path):
-    store = Store.create(tmp_path / "other", {"compression.type": "gzip"})
-    store.create_topic("t", 1)
-    store.append("t", records(["k"], [b"v"]), compression_type="zstd")
-    assert "compresscodec: gzip " in output(store, "dump", "--topic", "t", "--partition", "0")
+    assert "compresscodec: zstd " in output(store, "dump", "--topic", "t", "--partition", "0")
 
 
 @pytest.mark.parametrize("options", [

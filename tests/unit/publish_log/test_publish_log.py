@@ -15,16 +15,12 @@ from pyspark_log.errors import (
     CorruptRecordError,
     LogDamagedError,
     ObjectStoreError,
-    OffsetConflictError,
-    OutcomeUnknownError,
     PublisherFencedError,
-    PublishNumberError,
     StagedOutputError,
     TopicExistsError,
     UnknownTopicError,
 )
 from pyspark_log.storage.objects import Objects
-from pyspark_log.storage.objects import objects as objects_module
 from pyspark_log.storage.publish.decision import Decision, Origin
 from pyspark_log.storage.publish_log import checkpoint, floors, proposals, sums
 from pyspark_log.storage.publish_log import log as log_module
@@ -41,7 +37,7 @@ from pyspark_log.storage.publish_log.entry import (
 )
 from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.proposals import Output
-from pyspark_log.storage.publish_log.state import Committed, Piece, State
+from pyspark_log.storage.publish_log.state import Piece, State
 from pyspark_log.types import OffsetStep, TopicDescription, TopicPartition
 from tests.object_proxy import Answer, pass_on, proxy
 from tests.store_tools import observed_requests
@@ -154,34 +150,6 @@ def test_an_entry_that_does_not_follow_is_refused(entry):
 
 
 # ---- decisions
-
-
-def test_publishes_are_there_once(written):
-    assert _publish(written, 0).additions == (Addition(ID, 0, 0, (_region(3),)),)
-    assert _publish(written, 0) is None
-    assert _publish(written, 1).additions[0].base_offset == 3
-    state = written.follow()
-    assert state.log_end(ID, 0) == 6
-    last = state.publishers["p"]
-    assert (last.number, last.records, last.offset) == (1, 3, 2)
-    with pytest.raises(PublishNumberError):
-        _publish(written, 3)
-    with pytest.raises(PublishNumberError):
-        _publish(written, 0)
-    assert written.follow().number == 2
-
-
-def test_offsets_move_with_the_output(written):
-    _publish(written, 0, steps=[OffsetStep("g", AT, None, 10)])
-    with pytest.raises(OffsetConflictError) as caught:
-        _publish(written, 1, steps=[OffsetStep("g", AT, 9, 20)])
-    assert (caught.value.expected, caught.value.found) == (9, 10)
-    _publish(written, 1, steps=[OffsetStep("g", AT, 10, 20)])
-    assert written.follow().groups == {"g": {AT: Committed(20, "", 5000)}}
-    written.decide(lambda state: proposals.commit(state, "g", {AT: 7}, "by hand"))
-    assert written.follow().groups["g"][AT] == Committed(7, "by hand", 5000)
-    written.decide(lambda state: proposals.commit(state, "g", {AT: None}))
-    assert written.follow().groups == {}
 
 
 def test_a_later_run_fences_those_before_it(written, objects):
@@ -407,28 +375,6 @@ def test_a_number_that_collided_is_tried_again(server, url, written, monkeypatch
         log = PublishLog(Objects(url, unsure.options), lambda: 5000)
         assert _publish(log, 0).additions[0].base_offset == 0
     assert len(refused) == 2
-    assert written.follow().log_end(ID, 0) == 3
-
-
-def test_an_outcome_that_stays_unknown_is_said_and_found_later(server, url, written, monkeypatch):
-    monkeypatch.setattr(log_module, "_PAUSE", 0)
-    monkeypatch.setattr(objects_module, "_RETRIES", 0)
-    arrived = []
-
-    def fail(exchange):
-        if exchange.is_create:
-            arrived.append(pass_on(exchange).status)
-        return Answer(500) if arrived else pass_on(exchange)
-
-    with proxy(server, fail) as unsure:
-        log = PublishLog(Objects(url, unsure.options), lambda: 5000)
-        with pytest.raises(
-            OutcomeUnknownError, match="a publish that is repeated with its number finds out; look for records"
-        ):
-            _publish(log, 0)
-    assert arrived[0] == 200
-    # The same call again, with the log as it is: it is a replay.
-    assert _publish(written, 0) is None
     assert written.follow().log_end(ID, 0) == 3
 
 
