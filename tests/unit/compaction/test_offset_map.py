@@ -23,11 +23,6 @@ from tests.store_tools import overwrite
 ENTRY = 24
 
 
-@pytest.fixture
-def log(tmp_path):
-    return Log(tmp_path)
-
-
 def found(keys: OffsetMap, *names: str) -> list[int]:
     return [keys.get(name.encode()) for name in names]
 

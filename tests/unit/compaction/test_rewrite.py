@@ -27,11 +27,6 @@ from tests.store_tools import overwrite
 FOREVER = 1 << 60
 
 
-@pytest.fixture
-def log(tmp_path):
-    return Log(tmp_path)
-
-
 def kept(log: Log) -> list[tuple[int, str | None]]:
     return [(record.offset, record.value and record.value.decode()) for record in log.records()]
 
