@@ -15,7 +15,6 @@ from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.objects.observer import set_observer
 from pyspark_log.storage.publish import applier
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import EARLIEST
 
@@ -66,10 +65,17 @@ def rows(*values):
     return pa.record_batch({"value": list(values)})
 
 
+def in_partitions(data, partitions):
+    """These records in each of the partitions."""
+    columns = [pa.array([partition] * data.num_rows, pa.int32()) for partition in partitions]
+    return pa.concat_batches([data.append_column("partition", column) for column in columns])
+
+
 def stage(store, data, topic="t", *, plan=None, sync=True):
-    """Records of a topic as a task stages them; what a publish is given."""
-    writer = StagedWriter(store.logs, plan or StagingPlan.make(store.logs, [topic]))
-    writer.append(topic, data)
+    """Records of a topic, a batch or a list of batches, as a task stages them; what a publish is given."""
+    writer = store.publishes.writer(plan or store.publishes.plan([topic]))
+    for batch in data if isinstance(data, list) else [data]:
+        writer.append(topic, batch)
     return writer.finish(sync=sync)
 
 

@@ -6,10 +6,9 @@ from sampling import SAMPLED
 
 from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.publish.publishing import publish
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetAndTimestamp
-from tests.store_tools import cut_log
+from tests.store_tools import cut_log, stage
 
 pytestmark = SAMPLED
 
@@ -21,7 +20,7 @@ def run(path):
     store = Store.create(path)
     store.create_topic("t", 1, CONFIG)
     append(store, [3, 1, 2, 9, 1, 1, 4])
-    stage_and_publish(store, range(10, 16))
+    publish(store.decisions, "p", 0, stage(store, [row(time) for time in range(10, 16)]))
     cut_log(store, 5)
     append(store, range(20, 30))
     store.delete_records("t", 0, 4)
@@ -39,13 +38,6 @@ def append(store, times):
 
 def row(time):
     return pa.record_batch({"value": [b"." * 50], "timestamp": pa.array([time], pa.int64())})
-
-
-def stage_and_publish(store, times):
-    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
-    for time in times:
-        writer.append("t", row(time))
-    publish(store.decisions, "p", 0, writer.finish())
 
 
 def check(store):

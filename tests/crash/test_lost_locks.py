@@ -28,10 +28,10 @@ from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish import applier
 from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.publish.publishing import publish
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.segment.file_names import SEGMENT_SUFFIXES, segment_path
 from pyspark_log.storage.store import Store
 from tests.stops import StopBefore, count_changes, run_until
+from tests.store_tools import in_partitions, stage
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
@@ -62,11 +62,7 @@ def append(path, name):
 
 def publish_rows(path, name, partitions=(0, 1)):
     store = Store.open(path)
-    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, [TOPIC]))
-    for partition in partitions:
-        data = rows(name).append_column("partition", pa.array([partition] * APPENDED, pa.int32()))
-        writer.append(TOPIC, data)
-    publish(store.decisions, name, 0, writer.finish())
+    publish(store.decisions, name, 0, stage(store, in_partitions(rows(name), partitions), TOPIC))
 
 
 def make_store(path, appends):

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from family import Family
 from mutations import changed, changed_json, noise
 
@@ -30,9 +29,10 @@ from pyspark_log.storage.publish.decision import (
     encode_decision,
     publisher_of,
 )
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan, manifest
+from pyspark_log.storage.publish.staging import manifest
 from pyspark_log.storage.record.checksum import crc32c
 from pyspark_log.storage.store import Store
+from tests.store_tools import rows, stage
 
 _PLACE, _ORIGIN = TopicIdPartition("t", "Xo3aN0fPQvCd5yJmK2s9Bg", 0), Origin("host", 1, 2)
 _DECISION = Decision(
@@ -51,9 +51,7 @@ class Descriptions(Family):
         super().__init__(folder)
         self._store = Store.create(folder / "store", {"num.partitions": "3"})
         self._store.create_topic("t", 2, {"retention.ms": "-1"})
-        writer = StagedWriter(self._store.logs, StagingPlan.make(self._store.logs, ["t"]))
-        writer.append("t", pa.record_batch({"value": [b"x"] * 10}))
-        parts = writer.finish()
+        parts = stage(self._store, rows(*[b"x"] * 10))
         self._staging = folder / "staging"
         name, _, _ = manifest.write(str(self._staging), parts)
         self._manifest = self._staging / name

@@ -21,8 +21,8 @@ from pyspark_log.errors import PylogError
 from pyspark_log.storage.compaction.cleaner import compact
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.publish.publishing import publish
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
+from tests.store_tools import stage
 
 
 class Actor:
@@ -70,10 +70,9 @@ class Actor:
 
     def publish(self, publisher, number, topic, records):
         """`records`: (partition, record) each."""
-        writer = StagedWriter(self.store.logs, StagingPlan.make(self.store.logs, [topic]))
         partitions = pa.array([partition for partition, _ in records], pa.int32())
-        writer.append(topic, _rows([record for _, record in records]).append_column("partition", partitions))
-        return publish(self.store.decisions, publisher, number, writer.finish()).replayed
+        data = _rows([record for _, record in records]).append_column("partition", partitions)
+        return publish(self.store.decisions, publisher, number, stage(self.store, data, topic)).replayed
 
     def commit(self, group, offsets, expected):
         OffsetsLog(self.store).commit(group, offsets, expected=expected)

@@ -11,12 +11,12 @@ from record_tools import with_crc
 
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.publish.publishing import publish
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 from tests.store_tools import flip
+from tests.store_tools import stage as stage_rows
 
 RECORDS = 120
 
@@ -33,12 +33,10 @@ def rows(first, count, time=1_000_000):
 
 
 def stage(store, count, topic="p", large=False):
-    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, [topic]))
     data = rows(0, count)
     if large:
         data = data.set_column(1, "value", pa.array([bytes(100_000)] * count, pa.binary()))
-    writer.append(topic, data)
-    return writer.finish()
+    return stage_rows(store, data, topic)
 
 
 def build(path):

@@ -35,10 +35,10 @@ from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.recovery import recover
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
-from tests.store_tools import damages, new_store, rows, values
+from tests.store_tools import damages, in_partitions, new_store, rows, values
+from tests.store_tools import stage as stage_rows
 
 PARTITIONS = 4
 
@@ -53,11 +53,7 @@ def store(tmp_path):
 
 
 def stage(store, *values, partitions=range(PARTITIONS), topic="t"):
-    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, [topic]))
-    for partition in partitions:
-        column = pa.array([partition] * len(values), pa.int32())
-        writer.append(topic, rows(*values).append_column("partition", column))
-    return writer.finish()
+    return stage_rows(store, in_partitions(rows(*values), partitions), topic)
 
 
 # ---- what a store says of them

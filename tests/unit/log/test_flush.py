@@ -12,10 +12,9 @@ from pyspark_log.storage.catalog import log_dir
 from pyspark_log.storage.catalog.kafka_files import read_offsets
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.publish.publishing import publish
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
-from tests.store_tools import observed, open_files
+from tests.store_tools import in_partitions, observed, open_files, rows, stage
 
 
 @pytest.fixture
@@ -141,10 +140,8 @@ def test_a_publish_that_asks_for_no_sync_counts_too(make, syncs):
     store = make(flush_messages=5)
     append(store, 2)
     for number, records in enumerate((2, 1, 4)):
-        writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
-        rows = {"value": [b"v"] * records, "partition": pa.array([0] * records, pa.int32())}
-        writer.append("t", pa.record_batch(rows))
-        publish(store.decisions, "q", number, writer.finish(), sync=False)
+        parts = stage(store, in_partitions(rows(*[b"v"] * records), [0]))
+        publish(store.decisions, "q", number, parts, sync=False)
         # 4, 5!, 4
         assert syncs.count("t-0") == (number > 0)
     append(store, 1)
@@ -202,13 +199,6 @@ def test_a_clock_that_was_set_back_puts_off_nothing(make, syncs, clock):
     clock.ms -= 1_000_000
     append(store)
     assert len(syncs) == 1
-
-
-def test_after_no_time_at_all_is_at_once(make, syncs, clock):
-    store = make(flush_ms=0)
-    append(store)
-    append(store)
-    assert (len(syncs), unsynced(store)) == (2, (0, 0))
 
 
 # ---- closing

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from producer_tools import ending, ready
+from producer_tools import end_transaction, ending, ready
 from record_tools import Record, build, patched, with_crc
 
 from pyspark_log.errors import (
@@ -51,11 +51,6 @@ def send(store, sequence, *values, **fields):
 
 def plain(store, count=1):
     store.append("t", pa.record_batch({"value": [b"." * 100] * count}))
-
-
-def end_transaction(store, commit, **fields):
-    with store.logs.writer("t", 0).hold() as writer:
-        return writer.append(bytearray(ending(commit, **fields)), sync=False)
 
 
 def offsets(result):
@@ -127,14 +122,6 @@ def test_an_answer_with_sync_is_durable(store):
     store.append_batch("t", 0, ready(0, b"v"), sync=True)
     with store.logs.writer("t", 0).hold() as writer:
         assert writer.state.synced == writer.state.position
-
-
-def test_what_a_failed_write_left_out_is_taken_when_it_comes_again(store, fail):
-    send(store, 0)
-    fail("write", ".log")
-    with pytest.raises(OSError, match="No space"):
-        send(store, 1)
-    assert offsets(send(store, 1)) == (1, 2, False)
 
 
 # ---- what is remembered
@@ -563,13 +550,6 @@ def test_a_wrong_largest_time_is_corrected(store, said):
     data = Path(store.segment_files("t", 0)[0]).read_bytes()
     (header,) = scan(data, 0, len(data), check_crcs=True)
     assert header.max_timestamp == NOW
-
-
-def test_a_compacted_topic_wants_keys(store):
-    store.create_topic("c", 1, {"cleanup.policy": "compact"})
-    with pytest.raises(InvalidRecordError, match="without a key"):
-        store.append_batch("c", 0, build([Record(None, b"v")], producer_id=1, producer_epoch=0, base_sequence=0))
-    assert offsets(store.append_batch("c", 0, BATCH)) == (0, 2, False)
 
 
 def test_the_engines_own_topics_take_no_batches(store):

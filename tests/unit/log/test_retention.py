@@ -19,7 +19,6 @@ from pyspark_log.errors import (
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import retention
 from pyspark_log.storage.publish.publishing import publish
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.segment.file_names import list_segments
 from pyspark_log.storage.store import Store
 from tests.store_tools import observed, overwrite, stage
@@ -176,10 +175,9 @@ def test_the_writer_that_rolls_deletes_old_segments(store, topic, clock):
 def test_a_publish_that_rolls_cleans_and_rolls_by_time(store, topic):
     folder = topic(retention_ms=100 * HOUR, segment_ms=HOUR, file_delete_delay_ms=0)
     for number in range(6):
-        writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
         # Two publishes in each half hour of the records, the first of them too old.
-        writer.append("t", batch(number, NOW - 101 * HOUR + number // 2 * HOUR * 3 // 2))
-        publish(store.decisions, "q", number, writer.finish())
+        parts = stage(store, batch(number, NOW - 101 * HOUR + number // 2 * HOUR * 3 // 2))
+        publish(store.decisions, "q", number, parts)
     assert list_segments(folder) == [2, 4]
     assert values(store) == [2, 3, 4, 5]
 

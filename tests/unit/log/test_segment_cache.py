@@ -16,12 +16,11 @@ from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish.publishing import publish
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.segment.file_names import list_segments
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetAndTimestamp
 from tests.stops import run_until, stop_before
-from tests.store_tools import cut_log, observed, store_with
+from tests.store_tools import cut_log, observed, stage, store_with
 
 CONFIG = {"segment.bytes": "400", "index.interval.bytes": "0", "retention.ms": "-1", "file.delete.delay.ms": "0"}
 
@@ -110,10 +109,7 @@ def test_it_follows_retention_and_goes_with_the_topic(store):
 
 def test_a_publish_that_rolls_adds_its_segments(store):
     fill(store, [1])
-    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
-    for time in range(2, 12):
-        writer.append("t", row(time))
-    publish(store.decisions, "p", 0, writer.finish())
+    publish(store.decisions, "p", 0, stage(store, [row(time) for time in range(2, 12)]))
     fill(store, [20])
     assert len(known(store)) == len(list_segments(place(store).folder)) - 1 > 0
     assert known(store) == right(store)

@@ -17,9 +17,9 @@ from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.publish import applier, publishing
 from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.publish.publishing import publish
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.publish.staging import StagingPlan
 from pyspark_log.storage.store import Store
-from tests.store_tools import Stopped, new_store, observed, rows, store_with
+from tests.store_tools import Stopped, new_store, observed, rows, stage, store_with
 
 DAY = 86_400
 KAFKAS = ("-checkpoint", "meta.properties")
@@ -44,12 +44,6 @@ def entries(store, folder):
     except FileNotFoundError:
         return []
     return sorted(name for name in names if ".lock" not in name and not name.endswith(KAFKAS))
-
-
-def stage(store, *values, topic="t", plan=None):
-    writer = StagedWriter(store.logs, plan or StagingPlan.make(store.logs, [topic]))
-    writer.append(topic, rows(*values))
-    return writer.finish()
 
 
 def hex_of(topic_id):
@@ -214,13 +208,13 @@ def test_a_damaged_topic_can_be_deleted(store):
 
 def test_a_publish_to_a_deleted_topic_is_refused_or_void(store):
     store.create_topic("other", 1)
-    parts = stage(store, b"a")
+    parts = stage(store, rows(b"a"))
     store.delete_topic("t")
     store.create_topic("t", 3)
     with pytest.raises(StagedOutputError, match="was deleted"):
         publish(store.decisions, "q", 0, parts)
     # Decided, and deleted before it is applied: that part of it is void.
-    both = [*stage(store, b"b"), *stage(store, b"c", topic="other")]
+    both = [*stage(store, rows(b"b")), *stage(store, rows(b"c"), topic="other")]
     apply = applier.apply
 
     def apply_late(writer, *arguments, **options):
@@ -258,13 +252,13 @@ def files_only(monkeypatch):
 
 @pytest.mark.usefixtures("files_only")
 def test_staged_output_of_dead_jobs_goes_after_a_week(store):
-    stage(store, b"never published")
+    stage(store, rows(b"never published"))
     assert len(staged(store)) == 1
     age(store, "staging", 6.9)
     assert (janitor.sweep_staging(store), len(staged(store))) == (0, 1)
     assert store.topics(internal=True) == ["t"], "no log of decisions is made for that"
     age(store, "staging", 7.1)
-    fresh = stage(store, b"under way")
+    fresh = stage(store, rows(b"under way"))
     janitor.clean(store)
     assert staged(store) == [fresh[0].file]
     publish(store.decisions, "q", 0, fresh)
@@ -273,10 +267,10 @@ def test_staged_output_of_dead_jobs_goes_after_a_week(store):
 @pytest.mark.usefixtures("files_only")
 def test_a_job_that_still_writes_keeps_what_it_wrote_long_ago(store):
     plan = StagingPlan.make(store.logs, ["t"])
-    first = stage(store, b"a", plan=plan)
-    stage(store, b"of another job")
+    first = stage(store, rows(b"a"), plan=plan)
+    stage(store, rows(b"of another job"))
     age(store, "staging", 30)
-    second = stage(store, b"b", plan=plan)
+    second = stage(store, rows(b"b"), plan=plan)
     assert janitor.sweep_staging(store) == 1
     publish(store.decisions, "q", 0, [*first, *second])
     assert sorted(v for p in range(3) for v in values(store, "t", p)) == [b"a", b"b"]
@@ -284,11 +278,11 @@ def test_a_job_that_still_writes_keeps_what_it_wrote_long_ago(store):
 
 @pytest.mark.usefixtures("files_only")
 def test_what_an_undone_decision_names_stays_however_old(store):
-    parts = stage(store, b"decided")
+    parts = stage(store, rows(b"decided"))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(publishing, "apply_decision", lambda *_: None)
         publish(store.decisions, "q", 0, parts)
-    stage(store, b"never published")
+    stage(store, rows(b"never published"))
     age(store, "staging", 30)
     assert len(staged(store)) == 3
     assert janitor.sweep_staging(store) == 1
@@ -304,8 +298,8 @@ def test_what_an_undone_decision_names_stays_however_old(store):
 def test_the_janitor_removes_nothing_if_it_cannot_know_what_is_needed(store):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(publishing, "apply_decision", lambda *_: None)
-        publish(store.decisions, "q", 0, stage(store, b"decided"))
-    stage(store, b"never published")
+        publish(store.decisions, "q", 0, stage(store, rows(b"decided")))
+    stage(store, rows(b"never published"))
     (manifest,) = [name for name in staged(store) if name.endswith(".manifest")]
     with open(f"{store.path}/staging/{manifest}", "r+b") as file:
         file.write(b"XX")
@@ -318,8 +312,8 @@ def test_the_janitor_removes_nothing_if_it_cannot_know_what_is_needed(store):
 
 @pytest.mark.usefixtures("files_only")
 def test_trash_is_removed_outside_of_the_lock_and_by_the_next_janitor(store, monkeypatch):
-    publish(store.decisions, "q", 0, stage(store, b"a"))
-    stage(store, b"never published")
+    publish(store.decisions, "q", 0, stage(store, rows(b"a")))
+    stage(store, rows(b"never published"))
     age(store, "staging", 8)
     lock = lock_for(store.logs.reader("__pylog_publish", 0).place.state_path)
 

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark_log import DefaultSource, Store
 from pyspark_log.spark_connector.reading import stream_reader
 from pyspark_log.spark_connector.reading.task_reader import read_partition
-from tests.store_tools import observed_requests, rows
+from tests.store_tools import observed_requests, rows, stage
 
 PARTITIONS = 100
 
@@ -39,23 +39,17 @@ def everywhere(size, count=PARTITIONS):
     return pa.record_batch({"value": [b"x" * size] * count, "partition": pa.array(range(count), pa.int32())})
 
 
-def stage(store, plan, data):
-    writer = store.publishes.writer(plan)
-    writer.append("t", data)
-    return writer.finish()
-
-
 @pytest.mark.parametrize("tasks", [5, 20])
 def test_a_small_publish_is_one_request(store, tasks):
     plan = store.publishes.plan(["t"])
     with counted() as found:
-        parts = [part for _ in range(tasks) for part in stage(store, plan, everywhere(8000 // tasks))]
+        parts = [part for _ in range(tasks) for part in stage(store, everywhere(8000 // tasks), plan=plan)]
         store.publishes.publish("p", 0, parts)
     assert found == {"create": 1}
     with counted() as found:
         for number in range(1, 6):
             plan = store.publishes.plan(["t"])
-            store.publishes.publish("p", number, stage(store, plan, everywhere(10)))
+            store.publishes.publish("p", number, stage(store, everywhere(10), plan=plan))
     # A plan looks at the topics as they are now.
     assert found == {"create": 5, "get": 5}
 
@@ -64,7 +58,7 @@ def test_a_small_publish_is_one_request(store, tasks):
 def test_tasks_with_more_have_an_object_each(store, tasks):
     plan = store.publishes.plan(["t"])
     with counted() as found:
-        parts = [part for _ in range(tasks) for part in stage(store, plan, everywhere(20_000))]
+        parts = [part for _ in range(tasks) for part in stage(store, everywhere(20_000), plan=plan)]
         store.publishes.publish("p", 0, parts)
     assert found == {"put": tasks, "create": 1}
 
@@ -72,16 +66,16 @@ def test_tasks_with_more_have_an_object_each(store, tasks):
 def test_one_object_for_the_output_of_many_tasks_that_is_small(store):
     plan = store.publishes.plan(["t"])
     with counted() as found:
-        parts = [part for _ in range(10) for part in stage(store, plan, everywhere(2000))]
+        parts = [part for _ in range(10) for part in stage(store, everywhere(2000), plan=plan)]
         store.publishes.publish("p", 0, parts)
     assert found == {"put": 1, "create": 1}
 
 
 def test_a_publish_that_another_one_was_faster_than(store):
-    store.publishes.publish("p", 0, stage(store, store.publishes.plan(["t"]), everywhere(1)))
-    parts = stage(store, store.publishes.plan(["t"]), everywhere(1))
+    store.publishes.publish("p", 0, stage(store, everywhere(1)))
+    parts = stage(store, everywhere(1))
     other = Store.open(store.path)
-    other.publishes.publish("q", 0, stage(other, other.publishes.plan(["t"]), everywhere(1)))
+    other.publishes.publish("q", 0, stage(other, everywhere(1)))
     with counted() as found:
         store.publishes.publish("p", 1, parts)
     # Lost; read to know whose it is; read to take it in; nothing after it; won.

@@ -9,7 +9,6 @@ import errno
 import os
 import pickle
 
-import pyarrow as pa
 import pytest
 
 from pyspark_log.clients.transactions import Transactions
@@ -36,11 +35,10 @@ from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.publish import claims, publishing
 from pyspark_log.storage.publish.claims import claim
 from pyspark_log.storage.publish.publishing import publish
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 from tests.processes import held_by_another
-from tests.store_tools import new_store, observed
+from tests.store_tools import new_store, observed, rows, stage
 
 RUN = QueryRun("query", "run", "")
 
@@ -48,22 +46,12 @@ RUN = QueryRun("query", "run", "")
 @pytest.fixture
 def store(tmp_path, monkeypatch):
     store = new_store(tmp_path)
-    publish(store.decisions, "another", 0, stage(store, b"first"))
+    publish(store.decisions, "another", 0, stage(store, rows(b"first")))
     # No publisher waits for a minute here.
     acquire = FileLock.acquire
     monkeypatch.setattr(FileLock, "acquire", lambda lock, timeout=60.0, *args: acquire(lock, min(timeout, 0.05), *args))
     monkeypatch.setattr(publishing, "DEFAULT_TIMEOUT", 0.05)
     return store
-
-
-def rows(*values):
-    return pa.record_batch({"value": pa.array(values, pa.binary())})
-
-
-def stage(store, *values):
-    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
-    writer.append("t", rows(*values))
-    return writer.finish()
 
 
 def content(store):
@@ -157,7 +145,7 @@ class ByCall:
 
     def __init__(self, store):
         self.store = store
-        self.parts = stage(store, b"mine")
+        self.parts = stage(store, rows(b"mine"))
 
     def __call__(self):
         publish(self.store.decisions, self.publisher, 0, self.parts)
@@ -264,7 +252,7 @@ REFUSED = {
 def test_what_is_refused_is_not_published(store, kind):
     publish(store.decisions, "q", 0, [], run="older")
     claim(store.decisions, "q", "newer")
-    parts = stage(store, b"x" * 1000) if kind is not StagedOutputError else staged_in_a_file(store)
+    parts = stage(store, rows(b"x" * 1000)) if kind is not StagedOutputError else staged_in_a_file(store)
     arguments = {"run": "newer", "number": 1} | REFUSED[kind]
     moves = OffsetMoves(store.committed_offsets, arguments.pop("moves", []))
     if arguments.pop("lost", False):
@@ -276,7 +264,7 @@ def test_what_is_refused_is_not_published(store, kind):
 
 
 def staged_in_a_file(store):
-    (part,) = stage(store, *(os.urandom(100_000) for _ in range(20)))
+    (part,) = stage(store, rows(*(os.urandom(100_000) for _ in range(20))))
     assert part.file
     return [part]
 
@@ -284,8 +272,8 @@ def staged_in_a_file(store):
 def test_a_number_that_waits_for_the_one_before_it_is_not_published(store):
     with held_by_another(store, "t"):
         with pytest.raises(PublishPendingError):
-            publish(store.decisions, "q", 0, stage(store, b"0"))
-        parts = stage(store, b"1")
+            publish(store.decisions, "q", 0, stage(store, rows(b"0")))
+        parts = stage(store, rows(b"1"))
         with pytest.raises(PublishFailedError, match=r"number 1 of .* is not decided.*number 0 of .* is decided"):
             publish(store.decisions, "q", 1, parts)
         assert is_decided(store, "q")
@@ -299,7 +287,7 @@ def test_a_number_that_waits_for_the_one_before_it_is_not_published(store):
 
 
 def test_a_pending_number_stays_pending_whatever_fails_next(store):
-    parts = stage(store, b"0")
+    parts = stage(store, rows(b"0"))
     for topic in ("t", PUBLISH_TOPIC):
         with held_by_another(store, topic), pytest.raises(PublishPendingError):
             publish(store.decisions, "q", 0, parts)
@@ -317,10 +305,10 @@ def test_a_decision_that_cannot_be_read_back_is_made(store):
             raise MemoryError
 
     with observed(lose), pytest.raises(PublishPendingError) as caught:
-        publish(store.decisions, "q", 0, stage(store, b"0"))
+        publish(store.decisions, "q", 0, stage(store, rows(b"0")))
     assert isinstance(caught.value.__cause__, MemoryError)
     assert is_decided(store, "q")
-    publish(store.decisions, "q", 0, stage(store, b"0"))
+    publish(store.decisions, "q", 0, stage(store, rows(b"0")))
     assert content(store) == [b"first", b"0"]
 
 

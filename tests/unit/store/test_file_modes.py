@@ -8,9 +8,9 @@ import pytest
 
 from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.publish.publishing import publish
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.publish.staging.staged_writer import INLINE_LIMIT
 from pyspark_log.storage.store import Store
+from tests.store_tools import rows, stage
 
 
 def work(path):
@@ -23,11 +23,10 @@ def work(path):
             store.append(topic, pa.record_batch({"value": [b"." * 1000] * 2}), partition=0)
         store.delete_topic("gone")
         store.delete_records("t", 0, 10)
-        staged = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
-        staged.append("t", pa.record_batch({"value": [os.urandom(1000) for _ in range(INLINE_LIMIT // 1000 + 10)]}))
+        staged = stage(store, rows(*(os.urandom(1000) for _ in range(INLINE_LIMIT // 1000 + 10))))
         publish(store.decisions, "q", 0, [])
         janitor.clean(store)
-        return staged.finish()
+        return staged
 
 
 @pytest.mark.parametrize(("umask", "allowed"), [(0o002, 0o775), (0o022, 0o755), (0o077, 0o700)])

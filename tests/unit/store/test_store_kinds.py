@@ -30,7 +30,7 @@ from pyspark_log.errors import (
 from pyspark_log.storage.publish.decision import NO_NUMBER
 from pyspark_log.types import OffsetStep
 from tests.processes import PROCESSES, run_at_once
-from tests.store_tools import all_values, rows, values
+from tests.store_tools import all_values, rows, stage, values
 
 AT = TopicPartition("t", 0)
 
@@ -40,12 +40,6 @@ def store(place):
     store = Store.create(place, {"offsets.topic.num.partitions": "1"})
     store.create_topic("t", 3, {"retention.ms": "-1"})
     return store
-
-
-def stage(store, data, topic="t", plan=None):
-    writer = store.publishes.writer(plan or store.publishes.plan([topic]))
-    writer.append(topic, data)
-    return writer.finish()
 
 
 def publish(store, number, *wanted, publisher="p", **more):
