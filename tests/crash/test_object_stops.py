@@ -16,14 +16,10 @@ from pyspark_log.storage.publish_log import checkpoint, staging
 from pyspark_log.types import OffsetStep, TopicPartition
 from tests.crash.sampling import TIMEOUT, spread
 from tests.object_proxy import Answer, pass_on, proxy
-from tests.store_tools import observed_requests
+from tests.store_tools import Stopped, observed_requests
 
 AT = TopicPartition("in", 0)
 PUBLISHES = 5
-
-
-class StoppedError(BaseException):
-    """The process ends here."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -101,7 +97,7 @@ def stop_at(number):
 
     def observe(_request):
         if next(seen) == number:
-            raise StoppedError
+            raise Stopped
 
     return observe
 
@@ -215,7 +211,7 @@ def test_stops(work, url):
     assert {one.kind for one in requests} == work.kinds
     for number in spread(changes(requests), 200):
         stopped = work.make()
-        with observed_requests(stop_at(number)), pytest.raises(StoppedError):
+        with observed_requests(stop_at(number)), pytest.raises(Stopped):
             work.run(stopped)
         work.check_stopped(stopped, expected)
         work.run(stopped)

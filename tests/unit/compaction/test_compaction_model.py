@@ -10,21 +10,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from searching import examples
 
 from pyspark_log.storage.compaction import partition_cleaner
-from pyspark_log.storage.fs import files
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.store import Store
 from tests.scratch import IN_MEMORY
-from tests.store_tools import stage
+from tests.stops import StopBefore
+from tests.store_tools import Stopped, observed, stage
 
 # A few keys, so that most records are replaced; a value of None deletes its key.
 RECORDS = st.lists(st.tuples(st.integers(0, 15), st.none() | st.binary(max_size=40)), min_size=1, max_size=8)
 DELAY = 1000
-
-
-class KilledError(BaseException):
-    """The program was killed here."""
 
 
 class CompactedLog(RuleBasedStateMachine):
@@ -88,28 +84,17 @@ class CompactedLog(RuleBasedStateMachine):
 
     @rule(changes=st.integers(0, 40))
     def compact_and_kill(self, changes):
-        left = changes
-
-        def kill(_change):
-            nonlocal left
-            if left == 0:
-                raise KilledError
-            left -= 1
-
-        files.set_observer(kill)
         try:
-            done = self.clean(1 << 20)
-        except KilledError:
+            with observed(StopBefore(changes)):
+                done = self.clean(1 << 20)
+        except Stopped:
             self.whole = False  # some of it may be done
             self.note_tombstones(len(self.written))
-            files.set_observer(None)
             self.store = Store.open(self.path)
         else:
             if done is not None:
                 self.whole = True
                 self.note(done.cleaned_to)
-        finally:
-            files.set_observer(None)
 
     def clean(self, memory):
         writer = self.store.logs.writer("t", 0)

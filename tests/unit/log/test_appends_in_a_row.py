@@ -18,7 +18,7 @@ from record_tools import Record, build
 from searching import examples
 
 from pyspark_log.errors import OutcomeUnknownError, OutOfOrderSequenceError
-from pyspark_log.storage.fs import files, guarded
+from pyspark_log.storage.fs import guarded
 from pyspark_log.storage.log import writer
 from pyspark_log.storage.store import Store
 from tests.amounts import few_or_many
@@ -87,9 +87,8 @@ def _run(path, appends, observer):
     store = Store.create(path)
     store.logs.clock.read = lambda: NOW
     store.create_topic("t", 1, CONFIGS)
-    files.set_observer(observer)
     sequence = 0
-    try:
+    with observed(observer):
         for kind, sizes, time in appends:
             payload = [b"%d" % size + b"." * size for size in sizes]
             if kind in {"rows", "synced"}:
@@ -100,8 +99,6 @@ def _run(path, appends, observer):
                 store.append_batch("t", 0, ready(sequence, *payload))
                 sequence += len(payload)
         store.close()
-    finally:
-        files.set_observer(None)
     return values(store)
 
 

@@ -10,7 +10,6 @@ from producer_tools import ready
 from pyspark_log.errors import OutcomeUnknownError
 from pyspark_log.storage.catalog import log_dir
 from pyspark_log.storage.catalog.kafka_files import read_offsets
-from pyspark_log.storage.fs import files
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
@@ -38,9 +37,8 @@ def syncs():
         if change.kind == "sync" and change.path.endswith(".log"):
             seen.append(os.path.basename(os.path.dirname(change.path)))
 
-    files.set_observer(observer)
-    yield seen
-    files.set_observer(None)
+    with observed(observer):
+        yield seen
 
 
 def append(store, count=1, partition=0, **options):
@@ -148,16 +146,11 @@ def test_a_publish_that_asks_for_no_sync_counts_too(make, syncs):
     assert syncs.count("t-0") == 2
 
 
-def test_a_sync_by_the_setting_that_fails_is_reported(make):
+def test_a_sync_by_the_setting_that_fails_is_reported(make, fail):
     store = make(flush_messages=2)
     append(store)
-
-    def fail(change):
-        if change.kind == "sync" and change.path.endswith(".log"):
-            files.set_observer(None)
-            raise OSError(errno.EIO, "Input/output error")
-
-    with observed(fail), pytest.raises(OutcomeUnknownError, match="could not be synced"):
+    fail("sync", ".log", errno.EIO)
+    with pytest.raises(OutcomeUnknownError, match="could not be synced"):
         append(store)
     assert store.latest_offset("t", 0) == 1
     append(store)

@@ -1,5 +1,6 @@
 """Which segments go, by Kafka's rules, and what a reader at work notices of it."""
 
+import errno
 import logging
 import os
 import sys
@@ -16,7 +17,6 @@ from pyspark_log.errors import (
     OutcomeUnknownError,
     UnknownTopicError,
 )
-from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import retention
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.segment.file_names import list_segments
@@ -262,17 +262,11 @@ def test_delete_records_is_refused_beyond_the_end_and_where_records_are_not_dele
     assert store.earliest_offset("t", 0) == 0
 
 
-def test_records_are_deleted_after_a_failed_sync(store, topic):
+def test_records_are_deleted_after_a_failed_sync(store, topic, fail):
     """The segment that could not be synced becomes inactive first: its last records must be on the disk, or go."""
     folder = topic()
     append(store, range(3))
-
-    def fail(change):
-        if change.kind == "sync" and change.path.endswith(".log"):
-            files.set_observer(None)
-            raise OSError(5, "Input/output error", change.path)
-
-    files.set_observer(fail)
+    fail("sync", ".log", errno.EIO)
     with pytest.raises(OutcomeUnknownError):
         store.append("t", batch(3), sync=True)
     assert store.delete_records("t", 0, 2) == 2

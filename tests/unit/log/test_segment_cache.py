@@ -270,12 +270,9 @@ def test_a_disk_that_does_not_give_it_fails_no_append(store, monkeypatch):
 
     monkeypatch.setattr(files.File, "pread", failing)
     # What was removed has no bad places any more.
-    files.set_observer(lambda change: good.append(1) if change.kind == "unlink" and is_known(change) else None)
-    look_up(store, range(7))
-    try:
+    with observed(lambda change: good.append(1) if change.kind == "unlink" and is_known(change) else None):
+        look_up(store, range(7))
         fill(store, range(7, 12))
-    finally:
-        files.set_observer(None)
     assert good
     assert known(store) == right(store)
 

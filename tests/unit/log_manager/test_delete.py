@@ -394,10 +394,8 @@ def test_a_folder_that_a_killed_writer_of_another_topic_has_left_is_in_nobodys_w
         if change.target.endswith("/t-0/partition.metadata"):
             raise Stopped
 
-    files.set_observer(kill)
-    with pytest.raises(Stopped):
+    with observed(kill), pytest.raises(Stopped):
         store.append("t", rows(b"first"), partition=0)
-    files.set_observer(None)
     assert os.path.isdir(f"{store.path}/data/t-0")
     with monkeypatch.context() as patched:
         patched.setattr(deletion, "schedule_delete", lambda place: (_ for _ in ()).throw(LockTimeoutError("held")))

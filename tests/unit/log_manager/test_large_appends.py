@@ -13,7 +13,7 @@ from pyspark_log.storage.fs import files
 from pyspark_log.storage.ingest import PIECE_SIZE
 from pyspark_log.storage.store import Store
 from tests.stops import StopBefore, run_until
-from tests.store_tools import all_values, faults, new_store, store_with, values
+from tests.store_tools import all_values, faults, new_store, observed, store_with, values
 
 store = store_with(partitions=2)
 
@@ -35,12 +35,6 @@ def large(pieces, *, size=1000, seed=7, **columns):
 def logs(store):
     """The segments of the first partition."""
     return sorted(Path(store.path).rglob("t-0/*.log"))
-
-
-@pytest.fixture
-def observe():
-    yield files.set_observer
-    files.set_observer(None)
 
 
 def test_a_large_append_is_what_small_ones_are(store):
@@ -118,22 +112,21 @@ def test_a_topic_with_the_time_of_the_append_is_rolled_by_that(tmp_path):
 
 
 @pytest.mark.parametrize(("segment_bytes", "appends"), [(128 << 20, 1), (48 << 20, 3)])
-def test_an_append_takes_one_turn_where_there_is_room_else_some(tmp_path, observe, segment_bytes, appends):
+def test_an_append_takes_one_turn_where_there_is_room_else_some(tmp_path, segment_bytes, appends):
     """Of 38 MB: all in one turn if the segment has room for 64 MiB, else 16 MiB at a time."""
     store = Store.create(tmp_path / "s")
     store.create_topic("t", 1, {"segment.bytes": str(segment_bytes)})
     data = large(9, size=4000)
     store.append("t", data.slice(0, 1), partition=0)
     ends = {1}
-    observed = Store.open(store.path)
+    reader = Store.open(store.path)
 
     def look(change):
         if change.kind == "write" and change.path.endswith("-0"):
-            ends.add(observed.latest_offset("t", 0))
+            ends.add(reader.latest_offset("t", 0))
 
-    observe(look)
-    store.append("t", data, partition=0)
-    observe(None)
+    with observed(look):
+        store.append("t", data, partition=0)
     ends.add(store.latest_offset("t", 0))
     assert len(ends) == 1 + appends
     assert values(store)[1:] == data["value"].to_pylist()
@@ -159,7 +152,7 @@ def test_it_goes_into_a_new_segment_as_a_whole(tmp_path):
     assert min(os.path.getsize(path) for path in segments) > 6_000_000
 
 
-def test_a_full_disk_leaves_what_was_there(store, observe):
+def test_a_full_disk_leaves_what_was_there(store):
     data = large(3)
     store.append("t", data)
     written = all_values(store)
@@ -171,10 +164,8 @@ def test_a_full_disk_leaves_what_was_there(store, observe):
         if found and found[-1] is change and len(found) == 3:
             raise OSError(errno.ENOSPC, "No space left on device", change.path)
 
-    observe(full)
-    with pytest.raises(OSError, match="No space"):
+    with observed(full), pytest.raises(OSError, match="No space"):
         store.append("t", data)
-    observe(None)
     assert all_values(store) == written
     store.append("t", data)
     assert len(all_values(store)) == 2 * len(written)
@@ -202,7 +193,7 @@ def test_a_failed_write_in_the_background_is_reported(store, monkeypatch):
     assert not faults(store.path)
 
 
-def test_wherever_it_stops_all_of_a_partition_is_there_or_nothing(tmp_path, observe):
+def test_wherever_it_stops_all_of_a_partition_is_there_or_nothing(tmp_path):
     data = large(2)
     stop, stopped = 0, True
     while stopped:

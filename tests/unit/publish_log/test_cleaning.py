@@ -25,7 +25,7 @@ from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.maintenance import merge, merging
 from pyspark_log.storage.publish_log.maintenance.cleaning import clean
 from pyspark_log.types import TopicPartition
-from tests.store_tools import observed_requests, rows, values
+from tests.store_tools import Stopped, observed_requests, rows, values
 
 DAY = 24 * 60 * 60 * 1000
 BEGIN = 1_800_000_000_000
@@ -494,14 +494,11 @@ def test_a_cleaner_that_is_killed_between_the_decision_and_its_floor(store, cloc
     clock.now += 8 * DAY
     fill(store, 1)
 
-    class StoppedError(BaseException):
-        pass
-
     def observe(request):
         if request.key.startswith("floor/"):
-            raise StoppedError
+            raise Stopped
 
-    with observed_requests(observe), pytest.raises(StoppedError):
+    with observed_requests(observe), pytest.raises(Stopped):
         cleaned(store, clock)
     other = Store.open(store.path)
     assert (other.log.follow().floors, names(store, "floor"), names(store, "unused")) == (1, set(), set())

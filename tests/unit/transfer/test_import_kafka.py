@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -28,7 +29,6 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.catalog import kafka_files
 from pyspark_log.storage.catalog.kafka_files import LOG_START
-from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.read.reader import LogReader
 from pyspark_log.storage.maintenance.transfer.kafka_import import import_kafka
 from pyspark_log.storage.maintenance.verify.findings import Severity
@@ -36,6 +36,7 @@ from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.segment.file_names import LOG, segment_path
 from pyspark_log.types import READ_COMMITTED
 from tests.paths import LOGDIR
+from tests.stops import StopBefore, run_until
 from tests.store_tools import flip
 
 pytestmark = pytest.mark.usefixtures("prompt_checkpoints")
@@ -195,10 +196,6 @@ def test_what_is_refused(root, store, tmp_path):
     assert rows(store) == ALL
 
 
-class StopError(Exception):
-    """The process ends here."""
-
-
 @pytest.mark.slow
 def test_a_topic_comes_whole_or_not_at_all(root, tmp_path):
     """Stopped before each change to files; the next import finds the topic or can import it."""
@@ -206,22 +203,9 @@ def test_a_topic_comes_whole_or_not_at_all(root, tmp_path):
     stop, seen = 0, set()
     while True:
         store = Store.create(tmp_path / f"store-{stop}")
-        left = [stop]
-
-        def observe(_change, left=left):
-            if not left[0]:
-                raise StopError
-            left[0] -= 1
-
-        files.set_observer(observe)
-        try:
-            import_kafka(store, Store.open(root), "t", {"file.delete.delay.ms": "0"})
-        except StopError:
-            pass
-        else:
+        configs = {"file.delete.delay.ms": "0"}
+        if not run_until(partial(import_kafka, store, Store.open(root), "t", configs), StopBefore(stop)):
             break
-        finally:
-            files.set_observer(None)
         there = "t" in Store.open(store.path).topics()
         seen.add(there)
         fresh = Store.open(store.path)
