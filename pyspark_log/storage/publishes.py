@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from pyspark_log.errors import PylogError
 from pyspark_log.storage.fs import Process
@@ -22,6 +23,7 @@ from pyspark_log.storage.publish import (
 )
 from pyspark_log.storage.publish.applier import unlink_all
 from pyspark_log.storage.publish.claims import check_claim, claim, revoke
+from pyspark_log.storage.publish.decision import UNKNOWN, About
 from pyspark_log.storage.publish.pending import not_applied
 from pyspark_log.storage.publish.prepare import discard, discard_job
 from pyspark_log.storage.publish.publisher_admin import delete_publisher, publishers
@@ -87,6 +89,7 @@ class Publishes:
         location: str = "",
         plan: str = "",
         one_off: bool = False,
+        about: About = UNKNOWN,
         sync: bool = True,
     ) -> PublishResult:
         """Makes staged output visible, exactly once; its arguments and errors are those of publish.publish.
@@ -104,6 +107,7 @@ class Publishes:
             location=location,
             plan=plan,
             one_off=one_off,
+            about=about,
             sync=sync,
         )
 
@@ -153,8 +157,12 @@ class Publishes:
     # ---- publishers
 
     def publishers(self) -> list[Decision]:
-        """The last decision of each publisher, sorted by id. Raises: as DecisionLog.follow."""
-        return publishers(self._decisions)
+        """The last decision of each publisher, sorted by id. Raises: as DecisionLog.follow.
+
+        `done` is whether it is applied everywhere now, also if no record says so yet.
+        """
+        waiting = {one.offset for one in self.pending()}
+        return [replace(one, done=one.offset not in waiting) for one in publishers(self._decisions)]
 
     def delete_publisher(self, publisher: str) -> Decision:
         """Forgets a publisher, as if it had never published; as publish.delete_publisher. Returns its last decision."""

@@ -57,9 +57,14 @@ def test_a_new_topic_that_keeps_old_records(log, folder, store):
     assert "as its first records are of 1970-01-01T00:00:00.000Z and later" in line
 
 
+def test_a_query_that_begins_again_with_another_checkpoint(log, folder):
+    (line,) = lines(log, "WARNING", f"{folder}/stream: the query delays writes to t for the first time")
+    assert "which another query of the same name has written to before" in line
+
+
 def test_records_that_are_past_retention_when_they_are_written(log, folder):
-    """All micro-batches are, and one line says it."""
-    (line,) = lines(log, "WARNING", f"{folder}/stream: topic t: records of 20")
+    """All micro-batches are, and one line says it a run."""
+    line, _ = lines(log, "WARNING", f"{folder}/stream: topic t: records of 20")
     for part in ("retention.ms (604800000)", "Set retention.ms=-1"):
         assert part in line
 

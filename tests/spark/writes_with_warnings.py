@@ -29,14 +29,15 @@ def main(folder):
         subscribe="events", startingOffsets="earliest", maxOffsetsPerTrigger="2", starting_offset="latest"
     )
     rows = stream.load(f"{folder}/events").selectExpr("value", "timestamp - interval 30 days as at", "'t' topic")
-    query = (
-        rows.writeStream.format("pylog")
-        .options(timestampColumn="at", mode="append", checkpointLocation=f"{folder}/checkpoint")
-        .trigger(availableNow=True)
-        .start(f"{folder}/stream")
-    )
-    query.awaitTermination()
-    assert len([one for one in query.recentProgress if one.numInputRows]) > 1
+    for checkpoint in ("checkpoint", "another"):
+        query = (
+            rows.writeStream.format("pylog").queryName("delays")
+            .options(timestampColumn="at", mode="append", checkpointLocation=f"{folder}/{checkpoint}")
+            .trigger(availableNow=True)
+            .start(f"{folder}/stream")
+        )  # fmt: skip
+        query.awaitTermination()
+        assert len([one for one in query.recentProgress if one.numInputRows]) > 1
 
     with Publish(f"{folder}/together", "p", 0) as out:
         out.write(old.selectExpr("*", "'t' topic"), timestamp_column="at")

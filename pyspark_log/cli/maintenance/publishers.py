@@ -31,10 +31,10 @@ def list_publishers(target: Target, as_json: bool) -> None:
     if as_json:
         print_json([_document(one) for one in found])
         return
-    print_table(("PUBLISHER", "NUMBER", "RUN", "STATUS", "TIME"), [
+    print_table(("PUBLISHER", "NUMBER", "QUERY", "RUN", "STATUS", "TIME"), [
         (
-            one.publisher, NOTHING if one.number == NO_NUMBER else one.number, one.run or NOTHING, _status(one),
-            format_time(one.time),
+            one.publisher, NOTHING if one.number == NO_NUMBER else one.number, one.about.query or NOTHING,
+            one.run or NOTHING, _status(one), format_time(one.time),
         )
         for one in found
     ])  # fmt: skip
@@ -97,7 +97,8 @@ def _document(one: Decision) -> dict[str, object]:
         "decision": one.offset if one.offset >= 0 and one.number != NO_NUMBER else None,
         "time": one.time, "decided_by": _origin(Origin(one.host, one.process, one.time)), "records": one.records,
         "partitions": [f"{place.topic}-{place.partition}" for place in one.places],
-        "checkpoint": one.location or None, "plan": one.plan or None,
+        "query": one.about.query or None, "checkpoint": one.about.checkpoint or one.location or None,
+        "reads": list(one.about.reads), "writes": list(one.about.writes), "plan": one.plan or None,
         "run": one.run or None, "held_by": _origin(one.holder), "replaced_runs": list(one.replaced),
         "manifest": one.manifest or None, "single_publish": one.one_off,
         "set_aside": None if aside is None else {

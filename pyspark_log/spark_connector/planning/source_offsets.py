@@ -41,6 +41,12 @@ def steps_of(store: Store, location: str, batch_id: int) -> list[OffsetStep]:
     return list(steps.values())
 
 
+def topics_read(location: str, batch_id: int) -> tuple[str, ...]:
+    """The topics of all pylog sources of a query, sorted. ConnectorError: the checkpoint cannot be read here."""
+    ends = [end for end in _offsets_of(location, batch_id) if end is not None]
+    return tuple(sorted({at.topic for end in ends for at in end.offsets}))
+
+
 def _ranges(store: Store, location: str, batch_id: int) -> Iterator[tuple[Offsets, SourceOffset]]:
     """The start and the end of each source that reads the store."""
     ends = _offsets_of(location, batch_id)

@@ -12,6 +12,7 @@ from pyspark_log.errors import PylogError, StagedOutputError
 from pyspark_log.spark_connector.errors import ConnectorError, outcome_shown
 from pyspark_log.spark_connector.planning.source_offsets import steps_of
 from pyspark_log.spark_connector.store_access import StoreRef, warn_of_new_topic
+from pyspark_log.spark_connector.writing.earlier_queries import about, warn_of_earlier
 from pyspark_log.spark_connector.writing.leaders import check_not_replicated, published_by_leaders
 from pyspark_log.spark_connector.writing.query_run import ITS_OWN, QueryPublisher, QueryRun, location_of, plan_of
 from pyspark_log.spark_connector.writing.task_writer import StagedMessage, joined_times
@@ -74,6 +75,8 @@ def publish_micro_batch(
         publisher_id = publisher.id_of(run.query_id)
         if publisher.commits_offsets:
             check_not_replicated(opened, "publishOffsets")
+        known = about(query_name, location, batch_id, _parts(staged))
+        warn_of_earlier(opened, publisher_id, known)
         parts = published_by_leaders(opened, publisher_id, batch_id, _parts(staged), run.run_id)
         opened.publishes.publish(
             publisher_id,
@@ -84,6 +87,7 @@ def publish_micro_batch(
             claimed=True,
             location=publisher.location_of(run.query_id),
             plan=plan_of(location, batch_id),
+            about=known,
         )
     warn_of_old_times(opened, staged, run.run_id)
     end_agreements(opened, staged)

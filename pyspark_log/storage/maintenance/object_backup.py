@@ -243,7 +243,7 @@ def _without_places(decision: Decision) -> Decision:
     return Decision(
         decision.publisher, decision.number, 0, done=True, run=decision.run, replaced=decision.replaced,
         location=decision.location, plan=decision.plan, records=decision.records, host=decision.host,
-        process=decision.process, time=decision.time, holder=decision.holder,
+        process=decision.process, time=decision.time, holder=decision.holder, about=decision.about,
     )  # fmt: skip
 
 

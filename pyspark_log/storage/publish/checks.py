@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 from pyspark_log.arguments import check_text, check_whole
@@ -106,23 +105,12 @@ def check_number(wanted: Decision, last: Decision | None) -> None:
 def _of_another_run(last: Decision) -> str:
     """What to do if the process that has published last may still run; "": it does not, or it is this one."""
     here = Origin.here(0)
-    if last.host == here.host and (last.process == here.process or not _runs(last.process)):
+    if last.host == here.host and (last.process == here.process or not last.may_run()):
         return ""
     return (
         "Another run of this query may be alive, as that process: then stop it, and start this one again with the "
         "same checkpoint; with a new one it would write everything twice. If none is alive: "
     )
-
-
-def _runs(process: int) -> bool:
-    """Whether there is a process of that id here, be it another by now."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass  # It is another user's.
-    return True
 
 
 def _check_after_taking_back(wanted: Decision, last: Decision) -> None:

@@ -10,7 +10,7 @@ import os
 import re
 import socket
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyspark_log.config import INT_MAX, LONG_MAX
 from pyspark_log.errors import CorruptRecordError, InvalidTopicError
@@ -70,6 +70,48 @@ class Origin(NamedTuple):
 NO_ORIGIN = Origin("", 0, 0)
 
 
+class About(NamedTuple):
+    """A streaming query, as far as it is known. It is for people: nothing is decided by it.
+
+    Attributes:
+        query: its name; "" if it has none.
+        checkpoint: its checkpoint's location; "" if it is not known.
+        reads: the topics that it reads.
+        writes: the topics of its last publish that had records.
+    """
+
+    query: str = ""
+    checkpoint: str = ""
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+
+    def after(self, last: About) -> About:
+        """The same, with what was known before where this has nothing."""
+        return About(
+            self.query or last.query,
+            self.checkpoint or last.checkpoint,
+            self.reads or last.reads,
+            self.writes or last.writes,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON; empty if nothing is known."""
+        return {"about": self._asdict()} if any(self) else {}
+
+    @classmethod
+    def from_json(cls, content: Fields) -> About:
+        """From a document that may have it. ValueError."""
+        if not content.has("about"):
+            return UNKNOWN
+        about = Fields(content.value("about"))
+        reads, writes = (tuple(text(one, name) for one in about.list(name)) for name in ("reads", "writes"))
+        return cls(about.text("query"), about.text("checkpoint"), reads, writes)
+
+
+#: Nothing is known.
+UNKNOWN = About()
+
+
 @dataclass(frozen=True, slots=True)
 class SetAside:
     """A decision that could not be applied everywhere, and that an administrator has set aside.
@@ -107,6 +149,7 @@ class Decision:
         set_aside: the last decision of the publisher that was set aside, if there is one.
         boot: if nothing of it was synced, the machine's boot id (as in state files, in hex); else "".
         one_off: the publisher has this one publish only.
+        about: what people want to know of it.
     """
 
     publisher: str
@@ -128,11 +171,24 @@ class Decision:
     set_aside: SetAside | None = None
     boot: str = ""
     one_off: bool = False
+    about: About = UNKNOWN
 
     @property
     def is_revoked(self) -> bool:
         """Whether the number's decision was set aside before it was applied in any partition."""
         return self.set_aside is not None and self.set_aside.number == self.number + 1
+
+    def may_run(self) -> bool:
+        """Whether the process that has decided is on this machine, and may still run: there is one of its id."""
+        if self.host != socket.gethostname():
+            return False
+        try:
+            os.kill(self.process, 0)
+        except ProcessLookupError:
+            return False
+        except OSError:
+            pass  # It is another user's.
+        return True
 
     def fenced_by(self, run: str, origin: Origin) -> Decision:
         """The same decision, held by a newer run of its publisher at that origin."""
@@ -163,6 +219,7 @@ def encode_decision(decision: Decision) -> bytes:
             "set_aside": None if decision.set_aside is None else _set_aside_fields(decision.set_aside),
             "boot": decision.boot,
             **({"one_off": True} if decision.one_off else {}),
+            **decision.about.to_json(),
         }
     ).encode()
 
@@ -243,6 +300,7 @@ def _from_json(publisher: str, content: Fields, offset: int) -> Decision:
         set_aside=_set_aside(content.value("set_aside")) if later else None,
         boot=content.text("boot") if content.has("boot") else "",
         one_off=content.has("one_off") and content.value("one_off") is True,
+        about=About.from_json(content),
     )
 
 

@@ -50,7 +50,7 @@ from pyspark_log.storage.publish.checks import (
     check_parts,
 )
 from pyspark_log.storage.publish.claims import finish
-from pyspark_log.storage.publish.decision import Decision
+from pyspark_log.storage.publish.decision import UNKNOWN, About, Decision
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.outcomes import failed_error, pending_error
 from pyspark_log.storage.publish.pending import tidy
@@ -118,6 +118,7 @@ def publish(
     location: str = "",
     plan: str = "",
     one_off: bool = False,
+    about: About = UNKNOWN,
     sync: bool = True,
 ) -> PublishResult:
     """Makes staged output visible, exactly once. Returns when all of it is visible, and durable unless `sync` is False.
@@ -138,6 +139,7 @@ def publish(
             published with is refused; "": no check.
         one_off: the publisher has this one publish only, and is forgotten when this call succeeds (if it is killed
             before that, when the store is cleaned).
+        about: what people want to know of the publisher.
         sync: False leaves out the syncs. It is still exactly once while the machine stays up. After a power loss it may
             appear not at all, in part, or twice, and its number be expected again; nothing else is harmed.
 
@@ -164,7 +166,7 @@ def publish(
             "a publish that commits offsets of groups must be synced: otherwise a power "
             "loss could keep the offsets and lose the output"
         )
-    wanted = Decision(publisher, number, run=run, location=location, plan=plan, one_off=one_off)
+    wanted = Decision(publisher, number, run=run, location=location, plan=plan, one_off=one_off, about=about)
     sync = sync or is_shared(f"{decisions.logs.path}/{STATE_FOLDER}")
     publishing = _Publish(decisions, wanted, parts, participants, claimed=claimed, sync=sync)
     try:
@@ -388,7 +390,14 @@ def _inheriting(wanted: Decision, last: Decision) -> Decision:
     run = wanted.run or last.run
     before = last if run == last.run else last.fenced_by(run, last.holder)
     location = wanted.location or last.location
-    return replace(wanted, run=run, replaced=before.replaced, location=location, set_aside=last.set_aside)
+    return replace(
+        wanted,
+        run=run,
+        replaced=before.replaced,
+        location=location,
+        set_aside=last.set_aside,
+        about=wanted.about.after(last.about),
+    )
 
 
 def _flush(decisions: DecisionLog, decision: Decision) -> None:

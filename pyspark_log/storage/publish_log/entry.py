@@ -20,7 +20,7 @@ from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.catalog.topics import check_id
 from pyspark_log.storage.fs.json_fields import Fields, text, whole
 from pyspark_log.storage.publish import Decision
-from pyspark_log.storage.publish.decision import Origin
+from pyspark_log.storage.publish.decision import About, Origin
 from pyspark_log.storage.record import crc32c
 from pyspark_log.types import TopicDescription, TopicPartition
 
@@ -242,6 +242,7 @@ def publisher_fields(publisher: Decision) -> dict[str, Any]:
         "records": publisher.records,
         "holder": publisher.holder._asdict(),
         **Origin(publisher.host, publisher.process, publisher.time)._asdict(),
+        **publisher.about.to_json(),
     }
 
 
@@ -309,6 +310,7 @@ def publisher_of(content: Fields) -> Decision:
         process=process,
         time=time,
         holder=_origin(Fields(content.value("holder"))),
+        about=About.from_json(content),
     )
 
 

@@ -214,7 +214,8 @@ def _held(wanted: Decision, last: Decision | None) -> Decision:
     if last is None:
         return replace(wanted, holder=origin)
     held = last if last.run == wanted.run else last.fenced_by(wanted.run, origin)
-    return replace(wanted, replaced=held.replaced, holder=held.holder, location=wanted.location or last.location)
+    location, about = wanted.location or last.location, wanted.about.after(last.about)
+    return replace(wanted, replaced=held.replaced, holder=held.holder, location=location, about=about)
 
 
 def _check_step(state: State, step: OffsetStep) -> None:

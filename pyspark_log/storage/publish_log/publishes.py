@@ -26,7 +26,7 @@ from pyspark_log.storage.groups.committed_offsets import check as check_offsets
 from pyspark_log.storage.ingest.timestamps import is_past_retention, warn_past_retention
 from pyspark_log.storage.publish import AgreedTopic, Decision, PlannedTopic, PublishResult, StagedPart, StagingPlan
 from pyspark_log.storage.publish.checks import check_fenced, check_given
-from pyspark_log.storage.publish.decision import NO_NUMBER, Origin
+from pyspark_log.storage.publish.decision import NO_NUMBER, UNKNOWN, About, Origin
 from pyspark_log.storage.publish.staging.staged_file import Job
 from pyspark_log.storage.publish_log import proposals
 from pyspark_log.storage.publish_log.log import PublishLog
@@ -136,6 +136,7 @@ class ObjectPublishes:
         location: str = "",
         plan: str = "",
         one_off: bool = False,
+        about: About = UNKNOWN,
         sync: bool = True,
     ) -> PublishResult:
         """Makes staged output visible, exactly once; as Publishes.publish. It is durable whatever `sync` says.
@@ -148,7 +149,8 @@ class ObjectPublishes:
         check_given(publisher, number, run, location, plan)
         for step in steps:
             check_offsets(step.group, {step.at: step.offset})
-        wanted, found = self._wanted(publisher, number, run, location, plan), list[Output]()
+        wanted = replace(self._wanted(publisher, number, run, location, plan), about=about)
+        found = list[Output]()
         try:
             found, data = outputs(self._objects, parts, self._clock())
 

@@ -16,6 +16,7 @@ from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.groups.records import partition_for
 from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.publish import claims, pending, publisher_admin, publishing
+from pyspark_log.storage.publish.decision import About
 from pyspark_log.storage.publish.publisher_admin import delete_publisher
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
@@ -192,19 +193,23 @@ def test_the_decisions_are_compacted_as_they_are_made(store):
 # --- the command
 
 
-def test_publishers_are_listed(store, path, undone):
+def test_publishers_are_listed(store, path, monkeypatch):
     published(store, "query", 4, run="run-1", location="/data/checkpoint")
     claims.claim(store.decisions, "waiting", "run-9")
+    for module in (publishing, pending):
+        monkeypatch.setattr(module, "apply_decision", lambda *_: None)
+    published(store, "stuck", 0)
     rows = [line.split() for line in output(path, "publishers", "list").splitlines()]
     assert [row[:4] for row in rows] == [
-        ["PUBLISHER", "NUMBER", "RUN", "STATUS"],
-        ["query", "4", "run-1", "decided"],
-        ["stuck", "0", "-", "decided"],
-        ["waiting", "-", "run-9", "done"],
+        ["PUBLISHER", "NUMBER", "QUERY", "RUN"],
+        ["query", "4", "-", "run-1"],
+        ["stuck", "0", "-", "-"],
+        ["waiting", "-", "-", "run-9"],
     ]
+    assert [row[4] for row in rows] == ["STATUS", "done", "decided", "done"]
     found = json.loads(output(path, "publishers", "list", "--json"))
     assert [(one["publisher"], one["number"], one["status"]) for one in found] == [
-        ("query", 4, "decided"),
+        ("query", 4, "done"),
         ("stuck", 0, "decided"),
         ("waiting", None, "done"),
     ]
@@ -224,6 +229,21 @@ def test_a_publisher_is_described(store, path):
     for words in (["describe", "nobody"], ["delete", "nobody"], ["delete", "nobody", "--yes"]):
         missing = pylog(path, "publishers", *words)
         assert (missing.exit_code, missing.stderr) == (1, f"Error: there is no publisher 'nobody' in {path}\n")
+
+
+def test_what_is_known_of_a_query_stays_when_it_publishes_nothing(place):
+    """As the last micro-batch of a query that is idle."""
+    known = About("delays", "/data/c", ("flights",), ("t",))
+    with Store.create(place) as store:
+        store.create_topic("t")
+        store.publishes.publish("q", 0, stage(store, rows("v")), about=known)
+        store.publishes.publish("q", 1, [], about=known._replace(writes=()))
+    with Store.open(place) as store:
+        (found,) = store.publishes.publishers()
+        assert (found.number, found.records, found.done, found.about) == (1, 0, True, known)
+        lines = output(store.path, "publishers", "describe", "q").splitlines()
+        for line in ("query: delays", "checkpoint: /data/c", "reads: flights", "writes: t", "status: done"):
+            assert line in lines
 
 
 def test_a_publisher_is_deleted_only_with_the_assurance_that_it_never_comes_back(store, path):
