@@ -12,6 +12,7 @@ from typing import NamedTuple
 from pyspark_log.errors import PylogError, UnknownTopicError
 from pyspark_log.storage.fs import clock
 from pyspark_log.storage.groups import GroupState
+from pyspark_log.storage.groups.query_readers import state_of
 from pyspark_log.storage.log_manager import PartitionDescription
 from pyspark_log.storage.objects import is_address
 from pyspark_log.storage.publish import Decision
@@ -28,7 +29,7 @@ class GroupSnapshot(NamedTuple):
     """A group at a moment.
 
     Attributes:
-        state: by Kafka's name.
+        state: by Kafka's name, or "Query".
         members: how many it has.
         generations: how many generations it has had, of a group of KIP-848 its epoch; None: only its server knows.
     """
@@ -138,12 +139,11 @@ def take_snapshot(store: Store, live: Live | None = None) -> Snapshot:
         store.publishes.apply_pending()
         log = store.groups.log
         # Before the ends of logs, as in `pylog groups describe`.
-        committed = {
-            group: {at: kept.offset for at, kept in log.fetch(group, with_resets=True).items()}
-            for group in log.groups()
-        }
+        kept = {group: log.fetch(group, with_resets=True) for group in log.groups()}
         topics = _topics(store)
-        groups = _recorded(store, list(committed)) if live is None else live()
+        found = _recorded(store, list(kept)) if live is None else live()
+        groups = {name: one._replace(state=state_of(one.state, kept.get(name, {}))) for name, one in found.items()}
+    committed = {group: {at: one.offset for at, one in offsets.items()} for group, offsets in kept.items()}
     return Snapshot(
         clock.now_ms(), time.monotonic() - began, topics=topics, committed=committed, groups=groups,
         publishers=publishers, pending=pending,

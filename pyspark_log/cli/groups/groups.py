@@ -31,6 +31,7 @@ from pyspark_log.cli.support import (
 )
 from pyspark_log.cli.target import Target
 from pyspark_log.errors import UnknownGroupError
+from pyspark_log.storage.fs.clock import format_time
 from pyspark_log.storage.groups import (
     NEVER,
     GroupDescription,
@@ -40,6 +41,7 @@ from pyspark_log.storage.groups import (
     OffsetsLog,
     assigned_partitions,
 )
+from pyspark_log.storage.groups.query_readers import QUERY, query_of, state_of
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
@@ -80,7 +82,7 @@ def list_groups(target: Target, states: str | None, as_json: bool) -> None:
             click.echo(name)
         return
     wanted = _states(states)
-    rows = [_state(found) for found in map(log.describe, names) if found.state in wanted]
+    rows = [row for row in (_state(log.describe(name), log) for name in names) if row["state"] in wanted]
     shown = {"GROUP": "group", "STATE": "state", "PROTOCOL-TYPE": "protocol_type"}
     if as_json:
         print_json([{name: row[name] for name in shown.values()} for row in rows])
@@ -88,11 +90,11 @@ def list_groups(target: Target, states: str | None, as_json: bool) -> None:
         print_table(list(shown), [[cell(row[name]) for name in shown.values()] for row in rows])
 
 
-def _states(text: str) -> set[GroupState]:
-    known = {state.value.lower(): state for state in GroupState}
+def _states(text: str) -> set[str]:
+    known = {state.lower(): state for state in (*(state.value for state in GroupState), QUERY)}
     found = set(known.values()) if text == _ANY else {known.get(word.strip().lower()) for word in text.split(",")}
     if None in found:
-        raise click.UsageError(f"--state {text}: the states are {', '.join(state.value for state in GroupState)}")
+        raise click.UsageError(f"--state {text}: the states are {', '.join(known.values())}")
     return {state for state in found if state is not None}
 
 
@@ -131,7 +133,7 @@ def describe(
         return chosen, *_described(store, log, chosen, shown)
 
     def table(rows: Sequence[Mapping[str, object]]) -> list[list[object]]:
-        return [[cell(row[name]) for name in shown.values()] for row in rows]
+        return [[_cell(name, row[name]) for name in shown.values()] for row in rows]
 
     chosen, rows, refusals = describe()
     if watched:
@@ -165,7 +167,7 @@ def _described(
             if shown is _MEMBERS:
                 rows += [_member(group, member) for member in group.members]
             elif shown is _STATE:
-                rows.append(_state(group))
+                rows.append(_state(group, log))
             else:
                 rows += _committed(store, group, log.fetch(name, with_resets=True))
     return rows, refusals
@@ -184,6 +186,9 @@ _STATE = {
     "STATE": "state",
     "#MEMBERS": "members",
     "PROTOCOL-TYPE": "protocol_type",
+    "HOST": "host",
+    "PROCESS": "process",
+    "LAST-COMMIT": "last_commit",
 }
 _OFFSETS = {
     "GROUP": "group", "TOPIC": "topic", "PARTITION": "partition", "CURRENT-OFFSET": "current_offset",
@@ -203,14 +208,23 @@ def _member(group: GroupDescription, member: GroupMember) -> dict[str, object]:
     }
 
 
-def _state(group: GroupDescription) -> dict[str, object]:
+def _cell(name: str, value: object) -> object:
+    return format_time(value) if name == "last_commit" and isinstance(value, int) else cell(value)
+
+
+def _state(group: GroupDescription, log: OffsetsLog) -> dict[str, object]:
+    committed = log.fetch(group.group, with_resets=True)
+    state, reader = state_of(group.state.value, committed), query_of(committed)
     return {
         "group": group.group,
         "protocol_type": group.protocol_type or None,
         "assignment_strategy": group.protocol or None,
-        "state": group.state.value,
+        "state": state,
         # Of a state that is not known none may have been found.
         "members": None if group.state is GroupState.UNKNOWN and not group.members else len(group.members),
+        "host": None if reader is None else reader.host,
+        "process": None if reader is None else reader.process.number,
+        "last_commit": max((one.commit_timestamp for one in committed.values()), default=None),
     }
 
 

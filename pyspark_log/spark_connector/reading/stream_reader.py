@@ -49,6 +49,7 @@ from pyspark_log.spark_connector.reading.transform import Transform
 from pyspark_log.spark_connector.store_access import StoreRef, looking_at
 from pyspark_log.spark_connector.worker_process import SentToTasks, end_with_query
 from pyspark_log.storage.groups import NEVER
+from pyspark_log.storage.groups.query_readers import text_of_this_process
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
@@ -213,10 +214,10 @@ class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
         return ends
 
     def _commit_group(self, store: Store, done: SourceOffset, now: Identity) -> None:
-        if not done.is_initial:
-            same = of_same_topics(done.offsets, done.identity, now)
-            offsets = {at: offset for at, offset in same.items() if at.topic in now.topic_ids}
-            self._group_offsets.commit(store, self._group_of(done), offsets, expire=self._options.group_id is None)
+        same = of_same_topics(done.offsets, done.identity, now)
+        offsets = {at: offset for at, offset in same.items() if at.topic in now.topic_ids}
+        expire = self._options.group_id is None
+        self._group_offsets.commit(store, self._group_of(done), offsets, expire=expire, begins=done.is_initial)
 
     def _log_ends(self, store: Store, partitions: Iterable[TopicPartition]) -> Offsets:
         """The current ends. A topic that was deleted since it was listed has none; if it was read, that is reported."""
@@ -250,13 +251,15 @@ class GroupOffsets:
     """Commits one query's offsets; never backwards, and only changed ones."""
 
     def __init__(self) -> None:
-        self._tried: tuple[str, Offsets] | None = None
+        self._tried: tuple[str, Offsets, bool] | None = None
         self._renew_at = self._next_at = 0  # in ms
+        self._text = ""
 
-    def commit(self, store: Store, group: str, offsets: Offsets, *, expire: bool = False) -> None:
+    def commit(self, store: Store, group: str, offsets: Offsets, *, expire: bool = False, begins: bool = False) -> None:
         """Commits that the records before `offsets` are done. Best effort: never raises the store's errors.
 
-        Each offset is tried once; otherwise an idle query would retry it a hundred times a second.
+        Each offset is tried once; otherwise an idle query would retry it a hundred times a second. The first commit of
+        a process is made in any case, as its text says which process the query has.
 
         Args:
             store: the store that the query reads.
@@ -264,27 +267,31 @@ class GroupOffsets:
             offsets: of the next records to read.
             expire: whether they expire once no query has committed them for `offsets.retention.minutes`, as those of a
                 group without a name of the user's. While the query runs they are committed again before that.
+            begins: whether the query has done nothing yet: what the group has committed stays.
         """
         committed = store.groups.log
         now = committed.now()
         renew = expire and now >= self._renew_at
-        if (self._tried == (group, offsets) and not renew) or not committed.writable or now < self._next_at:
+        if (self._tried == (group, offsets, begins) and not renew) or not committed.writable or now < self._next_at:
             return
         self._next_at = now + committed.interval_ms
-        self._tried = (group, offsets)
+        self._tried = (group, offsets, begins)
         if renew:
             self._renew_at = now + committed.retention_ms // 2
         try:
-            known = committed.fetch(group)
-            ahead = {at: new for at, new in offsets.items() if at not in known or new > known[at].offset}
-            if renew:
+            known, begun = committed.fetch(group), bool(self._text)
+            self._text = self._text or text_of_this_process()
+            ahead = {
+                at: new for at, new in offsets.items() if at not in known or (new > known[at].offset and not begins)
+            }
+            if renew or not begun:
                 # What a publish has committed never expires.
                 ahead |= {
                     at: one.offset
                     for at, one in known.items()
-                    if one.offset == offsets.get(at) and one.expire_timestamp != NEVER
+                    if one.offset == offsets.get(at) and (one.expire_timestamp != NEVER or not expire)
                 }
             if ahead:
-                committed.commit(group, ahead, expire_timestamp=-1 if expire else NEVER)
+                committed.commit(group, ahead, self._text, expire_timestamp=-1 if expire else NEVER)
         except (PylogError, OSError) as error:
             log.warning("%s: the offsets of group %s were not committed: %s", store.path, group, error)

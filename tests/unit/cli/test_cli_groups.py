@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 
 import pytest
 from cli_tools import T0, output, pylog, records
@@ -12,6 +14,7 @@ from pyspark_log.monitoring.snapshot import take_snapshot
 from pyspark_log.storage.groups import OffsetAndMetadata
 from pyspark_log.storage.groups import records as coordinator_records
 from pyspark_log.storage.groups.offsets import OffsetsLog
+from pyspark_log.storage.groups.query_readers import text_of_this_process
 from pyspark_log.storage.groups.records import NEVER
 from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
 from pyspark_log.storage.store import Store
@@ -93,6 +96,11 @@ def test_groups_are_listed_with_their_state(log, store, path):
         {"group": "g", "state": "Empty", "protocol_type": None}
     ]
     assert pylog(path, "groups", "list", "--state", "Lost").exit_code == 2
+    # A query, whose process this is.
+    store.groups["query"].commit({EVENTS[0]: 4}, text_of_this_process())
+    assert cells(output(path, "groups", "list", "--state", "query"))[1:] == [["query", "Query", "-"]]
+    row = cells(output(path, "groups", "describe", "query", "--state"))[1]
+    assert row[2:7] == ["Query", "0", "-", socket.gethostname(), str(os.getpid())]
 
 
 def test_a_group_is_described_with_its_lag(unchanged):
@@ -108,7 +116,9 @@ def test_a_group_is_described_with_its_lag(unchanged):
         (2, 3, None),
         (9, None, None),
     ]
-    assert cells(output(unchanged, "groups", "describe", "--group", "g", "--state"))[1] == ["g", "-", "Empty", "0", "-"]
+    assert cells(output(unchanged, "groups", "describe", "--group", "g", "--state"))[1][:-1] == [
+        "g", "-", "Empty", "0", "-", "-", "-",
+    ]  # fmt: skip
     assert len(cells(output(unchanged, "groups", "describe", "--all-groups", "--members"))) == 1
     some = pylog(unchanged, "groups", "describe", "nobody", "g", "--json")
     assert (some.exit_code, json.loads(some.stdout)) == (1, rows)
@@ -133,7 +143,8 @@ def test_members_are_shown_with_what_they_have(log, store, path):
     append(store, "g", coordinator_records.encode_group_key("g"), value)
     member = ["c-1", "/127.0.0.1", "c"]
     assert cells(output(path, "groups", "describe", "g", "--members"))[1:] == [["g", *member, "2"]]
-    assert cells(output(path, "groups", "describe", "g", "--state"))[1:] == [["g", "range", "Stable", "1", "consumer"]]
+    row = cells(output(path, "groups", "describe", "g", "--state"))[1]
+    assert row[:5] == ["g", "range", "Stable", "1", "consumer"]
     assert cells(output(path, "groups", "describe", "g"))[1:4] == [
         ["g", "events", "0", "7", "10", "3", "-", "-", "-"],
         ["g", "events", "1", "2", "5", "3", *member],

@@ -1,5 +1,7 @@
 """What the driver refuses to publish, and what it does before it publishes."""
 
+from types import SimpleNamespace
+
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
@@ -52,8 +54,7 @@ NOW, WEEK = now_ms(), 7 * 86_400_000
 )
 def test_a_topic_that_a_write_creates_keeps_old_records(place, caplog, monkeypatch, column, created, ages, kept):
     """Else a load of old events would be gone after the write that follows."""
-    monkeypatch.setattr(TaskContext, "get", TaskContext)
-    monkeypatch.setattr(TaskContext, "getLocalProperty", lambda *_: None)
+    monkeypatch.setattr(TaskContext, "get", lambda: SimpleNamespace(getLocalProperty=lambda _: None))
     with Store.create(place) as store:
         if created:
             store.create_topic("t")

@@ -2,6 +2,8 @@
 
 import json
 import os
+import socket
+import subprocess
 
 import pyarrow as pa
 import pytest
@@ -9,8 +11,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 
 from pyspark_log import DefaultSource
 from pyspark_log.errors import StagedOutputError
+from pyspark_log.monitoring.snapshot import take_snapshot
 from pyspark_log.spark_connector.errors import ConnectorError
+from pyspark_log.storage.fs import Process
 from pyspark_log.storage.groups.offsets import OffsetsLog
+from pyspark_log.storage.groups.query_readers import query_of
 from pyspark_log.storage.publish import pending, publishing
 from pyspark_log.types import TopicPartition
 from tests.query_offsets import of_topics, own_of
@@ -192,7 +197,8 @@ def test_offsets_are_committed_when_a_batch_is_done(store):
     end, _ = batch(reader, start)
     group = own_of(end)["group"]
     assert group.startswith("team-")
-    assert committed(store, group) == {}
+    # It can be seen that it has all before it.
+    assert committed(store, group) == {0: 0, 1: 0}
     reader.commit(end)
     assert committed(store, group) == {0: 5, 1: 0}
     # After a restart the group is the same, and the last batch of Trigger.AvailableNow counts too.
@@ -212,7 +218,42 @@ def test_an_unchanged_position_is_not_committed_again(store):
         reader.commit(end)
         reader.latestOffset(end, ALL)
     log = sum(store.latest_offset("__consumer_offsets", number) for number in range(50))
-    assert log == 2  # a record for each partition of the topic, once
+    assert log == 3  # a record for each partition of the topic at the start, and one for the partition that has moved
+
+
+def test_a_new_query_moves_nothing_that_its_group_has_committed(store):
+    """Before it has done anything."""
+    append(store, 0, 5)
+    store.groups["mine"].commit({TopicPartition("t", 0): 2})
+    reader = reader_of(store, kafka__group__id="mine", startingOffsets="latest")
+    append(store, 0, 1)
+    end, _ = batch(reader, reader.initialOffset())
+    assert committed(store, "mine") == {0: 2, 1: 0}
+    reader.commit(end)
+    assert committed(store, "mine") == {0: 6, 1: 0}
+
+
+def test_a_query_is_seen_in_its_group(store):
+    """As long as its process lives; a restart is seen at once, also if there is nothing to read."""
+    append(store, 0, 5)
+    reader = reader_of(store, kafka__group__id="mine")
+    end, _ = batch(reader, reader.initialOffset())
+    reader.commit(end)
+    assert query_of(store.groups["mine"].committed()).process == Process.here()
+    assert take_snapshot(store).groups["mine"].state == "Query"
+    ended = subprocess.Popen(["true"])
+    text = f"spark-query {ended.pid} {Process.of(ended.pid).birth} {socket.gethostname()}"
+    ended.wait()
+    store.groups["mine"].commit({TopicPartition("t", 0): 5}, text)
+    assert take_snapshot(store).groups["mine"].state == "Empty"
+    store.groups["mine"].commit({TopicPartition("t", 0): 5}, f"spark-query 1 {'0' * 16}-1 another.host")
+    assert query_of(store.groups["mine"].committed()).host == "another.host"
+    assert take_snapshot(store).groups["mine"].state == "Query", "which may run there"
+    restarted = reader_of(store, kafka__group__id="mine")
+    assert restarted.latestOffset(end, ALL) == end
+    assert query_of(store.groups["mine"].committed()).process == Process.here()
+    store.groups["mine"].commit({TopicPartition("t", 0): 5}, "of another program")
+    assert query_of(store.groups["mine"].committed()) is None
 
 
 def test_a_commit_that_fails_does_not_end_the_query(store, monkeypatch, caplog):

@@ -83,6 +83,7 @@ PARTS = {
         "file_group",
         "member_files",
         "metadata",
+        "query_readers",
         "records",
     ],
     "maintenance.verify": ["decisions", "store"],
