@@ -13,7 +13,7 @@ from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
-from tests import foreign_sockets, foreign_threads, moved_time
+from tests import foreign_clients, foreign_threads, moved_time
 from tests.object_fixtures import memory_url, object_server, object_url, place, served_url
 from tests.scratch import IN_MEMORY
 from tests.spark_home import java_options, spark_home
@@ -53,7 +53,8 @@ def pytest_configure(config):
 def pytest_sessionstart():
     """When pytest has set its hooks for uncaught exceptions."""
     foreign_threads.let_pass()
-    foreign_sockets.close_dropped()
+    foreign_clients.close_dropped_sockets()
+    foreign_clients.draw_apart()
 
 
 class _Spread(LoadScopeScheduling):

@@ -1,9 +1,11 @@
-"""Sockets that kafka-python drops without closing them fail no test, as it would be whichever one runs then.
+"""What kafka-python's clients do in the background fails no test, as it would be whichever one runs then.
 
 A client of it that is closed while it connects or sends drops the socket, which is collected at any later time. Python
-warns then, and a warning fails a test.
+warns then, and a warning fails a test. A client that is open, as that of a session's fixture is, connects again at any
+time, and draws which server and when: Hypothesis fails a test in which something else uses Python's own generator.
 """
 
+import random
 import socket
 import ssl
 import sys
@@ -29,7 +31,7 @@ class _TlsSocket(ssl.SSLSocket):
         self.close()
 
 
-def close_dropped():
+def close_dropped_sockets():
     """From now on the sockets of kafka-python close themselves when they are dropped; all others still warn."""
 
     def pair():
@@ -40,9 +42,18 @@ def close_dropped():
         made.sslsocket_class = _TlsSocket
         return made
 
-    ours = types.SimpleNamespace(**{**vars(socket), "socket": _Socket, "socketpair": pair})
-    for name, module in list(sys.modules.items()):
-        if name.startswith("kafka.net.") and getattr(module, "socket", None) is socket:
-            module.socket = ours
+    _replace(socket, types.SimpleNamespace(**{**vars(socket), "socket": _Socket, "socketpair": pair}))
     context_of = KafkaSSLTransport._build_ssl_context
     KafkaSSLTransport._build_ssl_context = staticmethod(context)
+
+
+def draw_apart():
+    """From now on kafka-python draws from a generator of its own."""
+    _replace(random, random.Random())
+
+
+def _replace(module, own):
+    """Gives the modules of kafka-python something of their own in place of a module that they use."""
+    for name, user in list(sys.modules.items()):
+        if name.startswith("kafka.") and getattr(user, module.__name__, None) is module:
+            setattr(user, module.__name__, own)

@@ -34,31 +34,21 @@ _PATIENCE_MS = 240_000
 
 def create_topics(broker, topics, configs):
     """Makes topics; `topics` maps each name to the number of its partitions."""
-    client = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
-    try:
-        client.create_topics([NewTopic(name, count, 1, topic_configs=configs) for name, count in topics.items()])
-    finally:
-        client.close()
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap) as admin:
+        admin.create_topics([NewTopic(name, count, 1, topic_configs=configs) for name, count in topics.items()])
 
 
 def send_and_read(node, topic):
     """Sends some records by a node into partition 0, and reads them as a group that then commits."""
     values = [b"%d" % number for number in range(100)]
-    producer = KafkaProducer(bootstrap_servers=node.bootstrap, acks="all")
-    for value in values:
-        producer.send(topic, value, partition=0)
-    producer.flush(_PATIENCE_MS / 1000)
-    producer.close()
-    consumer = KafkaConsumer(
-        topic,
-        bootstrap_servers=node.bootstrap,
-        group_id="g",
-        auto_offset_reset="earliest",
-        consumer_timeout_ms=_PATIENCE_MS,
-    )
-    assert [next(consumer).value for _ in values] == values
-    consumer.commit()
-    consumer.close()
+    with KafkaProducer(bootstrap_servers=node.bootstrap, acks="all") as producer:
+        for value in values:
+            producer.send(topic, value, partition=0)
+        producer.flush(_PATIENCE_MS / 1000)
+    options = {"group_id": "g", "auto_offset_reset": "earliest", "consumer_timeout_ms": _PATIENCE_MS}
+    with KafkaConsumer(topic, bootstrap_servers=node.bootstrap, **options) as consumer:
+        assert [next(consumer).value for _ in values] == values
+        consumer.commit()
 
 
 class Clients:

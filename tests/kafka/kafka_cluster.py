@@ -2,7 +2,6 @@
 
 import base64
 import contextlib
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,7 +16,6 @@ from kafka_tools import (
     FAILOVER,
     NEWEST,
     OLDER,
-    PATIENCE,
     QUICK,
     SHARED_VERSION,
     Node,
@@ -32,6 +30,7 @@ from tests.ports import HOST, free_ports
 from tests.security_tools import Authority
 from tests.security_tools import name as subject
 from tests.server_tools import Peer
+from tests.waiting import wait_until
 
 PLAIN = "PLAINTEXT"
 
@@ -60,15 +59,6 @@ def secured(folder, users):
             for mechanism, login in logins.items()
         },
     }
-
-
-def wait_until(condition, what):
-    """What the condition gives as soon as it is true of it. AssertionError, with `what`: it never is."""
-    end = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < end, f"it does not come to this: {what}"
-        time.sleep(0.05)
-    return found
 
 
 class Cluster:
@@ -156,14 +146,9 @@ class Cluster:
         """Runs one of Kafka's classes as a client of this cluster on `text` as its input; what it prints."""
         return run(main, "--bootstrap-server", self.bootstrap, *arguments, text=text)
 
-    @contextlib.contextmanager
     def admin(self):
-        """kafka-python's client for administration, which knows the brokers that run."""
-        client = KafkaAdminClient(bootstrap_servers=[self.bootstrap_of(PLAIN, number) for number in self.running()])
-        try:
-            yield client
-        finally:
-            client.close()
+        """kafka-python's client for administration, which knows the brokers that run, for a `with`."""
+        return KafkaAdminClient(bootstrap_servers=[self.bootstrap_of(PLAIN, number) for number in self.running()])
 
     def join(self, number, port):
         """Takes that another process is a broker of that id, with a port."""

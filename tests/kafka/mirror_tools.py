@@ -11,7 +11,6 @@ import time
 from typing import NamedTuple
 
 import confluent_kafka
-from kafka_cluster import wait_until
 from kafka_tools import PATIENCE
 from written import Row, read
 
@@ -21,6 +20,7 @@ from pyspark_log.kafka import messages as m
 from pyspark_log.storage.catalog.kafka_files import CLEANER, read_offsets
 from pyspark_log.storage.record import headers_in
 from pyspark_log.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
+from tests.waiting import wait_until
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 LEVELS = (READ_UNCOMMITTED, READ_COMMITTED)

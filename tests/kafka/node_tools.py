@@ -2,12 +2,12 @@
 
 import contextlib
 
-from kafka_cluster import wait_until
 from mirror_tools import whole
 
 from pyspark_log import Store
 from pyspark_log.kafka import messages as m
 from tests.server_tools import Server
+from tests.waiting import wait_until
 
 NODE = 7
 #: Of a cluster of nodes, beside one broker of Kafka.

@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import json
-import time
 import uuid
 
 from kafka_clients import KafkaAdminClient, TopicAlreadyExistsError, TopicPartition, create_topics
@@ -15,6 +14,7 @@ from written import send as send_numbered
 
 from pyspark_log.storage.compaction import compact
 from tests.query_offsets import of_topics
+from tests.waiting import wait_until
 
 #: Kafka's consumer waits half a second at the end of a partition, and Spark's connector one before it asks once more.
 QUICK = {"kafka.fetch.max.wait.ms": "10", "fetchOffset.retryIntervalMs": "1"}
@@ -33,38 +33,39 @@ class KafkaSide:
 
     def __init__(self, broker):
         self._broker = broker
-        self._admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
         self._open = {}
 
     def close(self):
         for _, held in self._open.values():
             held.close()
-        self._admin.close()
 
     def load(self, reader, options):
         return reader.format("kafka").options(**{"kafka.bootstrap.servers": self._broker.bootstrap, **options}).load()
 
     def create(self, topic, partitions=1, configs=None):
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                return create_topics(self._broker, {topic: partitions}, _RETENTION | (configs or {}))
-            except TopicAlreadyExistsError:  # a topic that is being deleted
-                assert time.monotonic() < deadline, f"{topic} is not deleted"
-                time.sleep(0.1)
+        def created():
+            with contextlib.suppress(TopicAlreadyExistsError):  # a topic that is being deleted
+                create_topics(self._broker, {topic: partitions}, _RETENTION | (configs or {}))
+                return True
+            return False
+
+        wait_until(created, f"{topic} is deleted, and made again")
 
     def add_partitions(self, topic, total):
-        self._admin.create_partitions({topic: total})
+        with self._admin() as admin:
+            admin.create_partitions({topic: total})
 
     def delete(self, topic):
-        self._admin.delete_topics([topic])
-        deadline = time.monotonic() + PATIENCE
-        while topic in self._admin.list_topics():
-            assert time.monotonic() < deadline, f"{topic} is not deleted"
-            time.sleep(0.1)
+        with self._admin() as admin:
+            admin.delete_topics([topic])
+            wait_until(lambda: topic not in admin.list_topics(), f"{topic} is deleted")
 
     def delete_records(self, topic, partition, before):
-        self._admin.delete_records({TopicPartition(topic, partition): before})
+        with self._admin() as admin:
+            admin.delete_records({TopicPartition(topic, partition): before})
+
+    def _admin(self):
+        return KafkaAdminClient(bootstrap_servers=self._broker.bootstrap)
 
     def send(self, topic, rows, partition=0):
         with producer(self._broker, linger_ms=20) as found:

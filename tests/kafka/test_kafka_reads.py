@@ -22,6 +22,7 @@ from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.maintenance.transfer.kafka_import import import_kafka
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
+from tests.waiting import wait_until
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -45,13 +46,8 @@ def make(broker, name, partitions=1, **configs):
     create_topics(broker, {name: partitions}, SMALL | {key.replace("_", "."): value for key, value in configs.items()})
 
 
-@contextlib.contextmanager
 def producer(broker, **options):
-    found = KafkaProducer(bootstrap_servers=broker.bootstrap, **options)
-    try:
-        yield found
-    finally:
-        found.close()
+    return KafkaProducer(bootstrap_servers=broker.bootstrap, **options)
 
 
 def rows_of(count, size=60):
@@ -82,10 +78,8 @@ def send(found, topic, rows, partition=0):
 def consumed(broker, topic, partition=0, level=READ_UNCOMMITTED):
     """All records that a consumer of Kafka gets, and the offset after them."""
     place = KafkaPartition(topic, partition)
-    consumer = KafkaConsumer(
-        bootstrap_servers=broker.bootstrap, enable_auto_commit=False, auto_offset_reset="none", isolation_level=level
-    )
-    try:
+    options = {"enable_auto_commit": False, "auto_offset_reset": "none", "isolation_level": level}
+    with KafkaConsumer(bootstrap_servers=broker.bootstrap, **options) as consumer:
         consumer.assign([place])
         consumer.seek_to_beginning(place)
         end, records = consumer.end_offsets([place])[place], []
@@ -94,50 +88,45 @@ def consumed(broker, topic, partition=0, level=READ_UNCOMMITTED):
             records += consumer.poll(timeout_ms=500).get(place, [])
         assert consumer.position(place) >= end, f"{place} is read up to {consumer.position(place)}, not to {end}"
         return [Row(r.offset, r.timestamp, r.key, r.value, tuple((k, v) for k, v in r.headers)) for r in records], end
-    finally:
-        consumer.close()
 
 
 def ended(broker, topic, partition=0):
     """Waits until a partition's transactions have their markers; a producer gets the answer that they ended before."""
     place = KafkaPartition(topic, partition)
-    consumers = [
-        KafkaConsumer(bootstrap_servers=broker.bootstrap, enable_auto_commit=False, isolation_level=level)
-        for level in (READ_COMMITTED, READ_UNCOMMITTED)
-    ]
-    try:
-        deadline = time.monotonic() + PATIENCE
-        while len(ends := {consumer.end_offsets([place])[place] for consumer in consumers}) > 1:
-            assert time.monotonic() < deadline, f"a transaction in {place} stays open: its ends are {ends}"
-            time.sleep(0.02)
-    finally:
-        for consumer in consumers:
-            consumer.close()
+    options = {"bootstrap_servers": broker.bootstrap, "enable_auto_commit": False}
+    with (
+        KafkaConsumer(**options, isolation_level=READ_COMMITTED) as committed,
+        KafkaConsumer(**options, isolation_level=READ_UNCOMMITTED) as uncommitted,
+    ):
+        wait_until(
+            lambda: committed.end_offsets([place]) == uncommitted.end_offsets([place]),
+            f"the transactions in {place} have ended",
+        )
 
 
 def cleaned(broker, topic):
     """Waits until the broker's cleaner has done all that it can before the next append."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
+
+    def is_cleaned():
         with contextlib.suppress(FileNotFoundError):
             *_, active = sorted((broker.log_dir / f"{topic}-0").glob("*.log"))
             known = read_offsets(f"{broker.log_dir}/{CLEANER}").get(TopicPartition(topic, 0), 0)
-            if known >= int(active.stem):
-                return
-        assert time.monotonic() < deadline, f"{topic}-0 is cleaned up to {known}, and not up to {active}"
-        time.sleep(0.1)
+            return known >= int(active.stem)
+        return False
+
+    wait_until(is_cleaned, f"{topic}-0 is cleaned up to its active segment")
 
 
 def shown(broker, topic, end, partition=0, level=READ_UNCOMMITTED):
     """The broker's folder, once it shows a partition up to that end."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
+
+    def reached():
         store = Store.open(broker.log_dir)
         with contextlib.suppress(Exception):
-            if store.latest_offset(topic, partition, isolation_level=level) == end:
-                return store
-        assert time.monotonic() < deadline, f"{topic}-{partition} does not reach {end}"
-        time.sleep(0.2)
+            return store if store.latest_offset(topic, partition, isolation_level=level) == end else None
+        return None
+
+    return wait_until(reached, f"{topic}-{partition} reaches {end}")
 
 
 def is_read_alike(broker, topic, partition=0, level=READ_UNCOMMITTED):
@@ -266,16 +255,12 @@ def test_committed_offsets(broker):
     with producer(broker) as found:
         send(found, "grouped", rows_of(10))
     place = KafkaPartition("grouped", 0)
-    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id="readers", enable_auto_commit=False)
-    try:
+    with KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id="readers", enable_auto_commit=False) as consumer:
         consumer.assign([place])
         consumer.commit({place: OffsetAndMetadata(7, "note", -1)})
-    finally:
-        consumer.close()
-    deadline = time.monotonic() + PATIENCE
-    while not (known := OffsetsLog(Store.open(broker.log_dir)).fetch("readers")):
-        assert time.monotonic() < deadline, "the broker's folder does not show the group's positions"
-        time.sleep(0.2)
+    known = wait_until(
+        lambda: OffsetsLog(Store.open(broker.log_dir)).fetch("readers"), "the folder shows the group's positions"
+    )
     kept = known[TopicPartition("grouped", 0)]
     assert (kept.offset, kept.metadata) == (7, "note")
     assert "readers" in OffsetsLog(Store.open(broker.log_dir)).groups()
@@ -306,14 +291,14 @@ def test_groups_of_either_protocol(broker, protocol):
         assert result.exit_code == 0, result.output
         return result.output
 
-    deadline = time.monotonic() + PATIENCE
-    names, found = ("partition", "current_offset", "log_end_offset", "lag"), None
-    while found != expected:
-        assert time.monotonic() < deadline, f"the broker's folder shows {found} of {group}"
-        time.sleep(0.2)
-        if group in run("groups", "list").split():
-            rows = json.loads(run("groups", "describe", group, "--json"))
-            found = [[row[name] for name in names] for row in rows]
+    names = "partition", "current_offset", "log_end_offset", "lag"
+
+    def found():
+        if group not in run("groups", "list").split():
+            return None
+        return [[row[name] for name in names] for row in json.loads(run("groups", "describe", group, "--json"))]
+
+    wait_until(lambda: found() == expected, lambda: f"the broker's folder shows {expected}, not {found()}")
     records = [json.loads(line) for line in run("consume", "__consumer_offsets", "--format", "offsets").splitlines()]
     # Other tests have groups whose members say what no consumer would.
     wrong = [base64.b64decode(record["key_base64"]) for record in records if "error" in record]
@@ -361,15 +346,9 @@ def test_a_topic_that_is_deleted_and_recreated(broker):
     store = shown(broker, "passing", 400)
     slow = store.read("passing", 0, max_bytes=1)
     first = next(slow)
-    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
-    try:
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap) as admin:
         admin.delete_topics(["passing"])
-    finally:
-        admin.close()
-    deadline = time.monotonic() + PATIENCE
-    while "passing" in store.topics():
-        assert time.monotonic() < deadline, "the topic stays in the broker's folder"
-        time.sleep(0.1)
+    wait_until(lambda: "passing" not in store.topics(), "the topic has left the broker's folder")
     make(broker, "passing")
     with producer(broker) as found:
         send(found, "passing", rows_of(600))
@@ -405,10 +384,7 @@ def test_the_end_after_a_shutdown(broker):
             read(store, "closed", 1)
     finally:
         broker.start()
-    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap)
-    try:
-        places = [KafkaPartition("closed", partition) for partition in range(2)]
+    places = [KafkaPartition("closed", partition) for partition in range(2)]
+    with KafkaConsumer(bootstrap_servers=broker.bootstrap) as consumer:
         told = consumer.end_offsets(places)
-    finally:
-        consumer.close()
     assert ends == [told[place] for place in places] == [10, 10]

@@ -1,6 +1,5 @@
 """`pylog cluster` with Kafka's own controllers: made, run, a node killed, stopped in order."""
 
-import contextlib
 import os
 import re
 import signal
@@ -12,12 +11,12 @@ from pathlib import Path
 import pytest
 from kafka_clients import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, OffsetAndMetadata
 from kafka_clients import TopicPartition as KafkaPartition
-from kafka_cluster import wait_until
 from kafka_tools import FOLDER, JARS, NEWEST, PATIENCE, run
 
 from pyspark_log import Store, TopicPartition
 from tests.ports import HOST, free_ports_in_a_row
 from tests.store_tools import all_values
+from tests.waiting import wait_until
 
 NODES = (1, 2, 3)
 
@@ -118,11 +117,10 @@ def test_each_store_has_what_is_produced(folder, started):
     described = run(topics, "--bootstrap-server", bootstrap, "--describe", "--topic", "orders")
     assert "ReplicationFactor: 3" in described
     assert "min.insync.replicas=2" in described
-    producer = KafkaProducer(bootstrap_servers=bootstrap.split(","), acks="all")
-    sent = [producer.send("orders", b"%d" % number, partition=number % 3) for number in range(300)]
-    producer.flush(PATIENCE)
-    assert len({(one.get().partition, one.get().offset) for one in sent}) == 300
-    producer.close()
+    with KafkaProducer(bootstrap_servers=bootstrap.split(","), acks="all") as producer:
+        sent = [producer.send("orders", b"%d" % number, partition=number % 3) for number in range(300)]
+        producer.flush(PATIENCE)
+        assert len({(one.get().partition, one.get().offset) for one in sent}) == 300
     for number in NODES:
         with Store.open(folder / f"node-{number}") as store:
             wait_until(
@@ -141,19 +139,17 @@ def test_what_groups_committed_for_a_topic_is_deleted_with_it(folder, started):
     gone, stays = KafkaPartition("gone", 0), KafkaPartition("stays", 0)
     # They are coordinated by all nodes, and one has the topic.
     groups = [f"g{number}" for number in range(6)]
-    with contextlib.closing(KafkaAdminClient(bootstrap_servers=servers)) as admin:
+    with KafkaAdminClient(bootstrap_servers=servers) as admin:
         admin.create_topics([NewTopic(one.topic, 1, 1) for one in (gone, stays)])
         for group in groups:
-            consumer = KafkaConsumer(bootstrap_servers=servers, group_id=group)
-            consumer.assign([gone, stays])
-            consumer.commit({one: OffsetAndMetadata(5, "", -1) for one in (gone, stays)})
-            consumer.close()
+            with KafkaConsumer(bootstrap_servers=servers, group_id=group) as consumer:
+                consumer.assign([gone, stays])
+                consumer.commit({one: OffsetAndMetadata(5, "", -1) for one in (gone, stays)})
         admin.delete_topics([gone.topic])
         for group in groups:
-            consumer = KafkaConsumer(bootstrap_servers=servers, group_id=group)
-            wait_until(lambda at=consumer: at.committed(gone) is None, f"{group} has no offset in the topic")
-            assert consumer.committed(stays) == 5
-            consumer.close()
+            with KafkaConsumer(bootstrap_servers=servers, group_id=group) as consumer:
+                wait_until(lambda at=consumer: at.committed(gone) is None, f"{group} has no offset in the topic")
+                assert consumer.committed(stays) == 5
     at = TopicPartition("stays", 0)
     for number in NODES:
         with Store.open(folder / f"node-{number}") as store:

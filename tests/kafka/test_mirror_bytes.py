@@ -5,7 +5,7 @@ import signal
 
 import confluent_kafka
 import pytest
-from kafka_cluster import SCRAM, Cluster, secured, wait_until
+from kafka_cluster import SCRAM, Cluster, secured
 from kafka_tools import NEWEST, OLDER
 from mirror_tools import (
     CODECS,
@@ -33,6 +33,7 @@ from written import NOW, read
 from pyspark_log import Store
 from pyspark_log.admin import compact
 from tests.store_tools import faults
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -4,7 +4,7 @@ import random
 
 import confluent_kafka
 import pytest
-from kafka_cluster import Cluster, wait_until
+from kafka_cluster import Cluster
 from kafka_tools import NEWEST, OLDER, PATIENCE, STEADY
 from mirror_tools import (
     Message,
@@ -31,6 +31,7 @@ from pyspark_log import Store
 from pyspark_log.types import READ_COMMITTED
 from tests.server_tools import served
 from tests.store_tools import faults
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 

@@ -6,7 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from kafka_cluster import Cluster, wait_until
+from kafka_cluster import Cluster
 from mirror_tools import (
     CODECS,
     Mirror,
@@ -31,6 +31,7 @@ from pyspark_log import Store
 from pyspark_log.errors import PartitionOwnedError
 from pyspark_log.storage.catalog.kafka_files import read_epochs
 from tests.store_tools import faults
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -66,11 +66,10 @@ def transact(broker, topic, count):
 
 
 def commit(broker, group, offsets):
-    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=group, enable_auto_commit=False)
     places = {TopicPartition(*at): OffsetAndMetadata(offset, "", -1) for at, offset in offsets.items()}
-    consumer.assign(list(places))
-    consumer.commit(places)
-    consumer.close()
+    with KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=group, enable_auto_commit=False) as consumer:
+        consumer.assign(list(places))
+        consumer.commit(places)
 
 
 def read(store, topic, partition, start=0):
@@ -131,9 +130,8 @@ def test_a_cluster(broker, run):
 
     # On, with a topic that comes later, and more partitions.
     make(broker, "moved-later", 3)
-    client = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
-    client.create_partitions({"moved-ended": 2})
-    client.close()
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap) as admin:
+        admin.create_partitions({"moved-ended": 2})
     with producer(broker) as found:
         send(found, "moved-later", rows_of(5), 2)
         send(found, "moved-ended", rows_of(5), 1)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from kafka_clients import send_and_read
-from kafka_cluster import SCRAM, Cluster, secured, wait_until
+from kafka_cluster import SCRAM, Cluster, secured
 from kafka_tools import PATIENCE
 from mirror_tools import Writer, end_of, messages, segments, write
 from node_tools import NODE, NodeServer, await_equal, running_node
@@ -18,6 +18,7 @@ from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.topic_ids import id_bytes
 from tests.server_tools import Peer
 from tests.store_tools import damages, rows
+from tests.waiting import wait_until
 
 SMALL = {"segment.bytes": 2**20}
 

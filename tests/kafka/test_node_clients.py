@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from kafka_cluster import SCRAM, Cluster, secured, wait_until
+from kafka_cluster import SCRAM, Cluster, secured
 from kafka_tools import STEADY, run
 from mirror_tools import whole
 from node_tools import NODE, NodeServer
@@ -15,6 +15,7 @@ from tests.rights_requests import NO_ID, Names, of_records
 from tests.security_tools import add_users, log_in, scram_log_in
 from tests.server_tools import Peer
 from tests.unit.record_tools import Record, build
+from tests.waiting import wait_until
 
 BROKER = 1
 #: Of users that there are from the start; each is its own password.

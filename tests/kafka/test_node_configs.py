@@ -3,12 +3,13 @@
 import itertools
 
 import pytest
-from kafka_cluster import SCRAM, Cluster, wait_until
+from kafka_cluster import SCRAM, Cluster
 
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.configs import Source
 from tests.server_tools import Peer, Server
+from tests.waiting import wait_until
 
 NODE, BROKER = 7, 1
 TOPIC_KIND, BROKER_KIND = 2, 4

@@ -2,7 +2,7 @@
 
 import pytest
 from kafka_clients import send_and_read
-from kafka_cluster import Cluster, wait_until
+from kafka_cluster import Cluster
 from kafka_tools import STEADY
 
 from pyspark_log.kafka import messages as m
@@ -10,6 +10,7 @@ from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.configs import Source
 from pyspark_log.storage.catalog import store_json
 from tests.server_tools import Peer, Server, served
+from tests.waiting import wait_until
 
 NODE, BROKER = 7, 1
 GROUP, TRANSACTION = 0, 1

@@ -5,13 +5,14 @@ import signal
 
 import pytest
 from cluster_node import Node
-from kafka_cluster import Cluster, wait_until
+from kafka_cluster import Cluster
 from mirror_tools import messages, write
 from node_tools import NODE, running_node
 
 from pyspark_log import Store
 from pyspark_log.kafka import messages as m
 from tests.server_tools import PATIENCE, Peer
+from tests.waiting import wait_until
 
 FILE = ".kafka_cleanshutdown"
 

@@ -2,12 +2,13 @@
 
 import pytest
 from kafka_clients import KafkaConsumer, TopicPartition
-from kafka_cluster import Cluster, wait_until
+from kafka_cluster import Cluster
 from mirror_tools import end_of, messages, start_of, whole, write
 from node_tools import NODE, known_brokers, running_node
 
 from pyspark_log import Store
 from tests.store_tools import damages
+from tests.waiting import wait_until
 
 SMALL = {"segment.bytes": 2**20}
 
@@ -44,9 +45,9 @@ def test_its_followers_have_all_byte_for_byte(cluster, node):
         )
     cluster.wait_for_isr("l", 0, {1, 2, NODE})
     wait_until(lambda: node.latest("l") == end_of(cluster, "l") == 3000, "all is visible")
-    consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest")
-    consumer.assign([TopicPartition("l", 0)])
-    assert sum(len(found) for found in read_all(consumer, 3000)) == 3000
+    with KafkaConsumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition("l", 0)])
+        assert sum(len(found) for found in read_all(consumer, 3000)) == 3000
     # It is answered when all replicas have deleted.
     cluster.delete_records("l", 0, 2500)
     assert start_of(cluster, "l") == 2500

@@ -1,12 +1,13 @@
 """The metrics of a node in a cluster with a real broker."""
 
 import pytest
-from kafka_cluster import Cluster, wait_until
+from kafka_cluster import Cluster
 from node_tools import NODE, NodeServer
 
 from pyspark_log.server.metrics import OF_NODES
 from tests.ports import HOST, free_ports
 from tests.scrapes import Scrape, get
+from tests.waiting import wait_until
 
 
 @pytest.fixture

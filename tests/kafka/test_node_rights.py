@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from kafka_cluster import Cluster, wait_until
+from kafka_cluster import Cluster
 from kafka_tools import STEADY, sasl_settings
 from node_tools import NODE, NodeServer
 from test_rights_beside_kafka import SOON, USERS, answer_to, logged_in, reduced
@@ -15,6 +15,7 @@ from pyspark_log.storage.groups.records import partition_for
 from tests.ports import HOST
 from tests.rights_requests import NO_ID, Names, requests
 from tests.security_tools import add_users
+from tests.waiting import wait_until
 
 BROKER = 1
 #: The leaders of the partitions of topics of coordinators.

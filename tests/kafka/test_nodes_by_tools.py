@@ -4,7 +4,6 @@ import json
 import shutil
 
 import pytest
-from kafka_cluster import wait_until
 from kafka_tools import run
 from mirror_tools import Writer, messages, whole, write
 from node_tools import RACKS
@@ -13,6 +12,7 @@ from pyspark_log import Store
 from pyspark_log.kafka import messages as m
 from pyspark_log.server.topic_ids import id_bytes
 from tests.store_tools import all_values
+from tests.waiting import wait_until
 
 ELECT = "org.apache.kafka.tools.LeaderElectionCommand"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"

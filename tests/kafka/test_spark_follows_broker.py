@@ -80,16 +80,12 @@ class Clients:
                         self.produced[place].update(zip(offsets, rows, strict=True))
 
     def _consume(self):
-        consumer = KafkaConsumer(
-            bootstrap_servers=self._broker.bootstrap, enable_auto_commit=False, auto_offset_reset="earliest"
-        )
-        try:
+        options = {"enable_auto_commit": False, "auto_offset_reset": "earliest"}
+        with KafkaConsumer(bootstrap_servers=self._broker.bootstrap, **options) as consumer:
             consumer.assign([KafkaPartition(*place) for place in PLACES])
             while not self._end_reading.is_set():
                 for place, records in consumer.poll(timeout_ms=200).items():
                     self.consumed[place.topic, place.partition] += [(r.offset, r.key, r.value) for r in records]
-        finally:
-            consumer.close()
 
 
 def _record(number):
@@ -306,8 +302,5 @@ def test_queries_follow_a_broker_at_work(spark, broker, clients, tmp_path):
 
 
 def delete_up_to(broker, offset):
-    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
-    try:
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap) as admin:
         admin.delete_records({KafkaPartition(DELETED, 0): offset})
-    finally:
-        admin.close()

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import confluent_kafka
 import pytest
-from kafka_cluster import wait_until
 from kafka_tools import PATIENCE
 from mirror_tools import Writer
 from pyspark.errors import PySparkException
@@ -17,6 +16,7 @@ from pyspark_log.replication.publish import publish
 from pyspark_log.storage.catalog.own_cluster import read_cluster
 from pyspark_log.storage.publish import StagedWriter, StagingPlan
 from tests.store_tools import rows
+from tests.waiting import wait_until
 
 
 def values_at(cluster, topic, level="read_committed"):

@@ -2,7 +2,6 @@
 
 import itertools
 import re
-import time
 
 import pytest
 
@@ -12,19 +11,11 @@ from pyspark_log.kafka.cluster import Cluster
 from pyspark_log.mirror import Mirror, MirrorPlan
 from pyspark_log.replication import Rules
 from pyspark_log.storage.folder_store import FolderStore
-from tests.server_tools import PATIENCE, served_anew
+from tests.server_tools import served_anew
 
 _names = (f"mirrored{number}" for number in itertools.count())
 # Many segments, and few index entries in each.
 SMALL = {"segment.bytes": "4000", "index.interval.bytes": "1000", "retention.ms": "-1"}
-
-
-def wait_until(holds, what):
-    """Waits for a condition."""
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, f"not in time: {what}"
-        time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,7 @@ from pyspark_log.storage.record import headers_in
 from pyspark_log.types import READ_COMMITTED, TopicPartition
 from tests.server_tools import PATIENCE
 from tests.store_tools import damages, rows, stage
-from tests.unit.mirror.conftest import wait_until
+from tests.waiting import wait_until
 
 
 def segments(store, at):

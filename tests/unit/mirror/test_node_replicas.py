@@ -29,7 +29,7 @@ from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.log_manager import TopicAdmin
 from pyspark_log.types import TopicPartition
 from tests.store_tools import rows
-from tests.unit.mirror.conftest import wait_until
+from tests.waiting import wait_until
 
 LEADER, NODE = 1, 7
 
