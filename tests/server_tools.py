@@ -124,8 +124,15 @@ class NewServer(Server):
 def served(path, folder, *options, kind=Server):
     """A server that runs, and is stopped at the end of the block. It must not have met an unknown error."""
     # So that each line is there: else like ones are one in a minute.
-    server = kind(path, folder, "--verbose", *options).start()
+    with running(kind(path, folder, "--verbose", *options)) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def running(server):
+    """The same with a server that was made before."""
     try:
+        server.start()
         yield server
         assert server.process.poll() is None, server.output()
         assert server.stop() == 0, server.output()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from kafka_cluster import Cluster
 from kafka_tools import OLDER, SPARK_JARS, missing, running_broker
-from node_tools import RACKS, NodeServer
+from node_tools import RACKS, NodeServer, running_node
 
 from pyspark_log import Store
 from tests.spark.session import start_session
@@ -105,6 +105,20 @@ def query(spark, sides, tmp_path):
     yield make
     for queries in made:
         queries.stop()
+
+
+@pytest.fixture
+def cluster(kafka, tmp_path, request):
+    """A cluster of two brokers, or of as many as the file says, which run."""
+    with Cluster(tmp_path / "cluster", brokers=getattr(request.module, "BROKERS", 2)) as running:
+        yield running
+
+
+@pytest.fixture
+def node(cluster, tmp_path):
+    """A node of ours in it, which runs."""
+    with running_node(cluster, tmp_path / "node") as made:
+        yield made
 
 
 @pytest.fixture

@@ -9,24 +9,18 @@ from kafka_clients import send_and_read
 from kafka_cluster import SCRAM, Cluster, secured
 from kafka_tools import PATIENCE
 from mirror_tools import Writer, end_of, messages, segments, write
-from node_tools import NODE, NodeServer, await_equal, running_node
+from node_tools import NODE, NodeServer, await_equal, await_visible
 
 from pyspark_log import Store
 from pyspark_log.errors import PartitionOwnedError
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.topic_ids import id_bytes
-from tests.server_tools import Peer
+from tests.server_tools import Peer, running
 from tests.store_tools import damages, rows
 from tests.waiting import wait_until
 
 SMALL = {"segment.bytes": 2**20}
-
-
-@pytest.fixture
-def cluster(kafka, tmp_path):
-    with Cluster(tmp_path / "cluster", brokers=2) as running:
-        yield running
 
 
 def create_at(cluster, topic, replicas):
@@ -37,13 +31,6 @@ def create_at(cluster, topic, replicas):
     assert made.error_code == 0
 
 
-@pytest.fixture
-def node(cluster, tmp_path):
-    with running_node(cluster, tmp_path / "node") as made:
-        cluster.join(NODE, made.port)
-        yield made
-
-
 def test_it_has_its_replicas_byte_for_byte(cluster, node):
     cluster.create_topic("t", assignment=[[1, NODE], [2, NODE], [1, 2]], configs=SMALL)
     write(cluster, "t", messages(1, 6000, partitions=3, size=2000))
@@ -52,9 +39,7 @@ def test_it_has_its_replicas_byte_for_byte(cluster, node):
         await_equal(cluster, node, "t", partition)
         assert len(segments(node.folder_of("t", partition))) > 1
         assert segments(node.folder_of("t", partition)) == segments(cluster.folder_of(leader, "t", partition))
-        wait_until(
-            lambda partition=partition: node.latest("t", partition) == end_of(cluster, "t", partition), "all is visible"
-        )
+        await_visible(cluster, node, "t", partition)
     assert not node.folder_of("t", 2).exists()
     with Store.open(node.path) as store:
         assert store.describe_topic("t").topic_id == cluster.topic_id("t")
@@ -97,17 +82,13 @@ def test_clients_wait_until_it_knows_the_cluster(node):
 
 @pytest.mark.long
 def test_a_fenced_node_delays_no_producer(cluster, tmp_path):
-    node = NodeServer(cluster, tmp_path / "node", "--stay-fenced").start()
-    try:
+    with running(NodeServer(cluster, tmp_path / "node", "--stay-fenced")) as node:
         cluster.create_topic("t", 1, 1)
         # A fenced broker is no place for new replicas unless it is named.
         create_at(cluster, "f", [1, NODE])
         write(cluster, "f", messages(1, 500))
         await_equal(cluster, node, "f")
         assert cluster.isr("f") == {1}
-        assert node.stop() == 0
-    finally:
-        node.kill()
 
 
 @pytest.mark.long
@@ -259,9 +240,7 @@ def test_a_node_that_is_killed_again_and_again(cluster, node):
     writer.flush()
     for partition in range(2):
         await_equal(cluster, node, "t", partition)
-        wait_until(
-            lambda partition=partition: node.latest("t", partition) == end_of(cluster, "t", partition), "all is visible"
-        )
+        await_visible(cluster, node, "t", partition)
     assert node.stop() == 0
     assert not damages(node.path)
 
@@ -299,21 +278,14 @@ def test_it_logs_in_to_brokers(kafka, tmp_path):
     authority, settings = secured(tmp_path, users)
     with Cluster(tmp_path / "cluster", brokers=2, listeners=["SASL_SSL"], settings=settings) as cluster:
         cluster.add_scram_users(users)
-        login, none = tmp_path / "brokers.properties", tmp_path / "controllers.properties"
-        login.write_text(
-            f"security.protocol=SASL_SSL\nsasl.mechanism={SCRAM}\nsasl.username=anna\nsasl.password=correct horse\n"
-            f"ssl.ca.location={authority.certificate}\n"
-        )
-        none.write_text("security.protocol=PLAINTEXT\n")
-        options = ("--replication-listener", "SASL_SSL", "--client-config", login, "--controller-config", none)
-        node = NodeServer(cluster, tmp_path / "node", *options).start()
-        try:
-            wait_until(lambda: "unfenced" in node.output(), "the node is unfenced")
+        login = (
+            "security.protocol=SASL_SSL", f"sasl.mechanism={SCRAM}", "sasl.username=anna",
+            "sasl.password=correct horse", f"ssl.ca.location={authority.certificate}",
+        )  # fmt: skip
+        with running(NodeServer(cluster, tmp_path / "node", login=login)) as node:
+            node.wait_for("unfenced")
             # Clients of another listener than the node's do not see the node, which Kafka may name as the controller.
             create_at(cluster, "t", [1, NODE])
             write(cluster, "t", messages(1, 200))
             await_equal(cluster, node, "t")
-            assert node.stop() == 0
-            assert "correct horse" not in node.output()
-        finally:
-            node.kill()
+        assert "correct horse" not in node.output()

@@ -13,7 +13,7 @@ from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
 from tests.rights_requests import NO_ID, Names, of_records
 from tests.security_tools import add_users, log_in, scram_log_in
-from tests.server_tools import Peer
+from tests.server_tools import Peer, running
 from tests.unit.record_tools import Record, build
 from tests.waiting import wait_until
 
@@ -77,30 +77,20 @@ def clients(kafka, tmp_path_factory):
         single={BROKER: settings | login | between},
     ) as cluster:  # fmt: skip
         cluster.add_scram_users({one: one for one in (ADMIN, AT_BROKER, AT_NODE)})
-        to_brokers, to_controllers = folder / "brokers.properties", folder / "controllers.properties"
-        to_brokers.write_text(
-            f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={SCRAM}\n"
-            f"sasl.username={AT_NODE}\nsasl.password={AT_NODE}\n"
-        )
-        to_controllers.write_text("security.protocol=PLAINTEXT\n")
-        node = NodeServer(
-            cluster, folder / "node", "--replication-listener", "SASL_PLAINTEXT", "--client-config", to_brokers,
-            "--controller-config", to_controllers, "--sasl-mechanisms", f"{SCRAM},SCRAM-SHA-256,PLAIN",
-            "--acls", "--super-users", f"User:{ADMIN}",
+        to_brokers = (
+            "security.protocol=SASL_PLAINTEXT", f"sasl.mechanism={SCRAM}", f"sasl.username={AT_NODE}",
+            f"sasl.password={AT_NODE}",
         )  # fmt: skip
+        options = ("--sasl-mechanisms", f"{SCRAM},SCRAM-SHA-256,PLAIN", "--acls", "--super-users", f"User:{ADMIN}")
+        node = NodeServer(cluster, folder / "node", *options, login=to_brokers)
         found = Clients(cluster, node)
         # Brokers want no more than this from each other.
         found.acls(*_of_brokers("--add"))
-        try:
-            node.start()
+        with running(node):
             create_at(cluster, "t", [NODE, BROKER])
             with found.peer(ADMIN, mechanism=SCRAM) as admin:
                 wait_until(lambda: not produced(admin).error_code, "the node leads, and the broker follows")
             yield found
-            assert "Traceback" not in node.output(), node.output()
-            assert node.stop() == 0
-        finally:
-            node.kill()
 
 
 def _of_brokers(what):

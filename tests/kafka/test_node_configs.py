@@ -4,14 +4,15 @@ import itertools
 
 import pytest
 from kafka_cluster import SCRAM, Cluster
+from node_tools import NODE, NodeServer
 
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.configs import Source
-from tests.server_tools import Peer, Server
+from tests.server_tools import Peer, running
 from tests.waiting import wait_until
 
-NODE, BROKER = 7, 1
+BROKER = 1
 TOPIC_KIND, BROKER_KIND = 2, 4
 SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -45,12 +46,8 @@ def sides(kafka, tmp_path_factory):
     """Asks the broker and the node the same; the answers of both, once the node knows what the broker does."""
     folder = tmp_path_factory.mktemp("sides")
     with Cluster(folder / "cluster", brokers=1, settings=SETTINGS) as cluster:
-        controllers = ",".join(f"{host}:{port}" for host, port in cluster.controller_addresses)
-        (folder / "node").mkdir()
-        words = ("--controllers", controllers, "--node-id", NODE, "--stay-fenced")
-        words += ("--acls", "--super-users", SETTINGS["super.users"])
-        node = Server(folder / "node" / "store", folder / "node", *words).start()
-        try:
+        options = ("--stay-fenced", "--acls", "--super-users", SETTINGS["super.users"])
+        with running(NodeServer(cluster, folder / "node", *options)) as node:
             _prepare(cluster)
 
             def ask(request, version):
@@ -60,10 +57,6 @@ def sides(kafka, tmp_path_factory):
             last = m.DescribeAclsRequest(2, "last", 3, None, None, 1, 1)
             wait_until(lambda: all(one.resources for one in ask(last, 3)), "both know what was made last")
             yield ask
-            assert "Traceback" not in node.output(), node.output()
-            assert node.stop() == 0
-        finally:
-            node.kill()
 
 
 def _prepare(cluster):

@@ -4,15 +4,16 @@ import pytest
 from kafka_clients import send_and_read
 from kafka_cluster import Cluster
 from kafka_tools import STEADY
+from node_tools import NodeServer
 
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.configs import Source
 from pyspark_log.storage.catalog import store_json
-from tests.server_tools import Peer, Server, served
+from tests.server_tools import Peer, running
 from tests.waiting import wait_until
 
-NODE, BROKER = 7, 1
+BROKER = 1
 GROUP, TRANSACTION = 0, 1
 OWN = {GROUP: "__consumer_offsets", TRANSACTION: "__transaction_state"}
 # These are Kafka's defaults, but for the replicas, as there are two brokers for them.
@@ -24,29 +25,18 @@ SETTINGS = STEADY | {
 
 @pytest.fixture
 def cluster(kafka, tmp_path):
-    with Cluster(tmp_path / "cluster", brokers=2, settings=SETTINGS) as running:
-        yield running
-
-
-class Node(Server):
-    """`pylog serve` as a node, which gets no new partitions."""
-
-    cluster = None
-
-    def __init__(self, path, folder, *options):
-        controllers = ",".join(f"{host}:{port}" for host, port in self.cluster.controller_addresses)
-        super().__init__(path, folder, "--node-id", NODE, "--controllers", controllers, *options)
+    with Cluster(tmp_path / "cluster", brokers=2, settings=SETTINGS) as found:
+        yield found
 
 
 @pytest.fixture
-def node(cluster, tmp_path, monkeypatch, request):
-    """It runs; a test may give the configs of its store."""
-    monkeypatch.setattr(Node, "cluster", cluster)
-    (tmp_path / "node").mkdir()
-    store_json.make(str(tmp_path / "node" / "store"), getattr(request, "param", {}), cluster.cluster_id)
-    with served(tmp_path / "node" / "store", tmp_path / "node", kind=Node) as running:
-        wait_until(lambda: metadata(running, []).brokers, "the node knows the cluster")
-        yield running
+def node(cluster, tmp_path, request):
+    """It runs, and gets no new partitions; a test may give the configs of its store."""
+    made = NodeServer(cluster, tmp_path / "node")
+    store_json.make(str(made.path), getattr(request, "param", {}), cluster.cluster_id)
+    with running(made):
+        wait_until(lambda: metadata(made, []).brokers, "the node knows the cluster")
+        yield made
 
 
 def ask(node, request, version):

@@ -5,28 +5,16 @@ import signal
 
 import pytest
 from cluster_node import Node
-from kafka_cluster import Cluster
 from mirror_tools import messages, write
-from node_tools import NODE, running_node
+from node_tools import NODE
 
 from pyspark_log import Store
 from pyspark_log.kafka import messages as m
 from tests.server_tools import PATIENCE, Peer
 from tests.waiting import wait_until
 
+BROKERS = 1
 FILE = ".kafka_cleanshutdown"
-
-
-@pytest.fixture
-def cluster(kafka, tmp_path):
-    with Cluster(tmp_path / "cluster", brokers=1) as running:
-        yield running
-
-
-@pytest.fixture
-def node(cluster, tmp_path):
-    with running_node(cluster, tmp_path / "node") as made:
-        yield made
 
 
 @pytest.fixture

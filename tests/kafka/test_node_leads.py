@@ -2,9 +2,8 @@
 
 import pytest
 from kafka_clients import KafkaConsumer, TopicPartition
-from kafka_cluster import Cluster
 from mirror_tools import end_of, messages, start_of, whole, write
-from node_tools import NODE, known_brokers, running_node
+from node_tools import NODE, await_equal_at, known_brokers
 
 from pyspark_log import Store
 from tests.store_tools import damages
@@ -13,21 +12,8 @@ from tests.waiting import wait_until
 SMALL = {"segment.bytes": 2**20}
 
 
-@pytest.fixture
-def cluster(kafka, tmp_path):
-    with Cluster(tmp_path / "cluster", brokers=2) as running:
-        yield running
-
-
 def await_leader(cluster, topic, partition=0):
     wait_until(lambda: cluster.leader_of(topic, partition) == NODE, "the node leads")
-
-
-@pytest.fixture
-def node(cluster, tmp_path):
-    with running_node(cluster, tmp_path / "node") as made:
-        cluster.join(NODE, made.port)
-        yield made
 
 
 def test_its_followers_have_all_byte_for_byte(cluster, node):
@@ -38,29 +24,20 @@ def test_its_followers_have_all_byte_for_byte(cluster, node):
     cluster.elect("l")
     await_leader(cluster, "l")
     write(cluster, "l", messages(1, 3000, size=2000), enable_idempotence=True)
-    for follower in (1, 2):
-        wait_until(
-            lambda follower=follower: whole(cluster.folder_of(follower, "l")) == whole(node.folder_of("l")),
-            "all is equal",
-        )
+    await_equal_at(cluster, node, "l", 1, 2)
     cluster.wait_for_isr("l", 0, {1, 2, NODE})
     wait_until(lambda: node.latest("l") == end_of(cluster, "l") == 3000, "all is visible")
     with KafkaConsumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition("l", 0)])
-        assert sum(len(found) for found in read_all(consumer, 3000)) == 3000
+        read = 0
+        while read < 3000:
+            read += sum(map(len, consumer.poll(1000).values()))
+    assert read == 3000
     # It is answered when all replicas have deleted.
     cluster.delete_records("l", 0, 2500)
     assert start_of(cluster, "l") == 2500
     assert node.stop() == 0
     assert not damages(node.path)
-
-
-def read_all(consumer, count):
-    """Batches of records, as they come, until there are as many."""
-    while count > 0:
-        for found in consumer.poll(1000).values():
-            count -= len(found)
-            yield found
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.long)])
@@ -87,11 +64,7 @@ def test_leaders_are_killed_and_come_back(cluster, node, times):
         cluster.start()
     cluster.wait_for_isr("l", 0, {1, 2, NODE})
     wait_until(lambda: node.latest("l") == sent, "all is there, once")
-    for follower in (1, 2):
-        wait_until(
-            lambda follower=follower: whole(cluster.folder_of(follower, "l")) == whole(node.folder_of("l")),
-            "all is equal",
-        )
+    await_equal_at(cluster, node, "l", 1, 2)
     assert node.stop() == 0
     assert not damages(node.path)
 

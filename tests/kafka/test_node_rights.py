@@ -15,6 +15,7 @@ from pyspark_log.storage.groups.records import partition_for
 from tests.ports import HOST
 from tests.rights_requests import NO_ID, Names, requests
 from tests.security_tools import add_users
+from tests.server_tools import running
 from tests.waiting import wait_until
 
 BROKER = 1
@@ -88,25 +89,14 @@ def sides(kafka, tmp_path_factory):
     with Cluster(
         folder / "cluster", brokers=1, listeners=["SASL_PLAINTEXT"], settings=everywhere, single={BROKER: of_broker}
     ) as cluster:
-        to_brokers, to_controllers = folder / "brokers.properties", folder / "controllers.properties"
-        to_brokers.write_text(
-            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username=node\nsasl.password=node\n"
-        )
-        to_controllers.write_text("security.protocol=PLAINTEXT\n")
-        node = NodeServer(
-            cluster, folder / "node", "--replication-listener", "SASL_PLAINTEXT", "--client-config", to_brokers,
-            "--controller-config", to_controllers, "--sasl-mechanisms", "PLAIN",
-            "--acls", "--super-users", "User:dora;User:broker;User:node",
+        to_brokers = (
+            "security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN", "sasl.username=node", "sasl.password=node"
         )  # fmt: skip
-        try:
-            node.start()
+        options = ("--sasl-mechanisms", "PLAIN", "--acls", "--super-users", "User:dora;User:broker;User:node")
+        with running(NodeServer(cluster, folder / "node", *options, login=to_brokers)) as node:
             add_users(node.path, {user: user for user in (*USERS, "broker")})
             port = int(cluster.bootstrap_of("SASL_PLAINTEXT").rpartition(":")[2])
             yield list(_prepared(cluster, {BROKER: SimpleNamespace(host=HOST, port=port), NODE: node}))
-            assert "Traceback" not in node.output(), node.output()
-            assert node.stop() == 0
-        finally:
-            node.kill()
 
 
 def _prepared(cluster, places):
