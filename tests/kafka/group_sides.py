@@ -5,24 +5,8 @@ import time
 from itertools import count
 
 from pyspark_log.kafka import decode_response, encode_response
+from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
-from pyspark_log.kafka.messages import (
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    HeartbeatRequest,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
 from pyspark_log.kafka.schemas import message_of
 from pyspark_log.server.coordinator import Client, Coordinator, Settings
 from tests.server_tools import Peer
@@ -116,26 +100,26 @@ class OurGroups:
 
     def _DescribeGroupsRequest(self, token, request, version, _):  # noqa: N802
         groups = [self._coordinator.describe(group, version) for group in request.groups]
-        self._answers[token] = DescribeGroupsResponse(groups=groups)
+        self._answers[token] = m.DescribeGroupsResponse(groups=groups)
 
     def _OffsetCommitRequest(self, token, request, version, _):  # noqa: N802
-        partition = OffsetCommitResponse.OffsetCommitResponsePartition(0, self.commit_error(request, version))
-        topic = OffsetCommitResponse.OffsetCommitResponseTopic(TOPIC, partitions=[partition])
-        self._answers[token] = OffsetCommitResponse(topics=[topic])
+        partition = m.OffsetCommitResponse.OffsetCommitResponsePartition(0, self.commit_error(request, version))
+        topic = m.OffsetCommitResponse.OffsetCommitResponseTopic(TOPIC, partitions=[partition])
+        self._answers[token] = m.OffsetCommitResponse(topics=[topic])
 
     def _OffsetDeleteRequest(self, token, request, _, __):  # noqa: N802
         if error := self._coordinator.check_offset_delete(request.group_id):
-            self._answers[token] = OffsetDeleteResponse(error_code=error)
+            self._answers[token] = m.OffsetDeleteResponse(error_code=error)
             return
-        partition = OffsetDeleteResponse.OffsetDeleteResponsePartition(0, self.offset_delete_error(request))
-        topic = OffsetDeleteResponse.OffsetDeleteResponseTopic(TOPIC, [partition])
-        self._answers[token] = OffsetDeleteResponse(topics=[topic])
+        partition = m.OffsetDeleteResponse.OffsetDeleteResponsePartition(0, self.offset_delete_error(request))
+        topic = m.OffsetDeleteResponse.OffsetDeleteResponseTopic(TOPIC, [partition])
+        self._answers[token] = m.OffsetDeleteResponse(topics=[topic])
 
     def _DeleteGroupsRequest(self, token, request, _, __):  # noqa: N802
         (group,) = request.groups_names
         self._take(self._coordinator.delete(token, group))
-        result = DeleteGroupsResponse.DeletableGroupResult(group, self._answers[token])
-        self._answers[token] = DeleteGroupsResponse(results=[result])
+        result = m.DeleteGroupsResponse.DeletableGroupResult(group, self._answers[token])
+        self._answers[token] = m.DeleteGroupsResponse(results=[result])
 
     # What follows is an error code; the rest of such a response is the handlers'.
 
@@ -175,50 +159,50 @@ class BothGroups:
         self, version, *, member="", instance=None, protocols=(("range", b""),), rebalance=60_000, client="c",
         protocol_type="consumer",
     ):  # fmt: skip
-        structs = [JoinGroupRequest.JoinGroupRequestProtocol(*one) for one in protocols]
-        return self._send(version, client, lambda ids: JoinGroupRequest(
+        structs = [m.JoinGroupRequest.JoinGroupRequestProtocol(*one) for one in protocols]
+        return self._send(version, client, lambda ids: m.JoinGroupRequest(
             self.group, 1_000_000, rebalance, ids.get(member, member), instance if version >= 5 else None,
             protocol_type, structs,
         ))  # fmt: skip
 
     def sync(self, version, member, generation, assignments=(), *, instance=None, names=("consumer", "range")):
-        return self._send(version, "c", lambda ids: SyncGroupRequest(
+        return self._send(version, "c", lambda ids: m.SyncGroupRequest(
             self.group, generation, ids.get(member, member), instance if version >= 3 else None,
             *(names if version >= 5 else (None, None)),
-            [SyncGroupRequest.SyncGroupRequestAssignment(ids[one], what) for one, what in dict(assignments).items()],
+            [m.SyncGroupRequest.SyncGroupRequestAssignment(ids[one], what) for one, what in dict(assignments).items()],
         ))  # fmt: skip
 
     def heartbeat(self, member, generation, instance=None):
-        return self._send(4, "c", lambda ids: HeartbeatRequest(
+        return self._send(4, "c", lambda ids: m.HeartbeatRequest(
             self.group, generation, ids.get(member, member), instance
         ))  # fmt: skip
 
     def leave(self, *members):
-        return self._send(5, "c", lambda ids: LeaveGroupRequest(
+        return self._send(5, "c", lambda ids: m.LeaveGroupRequest(
             self.group,
-            members=[LeaveGroupRequest.MemberIdentity(ids.get(one, one), instance) for one, instance in members],
+            members=[m.LeaveGroupRequest.MemberIdentity(ids.get(one, one), instance) for one, instance in members],
         ))  # fmt: skip
 
     def leave_alone(self, member):
-        return self._send(2, "c", lambda ids: LeaveGroupRequest(self.group, ids.get(member, member)))
+        return self._send(2, "c", lambda ids: m.LeaveGroupRequest(self.group, ids.get(member, member)))
 
     def commit(self, version, generation=-1, member="", instance=None):
-        partition = OffsetCommitRequest.OffsetCommitRequestPartition(0, 1, -1, "")
-        topic = OffsetCommitRequest.OffsetCommitRequestTopic(TOPIC, partitions=[partition])
-        return self._send(version, "c", lambda ids: OffsetCommitRequest(
+        partition = m.OffsetCommitRequest.OffsetCommitRequestPartition(0, 1, -1, "")
+        topic = m.OffsetCommitRequest.OffsetCommitRequestTopic(TOPIC, partitions=[partition])
+        return self._send(version, "c", lambda ids: m.OffsetCommitRequest(
             self.group, generation, ids.get(member, member), instance if version >= 7 else None, topics=[topic]
         ))  # fmt: skip
 
     def delete_offsets(self):
-        partition = OffsetDeleteRequest.OffsetDeleteRequestPartition(0)
-        topics = [OffsetDeleteRequest.OffsetDeleteRequestTopic(TOPIC, [partition])]
-        return self._send(0, "c", lambda _: OffsetDeleteRequest(self.group, topics))
+        partition = m.OffsetDeleteRequest.OffsetDeleteRequestPartition(0)
+        topics = [m.OffsetDeleteRequest.OffsetDeleteRequestTopic(TOPIC, [partition])]
+        return self._send(0, "c", lambda _: m.OffsetDeleteRequest(self.group, topics))
 
     def describe(self, version=6):
-        return self._send(version, "c", lambda _: DescribeGroupsRequest([self.group]))
+        return self._send(version, "c", lambda _: m.DescribeGroupsRequest([self.group]))
 
     def delete(self):
-        return self._send(2, "c", lambda _: DeleteGroupsRequest([self.group]))
+        return self._send(2, "c", lambda _: m.DeleteGroupsRequest([self.group]))
 
     # ---- answers
 
@@ -251,7 +235,7 @@ class BothGroups:
             assert theirs is not None, f"Kafka does not answer {token}, we do: {ours}"
             assert ours is not None, f"Kafka answers {token}, we do not: {theirs}"
             self.waiting.remove(token)
-            if isinstance(ours, JoinGroupResponse) and ours.member_id not in self._ids["ours"].values():
+            if isinstance(ours, m.JoinGroupResponse) and ours.member_id not in self._ids["ours"].values():
                 self._ids["ours"][token], self._ids["kafka"][token] = ours.member_id, theirs.member_id
             answers[token] = ours, theirs
         for token, (ours, theirs) in answers.items():
@@ -263,7 +247,7 @@ class BothGroups:
 
     def _is_chance(self, ours, theirs):
         """Kafka takes any member for a leader that is gone, and any of the protocols with as many votes."""
-        if not isinstance(ours, JoinGroupResponse) or ours.error_code != theirs.error_code:
+        if not isinstance(ours, m.JoinGroupResponse) or ours.error_code != theirs.error_code:
             return False
         return (ours.leader, ours.protocol_name) != (theirs.leader, theirs.protocol_name)
 
@@ -278,17 +262,17 @@ class BothGroups:
         def named(one):
             return one._replace(member_id=name(one.member_id))
 
-        if isinstance(response, JoinGroupResponse):
+        if isinstance(response, m.JoinGroupResponse):
             members = sorted(map(named, response.members))
             return named(response)._replace(leader=name(response.leader), members=members)
-        if isinstance(response, LeaveGroupResponse):
+        if isinstance(response, m.LeaveGroupResponse):
             return response._replace(members=list(map(named, response.members)))
-        if isinstance(response, DescribeGroupsResponse):
+        if isinstance(response, m.DescribeGroupsResponse):
             (group,) = response.groups
             members = sorted(map(named, group.members))
             group = group._replace(members=members, authorized_operations=0)
             return response._replace(groups=[group])
-        if isinstance(response, SyncGroupResponse):
+        if isinstance(response, m.SyncGroupResponse):
             return response._replace(assignment=bytes(response.assignment))
         return _with_lists(response)
 

@@ -4,27 +4,11 @@ from itertools import count, product
 
 from group_sides import KafkaGroups, OurGroups
 
+from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
-from pyspark_log.kafka.messages import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-    ConsumerGroupHeartbeatRequest,
-    CreateTopicsRequest,
-    DeleteGroupsRequest,
-    DescribeGroupsRequest,
-    HeartbeatRequest,
-    JoinGroupRequest,
-    LeaveGroupRequest,
-    ListGroupsRequest,
-    ListGroupsResponse,
-    OffsetCommitRequest,
-    OffsetDeleteRequest,
-    OffsetFetchRequest,
-    SyncGroupRequest,
-)
 from pyspark_log.server.coordinator import ModernStore, Topic, Topics
 
-Owned = ConsumerGroupHeartbeatRequest.TopicPartitions
+Owned = m.ConsumerGroupHeartbeatRequest.TopicPartitions
 
 
 def make_topics(kafka, counts):
@@ -32,10 +16,10 @@ def make_topics(kafka, counts):
     names = count()
     while True:
         wanted = [
-            CreateTopicsRequest.CreatableTopic(f"modern{next(names)}", partitions, 1)
+            m.CreateTopicsRequest.CreatableTopic(f"modern{next(names)}", partitions, 1)
             for partitions in counts for _ in range(12)
         ]  # fmt: skip
-        answers = kafka.ask(CreateTopicsRequest(wanted, 10_000), 7).topics
+        answers = kafka.ask(m.CreateTopicsRequest(wanted, 10_000), 7).topics
         assert {one.error_code for one in answers} == {ErrorCode.NONE}
         ids = {one.name: bytes(one.topic_id) for one in answers}
         made = [(one.name, Topic(ids[one.name], one.num_partitions)) for one in wanted]
@@ -74,10 +58,10 @@ class OurModernGroups(OurGroups):
 
     def _ConsumerGroupDescribeRequest(self, token, request, _, __):  # noqa: N802
         groups = [self._coordinator.describe_modern(group, self.topics) for group in request.group_ids]
-        self._answers[token] = ConsumerGroupDescribeResponse(groups=groups)
+        self._answers[token] = m.ConsumerGroupDescribeResponse(groups=groups)
 
     def _ListGroupsRequest(self, token, request, _, __):  # noqa: N802
-        self._answers[token] = ListGroupsResponse(groups=self._coordinator.list_groups(request))
+        self._answers[token] = m.ListGroupsResponse(groups=self._coordinator.list_groups(request))
 
     def commit_error(self, request, version):
         names = {topic.topic_id: name for name, topic in self.topics.topics.items()}
@@ -119,7 +103,7 @@ class BothSides:
         """A heartbeat. `owned`: numbers of partitions by the ids of their topics."""
         has = None if owned is None else [Owned(topic_id, sorted(numbers)) for topic_id, numbers in owned.items()]
         return self.ask(
-            ConsumerGroupHeartbeatRequest(
+            m.ConsumerGroupHeartbeatRequest(
                 self.group, member, epoch, instance, None, rebalance, names, regex if version else None, assignor, has
             ),
             version,
@@ -130,11 +114,11 @@ class BothSides:
 
     def look(self):
         """Everything that is to be seen of it."""
-        found = self.ask(ConsumerGroupDescribeRequest([self.group]), 1)
-        self.ask(DescribeGroupsRequest([self.group]), 6)
-        self.ask(DescribeGroupsRequest([self.group]), 5)
+        found = self.ask(m.ConsumerGroupDescribeRequest([self.group]), 1)
+        self.ask(m.DescribeGroupsRequest([self.group]), 6)
+        self.ask(m.DescribeGroupsRequest([self.group]), 5)
         for kind in ("consumer", "classic"):
-            request = ListGroupsRequest(types_filter=[kind])
+            request = m.ListGroupsRequest(types_filter=[kind])
             listed = [
                 [one for one in side.ask(request, 5).groups if one.group_id == self.group]
                 for side in (self.kafka, self.ours)
@@ -143,13 +127,13 @@ class BothSides:
         return found
 
     def delete(self):
-        return self.ask(DeleteGroupsRequest([self.group]), 2)
+        return self.ask(m.DeleteGroupsRequest([self.group]), 2)
 
     def join(self, version, members=("", "")):
         """A member of the old protocol joins, by its ids on both sides; returns those that it has then."""
-        protocol = JoinGroupRequest.JoinGroupRequestProtocol("range", b"\0\1\0\0\0\0\xff\xff\xff\xff\0\0\0\0")
+        protocol = m.JoinGroupRequest.JoinGroupRequestProtocol("range", b"\0\1\0\0\0\0\xff\xff\xff\xff\0\0\0\0")
         answers = [
-            side.ask(JoinGroupRequest(self.group, 10_000, 10_000, member, None, "consumer", [protocol]), version)
+            side.ask(m.JoinGroupRequest(self.group, 10_000, 10_000, member, None, "consumer", [protocol]), version)
             for side, member in zip((self.kafka, self.ours), members, strict=True)
         ]
         first, second = ((one.error_code, one.generation_id, one.protocol_name) for one in answers)
@@ -160,39 +144,39 @@ class BothSides:
     def remove(self, members):
         """A member of the old protocol leaves, by its ids on both sides."""
         for side, member in zip((self.kafka, self.ours), members, strict=True):
-            request = LeaveGroupRequest(self.group, members=[LeaveGroupRequest.MemberIdentity(member)])
+            request = m.LeaveGroupRequest(self.group, members=[m.LeaveGroupRequest.MemberIdentity(member)])
             assert [one.error_code for one in side.ask(request, 5).members] == [ErrorCode.NONE]
 
     def old_requests(self, member, epoch):
         """Requests of the old protocol, of a member of the new one."""
-        self.ask(HeartbeatRequest(self.group, epoch, member), 4)
-        self.ask(SyncGroupRequest(self.group, epoch, member, None, "consumer", "range"), 5)
-        self.ask(LeaveGroupRequest(self.group, members=[LeaveGroupRequest.MemberIdentity(member)]), 5)
+        self.ask(m.HeartbeatRequest(self.group, epoch, member), 4)
+        self.ask(m.SyncGroupRequest(self.group, epoch, member, None, "consumer", "range"), 5)
+        self.ask(m.LeaveGroupRequest(self.group, members=[m.LeaveGroupRequest.MemberIdentity(member)]), 5)
 
     def remove_instance(self, instance):
-        members = [LeaveGroupRequest.MemberIdentity("", instance)]
-        return self.ask(LeaveGroupRequest(self.group, members=members), 5)
+        members = [m.LeaveGroupRequest.MemberIdentity("", instance)]
+        return self.ask(m.LeaveGroupRequest(self.group, members=members), 5)
 
     def commit(self, version, member, epoch, name, number, instance=None):
         topic_id = self.topics[name].topic_id if version >= 10 else bytes(16)
-        part = OffsetCommitRequest.OffsetCommitRequestPartition(number, 1, -1, "")
-        topic = OffsetCommitRequest.OffsetCommitRequestTopic("" if version >= 10 else name, topic_id, [part])
-        request = OffsetCommitRequest(self.group, epoch, member, instance, topics=[topic])
+        part = m.OffsetCommitRequest.OffsetCommitRequestPartition(number, 1, -1, "")
+        topic = m.OffsetCommitRequest.OffsetCommitRequestTopic("" if version >= 10 else name, topic_id, [part])
+        request = m.OffsetCommitRequest(self.group, epoch, member, instance, topics=[topic])
         theirs = self.kafka.ask(request, version).topics[0].partitions[0].error_code
         return self._same_error(theirs, self.ours.commit_error(request, version), request)
 
     def fetch(self, member, epoch):
-        group = OffsetFetchRequest.OffsetFetchRequestGroup(self.group, member, epoch, None)
-        request = OffsetFetchRequest(groups=[group])
+        group = m.OffsetFetchRequest.OffsetFetchRequestGroup(self.group, member, epoch, None)
+        request = m.OffsetFetchRequest(groups=[group])
         return self._same_error(
             self.kafka.ask(request, 9).groups[0].error_code, self.ours.fetch_error(request), request
         )
 
     def delete_offsets(self, name):
-        topic = OffsetDeleteRequest.OffsetDeleteRequestTopic(
-            name, [OffsetDeleteRequest.OffsetDeleteRequestPartition(0)]
+        topic = m.OffsetDeleteRequest.OffsetDeleteRequestTopic(
+            name, [m.OffsetDeleteRequest.OffsetDeleteRequestPartition(0)]
         )  # fmt: skip
-        request = OffsetDeleteRequest(self.group, [topic])
+        request = m.OffsetDeleteRequest(self.group, [topic])
         answer = self.kafka.ask(request, 0)
         theirs = answer.error_code or answer.topics[0].partitions[0].error_code
         return self._same_error(theirs, self.ours.offset_delete_error(request), request)
