@@ -74,11 +74,11 @@ def spark(kafka, tmp_path_factory, object_server):
 @pytest.fixture(scope="session")
 def sides(broker, tmp_path_factory):
     """The two sides of tests/kafka/spark_sides.py: Kafka's, then ours."""
-    from spark_sides import KafkaSide, StoreSide  # noqa: PLC0415  (its assertions are rewritten by then)
+    from spark_sides import KafkaSide, Sides, StoreSide  # noqa: PLC0415  (its assertions are rewritten by then)
 
     kafkas = KafkaSide(broker)
     with Store.create(tmp_path_factory.mktemp("ours") / "store") as store:
-        yield kafkas, StoreSide(store)
+        yield Sides(kafkas, StoreSide(store))
     kafkas.close()
 
 

@@ -139,6 +139,44 @@ class StoreSide:
         assert list(compact(self.store.logs, topic)), "nothing is due"
 
 
+class Sides:
+    """Kafka's side, then ours: what is called is done to both."""
+
+    def __init__(self, kafkas, ours):
+        self._both = kafkas, ours
+
+    def __iter__(self):
+        return iter(self._both)
+
+    def make(self, topic, *rows, configs=None):
+        """Makes a topic with a partition for each of these lists of rows."""
+        for side in self:
+            side.create(topic, len(rows), configs)
+            for partition, found in enumerate(rows):
+                if found:
+                    side.send(topic, found, partition)
+
+    def send(self, topic, rows, partition=0):
+        for side in self:
+            side.send(topic, rows, partition)
+
+    def transact(self, topic, rows, *, commit):
+        for side in self:
+            side.transact(topic, rows, commit=commit)
+
+    def add_partitions(self, topic, total):
+        for side in self:
+            side.add_partitions(topic, total)
+
+    def delete_records(self, topic, partition, before):
+        for side in self:
+            side.delete_records(topic, partition, before)
+
+    def delete(self, topic):
+        for side in self:
+            side.delete(topic)
+
+
 class Query:
     """A streaming query of one side: what each of its micro-batches has, over all runs of its checkpoint.
 

@@ -21,14 +21,11 @@ FLOW, COUNTS = "flow", (60, 21, 2)
 @pytest.fixture(scope="module", autouse=True)
 def flow(sides):
     """A topic of plain records in three partitions, and one of transactions."""
-    for side in sides:
-        side.create(FLOW, len(COUNTS))
-        for partition, count in enumerate(COUNTS):
-            side.send(FLOW, rows_of(count), partition)
-        side.create("flow-ended")
-        for number in range(5):
-            side.transact("flow-ended", rows_of(6), commit=number % 2 == 0)
-        side.transact("flow-ended", rows_of(3), commit=None)
+    sides.make(FLOW, *map(rows_of, COUNTS))
+    sides.make("flow-ended", [])
+    for number in range(5):
+        sides.transact("flow-ended", rows_of(6), commit=number % 2 == 0)
+    sides.transact("flow-ended", rows_of(3), commit=None)
 
 
 def offsets(*numbers):
@@ -121,15 +118,11 @@ def test_known_differences_of_limits(query, options, kafkas, ours):
 def test_a_query_that_is_run_again(sides, query, topic):
     """With other options, which count or do not count any more."""
     queries = query(subscribe=topic)
-    for side in sides:
-        side.create(topic)
-        side.send(topic, values(0, 10))
+    sides.make(topic, values(0, 10))
     assert queries.run({"startingOffsets": "latest"}) == ["", ""]
-    for side in sides:
-        side.send(topic, values(10, 20))
+    sides.send(topic, values(10, 20))
     assert queries.run({"maxOffsetsPerTrigger": "15"}) == ["", ""]
-    for side in sides:
-        side.send(topic, values(30, 8))
+    sides.send(topic, values(30, 8))
     assert all(queries.run({"startingOffsets": "x"}))
     queries.start({"startingOffsets": "earliest"})
     queries.catch_up()
@@ -140,18 +133,14 @@ def test_a_query_that_is_run_again(sides, query, topic):
 def test_a_query_that_continues(sides, query, topic):
     """Partitions are added while it runs."""
     queries = query(subscribe=topic, minOffsetsPerTrigger="10")
-    for side in sides:
-        side.create(topic)
-        side.send(topic, values(0, 3))
+    sides.make(topic, values(0, 3))
     queries.start()
     queries.catch_up()
-    for side in sides:
-        side.send(topic, values(0, 10))
+    sides.send(topic, values(0, 10))
     queries.catch_up()
-    for side in sides:
-        side.add_partitions(topic, 3)
-        side.send(topic, values(0, 6), 2)
-        side.send(topic, values(0, 4), 1)
+    sides.add_partitions(topic, 3)
+    sides.send(topic, values(0, 6), 2)
+    sides.send(topic, values(0, 4), 1)
     queries.catch_up()
     queries.stop()
     queries.check(3, 10, 10)
@@ -159,14 +148,11 @@ def test_a_query_that_continues(sides, query, topic):
 
 def test_partitions_that_are_added_between_runs(sides, query, topic):
     queries = query(subscribe=topic, maxOffsetsPerTrigger="10")
-    for side in sides:
-        side.create(topic)
-        side.send(topic, values(0, 12))
+    sides.make(topic, values(0, 12))
     assert queries.run() == ["", ""]
-    for side in sides:
-        side.add_partitions(topic, 3)
-        side.send(topic, values(0, 12), 2)
-        side.send(topic, values(12, 5))
+    sides.add_partitions(topic, 3)
+    sides.send(topic, values(0, 12), 2)
+    sides.send(topic, values(12, 5))
     assert queries.run() == ["", ""]
     queries.check(10, 2, 9, 8)
 
@@ -174,18 +160,13 @@ def test_partitions_that_are_added_between_runs(sides, query, topic):
 @pytest.mark.parametrize("running", one_in(2, [True, False]))
 def test_a_new_topic_that_matches_a_pattern(sides, query, topic, running):
     queries = query(subscribePattern=f"{topic}[.]", minOffsetsPerTrigger="5")
-    for side in sides:
-        side.create(f"{topic}.a")
-        side.send(f"{topic}.a", values(0, 4))
+    sides.make(f"{topic}.a", values(0, 4))
     if running:
         queries.start()
         queries.catch_up()
     else:
         queries.run()
-    for side in sides:
-        side.create(f"{topic}.b", 2)
-        side.send(f"{topic}.b", values(0, 3), 1)
-        side.send(f"{topic}.b", values(0, 2))
+    sides.make(f"{topic}.b", values(0, 2), values(0, 3))
     if not running:
         queries.start()
     queries.catch_up()
@@ -197,9 +178,8 @@ def test_a_new_topic_that_matches_a_pattern(sides, query, topic, running):
 def test_a_compacted_topic(sides, query, topic, running):
     """The gaps in it are no loss."""
     queries = query(subscribe=topic, **{"minOffsetsPerTrigger": "62"} if running else {"maxOffsetsPerTrigger": "30"})
-    for side in sides:
-        side.create(topic, configs={"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"})
-        side.send(topic, [Row(-1, NOW, b"key %d" % (n % 7), b"%d" % n, ()) for n in range(20)])
+    rows = [Row(-1, NOW, b"key %d" % (n % 7), b"%d" % n, ()) for n in range(20)]
+    sides.make(topic, rows, configs={"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"})
     if running:
         queries.start()
         queries.catch_up()
@@ -228,11 +208,10 @@ def test_a_compacted_topic(sides, query, topic, running):
 def test_transactions(sides, query, topic, level, running, sizes):
     """A query sees them end. Of those that are not committed a running one could read the markers alone or not."""
     queries = query(subscribe=topic, **{"kafka.isolation.level": level})
-    for side in sides:
-        side.create(topic)
-        side.transact(topic, values(0, 5), commit=True)
-        side.transact(topic, values(5, 5), commit=False)
-        side.transact(topic, values(10, 5), commit=None)
+    sides.make(topic, [])
+    sides.transact(topic, values(0, 5), commit=True)
+    sides.transact(topic, values(5, 5), commit=False)
+    sides.transact(topic, values(10, 5), commit=None)
 
     def resume():
         if running:
@@ -243,14 +222,12 @@ def test_transactions(sides, query, topic, level, running, sizes):
     if running:
         queries.start()
     resume()
-    for side in sides:
-        side.send(topic, values(15, 2))
+    sides.send(topic, values(15, 2))
     resume()
     for side in sides:
         side.end(topic, commit=False)
     resume()
-    for side in sides:
-        side.transact(topic, values(17, 5), commit=True)
+    sides.transact(topic, values(17, 5), commit=True)
     resume()
     queries.stop()
     queries.check(*sizes)
@@ -260,8 +237,7 @@ def test_transactions(sides, query, topic, level, running, sizes):
 def test_a_stores_own_transactions(sides, query, topic, level, count):
     """Known difference: no marker takes an offset, and an aborted transaction leaves nothing."""
     kafkas, ours = sides
-    for side in sides:
-        side.create(topic)
+    sides.make(topic, [])
     transactions = Transactions(ours.store, topic)
     for number, commit in enumerate((True, False, True)):
         rows = values(5 * number, 5)
@@ -284,13 +260,9 @@ def test_a_stores_own_transactions(sides, query, topic, level, count):
 def test_a_batch_that_is_run_again(sides, query, topic):
     """As its end was not recorded; it has the same offsets though there are more records by now."""
     queries = query(subscribe=topic, maxOffsetsPerTrigger="8")
-    for side in sides:
-        side.create(topic, 2)
-        side.send(topic, values(0, 10))
-        side.send(topic, values(0, 5), 1)
+    sides.make(topic, values(0, 10), values(0, 5))
     assert queries.run() == ["", ""]
     queries.forget_the_last_commit()
-    for side in sides:
-        side.send(topic, values(10, 10))
+    sides.send(topic, values(10, 10))
     assert queries.run() == ["", ""]
     queries.check(7, 8, 8, 2)
