@@ -9,14 +9,13 @@ import os
 import signal
 import struct
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
-from pyspark_log import Store
 from tests.recordings.program_sessions import CODECS, FOLDER, PROGRAMS
-from tests.server_tools import PATIENCE, served_anew
+from tests.server_tools import PATIENCE
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -42,18 +41,6 @@ _WRITES += [
 ]
 _WITH_GROUPS = [_or_long(name in _OF_EACH_LANGUAGE, name) for name, program in PROGRAMS.items() if program.groups]
 _names = (f"topic{number}" for number in itertools.count())
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with served_anew(tmp_path_factory.mktemp("served")) as running:
-        yield running
-
-
-@pytest.fixture
-def store(server):
-    with Store.open(server.path) as store:
-        yield store
 
 
 @pytest.fixture
@@ -127,14 +114,6 @@ def member(program, topic, tmp_path):
         one.kill()
 
 
-def _wait(condition, what):
-    """Returns when a condition holds, which it does sooner or later."""
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
-
-
 def _rows(store, topic):
     """All records of a topic, as programs print them."""
     return [
@@ -204,10 +183,10 @@ def test_a_group_of_which_one_comes_later_and_one_is_killed(store, topic, member
             values = {str(next(numbers)) for _ in range(6)}
             store.append(topic, [{"key": b"k", "value": value, "partition": n} for n, value in enumerate(values)])
             written.update(values)
-            _wait(lambda: values <= set().union(*(one.values() for one in members)), "records are not read")
+            wait_until(lambda: values <= set().union(*(one.values() for one in members)), "the records are read")
             return all(values & one.values() for one in members)
 
-        _wait(read_of_one_time, "the partitions are not shared")
+        wait_until(read_of_one_time, "the partitions are shared")
 
     first, second = member(), member()
     shared_by(first, second)
@@ -218,7 +197,7 @@ def test_a_group_of_which_one_comes_later_and_one_is_killed(store, topic, member
     shared_by(second, third)
     assert before | second.values() | third.values() == written
     ends = {(topic, number): store.latest_offset(topic, number) for number in range(6)}
-    _wait(lambda: _committed(store, topic) == ends, "not all is committed")
+    wait_until(lambda: _committed(store, topic) == ends, "all is committed")
     second.stop()
     shared_by(third)
     third.stop()

@@ -11,7 +11,10 @@ from kafka_tools import OLDER, SPARK_JARS, missing, running_broker
 from node_tools import RACKS, NodeServer, running_node
 
 from pyspark_log import Store
+from tests.server_fixtures import authority, server, store
 from tests.spark.session import start_session
+
+__all__ = ["authority", "server", "store"]
 
 # Its assertions are explained in full, as those of tests.
 pytest.register_assert_rewrite("spark_sides")

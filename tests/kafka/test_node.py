@@ -2,7 +2,6 @@
 
 import random
 import signal
-from pathlib import Path
 
 import pytest
 from kafka_clients import send_and_read
@@ -256,7 +255,7 @@ def test_the_store_of_another_cluster_is_refused(cluster, tmp_path):
 class OlderNode(NodeServer):
     """One that does not know all of the cluster's features."""
 
-    program = (str(Path(__file__).with_name("older_node.py")),)
+    program = ("-m", "tests.kafka.older_node", "serve")
 
 
 @pytest.mark.long

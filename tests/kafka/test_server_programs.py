@@ -3,7 +3,6 @@
 import contextlib
 import json
 import subprocess
-import time
 import urllib.error
 import urllib.request
 
@@ -13,6 +12,7 @@ from kafka_tools import PATIENCE, command
 from pyspark_log import Store
 from tests.ports import HOST, free_ports
 from tests.server_tools import served_anew
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("kafka")
 
@@ -52,10 +52,7 @@ def _running(tmp_path, main, settings):
 
 
 def _wait(condition, tmp_path):
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, (tmp_path / "program").read_text(errors="replace")[-3000:]
-        time.sleep(0.1)
+    wait_until(condition, lambda: (tmp_path / "program").read_text(errors="replace")[-3000:], every=0.1)
 
 
 @pytest.mark.parametrize("guarantee", [pytest.param("at_least_once", marks=pytest.mark.long), "exactly_once_v2"])

@@ -10,12 +10,12 @@ from joserfc import jwt
 from joserfc.jwk import KeySet, RSAKey
 from kafka_tools import run
 
-from pyspark_log import Store
 from pyspark_log.server.security.users import Users
 from tests.amounts import one_in
 from tests.paths import ROOT
-from tests.security_tools import PASSWORDS, Authority, add_users, name, tls_options
-from tests.server_tools import PATIENCE, served
+from tests.security_tools import PASSWORDS, Authority, name, served_with_users, tls_options
+from tests.server_tools import PATIENCE, served_anew
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("kafka")
 
@@ -26,20 +26,11 @@ _PAGE = (ROOT / "docs/security.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
-def authority(kafka, tmp_path_factory):
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
 def server(authority, tmp_path_factory):
     """With SASL over TLS, and short sessions."""
-    folder = tmp_path_factory.mktemp("secured")
-    with Store.create(folder / "store") as store:
-        store.create_topic("orders", 1)
-    add_users(folder / "store")
     options = tls_options(*authority.issue("server", name(CN="localhost")))
     options += ("--sasl-mechanisms", "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512", "--sasl-max-session", "3", "--verbose")
-    with served(folder / "store", folder, *options) as running:
+    with served_with_users(tmp_path_factory.mktemp("secured"), *options, topics=["orders"]) as running:
         yield running
 
 
@@ -99,26 +90,21 @@ def test_a_client_authenticates_itself_again(tool, server, authority):
     """Java's clients do, on connections that last longer than a session."""
     settings = _sasl(authority, "SCRAM-SHA-512", "anna", PASSWORDS["anna"])
     arguments = ("--topic", "orders", "--num-records", 500, "--record-size", 10, "--throughput", 50)
-    end = time.monotonic() + PATIENCE
-    logins = Counter()
-    # One that comes too late, as the machine is slow, gets a new connection.
-    while max(logins.values(), default=0) < 3:
-        assert time.monotonic() < end, logins
+
+    def is_logged_in_again():
         tool(server, settings, "org.apache.kafka.tools.ProducerPerformance", *arguments)
-        logins = Counter(re.findall(r"(127.0.0.1:\d+): User:anna", server.output()))
+        return max(Counter(re.findall(r"(127.0.0.1:\d+): User:anna", server.output())).values(), default=0) >= 3
+
+    # One that comes too late, as the machine is slow, gets a new connection.
+    wait_until(is_logged_in_again, "a connection outlives two sessions")
 
 
 @pytest.mark.long
 def test_kafka_configs_changes_users(tool, server, authority):
     settings = _sasl(authority, "SCRAM-SHA-512", "anna", PASSWORDS["anna"])
     alter = ("kafka.admin.ConfigCommand", "--alter", "--entity-type", "users", "--entity-name", "dora")
-    tool(
-        server,
-        settings,
-        *alter,
-        "--add-config",
-        "SCRAM-SHA-256=[password=first],SCRAM-SHA-512=[iterations=5000,password=first]",
-    )
+    both = "SCRAM-SHA-256=[password=first],SCRAM-SHA-512=[iterations=5000,password=first]"
+    tool(server, settings, *alter, "--add-config", both)
     users = Users(str(server.path))
     found = users.all()["dora"]
     assert {mechanism: one.iterations for mechanism, one in found.items()} == {
@@ -136,13 +122,9 @@ def test_a_client_with_a_certificate(tool, authority, tmp_path):
     options = tls_options(*authority.issue("mutual", name(CN="localhost")))
     options += ("--tls-client-ca", authority.certificate, "--verbose")
     options += ("--tls-principal-mapping-rules", "RULE:^CN=(.*?),OU=Shop.*$/$1/L,DEFAULT")
-    certificate, key = authority.issue("anna", name(O="Example", OU="Shop", CN="Anna"))
-    both = tmp_path / "both.pem"
-    both.write_text(key.read_text() + certificate.read_text())
+    both = authority.issue_as_one("anna", name(O="Example", OU="Shop", CN="Anna"))
     trust = f"security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location={authority.certificate}\n"
-    with Store.create(tmp_path / "store") as store:
-        store.create_topic("orders", 1)
-    with served(tmp_path / "store", tmp_path, *options) as server:
+    with served_anew(tmp_path, *options, topics=["orders"]) as server:
         _write_and_read(tool, server, f"{trust}ssl.keystore.type=PEM\nssl.keystore.location={both}\n", "certificate")
         assert ": User:anna" in server.output()
         with pytest.raises(AssertionError, match=r"SslAuthenticationException|TimeoutException"):
@@ -172,23 +154,19 @@ def test_a_client_with_a_token(tool, authority, tmp_path):
         "issuer", "--oauthbearer-audience", "kafka", "--verbose",
     )  # fmt: skip
     allowed = (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=file://{token}",)
-    with Store.create(tmp_path / "store") as store:
-        store.create_topic("orders", 1)
-    with served(tmp_path / "store", tmp_path, *options) as server:
+    with served_anew(tmp_path, *options, topics=["orders"]) as server:
         _write_and_read(tool, server, settings, "token", options=allowed)
         assert ": User:service" in server.output()
 
 
 @pytest.mark.long
 def test_kafka_acls_says_what_a_user_may_do(tool, authority, tmp_path):
-    Store.create(tmp_path / "store").close()
-    add_users(tmp_path / "store")
     options = tls_options(*authority.issue("server", name(CN="localhost")))
     options += ("--sasl-mechanisms", "PLAIN", "--acls", "--super-users", "User:anna")
     anna, bert = (_sasl(authority, "PLAIN", user, PASSWORDS[user]) for user in ("anna", "bert"))
     acls = "org.apache.kafka.tools.AclCommand"
     topics = "org.apache.kafka.tools.TopicCommand"
-    with served(tmp_path / "store", tmp_path, *options) as server:
+    with served_with_users(tmp_path, *options) as server:
         with pytest.raises(AssertionError, match="TopicAuthorizationException"):
             tool(server, bert, topics, "--create", "--topic", "orders")
         rights = ("--allow-principal", "User:bert", "--topic", "orders")

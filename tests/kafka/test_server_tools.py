@@ -6,23 +6,9 @@ import pytest
 from confluent_kafka import Producer
 from kafka_tools import run
 
-from pyspark_log import Store
-from tests.server_tools import served_anew
 from tests.unit.record_tools import Record, build
 
 pytestmark = pytest.mark.usefixtures("kafka")
-
-
-@pytest.fixture(scope="module")
-def server(kafka, tmp_path_factory):
-    with served_anew(tmp_path_factory.mktemp("served")) as running:
-        yield running
-
-
-@pytest.fixture
-def store(server):
-    with Store.open(server.path) as store:
-        yield store
 
 
 @pytest.fixture

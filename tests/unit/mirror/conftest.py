@@ -11,18 +11,12 @@ from pyspark_log.kafka.cluster import Cluster
 from pyspark_log.mirror import Mirror, MirrorPlan
 from pyspark_log.replication import Rules
 from pyspark_log.storage.folder_store import FolderStore
-from tests.server_tools import served_anew
+from tests.server_fixtures import server
 
+__all__ = ["server"]
 _names = (f"mirrored{number}" for number in itertools.count())
 # Many segments, and few index entries in each.
 SMALL = {"segment.bytes": "4000", "index.interval.bytes": "1000", "retention.ms": "-1"}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """A server that runs over a new store."""
-    with served_anew(tmp_path_factory.mktemp("server")) as running:
-        yield running
 
 
 @pytest.fixture

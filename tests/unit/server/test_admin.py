@@ -1,7 +1,5 @@
 """Topics, configs, records, log dirs and the cluster, as Kafka's administrators handle them."""
 
-import itertools
-
 import pyarrow as pa
 import pytest
 from server_requests import NO_ID, fetch, id_of, values
@@ -12,14 +10,8 @@ from pyspark_log.storage.catalog.topics import MAX_PARTITIONS
 from pyspark_log.storage.folder_store import FolderStore as Store
 from tests.server_tools import Peer, served
 
-_names = (f"made{number}" for number in itertools.count())
 _TOPIC, _BROKER = 2, 4
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
-
-
-@pytest.fixture
-def name():
-    return next(_names)
 
 
 def _create(peer, *topics, version=7, validate_only=False):

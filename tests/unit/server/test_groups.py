@@ -1,7 +1,5 @@
 """Groups of clients at a server: membership, committed offsets, and the same groups by `Store` and after a restart."""
 
-import itertools
-
 import pytest
 from server_requests import NO_ID, id_of
 
@@ -13,7 +11,6 @@ from pyspark_log.storage.groups import GroupState
 from pyspark_log.types import TopicPartition
 from tests.server_tools import Peer, Server
 
-_names = (f"group{number}" for number in itertools.count())
 _PROTOCOL = m.JoinGroupRequest.JoinGroupRequestProtocol
 _ASSIGNMENT = m.SyncGroupRequest.SyncGroupRequestAssignment
 _SUBSCRIPTION = b"\x00\x00" + b"\x00\x00\x00\x01" + b"\x00\x05topic" + b"\xff\xff\xff\xff"
@@ -21,11 +18,6 @@ _COMMIT_TOPIC, _COMMIT_PART = (
     m.OffsetCommitRequest.OffsetCommitRequestTopic,
     m.OffsetCommitRequest.OffsetCommitRequestPartition,
 )
-
-
-@pytest.fixture
-def group():
-    return next(_names)
 
 
 def _join(group, member="", **fields):

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from pyspark_log.server.network import Limits, Listener, Loop, Wait
+from pyspark_log.server.network import Limits, Listener, Wait
 from pyspark_log.server.security import TlsConfig
 from pyspark_log.server.security.certificates import Certificates
 from tests.security_tools import Authority, name
@@ -31,13 +31,6 @@ class _Echo:
             self.waits.append(Wait())
             await self.waits[-1]
         return [struct.pack(">i", len(frame)), bytes(frame)]
-
-
-@pytest.fixture
-def loop():
-    loop = Loop()
-    yield loop
-    loop.close()
 
 
 @pytest.fixture

@@ -11,13 +11,6 @@ from pyspark_log.server.network import Loop
 
 
 @pytest.fixture
-def loop():
-    loop = Loop()
-    yield loop
-    loop.close()
-
-
-@pytest.fixture
 def clock(loop, monkeypatch):
     """A time that only the test moves. The loop still waits for real, for as long as it thinks is left."""
     clock = [100.0]

@@ -1,6 +1,5 @@
 """Groups of KIP-848 at a server: heartbeats, and the same groups by `Store`, to administrators, after a restart."""
 
-import itertools
 import re
 import sys
 from types import ModuleType
@@ -14,13 +13,7 @@ from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.group_topics import matching
 from tests.server_tools import Peer, served
 
-_names = (f"modern{number}" for number in itertools.count())
 _Owned = m.ConsumerGroupHeartbeatRequest.TopicPartitions
-
-
-@pytest.fixture
-def group():
-    return next(_names)
 
 
 def _beat(peer, group, member, epoch, version=1, **fields):

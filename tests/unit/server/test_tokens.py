@@ -17,7 +17,7 @@ from kafka_peer import kafka
 from pyspark_log.errors import InvalidConfigError
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
-from pyspark_log.server.network import Loop, Workers
+from pyspark_log.server.network import Workers
 from pyspark_log.server.security import TokenConfig
 from pyspark_log.server.security import tokens as subject
 from pyspark_log.server.security.tokens import TokenKeys, check_source
@@ -253,13 +253,6 @@ def page():
         yield server
         server.shutdown()
         thread.join()
-
-
-@pytest.fixture
-def loop():
-    loop = Loop()
-    yield loop
-    loop.close()
 
 
 def _run(loop, coroutine):

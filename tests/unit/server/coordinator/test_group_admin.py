@@ -1,17 +1,12 @@
 """DescribeGroups, ListGroups and DeleteGroups, and groups from the log."""
 
 import pytest
-from group_rig import GROUP, REBALANCE, SESSION, Call, Rig
+from group_rig import GROUP, REBALANCE, SESSION, Call
 
 from pyspark_log.kafka import encode_response
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import DescribeGroupsResponse, ListGroupsRequest, ListGroupsResponse
 from pyspark_log.server.coordinator import GroupRecord, MemberRecord
-
-
-@pytest.fixture
-def rig():
-    return Rig()
 
 
 def delete(rig, group=GROUP):

@@ -1,14 +1,9 @@
 """Which commits of offsets a group takes, and whose topics they are."""
 
 import pytest
-from group_rig import RANGE, SESSION, Rig, subscription
+from group_rig import RANGE, SESSION, subscription
 
 from pyspark_log.kafka.error_codes import ErrorCode
-
-
-@pytest.fixture
-def rig():
-    return Rig()
 
 
 def test_members_commit_in_their_generation(rig):

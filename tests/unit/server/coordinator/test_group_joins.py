@@ -6,11 +6,6 @@ from group_rig import GROUP, RANGE, REBALANCE, SESSION, Rig
 from pyspark_log.kafka.error_codes import ErrorCode
 
 
-@pytest.fixture
-def rig():
-    return Rig()
-
-
 @pytest.mark.parametrize("version", [0, 1, 3])
 def test_an_old_client_is_taken_in_without_an_id(rig, version):
     call = rig.join(version=version, client="old")

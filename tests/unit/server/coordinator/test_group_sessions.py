@@ -1,14 +1,9 @@
 """Heartbeats, sessions, and members that leave."""
 
 import pytest
-from group_rig import GROUP, SESSION, Rig
+from group_rig import GROUP, SESSION
 
 from pyspark_log.kafka.error_codes import ErrorCode
-
-
-@pytest.fixture
-def rig():
-    return Rig()
 
 
 def test_heartbeats_that_are_refused(rig):

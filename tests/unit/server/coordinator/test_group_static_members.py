@@ -1,14 +1,9 @@
 """Members with a `group.instance.id` (KIP-345): they can restart without a rebalance."""
 
 import pytest
-from group_rig import GROUP, REBALANCE, SESSION, Rig
+from group_rig import GROUP, REBALANCE, SESSION
 
 from pyspark_log.kafka.error_codes import ErrorCode
-
-
-@pytest.fixture
-def rig():
-    return Rig()
 
 
 def members_of(rig):

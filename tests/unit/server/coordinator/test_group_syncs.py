@@ -1,15 +1,10 @@
 """SyncGroup: the assignment reaches the members of its generation, once it is stored."""
 
 import pytest
-from group_rig import GROUP, REBALANCE, SESSION, Rig
+from group_rig import GROUP, REBALANCE, SESSION
 
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.coordinator import GroupRecord, MemberRecord
-
-
-@pytest.fixture
-def rig():
-    return Rig()
 
 
 @pytest.fixture

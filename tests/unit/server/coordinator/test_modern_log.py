@@ -2,18 +2,13 @@
 
 import pytest
 from group_rig import subscription
-from modern_rig import GROUP, ModernRig, has, topic_id
+from modern_rig import GROUP, has, topic_id
 
 from pyspark_log.group_records import Current, GroupEpoch, Kind, MemberState, RecordKey, TargetEpoch
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import ListGroupsRequest
 
 T = topic_id("t")
-
-
-@pytest.fixture
-def rig():
-    return ModernRig()
 
 
 def listed(rig, *types):

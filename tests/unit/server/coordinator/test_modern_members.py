@@ -6,12 +6,6 @@ from modern_rig import GROUP, REBALANCE, ModernRig, has, topic_id, topics_of
 from pyspark_log.group_records import Kind, RecordKey, Target, TargetEpoch
 from pyspark_log.kafka.error_codes import ErrorCode
 
-
-@pytest.fixture
-def rig():
-    return ModernRig()
-
-
 # ---- joining
 
 
