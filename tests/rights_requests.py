@@ -5,9 +5,10 @@ from typing import NamedTuple
 
 from pyspark_log.kafka import messages as m
 from pyspark_log.server.security.acls import Operation, Pattern, Permission, Resource
+from tests import requests as r
+from tests.requests import NO_ID
 from tests.unit.record_tools import Record, build
 
-NO_ID = bytes(16)
 _NOW = int(time.time() * 1000)
 _ANY = 1
 
@@ -40,84 +41,53 @@ def _batch(**fields):
 
 def of_records(at):
     """Writing and reading records."""
-    part = m.ProduceRequest.PartitionProduceData
-    transactional = part(0, _batch(transactional=True, producer_id=5, producer_epoch=0, base_sequence=0))
-    data = m.ProduceRequest.TopicProduceData
-    fetch = m.FetchRequest.FetchPartition(0, -1, 0, -1, -1, 1000)
-    topic = m.FetchRequest.FetchTopic
-    offsets = m.ListOffsetsRequest.ListOffsetsTopic(at.topic, [m.ListOffsetsRequest.ListOffsetsPartition(0, -1, -1)])
-    epoch = m.OffsetForLeaderEpochRequest.OffsetForLeaderPartition(0, -1, 0)
-    epochs = m.OffsetForLeaderEpochRequest.OffsetForLeaderTopic(at.topic, [epoch])
-    deleted = m.DeleteRecordsRequest.DeleteRecordsPartition(0, 0)
+    transactional = _batch(transactional=True, producer_id=5, producer_epoch=0, base_sequence=0)
     return {
-        "Produce": (m.ProduceRequest(None, -1, 1000, [data(at.topic, NO_ID, [part(0, _batch())])]), 9),
-        "Produce, by id": (m.ProduceRequest(None, -1, 1000, [data("", at.topic_id, [part(0, _batch())])]), 13),
-        "Produce, in a transaction": (
-            m.ProduceRequest(at.tid, -1, 1000, [data(at.topic, NO_ID, [transactional])]), 9,
-        ),
-        "Fetch": (
-            m.FetchRequest(max_wait_ms=1, min_bytes=0, max_bytes=1000, topics=[topic(at.topic, NO_ID, [fetch])]), 12,
-        ),
-        "Fetch, by id": (
-            m.FetchRequest(max_wait_ms=1, min_bytes=0, max_bytes=1000, topics=[topic("", at.topic_id, [fetch])]), 13,
-        ),
-        "ListOffsets": (m.ListOffsetsRequest(-1, 0, [offsets]), 7),
-        "OffsetForLeaderEpoch": (m.OffsetForLeaderEpochRequest(topics=[epochs]), 4),
-        "DeleteRecords": (
-            m.DeleteRecordsRequest([m.DeleteRecordsRequest.DeleteRecordsTopic(at.topic, [deleted])], 1000), 2,
-        ),
+        "Produce": (r.produce(at.topic, (0, _batch())), 9),
+        "Produce, by id": (r.produce("", (0, _batch()), topic_id=at.topic_id), 13),
+        "Produce, in a transaction": (r.produce(at.topic, (0, transactional), transactional_id=at.tid), 9),
+        "Fetch": (r.fetch(at.topic, 0), 12),
+        "Fetch, by id": (r.fetch("", 0, topic_id=at.topic_id), 13),
+        "ListOffsets": (r.list_offsets(at.topic, -1), 7),
+        "OffsetForLeaderEpoch": (r.end_of_epoch(at.topic, 0), 4),
+        "DeleteRecords": (r.delete_records(at.topic, 0), 2),
         "DescribeProducers": (m.DescribeProducersRequest([m.DescribeProducersRequest.TopicRequest(at.topic, [0])]), 0),
-    }  # fmt: skip
+    }
 
 
 def of_topics(at):
     """Topics and their configs."""
-    wanted = m.MetadataRequest.MetadataRequestTopic
-    new = m.CreateTopicsRequest.CreatableTopic(f"{at.topic}-new", 1, 1)
     gone = m.DeleteTopicsRequest.DeleteTopicState(at.gone(), NO_ID)
-    grown = m.CreatePartitionsRequest.CreatePartitionsTopic(at.topic, 1, None)
-    described = m.DescribeConfigsRequest.DescribeConfigsResource
-    change = m.IncrementalAlterConfigsRequest.AlterableConfig("retention.ms", 0, "1000000")
-    altered = m.IncrementalAlterConfigsRequest.AlterConfigsResource
-    value = m.AlterConfigsRequest.AlterableConfig("retention.ms", "1000000")
+    operations = {"include_topic_authorized_operations": True}
     return {
-        "Metadata": (m.MetadataRequest([wanted(NO_ID, at.topic)], False, True, True), 10),
-        "Metadata, by id": (m.MetadataRequest([wanted(at.topic_id, None)], False, False, True), 12),
-        "Metadata, created": (m.MetadataRequest([wanted(NO_ID, at.made())], True), 12),
-        "Metadata, of all": (m.MetadataRequest(None, False, False, True), 12),
-        "CreateTopics": (m.CreateTopicsRequest([new], 1000, True), 5),
+        "Metadata": (r.metadata(at.topic, include_cluster_authorized_operations=True, **operations), 10),
+        "Metadata, by id": (r.metadata(ids=[at.topic_id], **operations), 12),
+        "Metadata, created": (r.metadata(at.made(), create=True), 12),
+        "Metadata, of all": (r.metadata(topics=None, **operations), 12),
+        "CreateTopics": (r.create_topic(f"{at.topic}-new", validate_only=True), 5),
         "DeleteTopics": (m.DeleteTopicsRequest(topic_names=[at.gone()], timeout_ms=5000), 5),
         "DeleteTopics, again": (m.DeleteTopicsRequest([gone], (), 5000), 6),
-        "CreatePartitions": (m.CreatePartitionsRequest([grown], 1000, True), 3),
-        "DescribeConfigs": (m.DescribeConfigsRequest([described(2, at.topic, ["retention.ms"])], False), 4),
-        "DescribeConfigs, of the server": (m.DescribeConfigsRequest([described(4, "1", ["nothing"])], False), 4),
-        "IncrementalAlterConfigs": (m.IncrementalAlterConfigsRequest([altered(2, at.topic, [change])], True), 1),
-        "IncrementalAlterConfigs, of the server": (m.IncrementalAlterConfigsRequest([altered(4, "1", [])], True), 1),
-        "AlterConfigs": (
-            m.AlterConfigsRequest([m.AlterConfigsRequest.AlterConfigsResource(2, at.topic, [value])], True), 2,
+        "CreatePartitions": (r.create_partitions(at.topic, 1, validate_only=True), 3),
+        "DescribeConfigs": (r.describe_configs(2, at.topic, "retention.ms", with_synonyms=False), 4),
+        "DescribeConfigs, of the server": (r.describe_configs(4, "1", "nothing", with_synonyms=False), 4),
+        "IncrementalAlterConfigs": (
+            r.alter_configs(2, at.topic, ("retention.ms", 0, "1000000"), validate_only=True), 1,
         ),
+        "IncrementalAlterConfigs, of the server": (r.alter_configs(4, "1", validate_only=True), 1),
+        "AlterConfigs": (r.replace_configs(2, at.topic, ("retention.ms", "1000000"), validate_only=True), 2),
     }  # fmt: skip
 
 
 def of_groups(at):
     """Groups and their offsets."""
     protocol = m.JoinGroupRequest.JoinGroupRequestProtocol("range", b"\0\0\0\0\0\0\0\0\0\0")
-    commit = m.OffsetCommitRequest.OffsetCommitRequestPartition(0, 1, -1, "")
-    topic = m.OffsetCommitRequest.OffsetCommitRequestTopic
-    group = m.OffsetFetchRequest.OffsetFetchRequestGroup
-    by_id = m.OffsetFetchRequest.OffsetFetchRequestTopics("", at.topic_id, [0])
-    deleted = m.OffsetDeleteRequest.OffsetDeleteRequestPartition(1)
     return {
-        "OffsetCommit": (m.OffsetCommitRequest(at.group, -1, "", topics=[topic(at.topic, NO_ID, [commit])]), 8),
-        "OffsetCommit, by id": (m.OffsetCommitRequest(at.group, -1, "", topics=[topic("", at.topic_id, [commit])]), 10),
-        "OffsetFetch": (
-            m.OffsetFetchRequest(at.group, [m.OffsetFetchRequest.OffsetFetchRequestTopic(at.topic, [0])]), 7,
-        ),
-        "OffsetFetch, of all": (m.OffsetFetchRequest(groups=[group(at.group, topics=None)]), 8),
-        "OffsetFetch, by id": (m.OffsetFetchRequest(groups=[group(at.group, None, -1, [by_id])]), 10),
-        "OffsetDelete": (
-            m.OffsetDeleteRequest(at.group, [m.OffsetDeleteRequest.OffsetDeleteRequestTopic(at.topic, [deleted])]), 0,
-        ),
+        "OffsetCommit": (r.commit(at.group, at.topic, 1), 8),
+        "OffsetCommit, by id": (r.commit(at.group, "", 1, topic_id=at.topic_id), 10),
+        "OffsetFetch": (r.committed(at.group, at.topic, 0), 7),
+        "OffsetFetch, of all": (r.committed_of(at.group, None), 8),
+        "OffsetFetch, by id": (r.committed_of(at.group, "", 0, topic_id=at.topic_id), 10),
+        "OffsetDelete": (r.delete_offsets(at.group, at.topic, 1), 0),
         "FindCoordinator": (m.FindCoordinatorRequest(key_type=0, coordinator_keys=[at.group]), 4),
         "FindCoordinator, of one": (m.FindCoordinatorRequest(at.group), 3),
         "JoinGroup": (m.JoinGroupRequest(at.group, 10_000, 10_000, "", None, "consumer", [protocol]), 7),
@@ -138,22 +108,15 @@ def of_groups(at):
 
 def of_transactions(at):
     """Producers and their transactions."""
-    commit = m.TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(0, 1, -1, "")
-    committed = m.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(at.topic, [commit])
     marked = m.WriteTxnMarkersRequest.WritableTxnMarkerTopic(at.topic, [0])
     return {
         "FindCoordinator, of a transaction": (m.FindCoordinatorRequest(key_type=1, coordinator_keys=[at.tid]), 4),
         "InitProducerId": (m.InitProducerIdRequest(None, 0), 4),
         "InitProducerId, transactional": (m.InitProducerIdRequest(at.tid, 60_000), 4),
-        "AddPartitionsToTxn": (
-            m.AddPartitionsToTxnRequest(
-                v3_and_below_transactional_id=at.tid, v3_and_below_producer_id=5, v3_and_below_producer_epoch=0,
-                v3_and_below_topics=[m.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(at.topic, [0])],
-            ), 3,
-        ),
+        "AddPartitionsToTxn": (r.add_partitions(at.tid, (5, 0), {at.topic: [0]}), 3),
         "AddOffsetsToTxn": (m.AddOffsetsToTxnRequest(at.tid, 5, 0, at.group), 3),
         "EndTxn": (m.EndTxnRequest(at.tid, 5, 0, True), 3),
-        "TxnOffsetCommit": (m.TxnOffsetCommitRequest(at.tid, at.group, 5, 0, topics=[committed]), 3),
+        "TxnOffsetCommit": (r.commit_in_transaction(at.tid, at.group, (5, 0), at.topic, 1), 3),
         "WriteTxnMarkers": (
             m.WriteTxnMarkersRequest([m.WriteTxnMarkersRequest.WritableTxnMarker(5, 0, False, [marked], 0)]), 1,
         ),

@@ -9,6 +9,7 @@ from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.schemas import message_of
 from pyspark_log.server.coordinator import Client, Coordinator, Settings
+from tests import requests as r
 from tests.server_tools import Peer
 
 TOPIC = "of-groups"
@@ -187,16 +188,12 @@ class BothGroups:
         return self._send(2, "c", lambda ids: m.LeaveGroupRequest(self.group, ids.get(member, member)))
 
     def commit(self, version, generation=-1, member="", instance=None):
-        partition = m.OffsetCommitRequest.OffsetCommitRequestPartition(0, 1, -1, "")
-        topic = m.OffsetCommitRequest.OffsetCommitRequestTopic(TOPIC, partitions=[partition])
-        return self._send(version, "c", lambda ids: m.OffsetCommitRequest(
-            self.group, generation, ids.get(member, member), instance if version >= 7 else None, topics=[topic]
-        ))  # fmt: skip
+        instance = instance if version >= 7 else None
+        request = r.commit(self.group, TOPIC, 1, generation=generation)._replace(group_instance_id=instance)
+        return self._send(version, "c", lambda ids: request._replace(member_id=ids.get(member, member)))
 
     def delete_offsets(self):
-        partition = m.OffsetDeleteRequest.OffsetDeleteRequestPartition(0)
-        topics = [m.OffsetDeleteRequest.OffsetDeleteRequestTopic(TOPIC, [partition])]
-        return self._send(0, "c", lambda _: m.OffsetDeleteRequest(self.group, topics))
+        return self._send(0, "c", lambda _: r.delete_offsets(self.group, TOPIC))
 
     def describe(self, version=6):
         return self._send(version, "c", lambda _: m.DescribeGroupsRequest([self.group]))

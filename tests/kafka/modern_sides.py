@@ -7,6 +7,7 @@ from group_sides import KafkaGroups, OurGroups
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.coordinator import ModernStore, Topic, Topics
+from tests import requests as r
 
 Owned = m.ConsumerGroupHeartbeatRequest.TopicPartitions
 
@@ -15,11 +16,8 @@ def make_topics(kafka, counts):
     """Topics with the numbers of partitions, by name, whose ids a hash table of Java's keeps in order."""
     names = count()
     while True:
-        wanted = [
-            m.CreateTopicsRequest.CreatableTopic(f"modern{next(names)}", partitions, 1)
-            for partitions in counts for _ in range(12)
-        ]  # fmt: skip
-        answers = kafka.ask(m.CreateTopicsRequest(wanted, 10_000), 7).topics
+        wanted = [r.new_topic(f"modern{next(names)}", partitions) for partitions in counts for _ in range(12)]
+        answers = kafka.ask(r.create_topics(*wanted), 7).topics
         assert {one.error_code for one in answers} == {ErrorCode.NONE}
         ids = {one.name: bytes(one.topic_id) for one in answers}
         made = [(one.name, Topic(ids[one.name], one.num_partitions)) for one in wanted]
@@ -158,25 +156,19 @@ class BothSides:
         return self.ask(m.LeaveGroupRequest(self.group, members=members), 5)
 
     def commit(self, version, member, epoch, name, number, instance=None):
-        topic_id = self.topics[name].topic_id if version >= 10 else bytes(16)
-        part = m.OffsetCommitRequest.OffsetCommitRequestPartition(number, 1, -1, "")
-        topic = m.OffsetCommitRequest.OffsetCommitRequestTopic("" if version >= 10 else name, topic_id, [part])
-        request = m.OffsetCommitRequest(self.group, epoch, member, instance, topics=[topic])
+        by_id = {"topic_id": self.topics[name].topic_id} if version >= 10 else {}
+        request = r.commit(self.group, "" if by_id else name, 1, number, generation=epoch, member=member, **by_id)
+        request = request._replace(group_instance_id=instance)
         theirs = self.kafka.ask(request, version).topics[0].partitions[0].error_code
         return self._same_error(theirs, self.ours.commit_error(request, version), request)
 
     def fetch(self, member, epoch):
-        group = m.OffsetFetchRequest.OffsetFetchRequestGroup(self.group, member, epoch, None)
-        request = m.OffsetFetchRequest(groups=[group])
-        return self._same_error(
-            self.kafka.ask(request, 9).groups[0].error_code, self.ours.fetch_error(request), request
-        )
+        request = r.committed_of(self.group, None, member=member, epoch=epoch)
+        theirs = self.kafka.ask(request, 9).groups[0].error_code
+        return self._same_error(theirs, self.ours.fetch_error(request), request)
 
     def delete_offsets(self, name):
-        topic = m.OffsetDeleteRequest.OffsetDeleteRequestTopic(
-            name, [m.OffsetDeleteRequest.OffsetDeleteRequestPartition(0)]
-        )  # fmt: skip
-        request = m.OffsetDeleteRequest(self.group, [topic])
+        request = r.delete_offsets(self.group, name)
         answer = self.kafka.ask(request, 0)
         theirs = answer.error_code or answer.topics[0].partitions[0].error_code
         return self._same_error(theirs, self.ours.offset_delete_error(request), request)

@@ -8,8 +8,10 @@ import pytest
 
 from pyspark_log.kafka import messages as m
 from pyspark_log.server.quotas import Entity
-from tests.server_tools import PATIENCE, Peer, served_anew
+from tests import requests as r
+from tests.server_tools import Peer, served_anew
 from tests.unit.record_tools import Record, build
+from tests.waiting import wait_until
 
 _Alter, _Describe = m.AlterClientQuotasRequest, m.DescribeClientQuotasRequest
 EXACT, DEFAULT, ANY = range(3)
@@ -108,10 +110,7 @@ def _set(where, quotas):
             for entity, values in quotas.items()
         ]
         assert {code for _, code in _altered(peer, changes)} == {0}
-        end = time.monotonic() + PATIENCE
-        while len(_described(peer, ())) < len(quotas):
-            assert time.monotonic() < end
-            time.sleep(0.1)
+        wait_until(lambda: len(_described(peer, ())) >= len(quotas), "the quotas are described")
 
 
 @pytest.fixture(scope="module")
@@ -188,10 +187,12 @@ def _is_entity(parts):
 
 def _until_equal(sides):
     """Waits until both have the same quotas: Kafka describes a change a moment later."""
-    end = time.monotonic() + PATIENCE
-    while (found := _both(sides, lambda peer: _described(peer, ())))[0] != found[1]:
-        assert time.monotonic() < end, found
-        time.sleep(0.1)
+
+    def are_equal():
+        kafkas, ours = _both(sides, lambda peer: _described(peer, ()))
+        return kafkas == ours
+
+    wait_until(are_equal, lambda: _both(sides, lambda peer: _described(peer, ())))
 
 
 # ---- how long a client has to wait
@@ -199,15 +200,7 @@ def _until_equal(sides):
 
 def _produce(peer, size):
     records = build([Record(None, b"x" * size, int(time.time() * 1000))], "none")
-    part = m.ProduceRequest.PartitionProduceData(0, records)
-    topic = m.ProduceRequest.TopicProduceData("waits", bytes(16), [part])
-    return peer.ask(m.ProduceRequest(None, -1, 30_000, [topic]), 9)
-
-
-def _fetch(peer):
-    part = m.FetchRequest.FetchPartition(0, -1, 0, -1, -1, 1 << 20)
-    topic = m.FetchRequest.FetchTopic("waits", bytes(16), [part])
-    return peer.ask(m.FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=[topic]), 12)
+    return peer.ask(r.produce("waits", (0, records)), 9)
 
 
 def test_pauses_are_kafkas(sides):
@@ -216,14 +209,12 @@ def test_pauses_are_kafkas(sides):
     rates = ("producer_byte_rate", "consumer_byte_rate")
 
     def ask(peer):
-        made = peer.ask(m.CreateTopicsRequest([m.CreateTopicsRequest.CreatableTopic("waits", 1, 1)], 10_000), 5)
+        made = peer.ask(r.create_topic("waits"), 5)
         assert made.topics[0].error_code == 0
         _altered(peer, [(user, [(one, 1000.0, False) for one in rates])])
         try:
-            end = time.monotonic() + PATIENCE
-            while not (pause := _produce(peer, 15_000).throttle_time_ms):
-                assert time.monotonic() < end
-            fetched = _fetch(peer)
+            pause = wait_until(lambda: _produce(peer, 15_000).throttle_time_ms, "the producer has to wait", every=0)
+            fetched = peer.ask(r.fetch("waits", 0, max_wait_ms=0, min_bytes=1), 12)
         finally:
             _altered(peer, [(user, [(one, 0.0, True) for one in rates])])
         return pause, fetched.throttle_time_ms, fetched.error_code, len(fetched.responses)

@@ -11,14 +11,15 @@ from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.storage.record.end_txn_marker import decode_end_txn_marker
 from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.record.walk import read_pairs
+from tests import requests as r
 from tests.amounts import one_in
-from tests.server_tools import PATIENCE, Peer, served
+from tests.server_tools import Peer, served
 from tests.unit.record_tools import Record, build
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("kafka")
 
 SCRIPTS, STEPS = 12, 60
-NO_ID = bytes(16)
 TOPICS = ("x", "y")
 _NOW = int(time.time() * 1000)
 # Both sides answer so while the last transaction is not complete, for a time of their own; then they are asked again.
@@ -45,12 +46,12 @@ class Side:
 
     def ask(self, request, version, errors):
         """The answer, once it is not that the client is to ask again; `errors`: what it has of them."""
-        end = time.monotonic() + PATIENCE
-        while True:
+
+        def answered():
             answer = self.peer.ask(request, version)
-            if not _AGAIN & set(errors(answer)) or time.monotonic() > end:
-                return answer
-            time.sleep(0.02)
+            return None if _AGAIN & set(errors(answer)) else answer
+
+        return wait_until(answered, f"{request} is not to be asked again")
 
     # ---- a producer's requests; each gives what is compared
 
@@ -63,12 +64,8 @@ class Side:
         return answer.error_code, self.named(answer.producer_id), answer.producer_epoch
 
     def add(self, producer, name, version, parts):
-        topics = [m.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(self.prefix + topic, ns) for topic, ns in parts]
-        producer_id, epoch = self.producers[producer]
-        request = m.AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self.prefix + name, v3_and_below_producer_id=producer_id,
-            v3_and_below_producer_epoch=epoch, v3_and_below_topics=topics,
-        )  # fmt: skip
+        topics = {self.prefix + topic: numbers for topic, numbers in parts}
+        request = r.add_partitions(self.prefix + name, self.producers[producer], topics)
 
         def errors(answer):
             found = answer.results_by_topic_v3_and_below
@@ -86,9 +83,7 @@ class Side:
             [Record(None, value, _NOW)], "none", transactional=True, producer_id=producer_id, producer_epoch=epoch,
             base_sequence=sequence,
         )  # fmt: skip
-        part = m.ProduceRequest.PartitionProduceData(0, batch)
-        data = m.ProduceRequest.TopicProduceData(self.prefix + topic, NO_ID, [part])
-        request = m.ProduceRequest(self.prefix + name, -1, 10_000, [data])
+        request = r.produce(self.prefix + topic, (0, batch), transactional_id=self.prefix + name)
 
         def errors(answer):
             return [part.error_code for topic in answer.responses for part in topic.partition_responses]
@@ -98,10 +93,8 @@ class Side:
         return part.error_code, part.base_offset
 
     def commit_offset(self, producer, name, version, group, offset):
-        part = m.TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(0, offset, -1, "")
-        topic = m.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(self.prefix + "x", [part])
-        request = m.TxnOffsetCommitRequest(
-            self.prefix + name, self.prefix + group, *self.producers[producer], topics=[topic]
+        request = r.commit_in_transaction(
+            self.prefix + name, self.prefix + group, self.producers[producer], f"{self.prefix}x", offset
         )
 
         def errors(answer):
@@ -120,31 +113,26 @@ class Side:
     # ---- what there is
 
     def described(self, name):
-        end = time.monotonic() + PATIENCE
-        while True:
+
+        def completed():
             request = m.DescribeTransactionsRequest([self.prefix + name])
-            [one] = self.ask(request, 0, lambda _: []).transaction_states
-            if not one.transaction_state.startswith("Prepare") or time.monotonic() > end:
-                break
-            time.sleep(0.02)
+            [one] = self.peer.ask(request, 0).transaction_states
+            return None if one.transaction_state.startswith("Prepare") else one
+
+        one = wait_until(completed, f"the transaction of {name} is complete")
         topics = sorted((topic.topic, sorted(topic.partitions)) for topic in one.topics)
         mine = [(topic, parts if topic.startswith(self.prefix) else []) for topic, parts in topics]
         return one.error_code, one.transaction_state, one.transaction_timeout_ms, one.producer_epoch, mine
 
     def offset(self, group, stable):
-        topics = [m.OffsetFetchRequest.OffsetFetchRequestTopics(self.prefix + "x", NO_ID, [0])]
-        groups = [m.OffsetFetchRequest.OffsetFetchRequestGroup(self.prefix + group, topics=topics)]
-        answer = self.ask(
-            m.OffsetFetchRequest(groups=groups, require_stable=stable), 8, lambda one: [one.groups[0].error_code]
-        )
+        request = r.committed_of(self.prefix + group, f"{self.prefix}x", 0, stable=stable)
+        answer = self.ask(request, 8, lambda one: [one.groups[0].error_code])
         [part] = answer.groups[0].topics[0].partitions
         return part.error_code, part.committed_offset
 
     def log(self, topic):
         """What a consumer of committed records gets: ends, aborted transactions, and all batches."""
-        part = m.FetchRequest.FetchPartition(0, -1, 0, -1, -1, 1 << 20)
-        wanted = [m.FetchRequest.FetchTopic(self.prefix + topic, NO_ID, [part])]
-        request = m.FetchRequest(max_wait_ms=10, min_bytes=0, max_bytes=1 << 20, isolation_level=1, topics=wanted)
+        request = r.fetch(self.prefix + topic, 0, isolation_level=1)
         [found] = self.ask(request, 11, lambda one: [one.responses[0].partitions[0].error_code]).responses[0].partitions
         records, batches = bytes(found.records or b""), []
         for header in scan(records, 0, len(records)):
@@ -190,8 +178,7 @@ class Script:
     def run(self):
         for topic in TOPICS:
             for side in self.sides:
-                created = m.CreateTopicsRequest.CreatableTopic(side.prefix + topic, 1, 1)
-                side.peer.ask(m.CreateTopicsRequest([created], 10_000, False), 5)
+                side.peer.ask(r.create_topic(side.prefix + topic), 5)
                 wait_for_leader(side.peer, side.prefix + topic)
         for producer in self.names:
             self.init(producer)
@@ -245,11 +232,7 @@ class Script:
 
 
 def wait_for_leader(peer, topic):
-    end = time.monotonic() + PATIENCE
-    wanted = m.MetadataRequest([m.MetadataRequest.MetadataRequestTopic(NO_ID, topic)], False)
-    while peer.ask(wanted, 7).topics[0].error_code:
-        assert time.monotonic() < end, f"{topic} has no leader"
-        time.sleep(0.05)
+    wait_until(lambda: not peer.ask(r.metadata(topic), 7).topics[0].error_code, f"{topic} has a leader")
 
 
 @pytest.fixture(scope="module")

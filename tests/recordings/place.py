@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 from pyspark_log.kafka import messages as m
-from tests.server_tools import PATIENCE, Peer
+from tests import requests as r
+from tests.server_tools import Peer
 from tests.unit.record_tools import Record, build
+from tests.waiting import wait_until
 
-_NO_REPLICA = -1
 _START, _END = -2, -1
 _TOPIC = 2
 
@@ -29,42 +28,34 @@ class Place:
     def make(self, topic, partitions=1, values=0):
         """Makes a topic, with that many values in each partition. The recording holds these requests, too."""
         with Peer(self._recorder) as peer:
-            made = m.CreateTopicsRequest.CreatableTopic(topic, partitions, 1)
-            [answer] = peer.ask(m.CreateTopicsRequest([made], 60_000), 7).topics
+            [answer] = peer.ask(r.create_topic(topic, partitions), 7).topics
             assert answer.error_code == 0, answer
             self.wait_for(topic, partitions)
             if values:
                 rows = [Record(b"key %d" % number, b"value %d" % number) for number in range(values)]
-                parts = [m.ProduceRequest.PartitionProduceData(one, build(rows)) for one in range(partitions)]
-                data = m.ProduceRequest.TopicProduceData(topic, bytes(16), parts)
-                [answer] = peer.ask(m.ProduceRequest(None, -1, 60_000, [data]), 9).responses
+                parts = [(one, build(rows)) for one in range(partitions)]
+                [answer] = peer.ask(r.produce(topic, *parts), 9).responses
                 assert not any(part.error_code for part in answer.partition_responses), answer
 
     def wait_for(self, topic, partitions=1):
         """Returns when the broker leads all partitions of a topic; an answer that it is made comes earlier."""
-        wanted = [m.ListOffsetsRequest.ListOffsetsPartition(one, -1, _START) for one in range(partitions)]
-        request = m.ListOffsetsRequest(_NO_REPLICA, 0, [m.ListOffsetsRequest.ListOffsetsTopic(topic, wanted)])
-        self._until(lambda peer: not any(one.error_code for one in peer.ask(request, 7).topics[0].partitions))
+        for number in range(partitions):
+            request = r.list_offsets(topic, _START, partition=number)
+            self._until(lambda peer, of=request: not peer.ask(of, 7).topics[0].partitions[0].error_code)
 
     def wait_for_config(self, topic, name, value):
         """Returns when the broker knows of a config; an answer that it is changed comes earlier."""
-        wanted = m.DescribeConfigsRequest.DescribeConfigsResource(_TOPIC, topic, [name])
-        self._until(
-            lambda peer: (
-                [one.value for one in peer.ask(m.DescribeConfigsRequest([wanted]), 4).results[0].configs] == [value]
-            )
-        )
+        wanted = r.describe_configs(_TOPIC, topic, name)
+        self._until(lambda peer: [one.value for one in peer.ask(wanted, 4).results[0].configs] == [value])
 
     def wait_for_records(self, topic, count):
         """Returns when the first partition of a topic has that many."""
-        wanted = m.ListOffsetsRequest.ListOffsetsTopic(topic, [m.ListOffsetsRequest.ListOffsetsPartition(0, -1, _END)])
-        request = m.ListOffsetsRequest(_NO_REPLICA, 0, [wanted])
+        request = r.list_offsets(topic, _END)
         self._until(lambda peer: peer.ask(request, 7).topics[0].partitions[0].offset >= count)
 
     def wait_without(self, topic):
         """Returns when the broker has a topic no more."""
-        request = m.MetadataRequest([m.MetadataRequest.MetadataRequestTopic(bytes(16), topic)], False)
-        self._until(lambda peer: peer.ask(request, 12).topics[0].error_code)
+        self._until(lambda peer: peer.ask(r.metadata(topic), 12).topics[0].error_code)
 
     def empty(self):
         """Deletes all topics and groups. Nothing of this is recorded."""
@@ -82,8 +73,5 @@ class Place:
         return not any(one.error_code for one in peer.ask(m.DeleteGroupsRequest(groups), 2).results)
 
     def _until(self, condition):
-        end = time.monotonic() + PATIENCE
         with Peer(self._broker_at) as peer:
-            while not condition(peer):
-                assert time.monotonic() < end, "the broker does not get there"
-                time.sleep(0.02)
+            wait_until(lambda: condition(peer), "the broker gets there")

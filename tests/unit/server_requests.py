@@ -11,12 +11,13 @@ from record_tools import Record, build, read
 
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
+from tests import requests as r
 from tests.amounts import few_or_many
+from tests.requests import NO_ID
 
 #: Versions from which on topics are named by their ids.
 PRODUCE_BY_ID = FETCH_BY_ID = 13
 LATEST, EARLIEST, LARGEST_TIME = -1, -2, -3
-NO_ID = bytes(16)
 #: How many damaged requests a server gets.
 DAMAGED = few_or_many(600, int(os.environ.get("PYLOG_DAMAGED_REQUESTS", "3000")))
 
@@ -34,10 +35,7 @@ def batch(*values, codec="none", **fields):
 
 def produce_request(topic, *parts, acks=-1, topic_id=NO_ID, transactional_id=None):
     """`parts`: the bytes of a batch each, for the partitions from 0 on."""
-    partitions = [m.ProduceRequest.PartitionProduceData(number, data) for number, data in enumerate(parts)]
-    return m.ProduceRequest(
-        transactional_id, acks, 30_000, [m.ProduceRequest.TopicProduceData(topic, topic_id, partitions)]
-    )
+    return r.produce(topic, *enumerate(parts), acks=acks, topic_id=topic_id, transactional_id=transactional_id)
 
 
 def produce(peer, topic, data, version=9, **fields):
@@ -74,8 +72,7 @@ def values(answer):
 
 def list_offset(peer, topic, time, version=7, partition=0, **fields):
     """Looks up an offset of a partition; what is answered."""
-    wanted = m.ListOffsetsRequest.ListOffsetsPartition(partition, -1, time)
-    request = m.ListOffsetsRequest(-1, 0, [m.ListOffsetsRequest.ListOffsetsTopic(topic, [wanted])])._replace(**fields)
+    request = r.list_offsets(topic, time, partition=partition, **fields)
     [[answer]] = [one.partitions for one in peer.ask(request, version).topics]
     return answer
 

@@ -2,12 +2,14 @@
 
 import pyarrow as pa
 import pytest
-from server_requests import NO_ID, fetch, id_of, values
+from server_requests import fetch, id_of, values
 
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.storage.catalog.topics import MAX_PARTITIONS
 from pyspark_log.storage.folder_store import FolderStore as Store
+from tests import requests as r
+from tests.requests import NO_ID
 from tests.server_tools import Peer, served
 
 _TOPIC, _BROKER = 2, 4
@@ -15,13 +17,11 @@ _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 
 
 def _create(peer, *topics, version=7, validate_only=False):
-    return peer.ask(m.CreateTopicsRequest(topics, 30_000, validate_only), version).topics
+    return peer.ask(r.create_topics(*topics, validate_only=validate_only), version).topics
 
 
-def _topic(name, partitions=3, replicas=1, assignments=(), **configs):
-    entries = [m.CreateTopicsRequest.CreatableTopicConfig(key.replace("_", "."), one) for key, one in configs.items()]
-    placed = [m.CreateTopicsRequest.CreatableReplicaAssignment(*one) for one in assignments]
-    return m.CreateTopicsRequest.CreatableTopic(name, partitions, replicas, placed, entries)
+def _topic(name, partitions=3, *args, **how):
+    return r.new_topic(name, partitions, *args, **how)
 
 
 # ---- topics
@@ -79,8 +79,7 @@ def test_only_a_check(peer, store, topic, name):
 @pytest.mark.parametrize("version", range(4))
 def test_each_version_adds_partitions(peer, store, topic, version):
     def grow(count, assignments=None, validate_only=False):
-        wanted = m.CreatePartitionsRequest.CreatePartitionsTopic(topic, count, assignments)
-        [answer] = peer.ask(m.CreatePartitionsRequest([wanted], 30_000, validate_only), version).results
+        [answer] = peer.ask(r.create_partitions(topic, count, assignments, validate_only), version).results
         return answer.error_code
 
     assert grow(2, validate_only=True) == ErrorCode.NONE
@@ -88,10 +87,8 @@ def test_each_version_adds_partitions(peer, store, topic, version):
     assert grow(2) == ErrorCode.NONE
     assert store.describe_topic(topic).partitions == 2
     assert grow(2) == ErrorCode.INVALID_PARTITIONS
-    assignment = m.CreatePartitionsRequest.CreatePartitionsAssignment
-    assert grow(4, [assignment([1])]) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    assert grow(4, [assignment([1]), assignment([2])]) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    assert grow(4, [assignment([1]), assignment([1])]) == ErrorCode.NONE
+    assert grow(4, [[1]]) == grow(4, [[1], [2]]) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert grow(4, [[1], [1]]) == ErrorCode.NONE
 
 
 @pytest.mark.parametrize("version", range(1, 7))
@@ -117,16 +114,15 @@ def test_topics_are_deleted_by_id(peer, store, topic):
 # ---- configs
 
 
-def _described(peer, kind, name, version=4, keys=None, **fields):
-    wanted = m.DescribeConfigsRequest.DescribeConfigsResource(kind, name, keys)
-    [found] = peer.ask(m.DescribeConfigsRequest([wanted], **fields), version).results
+def _described(peer, kind, name, *keys, version=4, **fields):
+    [found] = peer.ask(r.describe_configs(kind, name, *keys, **fields), version).results
     return found.error_code, {one.name: one for one in found.configs}
 
 
 @pytest.mark.parametrize("version", range(1, 5))
 def test_each_version_describes_configs(peer, store, topic, version):
     store.alter_configs(topic, {"retention.ms": "1000"})
-    code, found = _described(peer, _TOPIC, topic, version, include_synonyms=True)
+    code, found = _described(peer, _TOPIC, topic, version=version)
     retention = found["retention.ms"]
     assert (code, retention.value, retention.config_source) == (ErrorCode.NONE, "1000", 1)
     assert [tuple(one) for one in retention.synonyms] == [
@@ -136,7 +132,7 @@ def test_each_version_describes_configs(peer, store, topic, version):
     assert (found["cleanup.policy"].value, found["min.insync.replicas"].value) == ("delete", "1")
     if version >= 3:
         assert (retention.config_type, found["cleanup.policy"].config_type) == (5, 7)
-    code, found = _described(peer, _TOPIC, topic, version, ["segment.bytes"])
+    code, found = _described(peer, _TOPIC, topic, "segment.bytes", version=version)
     assert [*found] == ["segment.bytes"]
 
 
@@ -154,54 +150,40 @@ def test_configs_of_the_server_and_of_what_is_not_there(peer, server):
 @pytest.mark.parametrize("version", range(3))
 def test_each_version_replaces_configs(peer, store, topic, version):
     store.alter_configs(topic, {"retention.ms": "1000"})
-    config = m.AlterConfigsRequest.AlterableConfig
 
     def alter(*configs, validate_only=False):
-        resource = m.AlterConfigsRequest.AlterConfigsResource(_TOPIC, topic, configs)
-        [answer] = peer.ask(m.AlterConfigsRequest([resource], validate_only), version).responses
+        request = r.replace_configs(_TOPIC, topic, *configs, validate_only=validate_only)
+        [answer] = peer.ask(request, version).responses
         return answer.error_code
 
-    assert alter(config("segment.bytes", "nonsense")) == ErrorCode.INVALID_CONFIG
-    assert alter(config("segment.bytes", "5000"), validate_only=True) == ErrorCode.NONE
+    assert alter(("segment.bytes", "nonsense")) == ErrorCode.INVALID_CONFIG
+    assert alter(("segment.bytes", "5000"), validate_only=True) == ErrorCode.NONE
     assert store.describe_topic(topic).configs == {"retention.ms": "1000"}
     # A client that read all configs sends those back that mean nothing here, too.
-    assert alter(config("segment.bytes", "5000"), config("min.insync.replicas", "1")) == ErrorCode.NONE
+    assert alter(("segment.bytes", "5000"), ("min.insync.replicas", "1")) == ErrorCode.NONE
     assert store.describe_topic(topic).configs == {"segment.bytes": "5000"}
 
 
 @pytest.mark.parametrize("version", range(2))
 def test_each_version_changes_configs(peer, store, topic, version):
-    config = m.IncrementalAlterConfigsRequest.AlterableConfig
 
-    def alter(*configs, kind=_TOPIC, name=topic):
-        resource = m.IncrementalAlterConfigsRequest.AlterConfigsResource(kind, name, configs)
-        [answer] = peer.ask(m.IncrementalAlterConfigsRequest([resource]), version).responses
+    def alter(*changes, kind=_TOPIC, name=topic):
+        [answer] = peer.ask(r.alter_configs(kind, name, *changes), version).responses
         return answer.error_code
 
-    assert alter(config("retention.ms", _SET, "1000"), config("segment.bytes", _SET, "5000")) == ErrorCode.NONE
-    assert alter(config("segment.bytes", _DELETE, None)) == ErrorCode.NONE
-    assert alter(config("cleanup.policy", _APPEND, "compact")) == ErrorCode.NONE
+    assert alter(("retention.ms", _SET, "1000"), ("segment.bytes", _SET, "5000")) == ErrorCode.NONE
+    assert alter(("segment.bytes", _DELETE, None)) == ErrorCode.NONE
+    assert alter(("cleanup.policy", _APPEND, "compact")) == ErrorCode.NONE
     assert store.describe_topic(topic).configs == {"retention.ms": "1000", "cleanup.policy": "delete,compact"}
-    assert alter(config("cleanup.policy", _SUBTRACT, "delete")) == ErrorCode.NONE
+    assert alter(("cleanup.policy", _SUBTRACT, "delete")) == ErrorCode.NONE
     assert store.describe_topic(topic).configs["cleanup.policy"] == "compact"
-    refused = [
-        alter(config("retention.ms", _APPEND, "1")),
-        alter(config("retention.ms", _SET, None)),
-        alter(config("nonsense", _DELETE, None)),
-        alter(config("retention.ms", 9, "1")),
-        alter(config("retention.ms", _SET, "1"), config("retention.ms", _SET, "2")),
-        alter(config("log.retention.ms", _SET, "1"), kind=_BROKER, name="1"),
-        alter(config("retention.ms", _SET, "1"), name="missing"),
-    ]
-    assert refused == [
-        ErrorCode.INVALID_CONFIG,
-        ErrorCode.INVALID_REQUEST,
-        ErrorCode.INVALID_CONFIG,
-        ErrorCode.INVALID_REQUEST,
-        ErrorCode.INVALID_REQUEST,
-        ErrorCode.INVALID_REQUEST,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ]
+    assert alter(("retention.ms", _APPEND, "1")) == ErrorCode.INVALID_CONFIG
+    assert alter(("retention.ms", _SET, None)) == ErrorCode.INVALID_REQUEST
+    assert alter(("nonsense", _DELETE, None)) == ErrorCode.INVALID_CONFIG
+    assert alter(("retention.ms", 9, "1")) == ErrorCode.INVALID_REQUEST
+    assert alter(("retention.ms", _SET, "1"), ("retention.ms", _SET, "2")) == ErrorCode.INVALID_REQUEST
+    assert alter(("log.retention.ms", _SET, "1"), kind=_BROKER, name="1") == ErrorCode.INVALID_REQUEST
+    assert alter(("retention.ms", _SET, "1"), name="missing") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 # ---- records, log dirs, the cluster
@@ -212,9 +194,7 @@ def test_each_version_deletes_records(peer, store, topic, version):
     store.append(topic, pa.record_batch({"value": [b"x"] * 10}))
 
     def delete(offset, name=topic):
-        part = m.DeleteRecordsRequest.DeleteRecordsPartition(0, offset)
-        request = m.DeleteRecordsRequest([m.DeleteRecordsRequest.DeleteRecordsTopic(name, [part])], 30_000)
-        [[answer]] = [one.partitions for one in peer.ask(request, version).topics]
+        [[answer]] = [one.partitions for one in peer.ask(r.delete_records(name, offset), version).topics]
         return answer.error_code, answer.low_watermark
 
     assert delete(4) == (ErrorCode.NONE, 4)

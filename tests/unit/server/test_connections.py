@@ -11,6 +11,7 @@ import pytest
 from server_requests import LATEST, batch, fetch, fetch_request, list_offset, produce, produce_request, values
 
 from pyspark_log.kafka import messages as m
+from tests import requests as r
 from tests.security_tools import TlsPeer, name, tls_options
 from tests.server_tools import PATIENCE, Peer, served, served_anew
 
@@ -76,7 +77,7 @@ def test_many_requests_at_once_are_answered_in_their_order(peer, store, topic):
     """Also those that take another way: a wait for a disk, or for records."""
     requests = [
         (_ASK, 3),
-        (m.MetadataRequest([m.MetadataRequest.MetadataRequestTopic(name=topic)], False), 9),
+        (r.metadata(topic), 9),
         (produce_request(topic, batch(b"a"), acks=1), 9),
         (fetch_request(topic, 0, wait=1, least=1 << 20), 12),
     ] * 25

@@ -9,6 +9,7 @@ import pytest
 from server_requests import DAMAGED, EARLIEST, batch, damaged_frame, fetch_request, produce, produce_request
 
 from pyspark_log.kafka import messages as m
+from tests import requests as r
 from tests.server_tools import Peer
 
 # What a server may take more than before, in bytes, however many damaged requests it gets.
@@ -17,28 +18,20 @@ _ROOM = 60_000_000
 
 def _requests(topic):
     """Requests of all kinds, with their versions; none waits for long, or deletes the topic."""
-    name = m.MetadataRequest.MetadataRequestTopic(name=topic)
-    part = m.ListOffsetsRequest.ListOffsetsPartition(0, -1, EARLIEST)
     join = m.JoinGroupRequest("damaged", 6000, 6000, "", None, "consumer", [("range", b"x" * 20)])
-    commit = m.OffsetCommitRequest.OffsetCommitRequestPartition(0, 1, -1, "note")
     return [
         (m.ApiVersionsRequest("tests", "1"), 3),
-        (m.MetadataRequest([name], False), 12),
+        (r.metadata(topic), 12),
         (produce_request(topic, batch(b"value" * 20)), 9),
         (fetch_request(topic, 0, wait=1), 12),
-        (m.ListOffsetsRequest(-1, 0, [m.ListOffsetsRequest.ListOffsetsTopic(topic, [part])]), 7),
+        (r.list_offsets(topic, EARLIEST), 7),
         (m.FindCoordinatorRequest("damaged"), 3),
         (join, 5),
         (m.HeartbeatRequest("damaged", 1, "m"), 4),
-        (
-            m.OffsetCommitRequest(
-                "damaged", topics=[m.OffsetCommitRequest.OffsetCommitRequestTopic(topic, partitions=[commit])]
-            ),
-            8,
-        ),
-        (m.OffsetFetchRequest("damaged", None), 7),
+        (r.commit("damaged", topic, 1, metadata="note"), 8),
+        (r.committed("damaged", None), 7),
         (m.DescribeGroupsRequest(["damaged"]), 5),
-        (m.DescribeConfigsRequest([m.DescribeConfigsRequest.DescribeConfigsResource(2, topic)]), 4),
+        (r.describe_configs(2, topic), 4),
         (m.InitProducerIdRequest(None, 1), 4),
     ]
 

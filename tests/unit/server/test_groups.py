@@ -1,7 +1,7 @@
 """Groups of clients at a server: membership, committed offsets, and the same groups by `Store` and after a restart."""
 
 import pytest
-from server_requests import NO_ID, id_of
+from server_requests import id_of
 
 from pyspark_log import Consumer, Store
 from pyspark_log.errors import GroupNotEmptyError
@@ -9,15 +9,13 @@ from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.storage.groups import GroupState
 from pyspark_log.types import TopicPartition
+from tests import requests as r
+from tests.requests import NO_ID
 from tests.server_tools import Peer, Server
 
 _PROTOCOL = m.JoinGroupRequest.JoinGroupRequestProtocol
 _ASSIGNMENT = m.SyncGroupRequest.SyncGroupRequestAssignment
 _SUBSCRIPTION = b"\x00\x00" + b"\x00\x00\x00\x01" + b"\x00\x05topic" + b"\xff\xff\xff\xff"
-_COMMIT_TOPIC, _COMMIT_PART = (
-    m.OffsetCommitRequest.OffsetCommitRequestTopic,
-    m.OffsetCommitRequest.OffsetCommitRequestPartition,
-)
 
 
 def _join(group, member="", **fields):
@@ -47,25 +45,21 @@ def _member(peer, group, **fields):
     return joined
 
 
-def _commit(peer, group, topic, offsets, version=8, generation=-1, member="", metadata="", topic_id=NO_ID):
-    parts = [_COMMIT_PART(number, offset, -1, metadata) for number, offset in offsets.items()]
-    if version >= 6:
-        parts = [part._replace(committed_leader_epoch=3) for part in parts]
-    request = m.OffsetCommitRequest(group, generation, member, topics=[_COMMIT_TOPIC(topic, topic_id, parts)])
-    answer = peer.ask(request, version)
-    return {part.partition_index: part.error_code for one in answer.topics for part in one.partitions}
+def _commit(peer, group, topic, offset, version=8, **fields):
+    """Commits an offset of the first partition, or of the one that is given; the error."""
+    request = r.commit(group, topic, offset, epoch=3 if version >= 6 else -1, **fields)
+    [[part]] = [one.partitions for one in peer.ask(request, version).topics]
+    return part.error_code
 
 
 def _committed(peer, group, topic, numbers=(0,), version=7, topic_id=NO_ID):
+    """What is committed of a topic, or with None of all, by partition."""
     if version >= 8:
-        topics = [m.OffsetFetchRequest.OffsetFetchRequestTopics(topic, topic_id, numbers)]
-        wanted = m.OffsetFetchRequest.OffsetFetchRequestGroup(group, topics=topics)
-        [one] = peer.ask(m.OffsetFetchRequest(groups=[wanted]), version).groups
+        [one] = peer.ask(r.committed_of(group, topic, *numbers, topic_id=topic_id), version).groups
         assert one.error_code == ErrorCode.NONE
         topics = one.topics
     else:
-        topics = [m.OffsetFetchRequest.OffsetFetchRequestTopic(topic, numbers)]
-        topics = peer.ask(m.OffsetFetchRequest(group, topics), version).topics
+        topics = peer.ask(r.committed(group, topic, *numbers), version).topics
     return {part.partition_index: part for found in topics for part in found.partitions}
 
 
@@ -137,16 +131,14 @@ def test_members_outlive_a_restart_of_the_server(tmp_path):
     try:
         with Peer(server.start()) as peer:
             joined = _member(peer, "g")
-            assert _commit(peer, "g", "t", {0: 5}, generation=1, member=joined.member_id) == {0: ErrorCode.NONE}
+            assert _commit(peer, "g", "t", 5, generation=1, member=joined.member_id) == ErrorCode.NONE
         server.kill()
         with Peer(server.start()) as peer:
             assert peer.ask(m.HeartbeatRequest("g", 1, joined.member_id), 4).error_code == ErrorCode.NONE
             assert peer.ask(m.HeartbeatRequest("g", 1, "other"), 4).error_code == ErrorCode.UNKNOWN_MEMBER_ID
             assert _committed(peer, "g", "t")[0].committed_offset == 5
-            assert _commit(peer, "g", "t", {0: 6}, generation=1, member=joined.member_id) == {0: ErrorCode.NONE}
-            assert _commit(peer, "g", "t", {0: 4}, generation=0, member=joined.member_id) == {
-                0: ErrorCode.ILLEGAL_GENERATION
-            }
+            assert _commit(peer, "g", "t", 6, generation=1, member=joined.member_id) == ErrorCode.NONE
+            assert _commit(peer, "g", "t", 4, generation=0, member=joined.member_id) == ErrorCode.ILLEGAL_GENERATION
     finally:
         server.kill()
 
@@ -158,7 +150,7 @@ def test_members_outlive_a_restart_of_the_server(tmp_path):
 def test_each_version_of_a_commit(peer, store, topic, group, version):
     by_id = {"topic_id": id_of(store, topic)} if version >= 10 else {}
     named = "" if by_id else topic
-    assert _commit(peer, group, named, {0: 7}, version, metadata="note", **by_id) == {0: ErrorCode.NONE}
+    assert _commit(peer, group, named, 7, version, metadata="note", **by_id) == ErrorCode.NONE
     [found] = store.groups[group].committed().items()
     assert found[0] == TopicPartition(topic, 0)
     assert (found[1].offset, found[1].metadata, found[1].leader_epoch) == (7, "note", 3 if version >= 6 else -1)
@@ -168,7 +160,7 @@ def test_each_version_of_a_commit(peer, store, topic, group, version):
 def test_each_version_of_a_fetch(peer, store, topic, group, version):
     store.add_partitions(topic, 2)
     by_id = {"topic_id": id_of(store, topic)} if version >= 10 else {}
-    _commit(peer, group, topic, {0: 7}, metadata="note")
+    _commit(peer, group, topic, 7, metadata="note")
     found = _committed(peer, group, "" if by_id else topic, (0, 1), version, **by_id)
     assert [(found[number].committed_offset, found[number].metadata) for number in (0, 1)] == [(7, "note"), (-1, "")]
     if version >= 5:
@@ -177,15 +169,9 @@ def test_each_version_of_a_fetch(peer, store, topic, group, version):
 
 @pytest.mark.parametrize("version", range(2, 11))
 def test_all_that_a_group_has(peer, topic, group, version):
-    _commit(peer, group, topic, {0: 7})
-    if version >= 8:
-        [one] = peer.ask(
-            m.OffsetFetchRequest(groups=[m.OffsetFetchRequest.OffsetFetchRequestGroup(group, topics=None)]), version
-        ).groups
-        topics = one.topics
-    else:
-        topics = peer.ask(m.OffsetFetchRequest(group, None), version).topics
-    assert [part.committed_offset for found in topics for part in found.partitions] == [7]
+    _commit(peer, group, topic, 7)
+    found = _committed(peer, group, None, version=version)
+    assert {number: part.committed_offset for number, part in found.items()} == {0: 7}
 
 
 def test_offsets_that_spark_commits_are_seen(peer, store, topic, group):
@@ -198,8 +184,8 @@ def test_offsets_that_spark_commits_are_seen(peer, store, topic, group):
 @pytest.mark.parametrize("offset", [-1, -2])
 def test_an_offset_with_which_a_group_starts_over(peer, store, topic, group, offset):
     """kafkajs commits it for a partition whose offset is out of range; Kafka keeps any number."""
-    assert _commit(peer, group, topic, {0: 4}) == {0: ErrorCode.NONE}
-    assert _commit(peer, group, topic, {0: offset}) == {0: ErrorCode.NONE}
+    assert _commit(peer, group, topic, 4) == ErrorCode.NONE
+    assert _commit(peer, group, topic, offset) == ErrorCode.NONE
     assert _committed(peer, group, topic)[0].committed_offset == offset
     assert store.groups[group].committed() == {}
     assert store.groups.log.describe(group).state is GroupState.EMPTY
@@ -213,22 +199,20 @@ def test_an_offset_with_which_a_group_starts_over(peer, store, topic, group, off
 def test_commits_that_are_refused(server, peer, store, topic, group):
     joined = _member(peer, group)
     mine = {"generation": 1, "member": joined.member_id}
-    assert _commit(peer, group, topic, {0: 1}, **mine) == {0: ErrorCode.NONE}
-    assert _commit(peer, group, topic, {0: 2}) == {0: ErrorCode.UNKNOWN_MEMBER_ID}
-    assert _commit(peer, group, topic, {0: 2}, **{**mine, "generation": 2}) == {0: ErrorCode.ILLEGAL_GENERATION}
-    assert _commit(peer, group, topic, {0: 2}, **{**mine, "member": "other"}) == {0: ErrorCode.UNKNOWN_MEMBER_ID}
-    assert _commit(peer, group, topic, {0: 2, 1: 2}, metadata="x" * 4097, **mine)[0] == (
-        ErrorCode.OFFSET_METADATA_TOO_LARGE
-    )
-    assert _commit(peer, group, topic, {0: 2}, metadata="x" * 4097, **mine) == {0: ErrorCode.OFFSET_METADATA_TOO_LARGE}
+    assert _commit(peer, group, topic, 1, **mine) == ErrorCode.NONE
+    assert _commit(peer, group, topic, 2) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert _commit(peer, group, topic, 2, **{**mine, "generation": 2}) == ErrorCode.ILLEGAL_GENERATION
+    assert _commit(peer, group, topic, 2, **{**mine, "member": "other"}) == ErrorCode.UNKNOWN_MEMBER_ID
+    for _ in range(2):
+        assert _commit(peer, group, topic, 2, metadata="x" * 4097, **mine) == ErrorCode.OFFSET_METADATA_TOO_LARGE
     port = peer.socket.getsockname()[1]
     said = f"tests (127.0.0.1:{port}) cannot commit offset 2 for {topic}-0: OFFSET_METADATA_TOO_LARGE"
     server.wait_for(said)
     assert server.output().count(said) == 1
-    assert _commit(peer, group, topic, {1: 2}, **mine) == {1: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    assert _commit(peer, group, "missing", {0: 2}, **mine) == {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert _commit(peer, group, topic, 2, partition=1, **mine) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert _commit(peer, group, "missing", 2, **mine) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     # As with Kafka, a group without a name can have committed offsets, and no members.
-    assert _commit(peer, "", topic, {0: 2}) == {0: ErrorCode.NONE}
+    assert _commit(peer, "", topic, 2) == ErrorCode.NONE
     assert _committed(peer, "", topic)[0].committed_offset == 2
     assert _committed(peer, group, topic)[0].committed_offset == 1
     # Others see that it has members, too.
@@ -258,12 +242,8 @@ def test_members_that_share_the_files_have_their_group_alone(peer, store, topic,
 def test_each_version_describes(peer, topic, group, version):
     joined = _member(peer, group)
     [found] = peer.ask(m.DescribeGroupsRequest([group]), version).groups
-    assert (found.error_code, found.group_state, found.protocol_type, found.protocol_data) == (
-        ErrorCode.NONE,
-        "Stable",
-        "consumer",
-        "range",
-    )
+    assert (found.error_code, found.group_state) == (ErrorCode.NONE, "Stable")
+    assert (found.protocol_type, found.protocol_data) == ("consumer", "range")
     [member] = found.members
     assert (member.member_id, member.client_id, member.client_host) == (joined.member_id, "tests", "/127.0.0.1")
     assert (member.member_metadata, member.member_assignment) == (_SUBSCRIPTION, b"mine")
@@ -291,17 +271,14 @@ def test_each_version_deletes(peer, store, topic, group, version):
     of_spark = f"{group}-spark"
     store.groups[of_spark].commit({TopicPartition(topic, 0): 3})
     answer = peer.ask(m.DeleteGroupsRequest([group, of_spark, "missing"]), version)
-    assert [one.error_code for one in answer.results] == [
-        ErrorCode.NON_EMPTY_GROUP,
-        ErrorCode.NONE,
-        ErrorCode.GROUP_ID_NOT_FOUND,
-    ]
+    expected = [ErrorCode.NON_EMPTY_GROUP, ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND]
+    assert [one.error_code for one in answer.results] == expected
     assert of_spark not in store.groups
     assert group in store.groups
 
 
 def test_what_others_have_deleted_is_gone(peer, store, topic, group):
-    _commit(peer, group, topic, {0: 7})
+    _commit(peer, group, topic, 7)
     store.groups[group].delete()
     assert group not in {one.group_id for one in peer.ask(m.ListGroupsRequest(), 4).groups}
     assert _committed(peer, group, topic)[0].committed_offset == -1
@@ -317,7 +294,7 @@ def test_offsets_are_deleted(peer, store, topic, group):
     assert delete(topic) == ErrorCode.GROUP_ID_NOT_FOUND
     joined = _member(peer, group)
     mine = {"generation": 1, "member": joined.member_id}
-    _commit(peer, group, topic, {0: 7}, **mine)
+    _commit(peer, group, topic, 7, **mine)
     assert delete("topic") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     store.create_topic("topic", 1)
     assert delete("topic") == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC

@@ -3,13 +3,14 @@
 import struct
 
 import pytest
-from server_requests import NO_ID, id_of
+from server_requests import id_of
 
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.schemas import api
 from pyspark_log.server.handlers import APIS
 from pyspark_log.types import TopicPartition
+from tests import requests as r
 from tests.server_tools import Peer, served
 
 API_VERSIONS = 18
@@ -18,8 +19,7 @@ _NOT_ASKED = -(1 << 31)
 
 
 def _metadata(peer, *names, version=9, create=False, **fields):
-    wanted = [m.MetadataRequest.MetadataRequestTopic(NO_ID, name) for name in names]
-    return peer.ask(m.MetadataRequest(wanted, create)._replace(**fields), version)
+    return peer.ask(r.metadata(*names, create=create, **fields), version)
 
 
 # ---- ApiVersions
@@ -76,9 +76,8 @@ def test_each_version(peer, server, store, topic, version):
     [found] = response.topics
     assert (found.error_code, found.name, found.is_internal) == (ErrorCode.NONE, topic, False)
     assert [part.partition_index for part in found.partitions] == [0, 1, 2]
-    assert {(part.error_code, part.leader_id, *part.replica_nodes, *part.isr_nodes) for part in found.partitions} == {
-        (0, 1, 1, 1)
-    }
+    places = {(part.error_code, part.leader_id, *part.replica_nodes, *part.isr_nodes) for part in found.partitions}
+    assert places == {(0, 1, 1, 1)}
     if version >= 1:
         assert response.controller_id == 1
     if version >= 2:
@@ -99,18 +98,15 @@ def test_all_topics(peer, topic):
 
 
 def test_by_id(peer, store, topic):
-    wanted = [m.MetadataRequest.MetadataRequestTopic(one, None) for one in (id_of(store, topic), b"\x01" * 16)]
-    response = peer.ask(m.MetadataRequest(wanted, False), 12)
-    assert [(one.error_code, one.name) for one in response.topics] == [
-        (ErrorCode.NONE, topic),
-        (ErrorCode.UNKNOWN_TOPIC_ID, None),
-    ]
+    response = _metadata(peer, ids=[id_of(store, topic), b"\x01" * 16], version=12)
+    found = [(one.error_code, one.name) for one in response.topics]
+    assert found == [(ErrorCode.NONE, topic), (ErrorCode.UNKNOWN_TOPIC_ID, None)]
 
 
 @pytest.mark.parametrize("version", [10, 11])
 def test_versions_with_ids_in_vain(peer, version):
     """They have a field for ids, and their answers must have names: Kafka closes the connection, too."""
-    peer.send(m.MetadataRequest([m.MetadataRequest.MetadataRequestTopic(b"\x01" * 16, None)], False), version)
+    peer.send(r.metadata(ids=[b"\x01" * 16]), version)
     assert peer.is_closed_by_server()
 
 

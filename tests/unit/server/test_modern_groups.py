@@ -11,6 +11,7 @@ from pyspark_log import Store
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.group_topics import matching
+from tests import requests as r
 from tests.server_tools import Peer, served
 
 _Owned = m.ConsumerGroupHeartbeatRequest.TopicPartitions
@@ -62,13 +63,10 @@ def test_partitions_that_are_added(peer, store, topic, group):
 
 def test_commits_and_fetches_have_epochs(peer, store, topic, group):
     _enter(peer, group, "m", topic)
-    part = m.OffsetCommitRequest.OffsetCommitRequestPartition(0, 5, -1, "")
-    topics = [m.OffsetCommitRequest.OffsetCommitRequestTopic(topic, bytes(16), [part])]
     for epoch, error in ((2, ErrorCode.NONE), (3, ErrorCode.STALE_MEMBER_EPOCH)):
-        answer = peer.ask(m.OffsetCommitRequest(group, epoch, "m", topics=topics), 9)
+        answer = peer.ask(r.commit(group, topic, 5, generation=epoch, member="m"), 9)
         assert answer.topics[0].partitions[0].error_code == error
-        wanted = m.OffsetFetchRequest.OffsetFetchRequestGroup(group, "m", epoch, None)
-        [found] = peer.ask(m.OffsetFetchRequest(groups=[wanted]), 9).groups
+        [found] = peer.ask(r.committed_of(group, None, member="m", epoch=epoch), 9).groups
         assert found.error_code == error
         assert [one.committed_offset for each in found.topics for one in each.partitions] == ([] if error else [5])
 

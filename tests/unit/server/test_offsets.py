@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 from server_requests import EARLIEST, LARGEST_TIME, LATEST, list_offset
 
-from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
+from tests import requests as r
 
 
 @pytest.fixture
@@ -56,9 +56,7 @@ def test_unknown(peer, topic):
 
 
 def test_a_partition_twice_in_a_request(peer, filled):
-    wanted = m.ListOffsetsRequest.ListOffsetsPartition(0, -1, LATEST)
-    request = m.ListOffsetsRequest(-1, 0, [m.ListOffsetsRequest.ListOffsetsTopic(filled, [wanted, wanted])])
-    [answers] = [one.partitions for one in peer.ask(request, 5).topics]
+    [answers] = [one.partitions for one in peer.ask(r.list_offsets(filled, LATEST, LATEST), 5).topics]
     assert {one.error_code for one in answers} == {ErrorCode.INVALID_REQUEST}
 
 
@@ -76,11 +74,7 @@ def test_a_publish_that_nothing_has_applied_is_counted(peer, store, topic, monke
 @pytest.mark.parametrize("version", range(2, 5))
 def test_ends_of_leader_epochs(peer, filled, version):
     def end(epoch, current=-1):
-        wanted = m.OffsetForLeaderEpochRequest.OffsetForLeaderPartition(0, current, epoch)
-        request = m.OffsetForLeaderEpochRequest(
-            topics=[m.OffsetForLeaderEpochRequest.OffsetForLeaderTopic(filled, [wanted])]
-        )
-        [[answer]] = [one.partitions for one in peer.ask(request, version).topics]
+        [[answer]] = [one.partitions for one in peer.ask(r.end_of_epoch(filled, epoch, current), version).topics]
         return answer.error_code, answer.leader_epoch, answer.end_offset
 
     assert end(0) == (ErrorCode.NONE, 0, 5)

@@ -5,7 +5,7 @@ import itertools
 import time
 
 import pytest
-from server_requests import batch, fetch_request, produce, produce_request, values
+from server_requests import batch, fetch_request, id_of, produce, produce_request, values
 
 from pyspark_log import Store
 from pyspark_log.kafka import decode_response, encode_response
@@ -16,6 +16,7 @@ from pyspark_log.server.handlers import APIS
 from pyspark_log.server.handlers.limited import Work
 from pyspark_log.server.network import Loop, Wait, Workers
 from pyspark_log.server.quotas import ClientQuotas, Entity, throttles
+from tests import requests as r
 from tests.scrapes import MeasuredServer
 from tests.security_tools import TlsPeer, add_users, log_in, name, tls_options
 from tests.server_tools import Peer, served, served_anew
@@ -90,10 +91,8 @@ def test_others_are_served_meanwhile(me, server, peer, topic, quotas):
 @pytest.mark.parametrize("version", [3, 5, 9, 13])
 def test_the_answer_comes_first_and_then_a_pause(me, server, store, peer, topic, quotas, version):
     quotas(me, producer_byte_rate=1000)
-    topic_id = m.MetadataRequest([m.MetadataRequest.MetadataRequestTopic(name=topic)], False)
-    named = peer.ask(topic_id, 12).topics[0].topic_id
     watch = Stopwatch()
-    answer = peer.ask(produce_request(topic, batch(b"x" * 10_200), topic_id=named), version)
+    answer = peer.ask(produce_request(topic, batch(b"x" * 10_200), topic_id=id_of(store, topic)), version)
     assert answer.responses[0].partition_responses[0].error_code == 0
     assert 200 < answer.throttle_time_ms < 400
     peer.ask(_ASK, 3)
@@ -151,9 +150,7 @@ def test_a_fetch_gets_at_most_what_the_quota_can_allow(me, server, store, peer, 
     for _ in range(4):
         store.append(topic, [{"value": b"x" * 3000}])
     quotas(me, consumer_byte_rate=700)
-    metadata = m.MetadataRequest([m.MetadataRequest.MetadataRequestTopic(name=topic)], False)
-    topic_id = peer.ask(metadata, 12).topics[0].topic_id
-    answer = peer.ask(fetch_request(topic, 0, topic_id=topic_id, least=1 << 20, wait=600_000), version)
+    answer = peer.ask(fetch_request(topic, 0, topic_id=id_of(store, topic), least=1 << 20, wait=600_000), version)
     assert answer.throttle_time_ms == 0
     [[part]] = [one.partitions for one in answer.responses]
     assert 0 < len(values(part)) < 4
@@ -200,8 +197,7 @@ def test_time_of_other_threads_counts():
 def test_metrics(me, server, peer, topic, quotas):
     quotas(Entity("", ""), producer_byte_rate=1000, request_percentage=0.000001, controller_mutation_rate=1)
     pause = peer.ask(produce_request(topic, batch(b"x" * 11_200)), 9).throttle_time_ms
-    create = m.CreateTopicsRequest([m.CreateTopicsRequest.CreatableTopic(f"{topic}-more", 20, 1)], 1000)
-    peer.ask(create, 5)
+    peer.ask(r.create_topic(f"{topic}-more", 20), 5)
     found, whose = server.scrape(), {"user": "ANONYMOUS", "clientId": me.client_id}
     assert found.value("kafka_server_quota_throttle_time", resource="Produce", **whose) == pause
     assert found.value("pylog_quota_throttled_requests_total", resource="Produce", **whose) == 1
@@ -215,14 +211,12 @@ def test_metrics(me, server, peer, topic, quotas):
 
 
 def _create(peer, topic, version, partitions=6, **fields):
-    wanted = m.CreateTopicsRequest.CreatableTopic(topic, partitions, 1)
-    answer = peer.ask(m.CreateTopicsRequest([wanted], 10_000, **fields), version)
+    answer = peer.ask(r.create_topic(topic, partitions, **fields), version)
     return answer.topics[0].error_code, answer.throttle_time_ms
 
 
 def _grow(peer, topic, version, count=8):
-    wanted = m.CreatePartitionsRequest.CreatePartitionsTopic(topic, count, None)
-    answer = peer.ask(m.CreatePartitionsRequest([wanted], 10_000, False), version)
+    answer = peer.ask(r.create_partitions(topic, count), version)
     return answer.results[0].error_code, answer.throttle_time_ms
 
 
@@ -252,7 +246,7 @@ def test_partitions_that_are_made_and_deleted(me, server, store, topic, quotas, 
 def test_topics_that_clients_want_are_made_when_the_quota_allows_it(me, server, peer, store, topic, quotas):
     quotas(me, controller_mutation_rate=0.1)
     assert _create(peer, f"{topic}-many", 7, partitions=60) == (0, 0)
-    metadata = m.MetadataRequest([m.MetadataRequest.MetadataRequestTopic(name=f"{topic}-auto")], True)
+    metadata = r.metadata(f"{topic}-auto", create=True)
     found = peer.ask(metadata, 9)
     assert found.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert found.throttle_time_ms > 60_000

@@ -12,6 +12,7 @@ from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server import followed_file
 from pyspark_log.server.security.acls import Acl, Acls, Operation, Pattern, Permission, Resource, Rules
+from tests import requests as r
 from tests.security_tools import log_in, served_with_users
 from tests.server_tools import Peer, served
 
@@ -87,18 +88,13 @@ def test_an_expression_has_the_topics_that_the_client_sees(carl, dora):
 
 def test_a_transaction_has_the_topics_that_the_client_sees(carl, dora):
     made = dora.ask(m.InitProducerIdRequest("t", 60_000), 4)
-    topics = [m.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name, [0]) for name in ("mine", "hidden")]
-    added = dora.ask(
-        m.AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id="t", v3_and_below_producer_id=made.producer_id,
-            v3_and_below_producer_epoch=made.producer_epoch, v3_and_below_topics=topics,
-        ), 3,
-    )  # fmt: skip
+    producer = made.producer_id, made.producer_epoch
+    added = dora.ask(r.add_partitions("t", producer, {"mine": [0], "hidden": [0]}), 3)
     assert {one.results_by_partition[0].partition_error_code for one in added.results_by_topic_v3_and_below} == {0}
     for peer, expected in ((dora, ["hidden", "mine"]), (carl, ["mine"])):
         [state] = peer.ask(m.DescribeTransactionsRequest(["t"]), 0).transaction_states
         assert [one.topic for one in state.topics] == expected
-    dora.ask(m.EndTxnRequest("t", made.producer_id, made.producer_epoch, False), 3)
+    dora.ask(m.EndTxnRequest("t", *producer, False), 3)
 
 
 def test_a_pattern_takes_no_time(carl, dora):
@@ -111,12 +107,9 @@ def test_a_pattern_takes_no_time(carl, dora):
 
 def test_an_id_does_not_reveal_the_name(server, carl, dora):
     with Store.open(server.path) as store:
-        topic_id = m.MetadataRequest.MetadataRequestTopic(bytes(16), "hidden")
-        [found] = dora.ask(m.MetadataRequest([topic_id], False), 12).topics
+        [found] = dora.ask(r.metadata("hidden"), 12).topics
         assert store.describe_topic("hidden").partitions == 1
-    part = m.ProduceRequest.PartitionProduceData(0, batch(b"x"))
-    topic = m.ProduceRequest.TopicProduceData("", found.topic_id, [part])
-    [answer] = carl.ask(produce_request("", batch(b"x"))._replace(topic_data=[topic]), 13).responses
+    [answer] = carl.ask(produce_request("", batch(b"x"), topic_id=found.topic_id), 13).responses
     [refused] = answer.partition_responses
     assert refused.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert "hidden" not in refused.error_message

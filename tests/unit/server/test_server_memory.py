@@ -9,8 +9,8 @@ import pytest
 from server_requests import EARLIEST, LARGEST_TIME, batch, fetch, list_offset, produce, values
 
 from pyspark_log import Store
-from pyspark_log.kafka import messages as m
 from pyspark_log.storage.publish import publish
+from tests import requests as r
 from tests.server_tools import NewServer, Peer, served
 from tests.store_tools import stage
 
@@ -28,12 +28,9 @@ def mapped(server):
 
 def commit(peer, offset):
     """Commits an offset of a group that has no members, and looks it up."""
-    part = m.OffsetCommitRequest.OffsetCommitRequestPartition(0, offset)
-    topic = m.OffsetCommitRequest.OffsetCommitRequestTopic("t", partitions=[part])
-    [[done]] = [one.partitions for one in peer.ask(m.OffsetCommitRequest("g", topics=[topic]), 8).topics]
+    [[done]] = [one.partitions for one in peer.ask(r.commit("g", "t", offset), 8).topics]
     assert done.error_code == 0
-    wanted = m.OffsetFetchRequest("g", [m.OffsetFetchRequest.OffsetFetchRequestTopic("t", [0])])
-    [[found]] = [one.partitions for one in peer.ask(wanted, 7).topics]
+    [[found]] = [one.partitions for one in peer.ask(r.committed("g", "t", 0), 7).topics]
     assert found.committed_offset == offset
 
 

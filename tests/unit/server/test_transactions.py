@@ -7,7 +7,7 @@ import signal
 import time
 
 import pytest
-from server_requests import LATEST, NO_ID, batch, list_offset, produce
+from server_requests import LATEST, batch, list_offset, produce
 
 from pyspark_log import Store
 from pyspark_log.kafka import messages as m
@@ -16,7 +16,9 @@ from pyspark_log.server.network import Loop, Workers
 from pyspark_log.server.transactions import Transactions
 from pyspark_log.storage.transactions import TransactionLog, TransactionState
 from pyspark_log.types import TopicPartition
-from tests.server_tools import PATIENCE, Peer, Server, served
+from tests import requests as r
+from tests.server_tools import Peer, Server, served
+from tests.waiting import wait_until
 
 AGAIN = (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS)
 
@@ -38,25 +40,22 @@ class Producer:
 
     def ask(self, request, version, error):
         """The answer, once it is not that the client is to ask again."""
-        end = time.monotonic() + PATIENCE
-        while True:
+
+        def answered():
             answer = self.peer.ask(request, version)
-            if error(answer) not in AGAIN or time.monotonic() > end:
-                return answer
-            time.sleep(0.01)
+            return None if error(answer) in AGAIN else answer
+
+        return wait_until(answered, f"{request} is not to be asked again")
 
     def add(self, topic, *numbers):
         """Adds partitions to the transaction; the errors."""
-        parts = [m.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(topic, numbers)]
-        request = m.AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self.name, v3_and_below_producer_id=self.id,
-            v3_and_below_producer_epoch=self.epoch, v3_and_below_topics=parts,
-        )  # fmt: skip
-        answer = self.ask(
-            request, 3, lambda one: one.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
-        )
-        [topic] = answer.results_by_topic_v3_and_below
-        return {one.partition_error_code for one in topic.results_by_partition}
+
+        def errors(answer):
+            [of_topic] = answer.results_by_topic_v3_and_below
+            return [one.partition_error_code for one in of_topic.results_by_partition]
+
+        request = r.add_partitions(self.name, (self.id, self.epoch), {topic: numbers})
+        return set(errors(self.ask(request, 3, lambda answer: errors(answer)[0])))
 
     def produce(self, topic, value, partition=0, version=12):
         """Appends a record in the transaction; the answer of its partition."""
@@ -65,19 +64,15 @@ class Producer:
             value, transactional=True, producer_id=self.id, producer_epoch=self.epoch,
             base_sequence=self.sequences.get(place, 0),
         )  # fmt: skip
-        part = m.ProduceRequest.PartitionProduceData(partition, data)
-        topics = [m.ProduceRequest.TopicProduceData(topic, NO_ID, [part])]
-        [topic] = self.peer.ask(m.ProduceRequest(self.name, -1, 30_000, topics), version).responses
-        [answer] = topic.partition_responses
+        request = r.produce(topic, (partition, data), transactional_id=self.name)
+        [[answer]] = [one.partition_responses for one in self.peer.ask(request, version).responses]
         if not answer.error_code:
             self.sequences[place] = self.sequences.get(place, 0) + 1
         return answer
 
     def commit_offset(self, group, at, offset):
         """Commits an offset in the transaction; the error."""
-        part = m.TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(at.partition, offset, -1, "")
-        topics = [m.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(at.topic, [part])]
-        request = m.TxnOffsetCommitRequest(self.name, group, self.id, self.epoch, topics=topics)
+        request = r.commit_in_transaction(self.name, group, (self.id, self.epoch), at.topic, offset, at.partition)
         return self.ask(request, 5, _offset_error).topics[0].partitions[0].error_code
 
     def end(self, *, commit, version=5):
@@ -151,10 +146,7 @@ def test_a_producer_is_fenced_by_the_next_one_of_its_name(peer, store, topic):
 def test_a_transaction_that_takes_too_long_is_aborted(peer, store, topic):
     producer = Producer(peer, "slow", timeout=1)
     assert producer.produce(topic, b"late").error_code == ErrorCode.NONE
-    end = time.monotonic() + PATIENCE
-    while list_offset(peer, topic, LATEST, isolation_level=1).offset == 0:
-        assert time.monotonic() < end, "it is not aborted"
-        time.sleep(0.05)
+    wait_until(lambda: list_offset(peer, topic, LATEST, isolation_level=1).offset, "it is aborted")
     assert not [*store.read(topic, 0, isolation_level="read_committed")]
     assert producer.end(commit=True, version=3) == ErrorCode.PRODUCER_FENCED
     # There its epoch is what it would be after an end that was not answered.
