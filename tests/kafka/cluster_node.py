@@ -10,6 +10,7 @@ from pyspark_log.kafka.connection import Connection
 from pyspark_log.kafka.schemas import message_of
 from pyspark_log.server.cluster import Address, NodeConfig, Observer, ObserverConfig, Registration, State, in_version
 from pyspark_log.server.cluster.image import Endpoint
+from tests import requests as r
 from tests.ports import HOST
 
 #: How long is waited for what must happen, in seconds.
@@ -143,11 +144,7 @@ class Admin:
 
     def create_topic(self, name, replicas, **configs):
         """Creates a topic; `replicas`: those of each partition."""
-        of = m.CreateTopicsRequest
-        assigned = [of.CreatableReplicaAssignment(number, one) for number, one in enumerate(replicas)]
-        set_to = [of.CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()]
-        response = self.ask(of([of.CreatableTopic(name, -1, -1, assigned, set_to)], 30_000))
-        return response.topics[0].topic_id
+        return self.ask(r.create_topic(name, -1, -1, [*enumerate(replicas)], **configs)).topics[0].topic_id
 
     def delete_topic(self, name):
         of = m.DeleteTopicsRequest
@@ -155,9 +152,8 @@ class Admin:
 
     def set_configs(self, kind, name, **configs):
         """Sets configs of a resource; None takes one away."""
-        of = m.IncrementalAlterConfigsRequest
-        changes = [of.AlterableConfig(key.replace("_", "."), int(one is None), one) for key, one in configs.items()]
-        self.ask(of([of.AlterConfigsResource(kind, name, changes)]))
+        changes = [(key.replace("_", "."), int(one is None), one) for key, one in configs.items()]
+        self.ask(r.alter_configs(kind, name, *changes))
 
     def set_quota(self, entity, key, value):
         """Sets a quota of an entity, a mapping; None takes it away."""

@@ -26,6 +26,7 @@ from kafka_tools import (
 )
 
 from pyspark_log.kafka import messages as m
+from tests import requests as r
 from tests.ports import HOST, free_ports
 from tests.security_tools import Authority
 from tests.security_tools import name as subject
@@ -285,8 +286,7 @@ class Cluster:
 
     def _topic(self, name, number=None):
         """What a broker, or one that runs, knows of a topic; None: nothing."""
-        wanted = m.MetadataRequest([m.MetadataRequest.MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
-        [found] = self.ask(self.running()[0] if number is None else number, wanted, 12).topics
+        [found] = self.ask(self.running()[0] if number is None else number, r.metadata(name), 12).topics
         return None if found.error_code == _UNKNOWN_TOPIC else found
 
     def _partition(self, name, partition, number=None):

@@ -16,10 +16,11 @@ from written import Row, read
 
 from pyspark_log import Store
 from pyspark_log.errors import PylogError
-from pyspark_log.kafka import messages as m
 from pyspark_log.storage.catalog.kafka_files import CLEANER, read_offsets
 from pyspark_log.storage.record import headers_in
 from pyspark_log.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
+from tests import requests as r
+from tests.store_tools import faults
 from tests.waiting import wait_until
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -112,6 +113,12 @@ class Writer:
             self._failed.append(error)
 
 
+def create(cluster, topic, assignment=((1, 2),), **configs):
+    """Makes a topic of small segments that keeps its records; names of configs have underscores in place of dots."""
+    given = {name.replace("_", "."): value for name, value in configs.items()}
+    cluster.create_topic(topic, assignment=assignment, configs={"segment.bytes": 2**20, "retention.ms": -1} | given)
+
+
 def write(cluster, topic, sent, **options):
     """Sends messages by a writer of their own; returns when they are there."""
     writer = Writer(cluster, **options)
@@ -121,9 +128,7 @@ def write(cluster, topic, sent, **options):
 
 def end_of(cluster, topic, partition=0, level=READ_UNCOMMITTED, time_ms=-1):
     """Where a partition ends for consumers of that isolation level, or, with -2 as the time, where it begins."""
-    request = m.ListOffsetsRequest
-    place = request.ListOffsetsTopic(topic, [request.ListOffsetsPartition(partition, -1, time_ms)])
-    asked = request(-1, LEVELS.index(level), [place])
+    asked = r.list_offsets(topic, time_ms, partition=partition, isolation_level=LEVELS.index(level))
 
     def answer():
         # A new leader does not know it at once.
@@ -314,6 +319,13 @@ def mirror_once(cluster, path, folder, *arguments, status=0, bootstrap=None):
     assert run.wait() == status, run.log()
     assert "Traceback" not in run.log(), run.log()
     return {f"{one['topic']}-{one['partition']}": one for one in json.loads(run.output())}, run.log()
+
+
+def mirror_and_compare(cluster, path, folder, topic):
+    """Mirrors a topic until now: the store has the same, and no fault."""
+    mirror_once(cluster, path, folder, "--topics", topic)
+    assert_mirrored(cluster, path, topic)
+    assert faults(path) == []
 
 
 @contextlib.contextmanager

@@ -2,13 +2,12 @@
 
 import random
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from pyspark_log.server.security.acls import Acl, Operation, Pattern, Permission, Resource, Rules
-from tests.kafka.kafka_tools import command
+from tests.kafka.kafka_tools import run
 
 pytestmark = pytest.mark.usefixtures("kafka")
 
@@ -58,12 +57,7 @@ def test_they_are_kafkas():
                 lines.append("\t".join(["one", *question, name]))
                 ours.append(rules.allow(user, host, operation, kind, name))
             asked.append((lines[-1], acls))
-    done = subprocess.run(
-        command(PROGRAM, memory="512m"), input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=300,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    kafkas = [line == "true" for line in done.stdout.split()]
+    kafkas = [line == "true" for line in run(PROGRAM, text="\n".join(lines) + "\n", memory="512m").split()]
     assert len(kafkas) == len(ours)
     wrong = [(question, theirs) for question, one, theirs in zip(asked, ours, kafkas, strict=True) if one != theirs]
     assert wrong == []

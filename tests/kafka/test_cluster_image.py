@@ -14,6 +14,7 @@ from pyspark_log.kafka.schemas.message import snake_case
 from pyspark_log.server.cluster.batches import read_batches
 from pyspark_log.server.cluster.image import BROKER_RESOURCE, START, TOPIC_RESOURCE
 from pyspark_log.server.security.acls import Operation, Pattern, Permission, Resource
+from tests import requests as r
 from tests.message_values import Values
 
 pytestmark = pytest.mark.usefixtures("kafka")
@@ -59,9 +60,7 @@ def change_everything(admin):
     admin.set_configs(BROKER_RESOURCE, "", log_retention_ms="987654321")
     admin.set_configs(BROKER_RESOURCE, "1", log_cleaner_threads="1")
     admin.delete_topic("gone")
-    of = m.CreatePartitionsRequest
-    added = of.CreatePartitionsTopic("b", 2, [of.CreatePartitionsAssignment([2, 1])])
-    admin.ask(of([added], 30_000, False))
+    admin.ask(r.create_partitions("b", 2, [[2, 1]]))
     admin.set_quota({"user": "alice"}, "producer_byte_rate", 1024)
     admin.set_quota({"user": "alice", "client-id": None}, "consumer_byte_rate", 2048)
     admin.set_quota({"user": "alice", "client-id": None}, "request_percentage", 12.5)

@@ -13,6 +13,7 @@ from pyspark_log.server.cluster import State, registration
 from pyspark_log.server.cluster.errors import MetadataError, RegistrationError, UnsupportedFeatureError
 from pyspark_log.server.cluster.features import SUPPORTED
 from pyspark_log.server.cluster.registration import NO_EPOCH
+from tests import requests as r
 from tests.replica_changes import Action, replica_changes
 
 pytestmark = pytest.mark.usefixtures("kafka")
@@ -90,9 +91,7 @@ def test_cordoned_log_dirs_get_no_partitions_until_they_are_free_again(broker, s
     node.unfence()
     node.run_until(lambda: node.image.brokers[13].cordoned_log_dirs == (node.directory_id,))
     with Admin(broker) as admin:
-        create = m.CreateTopicsRequest
-        many = create([create.CreatableTopic("elsewhere", 8, 1)], 30_000)
-        node.run_during(admin.ask, many)
+        node.run_during(admin.ask, r.create_topic("elsewhere", 8))
         node.run_until(lambda: node.image.topic("elsewhere") is not None)
         partitions = node.image.topic("elsewhere").partitions.values()
         assert {broker for one in partitions for broker in one.replicas} == {1}

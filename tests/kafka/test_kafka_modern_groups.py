@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 from group_sides import KafkaGroups
-from kafka_tools import PATIENCE
 from modern_sides import BothSides, make_topics
 
 from pyspark_log import Store
@@ -16,6 +15,7 @@ from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from pyspark_log.storage.groups.modern_group import decoded
 from pyspark_log.storage.groups.modern_records import decode_key, decode_value, encode_key, encode_value
+from tests.waiting import PATIENCE, wait_until
 
 SCRIPTS, STEPS = 50, 80
 # A hash table of Java's has these in their order, and so gives them out as we do.
@@ -368,12 +368,13 @@ def test_scripts(broker, topics):
         ours |= both.ours.records
     assert answers > SCRIPTS * STEPS
     log = Store.open(broker.log_dir).committed_offsets
-    deadline = time.monotonic() + PATIENCE
-    for group, records in ours.items():
-        # What may be read is noted from time to time.
-        while (found := stored(log, group)) != masked(records) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert found == masked(records), group
+    expected = {group: masked(records) for group, records in ours.items()}
+
+    def wrong():
+        return [group for group, records in expected.items() if stored(log, group) != records]
+
+    # What may be read is noted from time to time.
+    wait_until(lambda: not wrong(), lambda: f"they are stored as by Kafka: {wrong()}")
 
 
 def stored(log, group):

@@ -11,6 +11,7 @@ from written import NOW, Row
 
 from pyspark_log import DefaultSource
 from pyspark_log.types import READ_COMMITTED, READ_UNCOMMITTED
+from tests.waiting import wait_until
 
 LEVELS = (READ_COMMITTED, READ_UNCOMMITTED)
 TOPIC = "split"
@@ -50,9 +51,7 @@ def ends(broker):
         send(one, TOPIC, values(60, 3))
         one.commit_transaction()
         # A producer gets the answer that a transaction has ended before its marker is there.
-        deadline = time.monotonic() + PATIENCE
-        while (end := consumed(broker, TOPIC)[1]) < RECORDS + MARKERS:
-            assert time.monotonic() < deadline, f"{TOPIC}-0 ends at {end}, without the last marker"
+        wait_until(lambda: consumed(broker, TOPIC)[1] == RECORDS + MARKERS, f"{TOPIC}-0 has the last marker")
         yield {level: consumed(broker, TOPIC, level=level)[1] for level in LEVELS}
         two.abort_transaction()
 

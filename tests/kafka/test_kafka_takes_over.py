@@ -4,13 +4,11 @@ import os
 import re
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from kafka_clients import Clients, as_printed, create_topics
-from kafka_tools import PATIENCE
 from written import CODECS, NOW, SEGMENTED, Row, end_transaction, extend, read, send, write
 
 from pyspark_log import Store
@@ -20,6 +18,7 @@ from pyspark_log.storage.compaction.cleaner import compact
 from pyspark_log.storage.log import leader_epochs
 from pyspark_log.storage.log.replica import truncate
 from pyspark_log.types import READ_COMMITTED, TopicPartition
+from tests.waiting import wait_until
 
 DOCS = Path(__file__).parents[2] / "docs" / "kafka.md"
 PARTITIONS = 2
@@ -171,13 +170,12 @@ def test_kafkas_tool_takes_the_committed_offsets_of_a_group(taken_over, clients,
 
 
 def test_the_broker_continues_to_compact(taken_over, clients, written):
-    deadline = time.monotonic() + PATIENCE
-    while True:
+
+    def is_cleaned():
         cleaned = kafka_files.read_offsets(f"{taken_over.log_dir}/{kafka_files.CLEANER}")
-        if all(cleaned.get(TopicPartition(COMPACTED[1], partition), 0) > 0 for partition in range(PARTITIONS)):
-            break
-        assert time.monotonic() < deadline, cleaned
-        time.sleep(0.1)
+        return all(cleaned.get(TopicPartition(COMPACTED[1], partition), 0) > 0 for partition in range(PARTITIONS))
+
+    wait_until(is_cleaned, "the broker has compacted it")
     for partition, rows in enumerate(written[1][COMPACTED[1]]):
         found = clients.read(COMPACTED[1], partition)
         ours = Store.open(taken_over.log_dir)

@@ -15,8 +15,10 @@ from mirror_tools import (
     batches,
     cleaned,
     consumed,
+    create,
     end_of,
     messages,
+    mirror_and_compare,
     mirror_once,
     mirroring,
     of_leader,
@@ -56,10 +58,8 @@ def version_of(cluster):
     return cluster[1].version
 
 
-def create(cluster, topic, assignment=((1, 2), (2, 3), (3, 1)), **configs):
-    given = {name.replace("_", "."): value for name, value in configs.items()}
-    small = {"segment.bytes": SEGMENT[version_of(cluster)], "retention.ms": -1}
-    cluster.create_topic(topic, assignment=assignment, configs=small | given)
+def make(cluster, topic, assignment=((1, 2), (2, 3), (3, 1)), **configs):
+    create(cluster, topic, assignment, **{"segment_bytes": SEGMENT[version_of(cluster)]} | configs)
 
 
 def sized(cluster, seed, count, partitions=3, **how):
@@ -76,7 +76,7 @@ def mirrored(cluster, tmp_path_factory):
         "by-time": {"segment_ms": 3_600_000, "segment_bytes": 2**30},
     }
     for kind in KINDS:
-        create(cluster, f"bytes-{kind}", **configs.get(kind, {}))
+        make(cluster, f"bytes-{kind}", **configs.get(kind, {}))
     for seed, codec in enumerate(CODECS):
         write(cluster, f"bytes-{codec}", sized(cluster, seed, 2500), compression_type=codec)
     write(cluster, "bytes-idempotent", sized(cluster, 7, 2500), enable_idempotence=True)
@@ -138,7 +138,7 @@ def test_the_store_has_no_fault(mirrored):
 
 
 def test_a_mirror_that_follows(cluster, tmp_path):
-    create(cluster, "followed")
+    make(cluster, "followed")
     path = tmp_path / "store"
     with mirroring(cluster, path, tmp_path, "--topics", "followed"):
         for seed, codec in enumerate(CODECS):
@@ -153,7 +153,7 @@ def test_a_mirror_that_follows(cluster, tmp_path):
 
 @pytest.mark.long
 def test_ctrl_c(cluster, tmp_path):
-    create(cluster, "interrupted")
+    make(cluster, "interrupted")
     write(cluster, "interrupted", sized(cluster, 1, 10))
     run = Mirror(cluster, tmp_path / "store", tmp_path, "--topics", "interrupted")
     wait_for_end(cluster, tmp_path / "store", "interrupted")
@@ -174,7 +174,7 @@ def test_aborted_transactions_are_indexed_as_in_kafka(cluster, mirrored):
 @pytest.mark.long
 def test_a_leader_that_starts_again(cluster, tmp_path):
     """Its segments begin where they would have begun without that."""
-    create(cluster, "restarted", [[3]])
+    make(cluster, "restarted", [[3]])
     for seed in range(3):
         write(cluster, "restarted", sized(cluster, seed, 130, 1))
         mirror_once(cluster, tmp_path / "store", tmp_path, "--topics", "restarted")
@@ -196,7 +196,7 @@ def test_a_leader_that_starts_again(cluster, tmp_path):
 @pytest.mark.long
 def test_what_changes_while_it_is_mirrored(cluster, tmp_path):
     """Partitions and topics are added, configs are set and taken away, and a group commits, also back."""
-    create(cluster, "grown-a", [[1, 2]], retention_ms=1_000_000_000, max_message_bytes=2_000_000)
+    make(cluster, "grown-a", [[1, 2]], retention_ms=1_000_000_000, max_message_bytes=2_000_000)
     path, arguments = tmp_path / "store", ("--topics", "grown-.*", "--groups", "^read")
     write(cluster, "grown-a", sized(cluster, 1, 100, 1))
     commit(cluster, "readers", {("grown-a", 0): 7})
@@ -209,8 +209,8 @@ def test_what_changes_while_it_is_mirrored(cluster, tmp_path):
         cluster.add_partitions("grown-a", [[2, 3], [3, 1]])
         changed = {"retention.ms": 2_000_000_000, "max.message.bytes": None, "segment.ms": 5_000_000}
         cluster.alter_configs("grown-a", changed)
-        create(cluster, "grown-b")
-        create(cluster, "not-grown", [[1]])
+        make(cluster, "grown-b")
+        make(cluster, "not-grown", [[1]])
         for seed, topic in enumerate(("grown-a", "grown-b")):
             write(cluster, topic, sized(cluster, seed, 300))
         wait_for_end(cluster, path, "grown-a", "grown-b")
@@ -247,7 +247,7 @@ def committed(path, group):
 @pytest.mark.long
 def test_retention_in_the_cluster(cluster, tmp_path):
     """With and without --keep, and in a copy that begins after it."""
-    create(cluster, "expired", [[2, 1]])
+    make(cluster, "expired", [[2, 1]])
     path, kept, late = (tmp_path / name for name in ("store", "kept", "late"))
     write(cluster, "expired", sized(cluster, 1, 1500, 1))
     mirror_once(cluster, path, tmp_path, "--topics", "expired")
@@ -257,12 +257,9 @@ def test_retention_in_the_cluster(cluster, tmp_path):
     wait_until(lambda: start_of(cluster, "expired") > 0, "retention deletes a segment")
     cluster.alter_configs("expired", {"retention.bytes": None})
     for name in (path, late):
-        mirror_once(cluster, name, tmp_path, "--topics", "expired")
-        assert_mirrored(cluster, name, "expired")
-        assert faults(name) == []
+        mirror_and_compare(cluster, name, tmp_path, "expired")
     write(cluster, "expired", sized(cluster, 2, 300, 1))
-    mirror_once(cluster, path, tmp_path, "--topics", "expired")
-    assert_mirrored(cluster, path, "expired")
+    mirror_and_compare(cluster, path, tmp_path, "expired")
     mirror_once(cluster, kept, tmp_path, "--topics", "expired", "--keep")
     added = whole(of_leader(cluster, "expired"))
     assert Store.open(kept).earliest_offset("expired", 0) == 0
@@ -288,7 +285,7 @@ def latest(rows):
 
 
 def test_compaction_before_it_is_mirrored(cluster, tmp_path):
-    create(cluster, "compacted", [[1, 2]], **COMPACT)
+    make(cluster, "compacted", [[1, 2]], **COMPACT)
     path = tmp_path / "store"
     for seed in range(3):
         write(cluster, "compacted", sized(cluster, seed, 700, 1, keys=40), enable_idempotence=True)
@@ -308,7 +305,7 @@ def test_compaction_before_it_is_mirrored(cluster, tmp_path):
 
 @pytest.mark.long
 def test_compaction_while_it_is_mirrored(cluster, tmp_path):
-    create(cluster, "compacting", [[3, 2]], **COMPACT)
+    make(cluster, "compacting", [[3, 2]], **COMPACT)
     path = tmp_path / "store"
     with mirroring(cluster, path, tmp_path, "--topics", "compacting"):
         for seed in range(4):

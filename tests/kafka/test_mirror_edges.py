@@ -13,8 +13,10 @@ from mirror_tools import (
     batches,
     cleaned,
     consumed,
+    create,
     end_of,
     messages,
+    mirror_and_compare,
     mirror_once,
     mirroring,
     of_leader,
@@ -40,11 +42,6 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 def cluster(kafka, tmp_path_factory):
     with Cluster(tmp_path_factory.mktemp("cluster"), settings=STEADY) as found:
         yield found
-
-
-def create(cluster, topic, assignment=((1, 2),), **configs):
-    given = {name.replace("_", "."): value for name, value in configs.items()}
-    cluster.create_topic(topic, assignment=assignment, configs={"segment.bytes": 2**20, "retention.ms": -1} | given)
 
 
 def timed(seed, count, *, size=300, step=1000, disorder=0):
@@ -98,8 +95,7 @@ def test_configs_that_change_between_runs(cluster, tmp_path):
         described = cluster.run(*describe)
         assert f"segment.bytes={size} " in described
         write(cluster, "resized", messages(seed, 800, size=5000))
-        mirror_once(cluster, tmp_path / "store", tmp_path, "--topics", "resized")
-    assert_mirrored(cluster, tmp_path / "store", "resized")
+        mirror_and_compare(cluster, tmp_path / "store", tmp_path, "resized")
 
 
 # --- transactions ------------------------------------------------------------------------------------
@@ -151,15 +147,13 @@ def test_batches_larger_than_a_fetch_asks_for(cluster, tmp_path):
     sent = [Message(number % 3, chance.randbytes(12_000_000)) for number in range(6)]
     write(cluster, "large", sent, message_max_bytes=50_000_000, linger_ms=100)
     write(cluster, "large", messages(1, 100, 3))
-    mirror_once(cluster, tmp_path / "store", tmp_path, "--topics", "large")
-    assert_mirrored(cluster, tmp_path / "store", "large")
+    mirror_and_compare(cluster, tmp_path / "store", tmp_path, "large")
 
 
 def test_many_partitions(cluster, tmp_path):
     create(cluster, "many", [[1 + number % 3] for number in range(150)])
     write(cluster, "many", messages(1, 1500, 150))
-    mirror_once(cluster, tmp_path / "store", tmp_path, "--topics", "many")
-    assert_mirrored(cluster, tmp_path / "store", "many")
+    mirror_and_compare(cluster, tmp_path / "store", tmp_path, "many")
 
 
 def test_a_quota(cluster, tmp_path):

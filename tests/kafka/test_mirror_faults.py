@@ -13,9 +13,11 @@ from mirror_tools import (
     Writer,
     assert_mirrored,
     consumed,
+    create,
     end_of,
     has,
     messages,
+    mirror_and_compare,
     mirror_once,
     mirroring,
     of_leader,
@@ -53,11 +55,6 @@ def cluster(running):
         if running[number].process.poll() is None and not running[number].is_running():
             running[number].resume()
     running.start()
-
-
-def create(cluster, topic, assignment, **configs):
-    given = {name.replace("_", "."): value for name, value in configs.items()}
-    cluster.create_topic(topic, assignment=assignment, configs={"segment.bytes": 2**20, "retention.ms": -1} | given)
 
 
 @contextlib.contextmanager
@@ -356,9 +353,7 @@ def test_a_mirror_that_is_killed(cluster, tmp_path, kills):
             if number % 4 == 3:
                 is_prefix(cluster, path, topic)
     settle(cluster, topic)
-    mirror_once(cluster, path, tmp_path, "--topics", topic)
-    assert_mirrored(cluster, path, topic)
-    assert faults(path) == []
+    mirror_and_compare(cluster, path, tmp_path, topic)
 
 
 def is_prefix(cluster, path, topic):
@@ -384,6 +379,4 @@ def test_two_mirrors_into_one_store(cluster, tmp_path):
         finally:
             for run in runs:
                 run.kill()
-    mirror_once(cluster, path, tmp_path, "--topics", "doubled")
-    assert_mirrored(cluster, path, "doubled")
-    assert faults(path) == []
+    mirror_and_compare(cluster, path, tmp_path, "doubled")

@@ -15,6 +15,7 @@ from pyspark_log.errors import PartitionOwnedError
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.topic_ids import id_bytes
+from tests import requests as r
 from tests.server_tools import Peer, running
 from tests.store_tools import damages, rows
 from tests.waiting import wait_until
@@ -24,9 +25,7 @@ SMALL = {"segment.bytes": 2**20}
 
 def create_at(cluster, topic, replicas):
     """Makes a topic with one partition; broker 1 is asked, whatever it says of the controller."""
-    request = m.CreateTopicsRequest
-    wanted = request.CreatableTopic(topic, -1, -1, [request.CreatableReplicaAssignment(0, replicas)], [])
-    [made] = cluster.ask(1, request([wanted], 10_000), 5).topics
+    [made] = cluster.ask(1, r.create_topic(topic, -1, -1, [(0, replicas)]), 5).topics
     assert made.error_code == 0
 
 
@@ -74,8 +73,7 @@ def test_clients_wait_until_it_knows_the_cluster(node):
     node.launch()
     wait_until(lambda: node.output().count("serving ") == 2, "it listens again")
     with Peer(node) as peer:
-        asked = m.MetadataRequest([m.MetadataRequest.MetadataRequestTopic(name="t")], False)
-        assert NODE in {one.node_id for one in peer.ask(asked, 12).brokers}
+        assert NODE in {one.node_id for one in peer.ask(r.metadata("t"), 12).brokers}
     node.await_start()
 
 
@@ -212,11 +210,8 @@ def test_clients_can_fetch_what_is_there_after_an_election(cluster, node):
     topic_id = id_bytes(cluster.topic_id("t"))
 
     def answer(epoch):
-        request = m.FetchRequest
-        wanted = request.FetchPartition(0, current_leader_epoch=epoch, fetch_offset=0, partition_max_bytes=1 << 20)
-        topics = [request.FetchTopic(topic_id=topic_id, partitions=[wanted])]
         with Peer(node) as peer:
-            [topic] = peer.ask(request(topics=topics, max_bytes=1 << 20), 13).responses
+            [topic] = peer.ask(r.fetch("t", 0, epoch, topic_id=topic_id), 13).responses
         [part] = topic.partitions
         return part.error_code, bool(part.records)
 

@@ -11,7 +11,7 @@ from test_node import create_at
 
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
-from tests.rights_requests import NO_ID, Names, of_records
+from tests import requests as r
 from tests.security_tools import add_users, log_in, scram_log_in
 from tests.server_tools import Peer, running
 from tests.unit.record_tools import Record, build
@@ -25,7 +25,6 @@ SETTINGS = STEADY | {
     "super.users": f"User:ANONYMOUS;User:{ADMIN}",
 }
 _LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required"
-_Produce = m.ProduceRequest
 
 
 class Clients:
@@ -105,14 +104,12 @@ def produced(peer, size=1, timeout_ms=10_000):
 
 def _produced(peer, size, timeout_ms=10_000):
     batch = build([Record(None, b"v" * size, int(time.time() * 1000))], "none")
-    data = _Produce.TopicProduceData("t", NO_ID, [_Produce.PartitionProduceData(0, batch)])
-    return peer.ask(_Produce(None, -1, timeout_ms, [data]), 9)
+    return peer.ask(r.produce("t", (0, batch))._replace(timeout_ms=timeout_ms), 9)
 
 
 def fetched(peer):
     """The answer to a fetch."""
-    request, version = of_records(Names("t", NO_ID, "g", "x", "u"))["Fetch"]
-    return peer.ask(request, version)
+    return peer.ask(r.fetch("t", 0), 12)
 
 
 @pytest.mark.long
@@ -228,14 +225,12 @@ def test_quotas_of_time_and_of_partitions(clients):
     wait_until(lambda: pause() > 0, "she has to wait for threads")
     clients.configs(*whose, "--delete-config", "request_percentage", "--add-config", "controller_mutation_rate=0.1")
     wait_until(lambda: pause() == 0, "she does not")
-    of = m.CreateTopicsRequest
     made = iter(range(1000))
 
     def created():
         # The controllers count, and the node has the client wait.
         with clients.peer("emma") as emma:
-            wanted = of.CreatableTopic(f"e{next(made)}", 3, 1)
-            answer = emma.ask(of([wanted], 10_000), 7)
+            answer = emma.ask(r.create_topic(f"e{next(made)}", 3), 7)
             return answer.topics[0].error_code, answer.throttle_time_ms > 0
 
     assert created()[0] == 0

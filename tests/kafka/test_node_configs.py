@@ -9,6 +9,7 @@ from node_tools import NODE, NodeServer
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.configs import Source
+from tests import requests as r
 from tests.server_tools import Peer, running
 from tests.waiting import wait_until
 
@@ -37,7 +38,6 @@ OTHER_DEFAULTS = {
     "retention.ms", "segment.ms", "segment.jitter.ms", "flush.ms", "remote.storage.enable", "remote.log.copy.disable",
     "remote.log.delete.on.disable", "leader.replication.throttled.replicas", "follower.replication.throttled.replicas",
 }  # fmt: skip
-_Describe, _Alter = m.DescribeConfigsRequest, m.IncrementalAlterConfigsRequest
 _Acl = m.CreateAclsRequest.AclCreation
 
 
@@ -62,8 +62,8 @@ def sides(kafka, tmp_path_factory):
 def _prepare(cluster):
     cluster.create_topic("t", 1, 1, configs=TOPIC_CONFIGS)
     cluster.create_topic("plain", 1, 1)
-    changes = [_Alter.AlterableConfig(name, 0, value) for name, value in OF_ALL_BROKERS.items()]
-    made = cluster.ask(BROKER, _Alter([_Alter.AlterConfigsResource(BROKER_KIND, "", changes)], False), 1)
+    changes = [(name, 0, value) for name, value in OF_ALL_BROKERS.items()]
+    made = cluster.ask(BROKER, r.alter_configs(BROKER_KIND, "", *changes), 1)
     assert [one.error_code for one in made.responses] == [0], made
     of = m.AlterClientQuotasRequest
     entries = [
@@ -109,8 +109,8 @@ def reduced(row):
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_configs_of_topics(sides, topic, version):
     for with_synonyms in (True, False):
-        resource = _Describe.DescribeConfigsResource(TOPIC_KIND, topic, None)
-        theirs, ours = map(described, sides(_Describe([resource], with_synonyms, False), version))
+        request = r.describe_configs(TOPIC_KIND, topic, with_synonyms=with_synonyms)
+        theirs, ours = map(described, sides(request, version))
         assert theirs[0] == ours[0] == 0
         assert theirs[1].keys() == ours[1].keys()
         for name, row in theirs[1].items():
@@ -121,14 +121,12 @@ def test_configs_of_topics(sides, topic, version):
 
 
 def test_some_configs_of_a_topic(sides):
-    resource = _Describe.DescribeConfigsResource(TOPIC_KIND, "t", ["segment.bytes", "colour"])
-    theirs, ours = map(described, sides(_Describe([resource], True, False), 4))
+    theirs, ours = map(described, sides(r.describe_configs(TOPIC_KIND, "t", "segment.bytes", "colour"), 4))
     assert theirs[1].keys() == ours[1].keys() == {"segment.bytes"}
 
 
 def test_what_is_set_for_all_brokers(sides):
-    resource = _Describe.DescribeConfigsResource(BROKER_KIND, "", None)
-    theirs, ours = map(described, sides(_Describe([resource], True, False), 4))
+    theirs, ours = map(described, sides(r.describe_configs(BROKER_KIND, ""), 4))
     # The controllers set min.insync.replicas for all when they begin to keep eligible leaders.
     assert theirs[1].keys() == ours[1].keys() == OF_ALL_BROKERS.keys() | {"min.insync.replicas"}
     for name, row in theirs[1].items():
@@ -138,11 +136,8 @@ def test_what_is_set_for_all_brokers(sides):
 
 
 def test_configs_of_a_broker(sides):
-    def both(numbers):
-        resources = [_Describe.DescribeConfigsResource(BROKER_KIND, str(one), None) for one in numbers]
-        return [sides(_Describe([one], True, False), 4)[side] for side, one in enumerate(resources)]
-
-    theirs, ours = (described(answer)[1] for answer in both([BROKER, NODE]))
+    answers = [sides(r.describe_configs(BROKER_KIND, str(one)), 4)[side] for side, one in enumerate((BROKER, NODE))]
+    theirs, ours = (described(answer)[1] for answer in answers)
     # The last one is a whole number here.
     own = {"broker.id", "node.id", "advertised.listeners", "log.dirs", "log.cleaner.io.max.bytes.per.second"}
     shared = theirs.keys() & ours.keys() - own
@@ -154,13 +149,12 @@ def test_configs_of_a_broker(sides):
 
 def test_secrets_of_a_node_are_not_shown(sides):
     name = "listener.name.plaintext.ssl.keystore.password"
-    change = _Alter.AlterableConfig(name, 0, "open sesame")
-    _, made = sides(_Alter([_Alter.AlterConfigsResource(BROKER_KIND, str(NODE), [change])], False), 1)
+    _, made = sides(r.alter_configs(BROKER_KIND, str(NODE), (name, 0, "open sesame")), 1)
     assert [one.error_code for one in made.responses] == [0]
-    resource = _Describe.DescribeConfigsResource(BROKER_KIND, str(NODE), [name])
+    wanted = r.describe_configs(BROKER_KIND, str(NODE), name, include_documentation=True)
 
     def row():
-        return described(sides(_Describe([resource], True, True), 4)[1])[1].get(name)
+        return described(sides(wanted, 4)[1])[1].get(name)
 
     found = wait_until(row, "the node knows it")
     assert (found.value, found.is_sensitive, found.config_source) == (None, True, Source.BROKER)
@@ -182,8 +176,7 @@ def test_what_has_no_configs(sides):
         (BROKER_KIND, "12", ErrorCode.INVALID_REQUEST),
         (BROKER_KIND, "x", ErrorCode.INVALID_REQUEST),
     ):
-        resource = _Describe.DescribeConfigsResource(kind, name, None)
-        theirs, ours = map(described, sides(_Describe([resource], True, False), 4))
+        theirs, ours = map(described, sides(r.describe_configs(kind, name), 4))
         assert theirs == ours == (error, {}), (kind, name)
 
 

@@ -10,6 +10,7 @@ from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.configs import Source
 from pyspark_log.storage.catalog import store_json
+from tests import requests as r
 from tests.server_tools import Peer, running
 from tests.waiting import wait_until
 
@@ -35,7 +36,7 @@ def node(cluster, tmp_path, request):
     made = NodeServer(cluster, tmp_path / "node")
     store_json.make(str(made.path), getattr(request, "param", {}), cluster.cluster_id)
     with running(made):
-        wait_until(lambda: metadata(made, []).brokers, "the node knows the cluster")
+        wait_until(lambda: metadata(made).brokers, "the node knows the cluster")
         yield made
 
 
@@ -44,9 +45,8 @@ def ask(node, request, version):
         return peer.ask(request, version)
 
 
-def metadata(node, names, **how):
-    row = m.MetadataRequest.MetadataRequestTopic
-    return ask(node, m.MetadataRequest([row(name=name) for name in names], **how), 12)
+def metadata(node, *names, create=False):
+    return ask(node, r.metadata(*names, create=create), 12)
 
 
 def coordinator(node, kind, key="k", version=4):
@@ -57,10 +57,10 @@ def coordinator(node, kind, key="k", version=4):
 
 def own_topics(cluster):
     """What is set of Kafka's own topics: partitions, replicas, configs."""
-    request, found = m.DescribeConfigsRequest, {}
+    found = {}
     for name in OWN.values():
         wait_until(lambda name=name: cluster._topic(name), f"{name} is there")
-        [result] = cluster.ask(BROKER, request([request.DescribeConfigsResource(2, name, None)]), 4).results
+        [result] = cluster.ask(BROKER, r.describe_configs(2, name), 4).results
         configs = {one.name: one.value for one in result.configs if one.config_source == Source.TOPIC}
         partitions = cluster._topic(name).partitions
         found[name] = len(partitions), {len(one.replica_nodes) for one in partitions}, configs
@@ -78,7 +78,7 @@ def test_the_topics_of_coordinators_are_those_that_a_broker_creates(cluster, nod
     by_kafka = own_topics(cluster)
     for name in OWN.values():
         cluster.delete_topic(name)
-        wait_until(lambda name=name: metadata(node, [name], allow_auto_topic_creation=False).topics[0].error_code, "")
+        wait_until(lambda name=name: metadata(node, name).topics[0].error_code, "")
     for kind, name in OWN.items():
         first = coordinator(node, kind)
         assert (first.error_code, first.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
@@ -96,19 +96,17 @@ def test_the_topics_of_coordinators_are_those_that_a_broker_creates(cluster, nod
 def test_other_coordinators_are_refused(node):
     assert coordinator(node, 2, "g:AAAAAAAAAAAAAAAAAAAAAA:0").error_code == ErrorCode.INVALID_REQUEST
     assert coordinator(node, 9).error_code == ErrorCode.INVALID_REQUEST
-    assert not any(
-        metadata(node, [name], allow_auto_topic_creation=False).topics[0].partitions for name in OWN.values()
-    )
+    assert not any(metadata(node, name).topics[0].partitions for name in OWN.values())
 
 
 def test_unknown_topics_are_created(cluster, node):
-    first = metadata(node, ["new", "a b"], allow_auto_topic_creation=True).topics
+    first = metadata(node, "new", "a b", create=True).topics
     assert {one.name: one.error_code for one in first} == {
         "new": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "a b": ErrorCode.INVALID_TOPIC_EXCEPTION,
     }  # fmt: skip
 
     def made():
-        [found] = metadata(node, ["new"], allow_auto_topic_creation=False).topics
+        [found] = metadata(node, "new").topics
         return found if found.error_code == 0 and all(one.error_code == 0 for one in found.partitions) else None
 
     found = wait_until(made, "it has leaders")
@@ -119,10 +117,10 @@ def test_unknown_topics_are_created(cluster, node):
 @pytest.mark.long
 def test_what_may_not_be_created_is_not(cluster, node):
     for names, may in ((["new"], False), (["__cluster_metadata", "__share_group_state", "__pylog_publish"], True)):
-        errors = {one.error_code for one in metadata(node, names, allow_auto_topic_creation=may).topics}
+        errors = {one.error_code for one in metadata(node, *names, create=may).topics}
         assert errors == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     # What was asked for would be there by the time that this is.
-    metadata(node, ["last"], allow_auto_topic_creation=True)
+    metadata(node, "last", create=True)
     cluster.wait_for_leader("last")
     with cluster.admin() as admin:
         assert set(admin.list_topics()) == {"last"}
@@ -131,9 +129,9 @@ def test_what_may_not_be_created_is_not(cluster, node):
 @pytest.mark.long
 @pytest.mark.parametrize("node", [{"auto.create.topics.enable": "false"}], indirect=True)
 def test_the_store_can_turn_creation_off(cluster, node):
-    assert metadata(node, ["new"], allow_auto_topic_creation=True).topics[0].error_code
+    assert metadata(node, "new", create=True).topics[0].error_code
     cluster.create_topic("last", 1, 1)
-    wait_until(lambda: metadata(node, ["last"]).topics[0].error_code == 0, "the node knows the last one")
+    wait_until(lambda: metadata(node, "last").topics[0].error_code == 0, "the node knows the last one")
     assert cluster._topic("new") is None
 
 

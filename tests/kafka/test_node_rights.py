@@ -12,8 +12,10 @@ from pyspark_log.kafka import messages as m
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Pattern, Permission, Resource
 from pyspark_log.storage.catalog import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from pyspark_log.storage.groups.records import partition_for
+from tests import requests as r
 from tests.ports import HOST
-from tests.rights_requests import NO_ID, Names, requests
+from tests.requests import NO_ID
+from tests.rights_requests import Names, requests
 from tests.security_tools import add_users
 from tests.server_tools import running
 from tests.waiting import wait_until
@@ -101,20 +103,15 @@ def sides(kafka, tmp_path_factory):
 
 def _prepared(cluster, places):
     """Makes topics and entries, and waits until both sides know all, and lead and coordinate what is theirs."""
-    of = m.CreateTopicsRequest
     assigned = {OFFSETS_TOPIC: LEADERS, TRANSACTIONS_TOPIC: LEADERS}
     for side in places:
         topic = _names(side, "").topic
         assigned |= dict.fromkeys((topic, *(f"{topic}-gone-{user}" for user in USERS)), (side,))
-    compact = [of.CreatableTopicConfig("cleanup.policy", "compact")]
-    made = [
-        of.CreatableTopic(
-            name, -1, -1, [of.CreatableReplicaAssignment(*one) for one in enumerate([side] for side in leaders)],
-            compact if name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) else [],
-        )
-        for name, leaders in assigned.items()
-    ]  # fmt: skip
-    created = cluster.ask(BROKER, of(made, 10_000), 7).topics
+    made = []
+    for name, leaders in assigned.items():
+        configs = {"cleanup_policy": "compact"} if name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) else {}
+        made.append(r.new_topic(name, -1, -1, enumerate([side] for side in leaders), **configs))
+    created = cluster.ask(BROKER, r.create_topics(*made), 7).topics
     assert {one.error_code for one in created} == {0}
     assert {one.error_code for one in cluster.ask(BROKER, _entries(), 3).results} == {0}
     ids = {one.name: one.topic_id for one in created}

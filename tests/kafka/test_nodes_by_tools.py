@@ -9,8 +9,8 @@ from mirror_tools import Writer, messages, whole, write
 from node_tools import RACKS
 
 from pyspark_log import Store
-from pyspark_log.kafka import messages as m
 from pyspark_log.server.topic_ids import id_bytes
+from tests import requests as r
 from tests.store_tools import all_values
 from tests.waiting import wait_until
 
@@ -56,26 +56,14 @@ def test_elections(nodes):
     made[second].kill()
     wait_until(lambda: cluster.leader_of("l") is None, "there is no leader")
     made[11].start().wait_for("unfenced")
-    run(
-        ELECT,
-        "--bootstrap-server",
-        made[11].bootstrap,
-        "--election-type",
-        "unclean",
-        "--topic",
-        "l",
-        "--partition",
-        "0",
-    )
+    at = ("--bootstrap-server", made[11].bootstrap)
+    run(ELECT, *at, "--election-type", "unclean", "--topic", "l", "--partition", "0")
     wait_until(lambda: cluster.leader_of("l") == 11, "one that was not in sync leads")
     for number in (second, other):
         made[number].start()
     cluster.wait_for_isr("l", 0, {11, 12, 13})
     write(cluster, "l", messages(5, 100))
-    for number in (12, 13):
-        wait_until(
-            lambda number=number: whole(made[number].folder_of("l")) == whole(made[11].folder_of("l")), "all are equal"
-        )
+    wait_until(lambda: len({whole(made[one].folder_of("l")) for one in made}) == 1, "all are equal")
 
 
 @pytest.mark.long
@@ -106,7 +94,6 @@ def test_a_reassignment_there_and_back_is_throttled(nodes, tmp_path):
         wait_until(lambda: "is completed" in tool(made, REASSIGN, *options), f"the partition is at {replicas}")
         cluster.wait_for_isr("m", 0, replicas)
 
-    configs = m.DescribeConfigsRequest([m.DescribeConfigsRequest.DescribeConfigsResource(2, "m", None)])
     move([13, 1], 200_000_000)
     assert len(whole(made[13].folder_of("m"))) == size
     wait_until(lambda: not made[11].folder_of("m").exists(), "the old replica is deleted")
@@ -114,7 +101,7 @@ def test_a_reassignment_there_and_back_is_throttled(nodes, tmp_path):
     assert len(whole(made[11].folder_of("m"))) == size
 
     def throttled():
-        [described] = cluster.ask(11, configs, 4).results
+        [described] = cluster.ask(11, r.describe_configs(2, "m"), 4).results
         return [one.name for one in described.configs if "throttled" in one.name and one.value]
 
     wait_until(lambda: not throttled(), "the tool has removed its throttles")
@@ -130,10 +117,7 @@ def test_consumers_read_from_the_closest_replica(nodes):
     topic_id = id_bytes(cluster.topic_id("c"))
 
     def fetched(number, rack):
-        request = m.FetchRequest
-        wanted = request.FetchPartition(0, fetch_offset=10, partition_max_bytes=1 << 20)
-        topics = [request.FetchTopic(topic_id=topic_id, partitions=[wanted])]
-        [topic] = cluster.ask(number, request(topics=topics, max_bytes=1 << 20, rack_id=rack), 13).responses
+        [topic] = cluster.ask(number, r.fetch("c", 10, topic_id=topic_id, rack_id=rack), 13).responses
         [part] = topic.partitions
         return part.error_code, part.preferred_read_replica, bool(part.records)
 

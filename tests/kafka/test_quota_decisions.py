@@ -2,7 +2,6 @@
 
 import random
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from pyspark_log.server.quotas import DEFAULT, Entity
 from pyspark_log.server.quotas.entities import FETCH, MUTATION
 from pyspark_log.server.quotas.rates import BURST_S, Rate, TokenBucket
 from pyspark_log.server.quotas.table import Table
-from tests.kafka.kafka_tools import command
+from tests.kafka.kafka_tools import run
 
 pytestmark = [
     pytest.mark.usefixtures("kafka"),
@@ -26,12 +25,7 @@ START = 1_800_000_000_000
 
 def asked(lines):
     """Kafka's answers."""
-    done = subprocess.run(
-        command(PROGRAM, memory="512m"), input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=300,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return run(PROGRAM, text="\n".join(lines) + "\n", memory="512m").splitlines()
 
 
 def line(*fields):

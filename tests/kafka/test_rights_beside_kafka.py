@@ -1,7 +1,6 @@
 """What clients may do: the same ACLs and requests at a real Kafka and at `pylog serve`, the answers side by side."""
 
 import re
-import time
 
 import pytest
 from kafka_tools import running_broker, sasl_settings
@@ -11,9 +10,12 @@ from pyspark_log.kafka.schemas import message_of
 from pyspark_log.server.handlers import APIS
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Pattern, Permission, Resource
 from pyspark_log.storage.catalog import INTERNAL_TOPICS
-from tests.rights_requests import NO_ID, Names, of_groups, of_records, of_topics, of_transactions, requests
-from tests.security_tools import served_with_users
-from tests.server_tools import PATIENCE, Peer
+from tests import requests as r
+from tests.requests import NO_ID
+from tests.rights_requests import Names, of_groups, of_records, of_topics, of_transactions, requests
+from tests.security_tools import log_in, served_with_users
+from tests.server_tools import Peer
+from tests.waiting import wait_until
 
 #: anna has rights by name, bert by a prefix, carl none, dora is a super user, and emma
 #: may create topics. The password of each is its name.
@@ -49,9 +51,7 @@ def reduced(value):
 
 def logged_in(where, user):
     peer = Peer(where)
-    peer.ask(m.SaslHandshakeRequest("PLAIN"), 1)
-    answer = peer.ask(m.SaslAuthenticateRequest(f"\0{user}\0{user}".encode()), 2)
-    assert answer.error_code == 0
+    assert log_in(peer, user, user).error_code == 0
     return peer
 
 
@@ -92,21 +92,16 @@ def _prepare(where):
     """Makes the topic, and the entries."""
     with logged_in(where, "dora") as peer:
         names = (TOPIC, *(f"{TOPIC}-gone-{user}" for user in USERS))
-        made = [m.CreateTopicsRequest.CreatableTopic(name, 1, 1) for name in names]
-        created = peer.ask(m.CreateTopicsRequest(made, 10_000, False), 7).topics
+        created = peer.ask(r.create_topics(*map(r.new_topic, names)), 7).topics
         assert {one.error_code for one in created} == {0}
         results = peer.ask(m.CreateAclsRequest(_entries()), 3).results
         assert {one.error_code for one in results} == {0}
-        end = time.monotonic() + PATIENCE
         # Kafka has made its coordinators and takes the entries in some time later.
-        while len(peer.ask(m.DescribeAclsRequest(1, None, 1, None, None, 1, 1), 3).resources) < len(_NAMES) + 2:
-            assert time.monotonic() < end
-            time.sleep(0.1)
+        entries = m.DescribeAclsRequest(1, None, 1, None, None, 1, 1)
+        wait_until(lambda: len(peer.ask(entries, 3).resources) >= len(_NAMES) + 2, "the entries are known")
         for kind, key in ((0, GROUP), (1, TRANSACTION)):
             find = m.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
-            while peer.ask(find, 4).coordinators[0].error_code:
-                assert time.monotonic() < end
-                time.sleep(0.1)
+            wait_until(lambda find=find: not peer.ask(find, 4).coordinators[0].error_code, "there are coordinators")
     return created[0].topic_id
 
 
@@ -128,15 +123,14 @@ def sides(kafka, tmp_path_factory):
 
 def answer_to(where, user, request, version, soon=()):
     """The answer, after what Kafka does meanwhile."""
-    end = time.monotonic() + PATIENCE
     with logged_in(where, user) as peer:
-        while True:
+
+        def answered():
             answer = peer.ask(request, version)
             codes = {one for name, one in reduced(answer) if name.endswith("error_code")}
-            if not codes.intersection(soon):
-                return answer
-            assert time.monotonic() < end
-            time.sleep(0.1)
+            return None if codes.intersection(soon) else answer
+
+        return wait_until(answered, f"{request} is answered")
 
 
 def _creation(resource=2, name="odd", pattern=3, principal="User:x", host="*", operation=3, permission=3):

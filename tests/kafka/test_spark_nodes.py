@@ -4,10 +4,9 @@ import random
 import signal
 from dataclasses import replace
 
-import confluent_kafka
 import pytest
 from kafka_tools import PATIENCE
-from mirror_tools import Writer
+from mirror_tools import Writer, consumed
 from pyspark.errors import PySparkException
 
 from pyspark_log import Store
@@ -21,22 +20,7 @@ from tests.waiting import wait_until
 
 def values_at(cluster, topic, level="read_committed"):
     """The values of a topic, as a consumer of the cluster reads them now, sorted."""
-    consumer = confluent_kafka.Consumer({
-        "bootstrap.servers": cluster.bootstrap, "group.id": "reader", "isolation.level": level,
-        "enable.partition.eof": True, "auto.offset.reset": "earliest",
-    })  # fmt: skip
-    count = cluster.partitions_of(topic)
-    consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in range(count)])
-    found, ended = [], set()
-    while len(ended) < count:
-        for one in consumer.consume(1000, 1.0):
-            if one.error() is None:
-                found.append(one.value())
-            else:
-                assert one.error().code() == confluent_kafka.KafkaError._PARTITION_EOF, one.error()
-                ended.add(one.partition())
-    consumer.close()
-    return sorted(found)
+    return sorted(row.value for rows, _ in consumed(cluster, topic, level) for row in rows)
 
 
 def written(cluster, topic, first, count):

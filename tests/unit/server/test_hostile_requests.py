@@ -14,7 +14,8 @@ from pyspark_log import Store
 from pyspark_log.kafka import messages as m
 from pyspark_log.server.security.acls import Acl, Acls, Operation, Pattern, Permission, Resource
 from pyspark_log.server.security.users import Users
-from tests.rights_requests import NO_ID, Names, requests
+from tests.requests import NO_ID
+from tests.rights_requests import Names, requests
 from tests.security_tools import add_users, log_in
 from tests.server_tools import Peer, served
 
