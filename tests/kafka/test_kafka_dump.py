@@ -1,6 +1,5 @@
 """Kafka's own DumpLogSegments over our segments: batches, records and indexes are what they must be."""
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -9,7 +8,7 @@ import pytest
 from kafka_tools import dump
 from written import CODECS, write
 
-from pyspark_log import OffsetsLog, Store, TopicPartition
+from pyspark_log import Store
 
 pytestmark = pytest.mark.usefixtures("kafka")
 
@@ -96,21 +95,3 @@ def test_a_wrong_index_is_reported(store, written, tmp_path):
     printed = dump("--verify-index-only", *wrong)
     assert f"Mismatches in :{wrong[0]}" in printed
     assert f"Found timestamp mismatch in :{wrong[1]}" in printed
-
-
-def test_committed_offsets_are_understood(tmp_path):
-    """With and without an expiry, and taken back; Kafka's decoder prints all fields as JSON."""
-    with Store.create(tmp_path / "store", {"offsets.topic.num.partitions": "1"}) as store:
-        log, at = OffsetsLog(store, clock=lambda: 1_700_000_000.0), TopicPartition("orders", 3)
-        log.commit("my-group", {at: 5}, "m")
-        log.commit("my-group", {at: 6}, expire_timestamp=OffsetsLog.NEVER)
-        log.delete_group("my-group")
-        printed = dump("--offsets-decoder", *files_of(store, ".log", "__consumer_offsets"))
-    records = [json.JSONDecoder().raw_decode(part)[0] for part in re.findall(r"payload: (\{.*)", printed)]
-    common = {"commitTimestamp": 1_700_000_000_000}
-    assert records == [
-        {"version": "3", "data": {"offset": 5, "leaderEpoch": -1, "metadata": "m", **common}},
-        {"version": "1", "data": {"offset": 6, "metadata": "", **common, "expireTimestamp": 2**63 - 1}},
-    ]
-    assert printed.count('key: {"type":"1","data":{"group":"my-group","topic":"orders","partition":3}} payload: ') == 3
-    assert "payload: <DELETE>" in printed

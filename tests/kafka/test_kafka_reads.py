@@ -18,9 +18,6 @@ from pyspark_log import Store
 from pyspark_log.cli.main import main
 from pyspark_log.errors import CorruptRecordError, OffsetOutOfRangeError, UnknownTopicError
 from pyspark_log.storage.catalog.kafka_files import CLEANER, HIGH_WATERMARK, read_offsets
-from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.maintenance.transfer.kafka_import import import_kafka
-from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 from tests.waiting import wait_until
 
@@ -28,7 +25,6 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
     from kafka import TopicPartition as KafkaPartition
-    from kafka.structs import OffsetAndMetadata
 
 # Kafka lets no topic have segments below 1 MiB, but by this setting for its own tests.
 SMALL = {"internal.segment.bytes": "14000", "index.interval.bytes": "300", "retention.ms": "-1"}
@@ -178,92 +174,6 @@ def test_large_records(broker):
     with producer(broker, max_request_size=3_000_000) as found:
         send(found, "large", rows)
     assert is_read_alike(broker, "large") == rows
-
-
-def test_transactions(broker):
-    make(broker, "ended-or-open")
-    # The broker would end a transaction that is open for longer.
-    ids = ({"transactional_id": name, "transaction_timeout_ms": 600_000} for name in ("one", "two"))
-    with producer(broker, **next(ids)) as one, producer(broker, **next(ids)) as two:
-        one.init_transactions()
-        two.init_transactions()
-        for number in range(12):
-            one.begin_transaction()
-            send(one, "ended-or-open", rows_of(30))
-            if number == 5:
-                two.begin_transaction()
-                send(two, "ended-or-open", rows_of(5))
-            if number == 8:
-                two.abort_transaction()
-            if number % 3 == 1:
-                one.abort_transaction()
-            else:
-                one.commit_transaction()
-        ended(broker, "ended-or-open")
-        committed = is_read_alike(broker, "ended-or-open", level=READ_COMMITTED)
-        everything = is_read_alike(broker, "ended-or-open")
-        assert (len(committed), len(everything)) == (8 * 30, 12 * 30 + 5)
-        # An open transaction hides what comes after it.
-        one.begin_transaction()
-        send(one, "ended-or-open", rows_of(3))
-        with producer(broker) as plain:
-            send(plain, "ended-or-open", rows_of(2))
-        assert is_read_alike(broker, "ended-or-open", level=READ_COMMITTED) == committed
-        assert len(is_read_alike(broker, "ended-or-open")) == len(everything) + 5
-        one.commit_transaction()
-        ended(broker, "ended-or-open")
-    assert len(is_read_alike(broker, "ended-or-open", level=READ_COMMITTED)) == len(committed) + 5
-
-
-def test_a_compacted_topic(broker, tmp_path):
-    make(
-        broker, "compacted", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01", segment_ms="200",
-        internal_segment_bytes="20000", min_compaction_lag_ms="0", delete_retention_ms="0",
-    )  # fmt: skip
-    with producer(broker) as found:
-        deadline = time.monotonic() + 2 * PATIENCE
-        number = 0
-        while True:
-            for n in range(number, number + 200):
-                # What is written once stays, with gaps around it.
-                key = b"once %d" % n if n % 37 == 0 else b"key %d" % (n % 20)
-                last = found.send("compacted", b"%d" % n * 30, key, partition=0)
-            last.get(PATIENCE)
-            number += 200
-            time.sleep(0.5)
-            log = consumed(broker, "compacted")[0]
-            if len(log) < number - 400:
-                break
-            assert time.monotonic() < deadline, "the cleaner does not run"
-    cleaned(broker, "compacted")
-    rows = is_read_alike(broker, "compacted")
-    assert rows[-1].offset == number - 1
-    offsets = [row.offset for row in rows]
-    assert offsets != list(range(offsets[0], number))
-    store = Store.open(broker.log_dir)
-    for start in (0, offsets[1], offsets[1] + 1, number // 2, number):
-        assert read(store, "compacted", start=start)[0] == [row for row in rows if row.offset >= start]
-    # With its gaps it becomes a topic of a store.
-    ours = Store.create(tmp_path / "store")
-    import_kafka(ours, store, "compacted")
-    assert read(ours, "compacted")[0] == rows
-    assert not verify(ours.path).damaged
-
-
-def test_committed_offsets(broker):
-    make(broker, "grouped")
-    with producer(broker) as found:
-        send(found, "grouped", rows_of(10))
-    place = KafkaPartition("grouped", 0)
-    with KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id="readers", enable_auto_commit=False) as consumer:
-        consumer.assign([place])
-        consumer.commit({place: OffsetAndMetadata(7, "note", -1)})
-    known = wait_until(
-        lambda: OffsetsLog(Store.open(broker.log_dir)).fetch("readers"), "the folder shows the group's positions"
-    )
-    kept = known[TopicPartition("grouped", 0)]
-    assert (kept.offset, kept.metadata) == (7, "note")
-    assert "readers" in OffsetsLog(Store.open(broker.log_dir)).groups()
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

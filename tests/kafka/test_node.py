@@ -4,15 +4,13 @@ import random
 import signal
 
 import pytest
-from kafka_clients import send_and_read
 from kafka_cluster import SCRAM, Cluster, secured
 from kafka_tools import PATIENCE
-from mirror_tools import Writer, end_of, messages, segments, write
+from mirror_tools import Writer, messages, segments, write
 from node_tools import NODE, NodeServer, await_equal, await_visible
 
 from pyspark_log import Store
 from pyspark_log.errors import PartitionOwnedError
-from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.topic_ids import id_bytes
 from tests import requests as r
@@ -89,29 +87,6 @@ def test_a_fenced_node_delays_no_producer(cluster, tmp_path):
 
 
 @pytest.mark.long
-def test_it_follows_leaders_that_are_killed(cluster, node):
-    cluster.create_topic("t", assignment=[[1, 2, NODE]], configs={**SMALL, "min.insync.replicas": 2})
-    chance, sent = random.Random(5), 0
-    for _ in range(3):
-        write(cluster, "t", messages(sent, 400), enable_idempotence=True)
-        sent += 400
-        cluster.wait_for_isr("t", 0, {1, 2, NODE})
-        killed = cluster.wait_for_leader("t")
-        if killed == NODE:
-            continue
-        cluster[killed].kill()
-        wait_until(lambda killed=killed: cluster.leader_of("t") not in (killed, None), "another broker leads")
-        other = cluster.wait_for_leader("t", other_than=[killed])
-        write(cluster, "t", messages(sent, 200), enable_idempotence=True)
-        sent += 200
-        cluster.start()
-        assert other in {1, 2, NODE} - {killed}, chance
-    cluster.wait_for_isr("t", 0, {1, 2, NODE})
-    await_equal(cluster, node, "t")
-    wait_until(lambda: node.latest("t") == sent == end_of(cluster, "t"), "all is there, once")
-
-
-@pytest.mark.long
 def test_what_an_unclean_election_replaces_is_truncated(cluster, node):
     cluster.create_topic("t", assignment=[[1, 2, NODE]], configs={"unclean.leader.election.enable": "false"})
     write(cluster, "t", messages(1, 100))
@@ -171,31 +146,6 @@ def test_topics_come_change_and_go(cluster, node):
     node.start()
     await_equal(cluster, node, "t")
     assert node.log_end("t") == 70
-
-
-@pytest.mark.long
-def test_a_replica_can_be_moved_there_and_back(cluster, node):
-    cluster.create_topic("t", assignment=[[1]], configs=SMALL)
-    write(cluster, "t", messages(1, 2000))
-    cluster.reassign("t", 0, [1, NODE])
-    await_equal(cluster, node, "t")
-    cluster.reassign("t", 0, [1])
-    wait_until(lambda: not node.folder_of("t").exists(), "the replica is deleted here")
-    write(cluster, "t", messages(2, 100))
-    cluster.reassign("t", 0, [1, NODE])
-    await_equal(cluster, node, "t")
-    told = cluster.run("org.apache.kafka.tools.LogDirsCommand", "--describe", "--broker-list", NODE)
-    assert '"partition":"t-0"' in told
-
-
-@pytest.mark.long
-def test_clients_find_the_cluster_by_it(cluster, node):
-    cluster.create_topic("t", assignment=[[1, NODE]])
-    send_and_read(node, "t")
-    with Peer(node) as peer:
-        described = peer.ask(m.DescribeClusterRequest(), 0)
-        assert {one.broker_id for one in described.brokers} == {1, 2, NODE}
-        assert described.controller_id in (1, 2)
 
 
 @pytest.mark.long
