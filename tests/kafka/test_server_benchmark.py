@@ -10,13 +10,18 @@ from tests.paths import ROOT
 pytestmark = pytest.mark.usefixtures("kafka")
 
 
-@pytest.mark.long
-def test_all_is_measured(tmp_path):
-    command = [sys.executable, ROOT / "benchmarks/server.py", "--quick", "--folder", tmp_path]
+def measured(benchmark, folder):
+    """The tables of a benchmark."""
+    command = [sys.executable, ROOT / f"benchmarks/{benchmark}.py", "--quick", "--folder", folder]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
+    return done.stdout.strip().split("\n\n")
+
+
+@pytest.mark.long
+def test_all_is_measured(tmp_path):
     tables = {}
-    for part in done.stdout.strip().split("\n\n"):
+    for part in measured("server", tmp_path):
         name, _, _, *rows = part.splitlines()
         tables[name] = [row.strip("| ").split(" | ") for row in rows]
     assert {name: len(rows) for name, rows in tables.items()} == {
@@ -27,9 +32,6 @@ def test_all_is_measured(tmp_path):
 
 @pytest.mark.long
 def test_what_security_costs_is_measured(tmp_path):
-    command = [sys.executable, ROOT / "benchmarks/secured.py", "--quick", "--folder", tmp_path]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    speeds, times = (part.splitlines() for part in done.stdout.strip().split("\n\n"))
+    speeds, times = (part.splitlines() for part in measured("secured", tmp_path))
     assert (len(speeds), len(times)) == (3 + 6, 3 + 3)
     assert all(float(cell.replace(",", "")) > 0 for row in (*speeds[3:], *times[3:]) for cell in row.split("|")[2:4])

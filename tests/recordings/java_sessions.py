@@ -6,6 +6,7 @@ import subprocess
 import time
 
 from tests.kafka.kafka_tools import PATIENCE, command, run
+from tests.waiting import wait_until
 
 VERSION = "Apache Kafka 4.3.1"
 _TOPICS = "org.apache.kafka.tools.TopicCommand"
@@ -184,12 +185,12 @@ def rebalance(place, protocol):
         return _running(place, main, "--bootstrap-server", place.bootstrap, *how)
 
     with member() as (first, said_by_first):
-        _until(lambda: _owned(said_by_first) == 4)
+        wait_until(lambda: _owned(said_by_first) == 4, "the partitions are shared")
         with member() as (second, said_by_second):
-            _until(lambda: (_owned(said_by_first), _owned(said_by_second)) == (2, 2))
+            wait_until(lambda: (_owned(said_by_first), _owned(said_by_second)) == (2, 2), "the partitions are shared")
             second.terminate()
             second.wait(PATIENCE)
-        _until(lambda: _owned(said_by_first) == 4)
+        wait_until(lambda: _owned(said_by_first) == 4, "the partitions are shared")
         first.terminate()
         first.wait(PATIENCE)
 
@@ -199,13 +200,6 @@ def _owned(said):
     events = [json.loads(line) for line in said.read_text().splitlines(keepends=True) if line.endswith("}\n")]
     counts = {"partitions_assigned": 1, "partitions_revoked": -1}
     return sum(counts[one["name"]] * len(one["partitions"]) for one in events if one["name"] in counts)
-
-
-def _until(condition):
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 @contextlib.contextmanager

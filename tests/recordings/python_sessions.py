@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import threading
-import time
 
 import aiokafka
 from aiokafka.admin import AIOKafkaAdminClient
@@ -12,6 +11,7 @@ from aiokafka.admin import NewTopic as AioNewTopic
 
 from tests.server_tools import PATIENCE
 from tests.unit.kafka_peer import kafka
+from tests.waiting import wait_until
 
 KAFKA_PYTHON = f"kafka-python {kafka.__version__}"
 AIOKAFKA = f"aiokafka {aiokafka.__version__}"
@@ -84,12 +84,12 @@ def rebalance(place):
 
     threads = [threading.Thread(target=member, args=(number,)) for number in range(2)]
     threads[0].start()
-    _until(lambda: shares == {0: 4})
+    wait_until(lambda: shares == {0: 4}, "the partitions are shared")
     threads[1].start()
-    _until(lambda: shares == {0: 2, 1: 2})
+    wait_until(lambda: shares == {0: 2, 1: 2}, "the partitions are shared")
     ends[1].set()
     threads[1].join()
-    _until(lambda: shares[0] == 4)
+    wait_until(lambda: shares[0] == 4, "the partitions are shared")
     ends[0].set()
     threads[0].join()
     gc.collect()
@@ -133,13 +133,6 @@ def administer(place):
     admin.list_topics()
     admin.close()
     gc.collect()
-
-
-def _until(condition):
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 # ---- aiokafka

@@ -31,9 +31,10 @@ def _of(client, function, *arguments, **named):
 SESSIONS = {
     "confluent-produce": _of(confluent.VERSION, confluent.produce, False),
     "confluent-produce-idempotent": _of(confluent.VERSION, confluent.produce, True),
-    "confluent-resume": _of(confluent.VERSION, confluent.resume, "classic"),
-    "confluent-resume-modern": _of(confluent.VERSION, confluent.resume, "consumer"),
-    "confluent-static": _of(confluent.VERSION, confluent.static),
+    "confluent-resume": _of(confluent.VERSION, confluent.resume, group_protocol="classic"),
+    "confluent-resume-modern": _of(confluent.VERSION, confluent.resume, group_protocol="consumer"),
+    # A member with a name of its own leaves and comes back.
+    "confluent-static": _of(confluent.VERSION, confluent.resume, looks=False, group_instance_id="one"),
     "confluent-rebalance": _of(confluent.VERSION, confluent.rebalance),
     "confluent-rebalance-cooperative": _of(
         confluent.VERSION, confluent.rebalance, partition_assignment_strategy="cooperative-sticky"

@@ -45,6 +45,12 @@ class World:
         made.look()
         return made
 
+    def settled(self, topics=TOPICS, **config):
+        """Two members that have what is theirs."""
+        both = self.join(topics, **config), self.join(topics, **config)
+        self.settle(*both)
+        return both
+
     def describe(self):
         return self.store.groups["g"].describe()
 
@@ -105,8 +111,7 @@ def test_what_moves_is_taken_once_it_is_given_up(world):
 
 
 def test_what_dies_is_removed_at_the_next_look(world):
-    first, second = world.join(), world.join()
-    world.settle(first, second)
+    first, second = world.settled()
     generation = first.generation
     kill(second)
     world.later(0.25, first)
@@ -117,8 +122,7 @@ def test_what_dies_is_removed_at_the_next_look(world):
 
 
 def test_a_member_that_is_forgotten_has_died(world):
-    first, second = world.join(), world.join()
-    world.settle(first, second)
+    first, second = world.settled()
     del second
     gc.collect()
     world.later(0.25, first)
@@ -127,8 +131,7 @@ def test_a_member_that_is_forgotten_has_died(world):
 
 
 def test_a_member_that_leaves_is_gone_at_once(world):
-    first, second = world.join(), world.join()
-    world.settle(first, second)
+    first, second = world.settled()
     second.leave()
     assert [one.member_id for one in world.describe().members] == [first.member_id]
     first.look()
@@ -139,8 +142,7 @@ def test_a_member_that_leaves_is_gone_at_once(world):
 
 
 def test_a_silent_member_is_removed_and_commits_nothing_more(world):
-    first, second = world.join(max_poll_interval_ms=10_000), world.join(max_poll_interval_ms=10_000)
-    world.settle(first, second)
+    first, second = world.settled(max_poll_interval_ms=10_000)
     at = min(second.owned)
     second.commit({at: 5})
     world.later(9, first)
@@ -160,8 +162,7 @@ def test_a_silent_member_is_removed_and_commits_nothing_more(world):
 
 
 def test_members_that_sleep_together_do_not_remove_each_other(world):
-    first, second = world.join(max_poll_interval_ms=10_000), world.join(max_poll_interval_ms=10_000)
-    world.settle(first, second)
+    first, second = world.settled(max_poll_interval_ms=10_000)
     world.seconds += 3600
     first.look()
     second.look()
@@ -170,8 +171,7 @@ def test_members_that_sleep_together_do_not_remove_each_other(world):
 
 
 def test_a_member_commits_only_for_what_it_owns(world):
-    first, second = world.join(), world.join()
-    world.settle(first, second)
+    first, second = world.settled()
     at = min(first.owned)
     with pytest.raises(FencedMemberError, match=f"does not own {at}"):
         second.commit({at: 5})
@@ -223,8 +223,7 @@ def test_a_session_of_some_days(world):
 
 
 def test_partitions_that_are_added_and_topics_that_come_and_go(world):
-    first, second = world.join([*TOPICS, "later"]), world.join([*TOPICS, "later"])
-    world.settle(first, second)
+    first, second = world.settled([*TOPICS, "later"])
     world.store.add_partitions("orders", 6)
     world.store.create_topic("later", 2)
     world.settle(first, second)
@@ -260,8 +259,7 @@ def test_an_assignor_of_ones_own(world):
         wanted = [TopicPartition(topic, number) for topic, count in counts.items() for number in range(count)]
         return {min(one.member_id for one in members): wanted}
 
-    first, second = world.join(assignor=to_the_first), world.join(assignor=to_the_first)
-    world.settle(first, second)
+    first, second = world.settled(assignor=to_the_first)
     assert sorted(map(len, (first.owned, second.owned))) == [0, 6]
     assert world.describe().protocol == "to_the_first"
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -17,6 +16,7 @@ from tests.paths import ROOT
 from tests.scrapes import MeasuredServer, Scrape
 from tests.server_tools import PATIENCE, Peer, served
 from tests.store_tools import rows
+from tests.waiting import wait_until
 
 PAGE = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
 DASHBOARD = json.loads((ROOT / "examples/grafana/pyspark-log.json").read_text(encoding="utf-8"))
@@ -55,9 +55,8 @@ def found(tmp_path_factory):
         store.publishes.publish("q", 0, writer.finish())
         with Peer(server) as peer:
             assert produce(peer, "none", batch(b"a")).error_code != 0
-        end = time.monotonic() + PATIENCE
-        while (scrape := server.scrape()).by_labels("kafka_consumergroup_lag") == []:
-            assert time.monotonic() < end
+        wait_until(lambda: server.scrape().by_labels("kafka_consumergroup_lag"), "there is a lag")
+        scrape = server.scrape()
         consumer.close()
         return scrape, Scrape(StoreMetrics(Snapshots(store)).text().decode())
 

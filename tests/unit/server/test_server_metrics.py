@@ -20,6 +20,7 @@ from tests.ports import HOST
 from tests.processes import held_by_another
 from tests.scrapes import MeasuredServer, Scrape, get
 from tests.server_tools import PATIENCE, Peer, served, served_anew
+from tests.waiting import wait_until
 
 TOPIC = "kafka_server_brokertopicmetrics"
 REQUEST = "kafka_network_requestmetrics"
@@ -35,12 +36,7 @@ def server(tmp_path_factory):
 
 
 def until(found):
-    """Waits for something that is true."""
-    end = time.monotonic() + PATIENCE
-    while not (value := found()):
-        assert time.monotonic() < end
-        time.sleep(0.01)
-    return value
+    return wait_until(found, "the metrics say so")
 
 
 def test_records_and_bytes(server, topic):
