@@ -81,8 +81,8 @@ def check_not_lost(
         if ends[at] < known[at]:
             loss.report(
                 "PARTITION_OFFSET_CHANGED",
-                f"Partition {at} offset was changed from {known[at]} to {ends[at]}: either the topic was made "
-                "again or restored from a copy, or this is the first batch and its start offset is too high.",
+                f"Partition {at} offset was changed from {known[at]} to {ends[at]}: either the topic was "
+                "recreated, or restored from a copy, or this is the first batch and its start offset is too high.",
             )
 
 

@@ -72,11 +72,6 @@ class IndexSchedule:
         self._since_entry += batch.size
         return False
 
-    @property
-    def until_entry(self) -> int:
-        """A batch with more bytes than this between itself and the batches taken so far gets an entry; can be < 0."""
-        return self._interval - self._since_entry
-
     def note_entry(self, batch: BatchHeader) -> None:
         """Notes that the batch that was taken last has an offset entry, though none was due."""
         self._since_entry = batch.size
