@@ -3,7 +3,7 @@
 Only an exception's text, not its type, reaches the driver from a Python worker. So each error that leaves the
 connector starts with a stable name in brackets, which a program (or a search) can rely on. Spark puts a text of its own
 around it, and would put a traceback between the two: `conditions_shown` and `outcome_shown` leave that out, so that the
-first line has the sentence that the user needs.
+second line has the sentence that the user needs, and nothing else.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pyspark_log.errors import OutcomeUnknownError, PartlySetAsideError, PublishPendingError, PylogError, condition_of
-from pyspark_log.spark_connector.worker_process import hide_traceback
+from pyspark_log.spark_connector.worker_process import hide_traceback, is_spark_process
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +30,10 @@ class ConnectorError(PylogError):
         super().__init__(f"[{condition}] {message}")
         self.condition = condition
         self.message = message
+
+    def __str__(self) -> str:
+        """In Spark's processes on a line of its own: Spark puts 130 characters before it, a notebook's whole line."""
+        return f"\n{super().__str__()}" if is_spark_process() else super().__str__()
 
     def __reduce__(self) -> tuple[type[ConnectorError], tuple[str, str]]:
         return type(self), (self.condition, self.message)
