@@ -31,15 +31,19 @@ def broker(kafka, tmp_path_factory):
 
 @pytest.fixture
 def start(broker):
-    """Starts nodes, which end with the test."""
+    """Starts nodes, which end with the test: in order, those that are registered."""
     nodes = []
 
-    def make(node_id, **config):
+    def make(node_id, *, unfenced=True, **config):
         nodes.append(Node([broker.controller], broker.cluster_id, node_id, **config))
+        if unfenced:
+            nodes[-1].unfence()
         return nodes[-1]
 
     yield make
     for node in nodes:
+        if node.registration.state is State.REGISTERED:
+            node.shut_down()
         node.close()
 
 
@@ -53,7 +57,7 @@ def endpoints(broker):
 
 
 def test_a_node_is_registered_caught_up_and_unfenced_when_it_is_ready(broker, start):
-    node = start(10)
+    node = start(10, unfenced=False)
     node.run_until(lambda: node.registration.is_caught_up)
     own = node.image.brokers[10]
     assert (own.epoch, own.fenced, own.log_dirs) == (node.registration.epoch, True, (node.directory_id,))
@@ -67,12 +71,10 @@ def test_a_node_is_registered_caught_up_and_unfenced_when_it_is_ready(broker, st
     end = time.monotonic() + 2 * SESSION
     node.run_until(lambda: time.monotonic() > end)
     assert not node.image.brokers[10].fenced
-    node.shut_down()
 
 
 def test_a_node_follows_its_replicas(broker, start):
     node = start(11)
-    node.unfence()
     with Admin(broker) as admin:
         topic_id = node.run_during(admin.create_topic, "followed", [[1, 11], [11, 1]])
         node.run_until(lambda: node.image.topic("followed") is not None)
@@ -82,11 +84,10 @@ def test_a_node_follows_its_replicas(broker, start):
     begun = sorted((one.number, one.action, one.after.leader_epoch) for one in found if one.before is None)
     assert begun == [(0, Action.FOLLOW, 0), (1, Action.LEAD, 0)]
     assert [one.action for one in found if one.after is None] == [Action.DELETE] * 2
-    node.shut_down()
 
 
 def test_cordoned_log_dirs_get_no_partitions_until_they_are_free_again(broker, start):
-    node = start(13)
+    node = start(13, unfenced=False)
     node.registration.cordon((node.directory_id,))
     node.unfence()
     node.run_until(lambda: node.image.brokers[13].cordoned_log_dirs == (node.directory_id,))
@@ -98,13 +99,11 @@ def test_cordoned_log_dirs_get_no_partitions_until_they_are_free_again(broker, s
         node.registration.cordon(())
         node.run_until(lambda: node.image.brokers[13].cordoned_log_dirs == ())
         node.run_during(admin.delete_topic, "elsewhere")
-    node.shut_down()
 
 
 @pytest.mark.long
 def test_a_second_node_with_the_same_id_waits_until_the_first_is_gone(broker, start):
-    first, second = start(15), start(15)
-    first.unfence()
+    first, second = start(15), start(15, unfenced=False)
 
     def both():
         first.step()
@@ -122,26 +121,22 @@ def test_a_second_node_with_the_same_id_waits_until_the_first_is_gone(broker, st
     first.run_until(lambda: first.registration.state is State.UNREGISTERED)
     first.run_until(lambda: first.registration.trouble == "DUPLICATE_BROKER_REGISTRATION")
     second.run_until(lambda: not second.registration.is_fenced)
-    second.shut_down()
 
 
 @pytest.mark.long
 def test_a_node_that_was_unregistered_registers_again(broker, start):
     node = start(17)
-    node.unfence()
     epoch = node.registration.epoch
     with Admin(broker) as admin:
         node.run_during(admin.ask, m.UnregisterBrokerRequest(17))
     node.run_until(lambda: node.registration.epoch > epoch and not node.registration.is_fenced)
     node.run_until(lambda: node.image.brokers[17].epoch == node.registration.epoch)
-    node.shut_down()
 
 
 @pytest.mark.long
 def test_a_shutdown_in_order_and_the_next_run(broker, start):
     directory = os.urandom(16)
     node = start(18, directory_id=directory)
-    node.unfence()
     with Admin(broker) as admin:
         node.run_during(admin.create_topic, "led", [[18, 1]])
         node.run_until(lambda: node.image.topic("led") is not None)
@@ -151,10 +146,8 @@ def test_a_shutdown_in_order_and_the_next_run(broker, start):
         node.run_until(lambda: node.image.topic("led").partitions[0].leader == 1)
         node.run_until(lambda: node.image.brokers[18].fenced)
         again = start(18, directory_id=directory, previous_epoch=node.registration.epoch)
-        again.unfence()
         again.run_during(admin.delete_topic, "led")
     assert again.registration.epoch > node.registration.epoch
-    again.shut_down()
 
 
 def test_a_node_that_knows_less_than_the_cluster_says_what(broker, start, monkeypatch):
@@ -164,19 +157,19 @@ def test_a_node_that_knows_less_than_the_cluster_says_what(broker, start, monkey
         (less, r"finalized the feature group\.version at level 1"),
         (older, r"metadata\.version at level 30, .* knows the levels 7 to 29"),
     ):
-        node = start(19, features=features)
+        node = start(19, unfenced=False, features=features)
         with pytest.raises(UnsupportedFeatureError, match=why):
             node.run_until(lambda node=node: node.registration.is_caught_up)
         assert "BrokerRegistrationRequest" not in node.sent
     # Had it not looked first, the controllers would have refused it.
     monkeypatch.setattr(registration, "check_features", lambda *_: None)
-    node = start(19, features=less)
+    node = start(19, unfenced=False, features=less)
     with pytest.raises(UnsupportedFeatureError, match="the controllers refuse node 19: the cluster has finalized more"):
         node.run_until(lambda: node.registration.is_caught_up)
 
 
 def test_what_the_controllers_refuse(broker, start):
-    node = start(20, log_dirs=())
+    node = start(20, unfenced=False, log_dirs=())
     with pytest.raises(RegistrationError, match="refuse node 20: the registration is invalid"):
         node.run_until(lambda: node.registration.is_caught_up)
     stranger = Node([broker.controller], "A" * 22, 20)
@@ -187,17 +180,14 @@ def test_what_the_controllers_refuse(broker, start):
 
 def test_a_block_of_producer_ids(broker, start):
     node = start(21)
-    node.unfence()
     answer = node.ask(m.AllocateProducerIdsRequest(21, node.registration.epoch))
     assert (answer.error_code, answer.producer_id_len) == (0, 1000)
     node.run_until(lambda: node.image.next_producer_id == answer.producer_id_start + 1000)
-    node.shut_down()
 
 
 @pytest.mark.long
 def test_the_controller_restarts_and_the_node_keeps_its_epoch(broker, start):
     node = start(22)
-    node.unfence()
     epoch, offset = node.registration.epoch, node.image.position.offset
     for end in (broker.stop, broker.kill):
         node.run_during(end)
@@ -208,4 +198,3 @@ def test_the_controller_restarts_and_the_node_keeps_its_epoch(broker, start):
         offset = node.image.position.offset
     assert (node.registration.epoch, node.image.brokers[22].epoch) == (epoch, epoch)
     assert node.sent.count("BrokerRegistrationRequest") == 1
-    node.shut_down()

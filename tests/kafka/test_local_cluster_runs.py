@@ -9,13 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
-from kafka_clients import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, OffsetAndMetadata
+from kafka_clients import KafkaAdminClient, KafkaConsumer, NewTopic, OffsetAndMetadata
 from kafka_clients import TopicPartition as KafkaPartition
 from kafka_tools import FOLDER, JARS, NEWEST, PATIENCE, run
 
 from pyspark_log import Store, TopicPartition
 from tests.ports import HOST, free_ports_in_a_row
-from tests.store_tools import all_values
 from tests.waiting import wait_until
 
 NODES = (1, 2, 3)
@@ -38,6 +37,11 @@ class Started:
             return text in self.output()
 
         wait_until(is_said, f"it says {text!r}")
+
+    def stop(self, number=signal.SIGTERM):
+        """Ends it; its exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE)
 
     def pid_of(self, word):
         """The process of the cluster that has a word among its arguments."""
@@ -95,8 +99,7 @@ def test_it_runs_and_reports_a_node_that_is_killed(folder, started):
     assert "node 2: unfenced" in started.output()
     os.kill(started.pid_of(str(folder / "controller-103" / "server.properties")), signal.SIGKILL)
     started.wait_for("controller-103 has ended by SIGKILL")
-    started.process.send_signal(signal.SIGTERM)
-    assert started.process.wait(PATIENCE) == 0, started.output()
+    assert started.stop() == 0, started.output()
     logs = {one.stem: one for one in (folder / "logs").iterdir()}
     for number in (1, 3):
         assert logs[f"node-{number}"].read_text().splitlines()[-1].endswith("INFO stopped")
@@ -105,31 +108,6 @@ def test_it_runs_and_reports_a_node_that_is_killed(folder, started):
         # The controllers have let the nodes leave before they ended.
         assert logs[f"controller-{number}"].stat().st_mtime_ns > left
         assert f"kafka.server for {number} unregistered" in logs[f"controller-{number}"].read_text()
-
-
-@pytest.mark.long
-def test_each_store_has_what_is_produced(folder, started):
-    started.wait_for("All 3 nodes are unfenced")
-    bootstrap = re.search(r"bootstrap.servers=(\S+)", started.output())[1]
-    create = ("--create", "--topic", "orders", "--partitions", "3")
-    topics = "org.apache.kafka.tools.TopicCommand"
-    run(topics, "--bootstrap-server", bootstrap, *create)
-    described = run(topics, "--bootstrap-server", bootstrap, "--describe", "--topic", "orders")
-    assert "ReplicationFactor: 3" in described
-    assert "min.insync.replicas=2" in described
-    with KafkaProducer(bootstrap_servers=bootstrap.split(","), acks="all") as producer:
-        sent = [producer.send("orders", b"%d" % number, partition=number % 3) for number in range(300)]
-        producer.flush(PATIENCE)
-        assert len({(one.get().partition, one.get().offset) for one in sent}) == 300
-    for number in NODES:
-        with Store.open(folder / f"node-{number}") as store:
-            wait_until(
-                lambda store=store: [store.latest_offset("orders", one) for one in range(3)] == [100] * 3,
-                f"node {number} has all",
-            )
-            assert {int(one) for one in all_values(store, "orders")} == set(range(300))
-    started.process.send_signal(signal.SIGTERM)
-    assert started.process.wait(PATIENCE) == 0, started.output()
 
 
 @pytest.mark.long
@@ -157,15 +135,13 @@ def test_what_groups_committed_for_a_topic_is_deleted_with_it(folder, started):
                 lambda store=store: all({*store.groups[group].committed()} == {at} for group in groups),
                 f"node {number} has that, too",
             )
-    started.process.send_signal(signal.SIGTERM)
-    assert started.process.wait(PATIENCE) == 0, started.output()
+    assert started.stop() == 0, started.output()
 
 
 @pytest.mark.long
 def test_ctrl_c_before_it_is_ready_ends_all(folder, started):
     wait_until((folder / "logs" / "controller-103.log").exists, "controllers are started")
-    started.process.send_signal(signal.SIGINT)
-    assert started.process.wait(PATIENCE) == 130, started.output()
+    assert started.stop(signal.SIGINT) == 130, started.output()
     assert "unfenced" not in started.output()
 
 
@@ -176,5 +152,4 @@ def test_a_cluster_continues_where_it_was_stopped(folder, tmp_path):
         try:
             running.wait_for("All 3 nodes are unfenced")
         finally:
-            running.process.send_signal(signal.SIGTERM)
-            assert running.process.wait(PATIENCE) == 0
+            assert running.stop() == 0

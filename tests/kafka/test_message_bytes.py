@@ -2,14 +2,13 @@
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from pyspark_log.kafka.wire import decode, encode
 from tests.kafka import schemas_of_jar
-from tests.kafka.kafka_tools import command
+from tests.kafka.kafka_tools import run
 from tests.message_values import Values, all_versions, joined
 
 pytestmark = pytest.mark.usefixtures("kafka")
@@ -44,10 +43,7 @@ def of_kafka(cases):
 
 def bytes_of(lines, program=PROGRAM):
     """The answers of MessageBytes.java, or of another program."""
-    run = subprocess.run(
-        command(program, memory="512m"), input="".join(lines), capture_output=True, text=True, check=True, timeout=300
-    )
-    return run.stdout.splitlines()
+    return run(program, text="".join(lines), memory="512m").splitlines()
 
 
 def class_of(message):

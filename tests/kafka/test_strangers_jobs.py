@@ -1,14 +1,14 @@
 """Jobs made for Kafka run on a store with two words changed, and make the same rows."""
 
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyspark
 import pytest
-from kafka_tools import PATIENCE
 from strangers_jobs import JOBS, TOPICS, At, going_on, rows_of
+
+from tests.waiting import wait_until
 
 #: Of each kind of job there is one that is not long.
 _OF_EACH_KIND = {
@@ -95,10 +95,7 @@ def test_sparks_own_example(spark, places, tmp_path, monkeypatch):
 
 def feed_and_stop(spark, at, topic):
     """Sends records to the one query that another thread starts, and ends it."""
-    deadline = time.monotonic() + PATIENCE
-    while not spark.streams.active:
-        assert time.monotonic() < deadline, "no query starts"
-        time.sleep(0.01)
+    wait_until(lambda: spark.streams.active, "a query starts")
     (query,) = spark.streams.active
     try:
         going_on(query, at, topic, ["a b a", "c"])

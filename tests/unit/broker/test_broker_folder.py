@@ -28,7 +28,7 @@ from pyspark_log.errors import (
 from pyspark_log.storage.broker import reader
 from pyspark_log.storage.broker.log_dir import BrokerLogDir
 from pyspark_log.storage.broker.reader import BrokerLogReader
-from pyspark_log.storage.catalog import kafka_files, log_dir
+from pyspark_log.storage.catalog import kafka_files
 from pyspark_log.storage.catalog.kafka_files import HIGH_WATERMARK, LOG_START, META_PROPERTIES, PARTITION_METADATA
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.groups.offsets import OffsetsLog
@@ -43,12 +43,6 @@ from tests.paths import LOGDIR
 from tests.store_tools import flip, new_store, overwrite
 
 pytestmark = pytest.mark.usefixtures("prompt_checkpoints")
-
-
-@pytest.fixture(autouse=True)
-def prompt(monkeypatch):
-    """Checkpoints as late as Kafka's would hide the end of what a store has written."""
-    monkeypatch.setattr(log_dir, "INTERVAL", 0)
 
 
 # ---- what is found
@@ -441,6 +435,20 @@ def swap(folder, base):
     os.rename(log + ".swap", log)
 
 
+def before_opening(monkeypatch, number, act):
+    """Has something done right before a segment is opened; the first is for the end of the log, the rest to read."""
+    opened = []
+
+    def open_segment(*arguments):
+        opened.append(arguments)
+        if len(opened) == number:
+            act()
+        return SegmentReader(*arguments)
+
+    monkeypatch.setattr(reader, "SegmentReader", open_segment)
+    return opened
+
+
 @pytest.mark.parametrize(("number", "base"), [(1, 20), (2, 0)])
 def test_a_segment_that_is_swapped_while_it_is_opened(root, monkeypatch, number, base):
     """Its names in the folder are the same before and after."""
@@ -487,17 +495,8 @@ def test_a_segment_that_is_renamed_while_the_folder_is_listed(root, monkeypatch,
 def test_a_segment_up_to_the_high_watermark_that_is_cleaned_before_it_is_opened(root, monkeypatch):
     """The high watermark is written late: the segment that it is in may have become inactive since."""
     high_watermark(root, 17)
-    folder, opened = root / "t-0", []
-    add(folder, 10, batch(15, b"p", b"q"), suffix=".log.swap")
-
-    def swap_before_the_second(*arguments):
-        # The first is for the end of the log.
-        opened.append(arguments)
-        if len(opened) == 2:
-            swap(folder, 10)
-        return SegmentReader(*arguments)
-
-    monkeypatch.setattr(reader, "SegmentReader", swap_before_the_second)
+    add(root / "t-0", 10, batch(15, b"p", b"q"), suffix=".log.swap")
+    before_opening(monkeypatch, 2, lambda: swap(root / "t-0", 10))
     assert rows(Store.open(root), start=12, end=17) == [(15, b"p"), (16, b"q")]
 
 
@@ -571,17 +570,11 @@ def test_another_topic_of_the_same_name_whose_segment_is_opened(root, monkeypatc
     store = Store.open(root)
     assert rows(store) == ALL
 
-    opened = []
+    def instead():
+        os.rename(root / "t-0", root / "t-0.0-delete")
+        add(root / "t-0", 0, batch(0, b"new"))
 
-    def instead_before_the_second(*arguments):
-        # The first is for the end of the log.
-        opened.append(arguments)
-        if len(opened) == 2:
-            os.rename(root / "t-0", root / "t-0.0-delete")
-            add(root / "t-0", 0, batch(0, b"new"))
-        return SegmentReader(*arguments)
-
-    monkeypatch.setattr(reader, "SegmentReader", instead_before_the_second)
+    opened = before_opening(monkeypatch, 2, instead)
     with pytest.raises(UnknownTopicError, match="deleted and recreated"):
         next(store.read("t", 0, 0, 10))
     assert len(opened) == 2

@@ -182,24 +182,20 @@ def test_partitions_fail_one_by_one(store, caplog):
 
 def test_what_cannot_be_sent_is_refused_at_once(store):
     with Producer(store) as producer:
-        with pytest.raises(UnknownTopicError):
-            producer.send("nothing", b"1")
-        with pytest.raises(UnknownTopicError, match="no partition 3"):
-            producer.send("t", b"1", partition=3)
-        with pytest.raises(UnknownTopicError):
-            producer.send("t", b"1", partition=-1)
-        with pytest.raises(InvalidTopicError):
-            producer.send("__consumer_offsets", b"1")
-        with pytest.raises(InvalidRecordError, match="value: expected bytes, a str or None, got int"):
-            producer.send("t", 1)
-        with pytest.raises(InvalidRecordError, match="key"):
-            producer.send("t", key=bytearray(1))
-        with pytest.raises(InvalidRecordError, match="header"):
-            producer.send("t", headers=[(b"a", b"1")])
-        with pytest.raises(InvalidRecordError, match="timestamp_ms"):
-            producer.send("t", timestamp_ms="now")
-        with pytest.raises(TypeError):
-            producer.send("t", partition=0.5)
+        for sent, error, why in (
+            ({"topic": "nothing"}, UnknownTopicError, None),
+            ({"partition": 3}, UnknownTopicError, "no partition 3"),
+            ({"partition": -1}, UnknownTopicError, None),
+            ({"topic": "__consumer_offsets"}, InvalidTopicError, None),
+            ({"value": 1}, InvalidRecordError, "value: expected bytes, a str or None, got int"),
+            ({"key": bytearray(1)}, InvalidRecordError, "key"),
+            ({"headers": [(b"a", b"1")]}, InvalidRecordError, "header"),
+            ({"headers": {"id": b"1"}}, InvalidRecordError, r"items\(\)"),
+            ({"timestamp_ms": "now"}, InvalidRecordError, "timestamp_ms"),
+            ({"partition": 0.5}, TypeError, None),
+        ):
+            with pytest.raises(error, match=why):
+                producer.send(**{"topic": "t", "value": b"1"} | sent)
         producer.flush()
     assert all_values(store) == []
     with pytest.raises(InvalidConfigError):
@@ -371,11 +367,6 @@ def test_few_appends_find_a_refused_record(store):
     assert isinstance(sent[77].exception(), InvalidRecordError)
     assert [one.result(0).offset for one in sent[:77] + sent[78:]] == list(range(255))
     assert batches(store, topic="keyed") <= 8
-
-
-def test_headers_are_pairs(store):
-    with Producer(store) as producer, pytest.raises(InvalidRecordError, match=r"items\(\)"):
-        producer.send("t", b"1", headers={"id": b"1"})
 
 
 def test_offsets_of_two_producers_in_small_segments(store):

@@ -270,9 +270,7 @@ def test_the_log_start_follows(upstream, topic, fill, first, mirror):
     assert mirror(topic)[first].log_start == 310
     fill(1)
     assert mirror(topic)[first].end == 320
-    with Store.open(mirror.path) as store:
-        assert values(store, first) == values(upstream, first)
-    assert not damages(mirror.path)
+    check_values(mirror, upstream, first)
 
 
 def test_what_is_deleted_can_be_kept(upstream, topic, fill, first, mirror):

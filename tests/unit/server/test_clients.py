@@ -31,37 +31,29 @@ def test_librdkafka_puts_keys_where_others_do_if_it_is_asked_to(server, store, t
     assert places[b"librdkafka"] == places[b"store"]
 
 
-@pytest.mark.parametrize("codec", CODECS)
-def test_confluent_kafka_reads(server, store, topic, codec):
-    store.append(topic, pa.record_batch({"value": VALUES}), compression_type=codec)
+def by_librdkafka(server, topic):
     consumer = confluent_kafka.Consumer({"bootstrap.servers": server.bootstrap, "group.id": topic})
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
     found = []
     while len(found) < len(VALUES):
         found += [message.value() for message in consumer.consume(len(VALUES), 0.2)]
-    assert found == VALUES
     assert consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, 0)) == (0, len(VALUES))
     consumer.close()
+    return found
 
 
-@pytest.mark.parametrize("codec", CODECS)
-def test_kafka_python_reads(server, store, topic, codec):
-    store.append(topic, pa.record_batch({"value": VALUES}), compression_type=codec)
-    consumer = kafka.KafkaConsumer(bootstrap_servers=server.bootstrap)
+def by_kafka_python(server, topic):
     at = kafka.TopicPartition(topic, 0)
-    consumer.assign([at])
-    consumer.seek_to_beginning()
-    found = [next(consumer).value for _ in VALUES]
-    assert found == VALUES
-    assert consumer.end_offsets([at]) == {at: len(VALUES)}
-    assert consumer.offsets_for_times({at: 0})[at].offset == 0
-    consumer.close()
+    with kafka.KafkaConsumer(bootstrap_servers=server.bootstrap) as consumer:
+        consumer.assign([at])
+        consumer.seek_to_beginning()
+        found = [next(consumer).value for _ in VALUES]
+        assert consumer.end_offsets([at]) == {at: len(VALUES)}
+        assert consumer.offsets_for_times({at: 0})[at].offset == 0
+    return found
 
 
-@pytest.mark.parametrize("codec", CODECS)
-def test_aiokafka_reads(server, store, topic, codec):
-    store.append(topic, pa.record_batch({"value": VALUES}), compression_type=codec)
-
+def by_aiokafka(server, topic):
     async def read():
         consumer = AIOKafkaConsumer(topic, bootstrap_servers=server.bootstrap, auto_offset_reset="earliest")
         await consumer.start()
@@ -70,4 +62,11 @@ def test_aiokafka_reads(server, store, topic, codec):
         finally:
             await consumer.stop()
 
-    assert asyncio.run(read()) == VALUES
+    return asyncio.run(read())
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("read", [by_librdkafka, by_kafka_python, by_aiokafka])
+def test_what_the_engine_compresses_is_read(server, store, topic, read, codec):
+    store.append(topic, pa.record_batch({"value": VALUES}), compression_type=codec)
+    assert read(server, topic) == VALUES

@@ -29,6 +29,12 @@ def ask(one, now=0):
     return send.to, part, send.number
 
 
+def answer(one, response):
+    """Answers what it sends now; what has changed."""
+    _, _, number = ask(one)
+    return one.answered(number, response, 0)
+
+
 def fetched(records=b"", high_watermark=1 << 40, *, error=0, leader=1, epoch=1, nodes=NODES, **fields):
     """An answer to Fetch."""
     of = m.FetchResponse
@@ -59,8 +65,7 @@ def led(one, now=0):
 
 
 def snapshot_offered(one, end=50, epoch=1):
-    _, _, number = ask(one)
-    assert one.answered(number, fetched(snapshot_id=m.FetchResponse.SnapshotId(end, epoch)), 0) is None
+    assert answer(one, fetched(snapshot_id=m.FetchResponse.SnapshotId(end, epoch))) is None
 
 
 # ---- which controller it asks
@@ -150,8 +155,7 @@ def test_an_answer_is_taken_once():
 
 def test_a_leader_of_an_older_epoch_is_not_followed():
     one = led(observer(A, B, C))
-    _, _, number = ask(one)
-    one.answered(number, fetched(error=ErrorCode.FENCED_LEADER_EPOCH, leader=2, epoch=5), 0)
+    answer(one, fetched(error=ErrorCode.FENCED_LEADER_EPOCH, leader=2, epoch=5))
     for error in (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NONE):
         _, part, number = ask(one, one.next_deadline())
         assert part.current_leader_epoch == 5
@@ -163,8 +167,7 @@ def test_a_leader_of_an_older_epoch_is_not_followed():
 def test_controllers_without_addresses_in_their_answers():
     """Those before 3.7: the leader is known when it answers itself."""
     one = observer(A, B)
-    _, _, number = ask(one)
-    one.answered(number, fetched(error=ErrorCode.FENCED_LEADER_EPOCH, leader=2, epoch=4, nodes={}), 0)
+    answer(one, fetched(error=ErrorCode.FENCED_LEADER_EPOCH, leader=2, epoch=4, nodes={}))
     assert one.leader is None
     to, part, number = ask(one, one.next_deadline())
     assert (to, part.current_leader_epoch) == (B, 4)
@@ -177,8 +180,7 @@ def test_controllers_are_found_in_the_metadata(listener, expected):
     one = observer(C, listener=listener)
     of = m.RegisterControllerRecord
     endpoints = [of.ControllerEndpoint("FIRST", *A, 0), of.ControllerEndpoint("SECOND", *B, 0)]
-    _, _, number = ask(one)
-    one.answered(number, fetched(batch_of([of(9, bytes(16), False, endpoints, [])], 0), 1, nodes={}), 0)
+    answer(one, fetched(batch_of([of(9, bytes(16), False, endpoints, [])], 0), 1, nodes={}))
     _, _, number = ask(one)
     one.failed(number, "closed", 0)
     assert one.poll(50).to == (expected or C)
@@ -217,8 +219,7 @@ def test_an_answer_without_records_is_followed_by_the_next_request():
 
 def test_a_transaction_is_not_asked_for_twice():
     one = led(observer())
-    _, _, number = ask(one)
-    assert one.answered(number, fetched(batch_of([m.BeginTransactionRecord(), TOPIC], 0), 2), 0).topics == set()
+    assert answer(one, fetched(batch_of([m.BeginTransactionRecord(), TOPIC], 0), 2)).topics == set()
     assert one.image.position.offset == -1
     _, part, number = ask(one)
     assert (part.fetch_offset, part.last_fetched_epoch) == (2, 1)
@@ -240,7 +241,7 @@ def test_damaged_records_are_asked_for_again():
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         m.FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR),
         m.FetchResponse(),
@@ -248,10 +249,9 @@ def test_damaged_records_are_asked_for_again():
         fetched(error=999),
     ],
 )
-def test_an_answer_that_is_of_no_use(answer):
+def test_an_answer_that_is_of_no_use(response):
     one = led(observer())
-    _, _, number = ask(one)
-    assert one.answered(number, answer, 0) is None
+    assert answer(one, response) is None
     assert one.trouble.startswith("a:9093 has answered ")
     assert one.next_deadline() > 0
 
@@ -285,8 +285,7 @@ def test_a_snapshot_is_fetched_in_parts(size):
 
 def test_a_running_node_takes_a_snapshot_too():
     one = led(observer())
-    _, _, number = ask(one)
-    one.answered(number, fetched(batch_of([m.FeatureLevelRecord("old", 1)], 0), 1), 0)
+    answer(one, fetched(batch_of([m.FeatureLevelRecord("old", 1)], 0), 1))
     snapshot_offered(one)
     send = one.poll(0)
     change = one.answered(send.number, part_of(SNAPSHOT, len(SNAPSHOT), 0), 0)
@@ -333,8 +332,7 @@ def test_the_next_leader_has_the_snapshot_too():
 
 def test_controllers_that_have_lost_what_was_committed():
     one = led(observer())
-    _, _, number = ask(one)
-    one.answered(number, fetched(batch_of([TOPIC, m.NoOpRecord()], 0), 2), 0)
+    answer(one, fetched(batch_of([TOPIC, m.NoOpRecord()], 0), 2))
     _, _, number = ask(one)
     with pytest.raises(MetadataError, match=r"up to offset 1 of epoch 1, and epoch 1 ends at offset 1 in their log"):
         one.answered(number, fetched(diverging_epoch=m.FetchResponse.EpochEndOffset(1, 1)), 0)
@@ -353,8 +351,7 @@ def test_controllers_of_another_cluster():
 def test_a_record_that_is_not_known_ends_it_when_it_is_committed():
     one = led(observer())
     data = batch_of([TOPIC], 0) + batch_of_values([b"\1\x7f\0"], 1)
-    _, _, number = ask(one)
-    one.answered(number, fetched(data, 1), 0)
+    answer(one, fetched(data, 1))
     assert one.image.position.offset == 0
     _, _, number = ask(one)
     with pytest.raises(UnknownRecordError, match="unknown type, 127"):
