@@ -115,14 +115,16 @@ def test_what_groups_committed_for_a_topic_is_deleted_with_it(folder, started):
     started.wait_for("All 3 nodes are unfenced")
     servers = re.search(r"bootstrap.servers=(\S+)", started.output())[1].split(",")
     gone, stays = KafkaPartition("gone", 0), KafkaPartition("stays", 0)
-    # They are coordinated by all nodes, and one has the topic.
+    # They are coordinated by all nodes, and one has the topic that is deleted.
     groups = [f"g{number}" for number in range(6)]
     with KafkaAdminClient(bootstrap_servers=servers) as admin:
-        admin.create_topics([NewTopic(one.topic, 1, 1) for one in (gone, stays)])
+        admin.create_topics([NewTopic(gone.topic, 1, 1), NewTopic(stays.topic, 1, -1)])
         for group in groups:
             with KafkaConsumer(bootstrap_servers=servers, group_id=group) as consumer:
                 consumer.assign([gone, stays])
                 consumer.commit({one: OffsetAndMetadata(5, "", -1) for one in (gone, stays)})
+        (described,) = admin.describe_topics([stays.topic])
+        assert sorted(described["partitions"][0]["replica_nodes"]) == [*NODES]
         admin.delete_topics([gone.topic])
         for group in groups:
             with KafkaConsumer(bootstrap_servers=servers, group_id=group) as consumer:
