@@ -2,17 +2,17 @@
 
 import json
 import re
-import time
 
 import pytest
-from kafka_clients import KafkaAdminClient, TopicPartition
-from kafka_tools import PATIENCE, SPARK_JARS
-from test_kafka_reads import SMALL, KafkaConsumer, OffsetAndMetadata, consumed, ended, make, producer, rows_of, send
+from kafka_clients import KafkaAdminClient, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka_tools import SPARK_JARS
+from test_kafka_reads import SMALL, consumed, ended, make, producer, rows_of, send
 
 from pyspark_log import Store
 from pyspark_log import TopicPartition as Partition
 from pyspark_log.types import READ_COMMITTED
 from tests.jobs.job_tools import Job
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -161,14 +161,13 @@ def test_a_folder(broker, run):
         (topic, partition): consumed(broker, topic, partition, READ_COMMITTED)[1]
         for topic, partition in (("copied", 0), ("copied", 1), ("copied-ended", 0))
     }
-    deadline = time.monotonic() + PATIENCE
-    while True:
+
+    def is_all_shown():
         folder = Store.open(broker.log_dir)
         shown = {at: folder.latest_offset(*at, isolation_level=READ_COMMITTED) for at in ends}
-        if shown == ends and len(folder.groups["copiers"].committed()) == 3:
-            break
-        assert time.monotonic() < deadline, (shown, ends)
-        time.sleep(0.2)
+        return shown == ends and len(folder.groups["copiers"].committed()) == 3
+
+    wait_until(is_all_shown, "the folder has all")
     store, summary = run("store", "--from-store", broker.log_dir, "--pattern", "^copied", "--groups", "^copiers")
     assert (summary["records"], summary["group_offsets"]) == (150, 3)
     assert store.describe_topic("copied").configs == {"retention.ms": "-1"}
