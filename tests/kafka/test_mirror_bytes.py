@@ -4,32 +4,10 @@ import random
 import signal
 
 import confluent_kafka
+import mirror_tools as t
 import pytest
 from kafka_cluster import SCRAM, Cluster, secured
 from kafka_tools import NEWEST, OLDER
-from mirror_tools import (
-    CODECS,
-    Mirror,
-    Writer,
-    assert_mirrored,
-    batches,
-    cleaned,
-    consumed,
-    create,
-    end_of,
-    messages,
-    mirror_and_compare,
-    mirror_once,
-    mirroring,
-    of_leader,
-    of_mirror,
-    segments,
-    settle,
-    start_of,
-    wait_for_end,
-    whole,
-    write,
-)  # fmt: skip
 from written import NOW, read
 
 from pyspark_log import Store
@@ -42,7 +20,7 @@ pytestmark = pytest.mark.timeout(600)
 #: The smallest segments that topics may have, and the size of messages that fill some.
 SEGMENT = {NEWEST: 1024 * 1024, OLDER: 100 * 1024}
 SIZE = {NEWEST: 5000, OLDER: 500}
-KINDS = (*CODECS, "idempotent", "ended", "append-time", "recompressed", "by-time", "empty")
+KINDS = (*t.CODECS, "idempotent", "ended", "append-time", "recompressed", "by-time", "empty")
 
 
 @pytest.fixture(scope="module", params=[NEWEST, pytest.param(OLDER, marks=pytest.mark.long)])
@@ -59,12 +37,12 @@ def version_of(cluster):
 
 
 def make(cluster, topic, assignment=((1, 2), (2, 3), (3, 1)), **configs):
-    create(cluster, topic, assignment, **{"segment_bytes": SEGMENT[version_of(cluster)]} | configs)
+    t.create(cluster, topic, assignment, **{"segment_bytes": SEGMENT[version_of(cluster)]} | configs)
 
 
 def sized(cluster, seed, count, partitions=3, **how):
     """Messages of which 300 fill more than a segment."""
-    return messages(seed, count, partitions, size=SIZE[version_of(cluster)], **how)
+    return t.messages(seed, count, partitions, size=SIZE[version_of(cluster)], **how)
 
 
 @pytest.fixture(scope="module")
@@ -77,24 +55,24 @@ def mirrored(cluster, tmp_path_factory):
     }
     for kind in KINDS:
         make(cluster, f"bytes-{kind}", **configs.get(kind, {}))
-    for seed, codec in enumerate(CODECS):
-        write(cluster, f"bytes-{codec}", sized(cluster, seed, 2500), compression_type=codec)
-    write(cluster, "bytes-idempotent", sized(cluster, 7, 2500), enable_idempotence=True)
-    write(cluster, "bytes-append-time", sized(cluster, 8, 2500), compression_type="lz4")
-    write(cluster, "bytes-recompressed", sized(cluster, 9, 2500), compression_type="gzip")
+    for seed, codec in enumerate(t.CODECS):
+        t.write(cluster, f"bytes-{codec}", sized(cluster, seed, 2500), compression_type=codec)
+    t.write(cluster, "bytes-idempotent", sized(cluster, 7, 2500), enable_idempotence=True)
+    t.write(cluster, "bytes-append-time", sized(cluster, 8, 2500), compression_type="lz4")
+    t.write(cluster, "bytes-recompressed", sized(cluster, 9, 2500), compression_type="gzip")
     chance = random.Random(10)
     timed = [one._replace(timestamp=NOW + chance.randrange(48 * 3_600_000)) for one in sized(cluster, 10, 600)]
-    write(cluster, "bytes-by-time", sorted(timed, key=lambda one: one.timestamp + chance.randrange(3_600_000)))
+    t.write(cluster, "bytes-by-time", sorted(timed, key=lambda one: one.timestamp + chance.randrange(3_600_000)))
     fill_with_transactions(cluster, "bytes-ended")
     folder = tmp_path_factory.mktemp("mirror")
-    done, _ = mirror_once(cluster, folder / "store", folder, "--topics", "bytes-.*")
+    done, _ = t.mirror_once(cluster, folder / "store", folder, "--topics", "bytes-.*")
     return folder / "store", done
 
 
 def fill_with_transactions(cluster, topic):
     """Those of two writers, committed and aborted, with records of a third one between them."""
-    first, second = (Writer(cluster, transactional_id=f"{topic}-{name}") for name in "ab")
-    plain = Writer(cluster)
+    first, second = (t.Writer(cluster, transactional_id=f"{topic}-{name}") for name in "ab")
+    plain = t.Writer(cluster)
     for number in range(12):
         second.producer.begin_transaction()
         second.send(topic, sized(cluster, 100 + number, 80))
@@ -106,20 +84,20 @@ def fill_with_transactions(cluster, topic):
             second.producer.commit_transaction()
         else:
             second.producer.abort_transaction()
-    settle(cluster, topic)
+    t.settle(cluster, topic)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_files_and_records(cluster, mirrored, kind):
     path, done = mirrored
     topic = f"bytes-{kind}"
-    assert_mirrored(cluster, path, topic)
+    t.assert_mirrored(cluster, path, topic)
     for partition in range(3):
-        found, end = done[f"{topic}-{partition}"], end_of(cluster, topic, partition)
-        size = sum(file.stat().st_size for file in of_leader(cluster, topic, partition).glob("*.log"))
+        found, end = done[f"{topic}-{partition}"], t.end_of(cluster, topic, partition)
+        size = sum(file.stat().st_size for file in t.of_leader(cluster, topic, partition).glob("*.log"))
         assert found["error"] is None
         assert (found["log_end"], found["bytes"], found["missing"]) == (end, size, 0)
-        assert kind == "empty" or len(segments(of_leader(cluster, topic, partition))) > 1
+        assert kind == "empty" or len(t.segments(t.of_leader(cluster, topic, partition))) > 1
 
 
 def test_ids_configs_and_leader_epochs(cluster, mirrored):
@@ -140,31 +118,32 @@ def test_the_store_has_no_fault(mirrored):
 def test_a_mirror_that_follows(cluster, tmp_path):
     make(cluster, "followed")
     path = tmp_path / "store"
-    with mirroring(cluster, path, tmp_path, "--topics", "followed"):
-        for seed, codec in enumerate(CODECS):
-            write(cluster, "followed", sized(cluster, seed, 200), compression_type=codec)
-            wait_for_end(cluster, path, "followed")
+    with t.mirroring(cluster, path, tmp_path, "--topics", "followed"):
+        for seed, codec in enumerate(t.CODECS):
+            t.write(cluster, "followed", sized(cluster, seed, 200), compression_type=codec)
+            t.wait_for_end(cluster, path, "followed")
         fill_with_transactions(cluster, "followed")
-        wait_for_end(cluster, path, "followed")
-        assert_mirrored(cluster, path, "followed")
-    assert_mirrored(cluster, path, "followed")
+        t.wait_for_end(cluster, path, "followed")
+        t.assert_mirrored(cluster, path, "followed")
+    t.assert_mirrored(cluster, path, "followed")
     assert faults(path) == []
 
 
 @pytest.mark.long
 def test_ctrl_c(cluster, tmp_path):
     make(cluster, "interrupted")
-    write(cluster, "interrupted", sized(cluster, 1, 10))
-    run = Mirror(cluster, tmp_path / "store", tmp_path, "--topics", "interrupted")
-    wait_for_end(cluster, tmp_path / "store", "interrupted")
+    t.write(cluster, "interrupted", sized(cluster, 1, 10))
+    run = t.Mirror(cluster, tmp_path / "store", tmp_path, "--topics", "interrupted")
+    t.wait_for_end(cluster, tmp_path / "store", "interrupted")
     assert run.stop(signal.SIGINT) == 130
     assert "Traceback" not in run.log()
-    assert_mirrored(cluster, tmp_path / "store", "interrupted")
+    t.assert_mirrored(cluster, tmp_path / "store", "interrupted")
 
 
 def test_aborted_transactions_are_indexed_as_in_kafka(cluster, mirrored):
     for partition in range(3):
-        ours, theirs = of_mirror(mirrored[0], "bytes-ended", partition), of_leader(cluster, "bytes-ended", partition)
+        ours = t.of_mirror(mirrored[0], "bytes-ended", partition)
+        theirs = t.of_leader(cluster, "bytes-ended", partition)
         # Kafka makes one for each segment, also where it stays empty.
         index = {path.name: path.read_bytes() for path in theirs.glob("*.txnindex") if path.stat().st_size}
         assert len(index) > 1
@@ -176,18 +155,18 @@ def test_a_leader_that_starts_again(cluster, tmp_path):
     """Its segments begin where they would have begun without that."""
     make(cluster, "restarted", [[3]])
     for seed in range(3):
-        write(cluster, "restarted", sized(cluster, seed, 130, 1))
-        mirror_once(cluster, tmp_path / "store", tmp_path, "--topics", "restarted")
+        t.write(cluster, "restarted", sized(cluster, seed, 130, 1))
+        t.mirror_once(cluster, tmp_path / "store", tmp_path, "--topics", "restarted")
         if seed == 1:
             cluster[3].kill()
         else:
             cluster[3].stop()
         cluster[3].start()
         cluster.wait_for_leader("restarted")
-    write(cluster, "restarted", sized(cluster, 3, 300, 1))
-    mirror_once(cluster, tmp_path / "store", tmp_path, "--topics", "restarted")
-    assert len(segments(of_leader(cluster, "restarted"))) > 2
-    assert_mirrored(cluster, tmp_path / "store", "restarted")
+    t.write(cluster, "restarted", sized(cluster, 3, 300, 1))
+    t.mirror_once(cluster, tmp_path / "store", tmp_path, "--topics", "restarted")
+    assert len(t.segments(t.of_leader(cluster, "restarted"))) > 2
+    t.assert_mirrored(cluster, tmp_path / "store", "restarted")
 
 
 # --- topics that change ----------------------------------------------------------------------------
@@ -198,30 +177,30 @@ def test_what_changes_while_it_is_mirrored(cluster, tmp_path):
     """Partitions and topics are added, configs are set and taken away, and a group commits, also back."""
     make(cluster, "grown-a", [[1, 2]], retention_ms=1_000_000_000, max_message_bytes=2_000_000)
     path, arguments = tmp_path / "store", ("--topics", "grown-.*", "--groups", "^read")
-    write(cluster, "grown-a", sized(cluster, 1, 100, 1))
+    t.write(cluster, "grown-a", sized(cluster, 1, 100, 1))
     commit(cluster, "readers", {("grown-a", 0): 7})
     commit(cluster, "others", {("grown-a", 0): 5})
-    mirror_once(cluster, path, tmp_path, *arguments)
+    t.mirror_once(cluster, path, tmp_path, *arguments)
     before = Store.open(path).describe_topic("grown-a").configs
     assert (before["retention.ms"], before["max.message.bytes"]) == ("1000000000", "2000000")
     assert before["segment.bytes"] == str(SEGMENT[version_of(cluster)])
-    with mirroring(cluster, path, tmp_path, *arguments):
+    with t.mirroring(cluster, path, tmp_path, *arguments):
         cluster.add_partitions("grown-a", [[2, 3], [3, 1]])
         changed = {"retention.ms": 2_000_000_000, "max.message.bytes": None, "segment.ms": 5_000_000}
         cluster.alter_configs("grown-a", changed)
         make(cluster, "grown-b")
         make(cluster, "not-grown", [[1]])
         for seed, topic in enumerate(("grown-a", "grown-b")):
-            write(cluster, topic, sized(cluster, seed, 300))
-        wait_for_end(cluster, path, "grown-a", "grown-b")
+            t.write(cluster, topic, sized(cluster, seed, 300))
+        t.wait_for_end(cluster, path, "grown-a", "grown-b")
         configs = before | {"retention.ms": "2000000000", "segment.ms": "5000000"}
         del configs["max.message.bytes"]
         wait_until(lambda: Store.open(path).describe_topic("grown-a").configs == configs, f"its configs are {configs}")
-        offsets = {("grown-a", 0): 6, ("grown-a", 1): end_of(cluster, "grown-a", 1)}
+        offsets = {("grown-a", 0): 6, ("grown-a", 1): t.end_of(cluster, "grown-a", 1)}
         commit(cluster, "readers", offsets)
         wait_until(lambda: committed(path, "readers") == offsets, f"the group is at {offsets}")
-    assert_mirrored(cluster, path, "grown-a")
-    assert_mirrored(cluster, path, "grown-b")
+    t.assert_mirrored(cluster, path, "grown-a")
+    t.assert_mirrored(cluster, path, "grown-b")
     assert list(Store.open(path).groups) == ["readers"]
     assert Store.open(path).topics() == ["grown-a", "grown-b"]
     assert Store.open(path).describe_topic("grown-b").topic_id == cluster.topic_id("grown-b")
@@ -249,24 +228,24 @@ def test_retention_in_the_cluster(cluster, tmp_path):
     """With and without --keep, and in a copy that begins after it."""
     make(cluster, "expired", [[2, 1]])
     path, kept, late = (tmp_path / name for name in ("store", "kept", "late"))
-    write(cluster, "expired", sized(cluster, 1, 1500, 1))
-    mirror_once(cluster, path, tmp_path, "--topics", "expired")
-    mirror_once(cluster, kept, tmp_path, "--topics", "expired", "--keep")
-    everything = whole(of_leader(cluster, "expired"))
+    t.write(cluster, "expired", sized(cluster, 1, 1500, 1))
+    t.mirror_once(cluster, path, tmp_path, "--topics", "expired")
+    t.mirror_once(cluster, kept, tmp_path, "--topics", "expired", "--keep")
+    everything = t.whole(t.of_leader(cluster, "expired"))
     cluster.alter_configs("expired", {"retention.bytes": SEGMENT[version_of(cluster)]})
-    wait_until(lambda: start_of(cluster, "expired") > 0, "retention deletes a segment")
+    wait_until(lambda: t.start_of(cluster, "expired") > 0, "retention deletes a segment")
     cluster.alter_configs("expired", {"retention.bytes": None})
     for name in (path, late):
-        mirror_and_compare(cluster, name, tmp_path, "expired")
-    write(cluster, "expired", sized(cluster, 2, 300, 1))
-    mirror_and_compare(cluster, path, tmp_path, "expired")
-    mirror_once(cluster, kept, tmp_path, "--topics", "expired", "--keep")
-    added = whole(of_leader(cluster, "expired"))
+        t.mirror_and_compare(cluster, name, tmp_path, "expired")
+    t.write(cluster, "expired", sized(cluster, 2, 300, 1))
+    t.mirror_and_compare(cluster, path, tmp_path, "expired")
+    t.mirror_once(cluster, kept, tmp_path, "--topics", "expired", "--keep")
+    added = t.whole(t.of_leader(cluster, "expired"))
     assert Store.open(kept).earliest_offset("expired", 0) == 0
-    ours = whole(of_mirror(kept, "expired"))
+    ours = t.whole(t.of_mirror(kept, "expired"))
     assert ours.startswith(everything)
     assert ours.endswith(added)
-    assert len(read(Store.open(kept), "expired")[0]) == end_of(cluster, "expired")
+    assert len(read(Store.open(kept), "expired")[0]) == t.end_of(cluster, "expired")
     assert faults(kept) == []
 
 
@@ -288,17 +267,17 @@ def test_compaction_before_it_is_mirrored(cluster, tmp_path):
     make(cluster, "compacted", [[1, 2]], **COMPACT)
     path = tmp_path / "store"
     for seed in range(3):
-        write(cluster, "compacted", sized(cluster, seed, 700, 1, keys=40), enable_idempotence=True)
-        cleaned(cluster, "compacted")
-    mirror_once(cluster, path, tmp_path, "--topics", "compacted")
-    theirs, ours = batches(of_leader(cluster, "compacted")), batches(of_mirror(path, "compacted"))
+        t.write(cluster, "compacted", sized(cluster, seed, 700, 1, keys=40), enable_idempotence=True)
+        t.cleaned(cluster, "compacted")
+    t.mirror_once(cluster, path, tmp_path, "--topics", "compacted")
+    theirs, ours = t.batches(t.of_leader(cluster, "compacted")), t.batches(t.of_mirror(path, "compacted"))
     known = {data for _, data in theirs}
     assert [data for _, data in ours if data in known] == [data for _, data in theirs]
     fillers = [one for one, data in ours if data not in known]
     assert {one.count for one in fillers} == {0}
-    assert Store.open(path).earliest_offset("compacted", 0) == start_of(cluster, "compacted") == 0
+    assert Store.open(path).earliest_offset("compacted", 0) == t.start_of(cluster, "compacted") == 0
     assert [one.base_offset for one, _ in ours] == [0, *(one.next_offset for one, _ in ours[:-1])]
-    [found] = consumed(cluster, "compacted")
+    [found] = t.consumed(cluster, "compacted")
     assert read(Store.open(path), "compacted") == found
     assert faults(path) == []
 
@@ -307,14 +286,14 @@ def test_compaction_before_it_is_mirrored(cluster, tmp_path):
 def test_compaction_while_it_is_mirrored(cluster, tmp_path):
     make(cluster, "compacting", [[3, 2]], **COMPACT)
     path = tmp_path / "store"
-    with mirroring(cluster, path, tmp_path, "--topics", "compacting"):
+    with t.mirroring(cluster, path, tmp_path, "--topics", "compacting"):
         for seed in range(4):
-            write(cluster, "compacting", sized(cluster, seed, 500, 1, keys=40), compression_type=CODECS[seed])
+            t.write(cluster, "compacting", sized(cluster, seed, 500, 1, keys=40), compression_type=t.CODECS[seed])
             if seed % 2:
-                wait_for_end(cluster, path, "compacting")
-            cleaned(cluster, "compacting")
-        wait_for_end(cluster, path, "compacting")
-    [(theirs, end)] = consumed(cluster, "compacting")
+                t.wait_for_end(cluster, path, "compacting")
+            t.cleaned(cluster, "compacting")
+        t.wait_for_end(cluster, path, "compacting")
+    [(theirs, end)] = t.consumed(cluster, "compacting")
     ours, our_end = read(Store.open(path), "compacting")
     assert our_end == end
     assert set(theirs) <= set(ours)
@@ -324,9 +303,9 @@ def test_compaction_while_it_is_mirrored(cluster, tmp_path):
     compact(Store.open(path), "compacting")
     assert latest(read(Store.open(path), "compacting")[0]) == latest(theirs)
     assert faults(path) == []
-    write(cluster, "compacting", sized(cluster, 9, 100, 1, keys=40))
-    mirror_once(cluster, path, tmp_path, "--topics", "compacting")
-    assert latest(read(Store.open(path), "compacting")[0]) == latest(consumed(cluster, "compacting")[0][0])
+    t.write(cluster, "compacting", sized(cluster, 9, 100, 1, keys=40))
+    t.mirror_once(cluster, path, tmp_path, "--topics", "compacting")
+    assert latest(read(Store.open(path), "compacting")[0]) == latest(t.consumed(cluster, "compacting")[0][0])
 
 
 # --- logins ------------------------------------------------------------------------------------------
@@ -341,7 +320,7 @@ def test_logins(kafka, tmp_path):
     with Cluster(tmp_path, brokers=2, listeners=["SASL_PLAINTEXT", "SASL_SSL"], settings=settings) as cluster:
         cluster.create_topic("secured", assignment=[[1], [2]])
         cluster.add_scram_users(users)
-        write(cluster, "secured", messages(1, 100, 2))
+        t.write(cluster, "secured", t.messages(1, 100, 2))
         logins = {
             # As librdkafka's users write it, and as Java's.
             "SASL_PLAINTEXT": ("sasl.mechanisms=PLAIN", "sasl.username=anna", "sasl.password=correct horse"),
@@ -356,15 +335,15 @@ def test_logins(kafka, tmp_path):
             config, path = tmp_path / f"{protocol}.properties", tmp_path / protocol
             config.write_text("\n".join(["# A login.", f"security.protocol={protocol}", *lines]))
             arguments = ("--topics", "secured", "--client-config", config)
-            mirror_once(cluster, path, tmp_path, *arguments, bootstrap=cluster.bootstrap_of(protocol))
-            assert_mirrored(cluster, path, "secured")
-            with mirroring(cluster, path, tmp_path, *arguments, bootstrap=cluster.bootstrap_of(protocol)) as run:
+            t.mirror_once(cluster, path, tmp_path, *arguments, bootstrap=cluster.bootstrap_of(protocol))
+            t.assert_mirrored(cluster, path, "secured")
+            with t.mirroring(cluster, path, tmp_path, *arguments, bootstrap=cluster.bootstrap_of(protocol)) as run:
                 run.wait_for("does not answer")
-                write(cluster, "secured", messages(2, 100, 2))
-                wait_for_end(cluster, path, "secured")
-            assert_mirrored(cluster, path, "secured")
+                t.write(cluster, "secured", t.messages(2, 100, 2))
+                t.wait_for_end(cluster, path, "secured")
+            t.assert_mirrored(cluster, path, "secured")
             config.write_text(config.read_text().replace("correct horse", "wrong"))
-            refused = Mirror(
+            refused = t.Mirror(
                 cluster, tmp_path / "refused", tmp_path, *arguments, bootstrap=cluster.bootstrap_of(protocol)
             )
             assert refused.wait() == 1
