@@ -12,6 +12,7 @@ from kafka_tools import PATIENCE, command
 from pyspark_log import Store
 from tests.ports import HOST, free_ports
 from tests.server_tools import served_anew
+from tests.store_tools import all_values
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("kafka")
@@ -131,7 +132,5 @@ def test_kafka_connect_copies_a_file(server, tmp_path):
         copied = tmp_path / "out"
         _wait(lambda: copied.exists() and copied.read_text() == (tmp_path / "in").read_text(), tmp_path)
     with Store.open(server.path) as store:
-        assert [row["value"] for rows in store.read("lines", 0) for row in rows.to_pylist()] == [
-            b"line %d" % number for number in range(50)
-        ]
+        assert all_values(store, "lines") == [b"line %d" % number for number in range(50)]
         assert {"connect-configs", "connect-offsets", "connect-status"} <= set(store.topics())

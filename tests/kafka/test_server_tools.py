@@ -6,6 +6,7 @@ import pytest
 from confluent_kafka import Producer
 from kafka_tools import run
 
+from tests.store_tools import values
 from tests.unit.record_tools import Record, build
 
 pytestmark = pytest.mark.usefixtures("kafka")
@@ -45,8 +46,7 @@ def test_transactions(server, tool, store):
     assert "of-transactions" in tool(transactions, "find-hanging", "--broker-id", 1)
     tool(transactions, "abort", *partition, "--start-offset", 2)
     assert store.latest_offset("of-transactions", 0, isolation_level="read_committed") == 4
-    rows = store.read("of-transactions", 0, isolation_level="read_committed")
-    assert [row["value"] for batch in rows for row in batch.to_pylist()] == [b"a"]
+    assert values(store, 0, "of-transactions", isolation_level="read_committed") == [b"a"]
 
 
 def test_kafkas_probe_of_what_a_broker_can(server):

@@ -10,8 +10,8 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
-from kafka_peer import kafka
 from server_requests import batch, produce_request
+from two_clients import pass_on
 
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.client_config import ClientConfig
@@ -74,27 +74,13 @@ def _librdkafka(server, authority, mechanism, user="anna", password=None):
     }  # fmt: skip
 
 
-def _kafka_python(server, authority, mechanism, user="anna", password=None):
-    return {
-        "bootstrap_servers": server.bootstrap, "security_protocol": "SASL_SSL",
-        "ssl_cafile": str(authority.certificate), "sasl_mechanism": mechanism, "sasl_plain_username": user,
-        "sasl_plain_password": password or PASSWORDS[user],
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize("mechanism", _MECHANISMS)
 @pytest.mark.parametrize("user", PASSWORDS)
 def test_librdkafka_and_kafka_python(server, authority, mechanism, user):
-    value = f"{mechanism} {user}".encode()
-    producer = confluent_kafka.Producer(_librdkafka(server, authority, mechanism, user))
-    producer.produce("t", value)
-    assert producer.flush(PATIENCE) == 0
-    consumer = kafka.KafkaConsumer(
-        "t", **_kafka_python(server, authority, mechanism, user), auto_offset_reset="earliest",
-        consumer_timeout_ms=PATIENCE * 1000,
-    )  # fmt: skip
-    assert value in (message.value for message in consumer)
-    consumer.close()
+    pass_on(server, f"{mechanism} {user}".encode(), _librdkafka(server, authority, mechanism, user), {
+        "security_protocol": "SASL_SSL", "ssl_cafile": str(authority.certificate), "sasl_mechanism": mechanism,
+        "sasl_plain_username": user, "sasl_plain_password": PASSWORDS[user],
+    })  # fmt: skip
 
 
 @pytest.mark.parametrize("mechanism", _MECHANISMS)

@@ -7,11 +7,10 @@ import ssl
 import struct
 from pathlib import Path
 
-import confluent_kafka
 import pyarrow as pa
 import pytest
-from kafka_peer import kafka
 from server_requests import batch, fetch, produce, produce_request, values
+from two_clients import pass_on
 
 from pyspark_log.kafka import messages as m
 from tests.forked import pylog_in_another_process
@@ -273,17 +272,10 @@ def test_a_certificate_that_is_asked_for_only(tmp_path, authority):
 
 def test_librdkafka_and_kafka_python_with_certificates(mutual, authority):
     certificate, key = authority.issue("client", name(OU="ServiceUsers", CN="client"))
-    producer = confluent_kafka.Producer({
-        "bootstrap.servers": mutual.bootstrap, "security.protocol": "SSL",
-        "ssl.ca.location": str(authority.certificate), "ssl.certificate.location": str(certificate),
-        "ssl.key.location": str(key),
+    pass_on(mutual, b"librdkafka", {
+        "security.protocol": "SSL", "ssl.ca.location": str(authority.certificate),
+        "ssl.certificate.location": str(certificate), "ssl.key.location": str(key),
+    }, {
+        "security_protocol": "SSL", "ssl_cafile": str(authority.certificate),
+        "ssl_certfile": str(certificate), "ssl_keyfile": str(key),
     })  # fmt: skip
-    producer.produce("t", b"librdkafka")
-    assert producer.flush(PATIENCE) == 0
-    consumer = kafka.KafkaConsumer(
-        "t", bootstrap_servers=mutual.bootstrap, security_protocol="SSL", ssl_cafile=str(authority.certificate),
-        ssl_certfile=str(certificate), ssl_keyfile=str(key), auto_offset_reset="earliest",
-        consumer_timeout_ms=PATIENCE * 1000,
-    )  # fmt: skip
-    assert b"librdkafka" in (message.value for message in consumer)
-    consumer.close()

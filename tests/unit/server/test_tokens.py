@@ -8,11 +8,11 @@ import socket
 import threading
 import time
 
-import confluent_kafka
 import pytest
 from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet, OKPKey, RSAKey
 from kafka_peer import kafka
+from two_clients import pass_on
 
 from pyspark_log.errors import InvalidConfigError
 from pyspark_log.kafka import messages as m
@@ -22,7 +22,7 @@ from pyspark_log.server.security import TokenConfig
 from pyspark_log.server.security import tokens as subject
 from pyspark_log.server.security.tokens import TokenKeys, check_source
 from tests.security_tools import Authority, name, tls_options
-from tests.server_tools import PATIENCE, Peer, served, served_anew
+from tests.server_tools import Peer, served, served_anew
 
 _ISSUER, _AUDIENCE = "https://issuer.example", "pylog"
 _SHARED = b'{"alg": "HS256", "kid": "rsa"}'
@@ -209,19 +209,13 @@ def test_librdkafka_and_kafka_python(tmp_path, issuer):
             return issuer.token()
 
     with served(tmp_path / "store", tmp_path, *_options(tmp_path / "jwks.json", *options)) as server:
-        producer = confluent_kafka.Producer({
-            "bootstrap.servers": server.bootstrap, "security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER",
+        pass_on(server, b"librdkafka", {
+            "security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER",
             "ssl.ca.location": str(authority.certificate), "oauth_cb": token,
+        }, {
+            "security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER",
+            "ssl_cafile": str(authority.certificate), "sasl_oauth_token_provider": Provider(),
         })  # fmt: skip
-        producer.produce("t", b"librdkafka")
-        assert producer.flush(PATIENCE) == 0
-        consumer = kafka.KafkaConsumer(
-            "t", bootstrap_servers=server.bootstrap, security_protocol="SASL_SSL", sasl_mechanism="OAUTHBEARER",
-            ssl_cafile=str(authority.certificate), sasl_oauth_token_provider=Provider(), auto_offset_reset="earliest",
-            consumer_timeout_ms=PATIENCE * 1000,
-        )  # fmt: skip
-        assert next(consumer).value == b"librdkafka"
-        consumer.close()
 
 
 # ---- keys

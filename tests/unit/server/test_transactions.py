@@ -18,6 +18,7 @@ from pyspark_log.storage.transactions import TransactionLog, TransactionState
 from pyspark_log.types import TopicPartition
 from tests import requests as r
 from tests.server_tools import Peer, Server, served
+from tests.store_tools import values
 from tests.waiting import wait_until
 
 AGAIN = (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -96,6 +97,10 @@ class Producer:
         return answer.error_code
 
 
+def committed_values(store, topic, partition=0):
+    return values(store, partition, topic, isolation_level="read_committed")
+
+
 def _offset_error(answer):
     return answer.topics[0].partitions[0].error_code
 
@@ -119,13 +124,12 @@ def test_records_and_offsets_count_when_they_are_committed(peer, store, topic, v
     at = TopicPartition(topic, 0)
     assert producer.commit_offset("g", at, 1) == ErrorCode.NONE
     assert list_offset(peer, topic, LATEST, isolation_level=1).offset == 0
-    assert [row["value"] for rows in store.read(topic, 0) for row in rows.to_pylist()] == [b"a"]
-    assert not [*store.read(topic, 0, isolation_level="read_committed")]
+    assert values(store, 0, topic) == [b"a"]
+    assert not committed_values(store, topic)
     assert at not in store.groups["g"].committed()
     assert producer.end(commit=commit, version=3 if version < 12 else 5) == ErrorCode.NONE
     assert list_offset(peer, topic, LATEST, isolation_level=1).offset == 2
-    rows = [row["value"] for rows in store.read(topic, 0, isolation_level="read_committed") for row in rows.to_pylist()]
-    assert rows == ([b"a"] if commit else [])
+    assert committed_values(store, topic) == ([b"a"] if commit else [])
     assert (at in store.groups["g"].committed()) == commit
     assert producer.epoch == (0 if version < 12 else 1)
 
@@ -139,15 +143,14 @@ def test_a_producer_is_fenced_by_the_next_one_of_its_name(peer, store, topic):
     assert first.end(commit=True) == ErrorCode.PRODUCER_FENCED
     assert second.produce(topic, b"new").error_code == ErrorCode.NONE
     assert second.end(commit=True) == ErrorCode.NONE
-    rows = [row["value"] for rows in store.read(topic, 0, isolation_level="read_committed") for row in rows.to_pylist()]
-    assert rows == [b"new"]
+    assert committed_values(store, topic) == [b"new"]
 
 
 def test_a_transaction_that_takes_too_long_is_aborted(peer, store, topic):
     producer = Producer(peer, "slow", timeout=1)
     assert producer.produce(topic, b"late").error_code == ErrorCode.NONE
     wait_until(lambda: list_offset(peer, topic, LATEST, isolation_level=1).offset, "it is aborted")
-    assert not [*store.read(topic, 0, isolation_level="read_committed")]
+    assert not committed_values(store, topic)
     assert producer.end(commit=True, version=3) == ErrorCode.PRODUCER_FENCED
     # There its epoch is what it would be after an end that was not answered.
     assert producer.end(commit=True) == ErrorCode.INVALID_TXN_STATE
@@ -243,8 +246,7 @@ def seen(path):
     with Store.open(path) as store:
         found = {}
         for topic, partition in (("x", 0), ("x", 1), ("y", 0)):
-            rows = store.read(topic, partition, isolation_level="read_committed")
-            found[topic, partition] = [row["value"] for batch in rows for row in batch.to_pylist()]
+            found[topic, partition] = committed_values(store, topic, partition)
             assert store.latest_offset(topic, partition, isolation_level="read_committed") == store.latest_offset(
                 topic, partition
             )
