@@ -1,21 +1,17 @@
 """docs/mirror.md: its commands mirror a server of ours in place of a cluster, log in to it, and end the mirror."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 
 from pyspark_log import Store
-from tests.paths import ROOT
+from tests.pages import blocks, run_shell
 from tests.security_tools import Authority, add_users, name, tls_options
-from tests.server_tools import PATIENCE, Server
+from tests.server_tools import Server
 from tests.store_tools import rows
 
-_PAGE = (ROOT / "docs/mirror.md").read_text(encoding="utf-8")
-_BLOCKS = re.findall(r"```(\w+)\n(.*?)```", _PAGE, re.DOTALL)
-_SH = [code for language, code in _BLOCKS if language == "sh"]
-[_PROPERTIES] = [code for language, code in _BLOCKS if language == "properties"]
+_SH = blocks("mirror.md", "sh")
+[_PROPERTIES] = blocks("mirror.md", "properties")
 
 
 @pytest.fixture
@@ -39,12 +35,7 @@ def cluster(tmp_path):
 def run(code, folder, server):
     """Runs a block of the page; what it prints."""
     here = re.sub(r"kafka\.example:\d+", f"localhost:{server.port}", code).replace("/data/store", f"{folder}/mirror")
-    script = f'pylog() {{ "{sys.executable}" -m pyspark_log.cli.main "$@"; }}\n{here}'
-    done = subprocess.run(
-        ["sh", "-ec", script], capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=folder
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return run_shell(here, folder)
 
 
 def test_the_first_mirror_and_its_end(cluster, tmp_path):

@@ -1,22 +1,17 @@
 """docs/security.md: its commands make certificates, a user and a server, and its clients reach it."""
 
 import json
-import re
 import shlex
 import shutil
-import subprocess
-import sys
 
 import pytest
 from joserfc.jwk import ECKey, KeySet
 
 from pyspark_log import Store
-from tests.paths import ROOT
-from tests.server_tools import PATIENCE, Server
+from tests.pages import blocks, run_python, run_shell
+from tests.server_tools import Server
 
-_BLOCKS = re.findall(r"```(\w+)\n(.*?)```", (ROOT / "docs/security.md").read_text(encoding="utf-8"), re.DOTALL)
-_SH = [code for language, code in _BLOCKS if language == "sh"]
-_PYTHON = [code for language, code in _BLOCKS if language == "python"]
+_SH, _PYTHON = (blocks("security.md", language) for language in ("sh", "python"))
 
 
 @pytest.fixture(scope="module")
@@ -28,14 +23,7 @@ def place(tmp_path_factory):
     (folder / "etc").mkdir()
     with Store.create(folder / "store") as store:
         store.create_topic("orders", 1)
-    printed = []
-    for code in _SH[0], _SH[2], _SH[4]:
-        script = f'pylog() {{ "{sys.executable}" -m pyspark_log.cli.main "$@"; }}\n{_here(code, folder)}'
-        done = subprocess.run(
-            ["sh", "-ec", script], capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=folder
-        )
-        assert done.returncode == 0, done.stderr
-        printed.append(done.stdout)
+    printed = [run_shell(_here(code, folder), folder) for code in (_SH[0], _SH[2], _SH[4])]
     assert "anna  SCRAM-SHA-512" in printed[1]
     assert printed[2].count("User:anna  *     allow") == 3
     return folder
@@ -70,12 +58,7 @@ def test_the_clients(place, line):
         printed = []
         for sample in _PYTHON:
             code = _here(sample, place).replace("kafka.example:9093", f"localhost:{server.port}")
-            done = subprocess.run(
-                [sys.executable, "-c", code.replace("PASSWORD", password)],
-                capture_output=True, text=True, timeout=PATIENCE, check=False,
-            )  # fmt: skip
-            assert done.returncode == 0, done.stderr
-            printed.append(done.stdout)
+            printed.append(run_python(code.replace("PASSWORD", password)))
         assert printed == ["", "b'12'\n"]
         assert server.stop() == 0
     finally:

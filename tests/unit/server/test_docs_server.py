@@ -1,13 +1,13 @@
 """docs/server.md: its table of versions, its options, and the samples there and in README."""
 
 import re
-import subprocess
-import sys
 
 from pyspark_log.cli.serve import serve
 from pyspark_log.kafka.schemas import api
 from pyspark_log.server.handlers import APIS
+from tests.pages import run_python
 from tests.paths import ROOT
+from tests.store_tools import values
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs/server.md").read_text(encoding="utf-8")
@@ -29,15 +29,7 @@ def test_the_options():
 
 
 def _run(code, server):
-    done = subprocess.run(
-        [sys.executable, "-c", code.replace("127.0.0.1:9092", server.bootstrap)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return run_python(code.replace("127.0.0.1:9092", server.bootstrap))
 
 
 def test_the_samples(server, store):
@@ -52,4 +44,4 @@ def test_the_samples(server, store):
         if "import Producer\n" in one and "bootstrap" in one
     ]
     assert _run(code, server) == ""
-    assert [row["value"] for rows in store.read("orders", 0) for row in rows.to_pylist()] == [b"12", b"9"]
+    assert values(store, 0, "orders") == [b"12", b"9"]
