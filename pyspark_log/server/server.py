@@ -312,7 +312,7 @@ class _Server:
         if not self._store.writable:
             _log.warning("%s is served for reading only: this process may not write to it", self._store.path)
         if not is_loopback(host) and not _authenticates(self._config):
-            _log.warning("all that reach %s:%d may read and write: there is no authentication", host, port)
+            _log.warning("%s:%d has no authentication: all that reach it may read and write", host, port)
         elif not is_loopback(host) and self._config.tls is None:
             _log.warning("what clients of %s:%d send is not encrypted: others on the way can read it", host, port)
         try:

@@ -133,7 +133,7 @@ class Leaders:
                 self._led[at] = _Led(topic_id, led, _min_isr(self._image, at.topic), mark, since)
                 logs.led[opened.state_path(at.partition)] = partition.leader_epoch
         opened.note_leader_epoch(at.partition, partition.leader_epoch)
-        log.info("%s: led from offset %d on, in leader epoch %d", at, end, partition.leader_epoch)
+        log.info("%s: leader since offset %d, in leader epoch %d", at, end, partition.leader_epoch)
 
     def resign(self, at: TopicPartition) -> None:
         """Leads a partition no more: nothing is appended afterwards. Not after PylogError and OSError, too."""
@@ -147,7 +147,7 @@ class Leaders:
         self._changed(at)
         # What was being appended is, before any other leader's records come.
         with logs.writer_of(opened, at.partition).hold():
-            log.info("%s: led no more", at)
+            log.info("%s: no longer leader", at)
 
     def leads(self) -> Iterable[TopicPartition]:
         """What is led."""
@@ -296,7 +296,7 @@ class Leaders:
             try:
                 state = self._store.logs.topic(at.topic).reader(at.partition).state()
             except (PylogError, OSError) as error:
-                log.warning("%s: its followers cannot be looked after: %s", at, error)
+                log.warning("%s: cannot check its followers: %s", at, error)
                 continue
             with self._mutex:
                 known = self._led.get(at)
@@ -306,7 +306,7 @@ class Leaders:
                 isr = led.propose(state.next_offset, state.high_watermark, _now(), self._is_eligible, drops=drops)
                 if isr is None:
                     continue
-                log.info("%s: in sync are to be %s, and not %s", at, list(isr), list(led.isr))
+                log.info("%s: proposing the ISR %s, which was %s", at, list(isr), list(led.isr))
                 rows = [
                     request.BrokerState(one, broker_epoch if one == self._node_id else led.broker_epoch(one))
                     for one in isr
