@@ -25,10 +25,10 @@ def _right(resource, name, operation=Operation.ALL, pattern=Pattern.LITERAL):
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """carl may use its topic, group and transactional id; dora is a super user, and uses the others."""
+    """carl may use its topic, group and transactional id; eve nothing; dora is a super user, and uses the others."""
     rights = [_right(Resource.TOPIC, "mine"), _right(Resource.GROUP, "g"), _right(Resource.TRANSACTIONAL_ID, "t")]
     options = ("--sasl-mechanisms", "PLAIN", "--acls", "--super-users", "User:dora", "--verbose")
-    how = {"topics": ("mine", "hidden"), "users": dict.fromkeys(("carl", "dora"), _PASSWORD)}
+    how = {"topics": ("mine", "hidden"), "users": dict.fromkeys(("carl", "dora", "eve"), _PASSWORD)}
     with served_with_users(tmp_path_factory.mktemp("rights"), *options, **how) as running:
         Acls(str(running.path), ()).change(lambda _: rights)
         yield running
@@ -50,6 +50,14 @@ def carl(server):
 def dora(server):
     with _peer(server, "dora") as peer:
         yield peer
+
+
+def test_a_producer_id_is_for_those_that_may_write(server, carl):
+    """To any topic, or idempotently to the cluster."""
+    request = m.InitProducerIdRequest(None, 60_000)
+    assert carl.ask(request, 4).error_code == 0
+    with _peer(server, "eve") as eve:
+        assert eve.ask(request, 4).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def _join(peer, member, epoch=0):
