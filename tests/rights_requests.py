@@ -143,6 +143,8 @@ def of_cluster(at):
         ),
         "AlterPartitionReassignments": (m.AlterPartitionReassignmentsRequest(1000, True, [topic]), 1),
         "ListPartitionReassignments": (m.ListPartitionReassignmentsRequest(1000, None), 0),
+        "ElectLeaders": (m.ElectLeadersRequest(0, [m.ElectLeadersRequest.TopicPartitions(at.topic, [0])], 1000), 2),
+        "ListConfigResources": (m.ListConfigResourcesRequest([4]), 1),
         "CreateAcls": (m.CreateAclsRequest([entry]), 3),
         "DescribeAcls": (m.DescribeAclsRequest(_ANY, None, _ANY, "User:nobody", None, _ANY, _ANY), 3),
         "DeleteAcls": (m.DeleteAclsRequest([found]), 3),

@@ -124,7 +124,8 @@ class NewServer(Server):
 def served(path, folder, *options, kind=Server):
     """A server that runs, and is stopped at the end of the block. It must not have met an unknown error."""
     # So that each line is there: else like ones are one in a minute.
-    with running(kind(path, folder, "--verbose", *options)) as server:
+    verbose = ["--verbose"] if kind.program[-1] == "serve" else []
+    with running(kind(path, folder, *verbose, *options)) as server:
         yield server
 
 

@@ -15,9 +15,15 @@ from pyspark_log.server.handlers.cluster import (
     alter_partition_reassignments,
     delete_records,
     describe_cluster,
+    elect_leaders,
     list_partition_reassignments,
 )
-from pyspark_log.server.handlers.configs import alter_configs, describe_configs, incremental_alter_configs
+from pyspark_log.server.handlers.configs import (
+    alter_configs,
+    describe_configs,
+    incremental_alter_configs,
+    list_config_resources,
+)
 from pyspark_log.server.handlers.group_admin import consumer_group_describe, delete_groups, describe_groups, list_groups
 from pyspark_log.server.handlers.group_offsets import offset_commit, offset_delete, offset_fetch
 from pyspark_log.server.handlers.groups import (
@@ -74,7 +80,7 @@ APIS: Mapping[int, Api] = {
     # Kafka has removed versions 0 to 2, so the schema lacks them. But Kafka lists them, since librdkafka compresses
     # nothing for a server that does not (KAFKA-18659). A client that sends one is disconnected.
     produce.KEY: Api(_versions(0, 13), produce.produce, counts_errors=True),
-    fetch.KEY: Api(_versions(4, 17), fetch.fetch, counts_errors=True),
+    fetch.KEY: Api(_versions(4, 18), fetch.fetch, counts_errors=True),
     2: Api(_versions(1, 11), list_offsets),
     3: Api(_versions(0, 13), metadata),
     # Version 0, whose messages follow without headers, is refused: but librdkafka looks whether it is listed.
@@ -110,6 +116,7 @@ APIS: Mapping[int, Api] = {
     36: Api(_versions(0, 2), sasl_authenticate),
     37: Api(_versions(0, 3), create_partitions),
     42: Api(_versions(0, 2), delete_groups),
+    43: Api(_versions(0, 2), elect_leaders),
     44: Api(_versions(0, 1), incremental_alter_configs),
     45: Api(_versions(0, 1), alter_partition_reassignments),
     46: Api(_versions(0, 0), list_partition_reassignments),
@@ -124,6 +131,7 @@ APIS: Mapping[int, Api] = {
     66: Api(_versions(0, 2), list_transactions),
     68: Api(_versions(0, 1), consumer_group_heartbeat),
     69: Api(_versions(0, 1), consumer_group_describe),
+    74: Api(_versions(0, 1), list_config_resources),
 }
 
 

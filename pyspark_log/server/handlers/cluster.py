@@ -1,4 +1,4 @@
-"""DescribeCluster, DeleteRecords, and the reassignments of which there are none."""
+"""DescribeCluster, DeleteRecords, and the elections and reassignments of which there are none."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from pyspark_log.kafka.messages import (
     DeleteRecordsResponse,
     DescribeClusterRequest,
     DescribeClusterResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
@@ -94,6 +96,28 @@ def _reassigned(
             )
 
     return attempt(reassign)
+
+
+async def elect_leaders(call: Call, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    """Elects no leader: this server leads each partition. Without a list of partitions there is none to answer for."""
+    may = call.allows(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME)
+    topics = [
+        ElectLeadersResponse.ReplicaElectionResult(
+            one.topic, [_elected(call, one.topic, number) for number in one.partitions]
+        )
+        for one in request.topic_partitions or ()
+    ]
+    error = ErrorCode.NONE if may else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return ElectLeadersResponse(error_code=error, replica_election_results=topics)
+
+
+def _elected(call: Call, topic: str, partition: int) -> ElectLeadersResponse.PartitionResult:
+    def elect() -> None:
+        call.require(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME)
+        call.broker.store.logs.topic(topic).check(partition)
+        raise RefusedError(ErrorCode.ELECTION_NOT_NEEDED, f"node {call.broker.node_id} leads it already")
+
+    return ElectLeadersResponse.PartitionResult(partition, *attempt(elect))
 
 
 async def delete_records(call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:

@@ -1,4 +1,4 @@
-"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs."""
+"""DescribeConfigs, ListConfigResources, AlterConfigs and IncrementalAlterConfigs."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from pyspark_log.kafka.messages import (
     DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
 )
 from pyspark_log.server import configs
 from pyspark_log.server.configs import Change, Config
@@ -37,6 +39,8 @@ class ResourceKind(IntEnum):
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
 
 
 # ---- describing
@@ -116,6 +120,23 @@ def _row(one: Config, request: DescribeConfigsRequest) -> DescribeConfigsRespons
         synonyms if request.include_synonyms else (),
         one.type,
         one.meaning if request.include_documentation else None,
+    )
+
+
+async def list_config_resources(call: Call, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+    """Lists what has configs (KIP-1142): topics and this server. Groups and metrics of clients have none."""
+    if not call.allows(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME):
+        return ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    # Version 0 has no list, and asks for metrics of clients alone.
+    kinds = [*request.resource_types] or [*ResourceKind] if call.version else [ResourceKind.CLIENT_METRICS]
+    if not set(kinds) <= set(ResourceKind):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    here = [str(call.broker.node_id)]
+    topics = await call.broker.workers.run(lambda: call.broker.store.topics(internal=True))
+    names = {ResourceKind.TOPIC: topics, ResourceKind.BROKER: here, ResourceKind.BROKER_LOGGER: here}
+    found = [(name, kind) for kind in kinds for name in names.get(ResourceKind(kind), ())]
+    return ListConfigResourcesResponse(
+        config_resources=[ListConfigResourcesResponse.ConfigResource(*one) for one in found]
     )
 
 

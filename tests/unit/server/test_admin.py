@@ -261,6 +261,30 @@ def test_each_version_reassigns_to_this_server_alone(peer, topic, version):
     assert reassign([1], 7) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+@pytest.mark.parametrize("version", range(3))
+def test_each_version_elects_no_leader(peer, topic, version):
+    """As Kafka where a leader is the preferred one; without a list it names only those that have changed."""
+    wanted = [m.ElectLeadersRequest.TopicPartitions(topic, [0, 7]), m.ElectLeadersRequest.TopicPartitions("no", [0])]
+    first, other = peer.ask(m.ElectLeadersRequest(0, wanted, 60_000), version).replica_election_results
+    assert [one.error_code for one in first.partition_result] == [
+        ErrorCode.ELECTION_NOT_NEEDED,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    assert other.partition_result[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    everywhere = peer.ask(m.ElectLeadersRequest(0, None, 60_000), version)
+    assert (everywhere.error_code, everywhere.replica_election_results) == (ErrorCode.NONE, ())
+
+
+def test_what_has_configs_is_listed(peer, topic):
+    """Version 0 asks for metrics of clients alone, of which there are none."""
+    assert peer.ask(m.ListConfigResourcesRequest(), 0).config_resources == ()
+    found = peer.ask(m.ListConfigResourcesRequest(), 1).config_resources
+    assert (topic, 2) in found
+    assert {tuple(one) for one in found if one.resource_type != 2} == {("1", 4), ("1", 8)}
+    assert peer.ask(m.ListConfigResourcesRequest([4, 32]), 1).config_resources == (("1", 4),)
+    assert peer.ask(m.ListConfigResourcesRequest([3]), 1).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
 @pytest.mark.parametrize("version", range(1, 3))
 def test_each_version_moves_between_log_dirs(tmp_path, version):
     with Store.create(tmp_path / "store", {"log.dirs": f"data,{tmp_path}/other"}) as store:

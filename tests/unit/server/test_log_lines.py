@@ -52,5 +52,5 @@ def test_of_a_client_that_connects_again_and_again_and_of_old_records(tmp_path):
             assert produce(peer, "t", batch(b"v", timestamp=1_000_000 + number)).error_code == 0
     server.stop()
     said = server.output()
-    assert said.count("sends what is not served: Fetch in version 99; versions 4 to 17 are served") == 1
+    assert said.count("sends what is not served: Fetch in version 99; versions 4 to 18 are served") == 1
     assert said.count("are past the topic's retention.ms") == 1
