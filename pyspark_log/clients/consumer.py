@@ -36,9 +36,10 @@ _Found = TypeVar("_Found")
 class Consumer:
     """Reads the partitions that are assigned to it, or all partitions of topics.
 
-    For one thread; only `wakeup` is for any. A forked child makes its own. Iterating hands out one record after the
-    other, `poll` many, `poll_arrow` Arrow batches; these can be mixed. `position` is always the offset after the last
-    record that was handed out: what was fetched and not handed out yet does not count.
+    For one thread; only `wakeup` is for any: to read while another thread does is a RuntimeError, before anything is
+    handed out. A forked child makes its own. Iterating hands out one record after the other, `poll` many, `poll_arrow`
+    Arrow batches; these can be mixed. `position` is always the offset after the last record that was handed out: what
+    was fetched and not handed out yet does not count.
 
     The records of a partition come in order. Partitions take turns, with about `max_partition_fetch_bytes` each.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
@@ -11,7 +12,7 @@ from typing import TypeVar
 
 from pyspark_log.clients.commits import Commits
 from pyspark_log.clients.fetching import FetchConfig, Fetcher
-from pyspark_log.clients.records import FetchedRows
+from pyspark_log.clients.records import FetchedRows, used_by_another_thread
 from pyspark_log.clients.subscriptions import ConsumerRebalanceListener, Subscription
 from pyspark_log.clients.waiting import Waiter
 from pyspark_log.errors import FencedMemberError, UnknownTopicError, WakeupError
@@ -45,6 +46,8 @@ class Holding:
         self.commits = commits
         self.subscription = subscription
         self._listener = ConsumerRebalanceListener()
+        # Held while a thread reads; a listener may read within a read.
+        self._reading, self._reader = threading.RLock(), ""
         _open.add(self)
 
     @property
@@ -189,8 +192,18 @@ class Holding:
             What it has returned; None: it was empty, or the consumer is closed.
 
         Raises:
+            RuntimeError: another thread is in this call; nothing was handed out.
             Exception: as `keep_up` and `call`. If a topic was deleted, the subscription is asked first what to do.
         """
+        if not self._reading.acquire(blocking=False):
+            raise used_by_another_thread(self._reader)
+        try:
+            self._reader = threading.current_thread().name
+            return self._hand_out(patience, call)
+        finally:
+            self._reading.release()
+
+    def _hand_out(self, patience: float, call: Callable[[], _Found]) -> _Found | None:
         until = time.monotonic() + patience
         asked = False
         while not self.is_closed:

@@ -5,10 +5,13 @@ So a record is still in the processor's caches when a program looks at it, and o
 there are no objects.
 """
 
+import threading
+
 from pyspark_log.errors import DeserializationError
 
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.pythread cimport PyThread_get_thread_ident
 from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 
 cdef extern from *:
@@ -264,6 +267,14 @@ cdef class FetchedRows:
             raise DeserializationError(record.topic, record.partition, record.offset, part, repr(error)) from error
 
 
+def used_by_another_thread(name):
+    """The error of a call while the thread of this name reads with the consumer."""
+    return RuntimeError(
+        f"the consumer is used by another thread ({name}) now: a consumer is for one thread; make one for each thread, "
+        "with a group_id if they are to share the partitions"
+    )
+
+
 @cython.final
 cdef class RecordIterator:
     """Iterates over a consumer's records, without the consumer as long as there are rows and nothing is due."""
@@ -271,6 +282,7 @@ cdef class RecordIterator:
     cdef object refill
     cdef FetchedRows rows
     cdef double due
+    cdef unsigned long reader  # the thread that makes a record; 0: none does
 
     def __init__(self, refill):
         """`refill` returns rows, at least one, and the time of `time.monotonic` at which to call it again, also if
@@ -289,18 +301,35 @@ cdef class RecordIterator:
             self.rows, self.due = self.refill()
 
     cpdef ready(self):
-        """Returns the next record; None: the consumer is to be asked first, as its own `refill` does."""
+        """Returns the next record; None: the consumer is to be asked first, as its own `refill` does.
+
+        Raises:
+            RuntimeError: a deserializer is at a record in another thread. Others: as the deserializer.
+        """
         cdef FetchedRows rows = self.rows
         if rows is None or rows.row >= rows.count or coarse_now() >= self.due:
             return None
-        record = rows.record(rows.row)
+        self.check_thread()
+        self.reader = PyThread_get_thread_ident()
+        try:
+            record = rows.record(rows.row)
+        finally:
+            self.reader = 0
         rows.row += 1
         return record
+
+    cdef int check_thread(self) except -1:
+        cdef unsigned long reader = self.reader
+        if reader != 0 and reader != PyThread_get_thread_ident():
+            names = [thread.name for thread in threading.enumerate() if thread.ident == reader]
+            raise used_by_another_thread(names[0] if names else reader)
+        return 0
 
     def fill(self):
         """Calls `refill`, for a program that uses `ready`."""
         self.rows, self.due = self.refill()
 
     def interrupt(self):
-        """Has `refill` called before the next record."""
+        """Has `refill` called before the next record. RuntimeError: as `ready`."""
+        self.check_thread()
         self.rows = None

@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -120,6 +121,47 @@ def test_another_thread_wakes_a_poll(store, consumer):
         consumer.poll(PATIENCE_MS)
     store.append("t", rows(b"v"), partition=0)
     assert len(consumer.poll()[T0]) == 1
+
+
+def test_two_threads_do_not_read_with_one_consumer(store, consumer, monkeypatch):
+    waiter, is_waiting = consumer._holding.waiter, threading.Event()
+
+    def sleep(poll, until, sleep=waiter._sleep):
+        is_waiting.set()
+        sleep(poll, until)
+
+    monkeypatch.setattr(waiter, "_sleep", sleep)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(consumer.poll, PATIENCE_MS)
+        assert is_waiting.wait(PATIENCE)
+        for call in (consumer.poll, consumer.poll_arrow, lambda: next(consumer)):
+            with pytest.raises(RuntimeError, match=r"used by another thread \(ThreadPoolExecutor-\S+\) now: a"):
+                call()
+        store.append("t", rows(b"v"), partition=0)
+        assert [record.value for record in waiting.result()[T0]] == [b"v"]
+    assert consumer.poll() == {}
+
+
+def test_two_threads_do_not_make_one_record(store):
+    begun, end = threading.Event(), threading.Event()
+
+    def read(value):
+        begun.set()
+        assert end.wait(PATIENCE)
+        return value
+
+    store.append("t", rows(b"0", b"1"), partition=0)
+    with (
+        Consumer(store, "t", auto_offset_reset="earliest", value_deserializer=read) as consumer,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        first = pool.submit(next, consumer)
+        assert begun.wait(PATIENCE)
+        for call in (lambda: next(consumer), consumer.poll, lambda: consumer.seek(T0, 0)):
+            with pytest.raises(RuntimeError, match="used by another thread"):
+                call()
+        end.set()
+        assert (first.result().value, next(consumer).value) == (b"0", b"1")
 
 
 def test_a_signal_wakes_a_poll(consumer):
