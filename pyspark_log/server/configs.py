@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from pyspark_log.config import STORE_CONFIGS, TOPIC_CONFIGS, ConfigKey
-from pyspark_log.errors import InvalidConfigError
+from pyspark_log.config import STORE_CONFIGS, TOPIC_CONFIGS, ConfigKey, check_topic_configs
+from pyspark_log.errors import InvalidConfigError, shortened
 
 
 class Source(IntEnum):
@@ -150,9 +150,21 @@ def of_server(of_store: Mapping[str, str], node_id: int, listener: str) -> Itera
         yield Config(key.store_name, type_of(key), meaning, of_brokers(key, layers), read_only=True)
 
 
-def without_effect(name: str, value: str) -> bool:
-    """Whether a config of a topic means nothing here, and has the value that it has here anyway."""
-    return OF_REPLICAS.get(name) == value
+def checked(values: Mapping[str, str]) -> dict[str, str]:
+    """What to set of a topic's configs that a client gives: all but those that have that value here anyway.
+
+    Raises:
+        InvalidConfigError: there is no such config, or it cannot have that value here.
+    """
+    one_replica = "a partition has one replica here, in the files of the store"
+    for name, value in values.items():
+        if name in NEVER_SET:
+            raise InvalidConfigError(f"{name} cannot be set: {one_replica}")
+        if OF_REPLICAS.get(name, value) != value:
+            raise InvalidConfigError(f"{name} = {shortened(value)!r}: must be {OF_REPLICAS[name]}: {one_replica}")
+    kept = {name: value for name, value in values.items() if name not in OF_REPLICAS}
+    check_topic_configs(kept)
+    return kept
 
 
 class Change(IntEnum):

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 
-from pyspark_log.config import check_topic_configs
 from pyspark_log.errors import UnknownTopicError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import (
@@ -216,11 +215,10 @@ def _change(
             assert value is not None
             if how in (Change.APPEND, Change.SUBTRACT):
                 value = configs.changed_list(current.get(name, ""), how, value)  # noqa: PLW2901
-            if not configs.without_effect(name, value):
-                values[name] = value
-                deleted.discard(name)
-        deleted -= configs.OF_REPLICAS.keys() | configs.NEVER_SET
-        check_topic_configs(values)
+            values[name] = value
+        values = configs.checked(values)
+        # As in Kafka, what is not set may be deleted.
+        deleted = (deleted & before.keys()) - values.keys()
         store.check_writable()
         if not validate_only:
             store.alter_configs(topic, values, deleted)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from pyspark_log.config import check_topic_configs, int_config
+from pyspark_log.config import int_config
 from pyspark_log.errors import PylogError, TopicExistsError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import (
@@ -16,7 +16,7 @@ from pyspark_log.kafka.messages import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from pyspark_log.server.configs import of_topic, without_effect
+from pyspark_log.server.configs import checked, of_topic
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.errors import attempt
 from pyspark_log.server.handlers.metadata import require_create
@@ -64,7 +64,6 @@ def _create(
         check_not_internal(topic.name)
         store.check_writable()
         partitions, configs = _partitions(call, topic), _configs(topic)
-        check_topic_configs(configs)
         if store.logs.catalog.exists(topic.name):
             raise TopicExistsError(f"topic {topic.name!r} exists already")
         partitions = partitions or int_config(store.configs, "num.partitions")
@@ -124,7 +123,7 @@ def _configs(topic: CreateTopicsRequest.CreatableTopic) -> dict[str, str]:
     for name, value in configs.items():
         if value is None:
             raise RefusedError(ErrorCode.INVALID_CONFIG, f"{name} has no value")
-    return {name: value for name, value in configs.items() if value is not None and not without_effect(name, value)}
+    return checked({name: value for name, value in configs.items() if value is not None})
 
 
 def _described(call: Call, configs: Mapping[str, str]) -> list[CreateTopicsResponse.CreatableTopicConfigs]:

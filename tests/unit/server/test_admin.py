@@ -58,6 +58,7 @@ def test_topics_that_cannot_be_made(peer, store, topic, name):
         (_topic(f"{name}c", nonsense="1"), ErrorCode.INVALID_CONFIG),
         (_topic(f"{name}d", retention_ms="x"), ErrorCode.INVALID_CONFIG),
         (_topic(f"{name}e", min_insync_replicas="2"), ErrorCode.INVALID_CONFIG),
+        (_topic(f"{name}i", local_retention_ms="1"), ErrorCode.INVALID_CONFIG),
         (_topic(f"{name}f", 2, 1, [(0, [1])]), ErrorCode.INVALID_REQUEST),
         (_topic(f"{name}g", -1, -1, [(0, [2])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (_topic(f"{name}h", -1, -1, [(1, [1])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
@@ -65,6 +66,10 @@ def test_topics_that_cannot_be_made(peer, store, topic, name):
     answers = _create(peer, *(one for one, _ in cases))
     assert [one.error_code for one in answers] == [code for _, code in cases]
     assert all(one.error_message for one in answers)
+    assert [one.error_message for one in answers[7:9]] == [
+        "min.insync.replicas = '2': must be 1: a partition has one replica here, in the files of the store",
+        "local.retention.ms cannot be set: a partition has one replica here, in the files of the store",
+    ]
     assert not [one for one in store.topics() if one.startswith(name)]
     twice = _create(peer, _topic(name), _topic(name))
     assert {one.error_code for one in twice} == {ErrorCode.INVALID_REQUEST}
@@ -179,7 +184,10 @@ def test_each_version_changes_configs(peer, store, topic, version):
     assert store.describe_topic(topic).configs["cleanup.policy"] == "compact"
     assert alter(("retention.ms", _APPEND, "1")) == ErrorCode.INVALID_CONFIG
     assert alter(("retention.ms", _SET, None)) == ErrorCode.INVALID_REQUEST
-    assert alter(("nonsense", _DELETE, None)) == ErrorCode.INVALID_CONFIG
+    assert alter(("min.insync.replicas", _SET, "2")) == ErrorCode.INVALID_CONFIG
+    # Kafka ignores that it is not there, too.
+    assert alter(("nonsense", _DELETE, None), ("retention.ms", _SET, "2000")) == ErrorCode.NONE
+    assert store.describe_topic(topic).configs["retention.ms"] == "2000"
     assert alter(("retention.ms", 9, "1")) == ErrorCode.INVALID_REQUEST
     assert alter(("retention.ms", _SET, "1"), ("retention.ms", _SET, "2")) == ErrorCode.INVALID_REQUEST
     assert alter(("log.retention.ms", _SET, "1"), kind=_BROKER, name="1") == ErrorCode.INVALID_REQUEST
