@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as arrow_json
 
+from pyspark_log.cli.records.bad_json import what_is_wrong
 from pyspark_log.cli.records.base64_column import decoded
 
 _HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -30,7 +30,6 @@ _OBJECT = pa.schema(
         ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.string()), ("value_base64", pa.string())]))),
     ]
 )
-_ROW = re.compile(r"(?:JSON parse error: )?(.*?)\.? in row (\d+)", re.DOTALL)
 
 #: The columns of records by name.
 Columns = dict[str, pa.Array]
@@ -84,10 +83,15 @@ def from_text(lines: bytes, layout: LineLayout) -> Columns:
 
 def from_json(lines: bytes) -> Columns:
     """The records of lines with a JSON object each, as `pylog consume --format json` prints them. BadLineError."""
-    if not lines.strip():
+    begin = lines.lstrip()
+    if not begin:
         return {"value": pa.array([], pa.binary())}
+    if begin.startswith(b"null"):  # Arrow 26 crashes.
+        raise _bad_line(lines, "null")
     try:
         return _from_objects(lines)
+    except pa.ArrowInvalid as error:
+        raise _bad_line(lines, str(error)) from None
     except BadLineError as error:
         # Empty lines are no records.
         numbers = [number for number, line in enumerate(lines.split(b"\n")) if line.strip()]
@@ -97,15 +101,11 @@ def from_json(lines: bytes) -> Columns:
 
 
 def _from_objects(lines: bytes) -> Columns:
-    try:
-        read = arrow_json.read_json(
-            io.BytesIO(lines),
-            arrow_json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
-            arrow_json.ParseOptions(explicit_schema=_OBJECT, unexpected_field_behavior="error"),
-        )
-    except pa.ArrowInvalid as error:
-        found = _ROW.match(str(error))
-        raise BadLineError(*(found[1], int(found[2])) if found else (str(error), None)) from None
+    read = arrow_json.read_json(
+        io.BytesIO(lines),
+        arrow_json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
+        arrow_json.ParseOptions(explicit_schema=_OBJECT, unexpected_field_behavior="error"),
+    )
     columns = {name: read.column(name).combine_chunks() for name in read.column_names}
     headers = columns["headers"]
     entries = headers.flatten()
@@ -121,6 +121,14 @@ def _from_objects(lines: bytes) -> Columns:
         "timestamp": columns["timestamp"],
         "partition": columns["partition"],
     }
+
+
+def _bad_line(lines: bytes, error: str) -> BadLineError:
+    """What is wrong with the first line that is no record; else as Arrow has it."""
+    for number, line in enumerate(lines.split(b"\n")):
+        if line.strip() and (wrong := what_is_wrong(line, _OBJECT)) is not None:
+            return BadLineError(wrong, number)
+    return BadLineError(f"is no record: {error}")
 
 
 def with_headers(columns: Columns, more: Sequence[tuple[str, bytes | None]]) -> Columns:

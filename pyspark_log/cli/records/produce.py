@@ -130,7 +130,8 @@ def produce(
 ) -> None:
     r"""Append each line of standard input to TOPIC as a record.
 
-    A line ends with \n, which is not part of the value; all other bytes are. Lines are appended in large batches, at
+    A line ends with \n, which is not part of the value; all other bytes are, also the \r of Windows' line ends (`tr -d
+    '\r'` takes them away). Lines are appended in large batches, at
     most half a second after they were read. At the end the number of records and their offsets are printed on standard
     error. The store and TOPIC are created if they are missing.
     """
@@ -184,12 +185,7 @@ def _columns(lines: bytes, layout: LineLayout, is_json: bool, before: int) -> Co
     except BadLineError as error:
         first, last = before + 1, before + lines.count(b"\n") + 1
         where = f"line {first + error.line}" if error.line is not None else f"a line of {first} to {last}"
-        raise click.ClickException(f"{where} {_said(error)}; the first {before} lines were appended") from None
-
-
-def _said(error: BadLineError) -> str:
-    text = str(error)
-    return text if text.startswith("has ") else f"is not a JSON object with a record: {text}"
+        raise click.ClickException(f"{where} {error}; the first {before} lines were appended") from None
 
 
 class _Produced:
