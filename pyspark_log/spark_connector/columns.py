@@ -13,6 +13,7 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    TimestampNTZType,
     TimestampType,
 )
 
@@ -56,8 +57,11 @@ def columns_of(given: StructType, headers: bool) -> tuple[str, ...]:
     if unknown or not given.fields:
         what = ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in unknown) or "nothing"
         columns = ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in known)
+        # What `timestamp` is in a schema with spark.sql.timestampType=TIMESTAMP_NTZ.
+        zoneless = [one.name for one in unknown if isinstance(one.dataType, TimestampNTZType)]
+        hint = "; write `timestamp timestamp_ltz`" if "timestamp" in zoneless else ""
         raise option_error(
-            f"pylog source has fixed columns, and a schema can only select some of them; this one names {what}. "
+            f"pylog source has fixed columns, and a schema can only select some of them; this one names {what}{hint}. "
             f"All can be null. The columns: {columns}"
         )
     if headers and "headers" not in given.names:
@@ -118,8 +122,8 @@ def check_columns(schema: StructType, topic: str | None, timestamp_column: str |
         given = types[timestamp_column]
         if not isinstance(given, TimestampType):
             raise _error(
-                f"timestampColumn {timestamp_column!r} has the type {given.simpleString()} and must have timestamp: "
-                "cast it, or make one with timestamp_millis()"
+                f"timestampColumn {timestamp_column!r} has the type {given.simpleString()} and must have timestamp "
+                "(timestamp_ltz): cast it, or make one with timestamp_millis()"
             )
 
 

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType, TimestampNTZType
 
 from pyspark_log import DefaultSource, Store
 from pyspark_log.spark_connector.errors import ConnectorError
@@ -54,3 +54,7 @@ def test_a_schema_may_have_comments(tmp_path):
     strict = StructType([StructField("value", BinaryType(), nullable=False)])
     with pytest.raises(ConnectorError, match=r"this one names value binary\. All can be null"):
         source.reader(strict)
+    # What "timestamp timestamp" is with spark.sql.timestampType=TIMESTAMP_NTZ.
+    zoneless = StructType([StructField("timestamp", TimestampNTZType())])
+    with pytest.raises(ConnectorError, match=r"names timestamp timestamp_ntz; write `timestamp timestamp_ltz`"):
+        source.reader(zoneless)

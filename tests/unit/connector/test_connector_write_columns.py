@@ -57,7 +57,7 @@ def test_a_column_timestamp_is_left_alone():
     [
         ("at", r"timestampColumn is 'at', and there is no such column; there are: value, AT, zoneless"),
         ("value", r"timestampColumn 'value' has the type string and must have timestamp"),
-        ("zoneless", r"timestampColumn 'zoneless' has the type timestamp_ntz and must have timestamp"),
+        ("zoneless", r"timestampColumn 'zoneless' has the type timestamp_ntz .* timestamp \(timestamp_ltz\): cast"),
     ],
 )
 def test_refused_as_the_column_of_times(name, message):
