@@ -176,6 +176,8 @@ class WriteColumns:
         self.timestamp = _timestamp(columns["timestamp"], where) if "timestamp" in columns else None
         headers = _cast(columns["headers"], HEADERS, "headers", where) if "headers" in columns else None
         self.records = RecordColumns(self.key, self.value, self.timestamp, headers, now)
+        if "timestamp" in columns and self.records.oldest <= 0:
+            _check_since_1970(columns["timestamp"], where)
 
 
 def _bytes(array: pa.Array, name: str, where: str) -> pa.Array:
@@ -198,6 +200,17 @@ def _timestamp(array: pa.Array, where: str) -> pa.Array:
         except pa.ArrowInvalid as error:
             raise InvalidRecordError(f"{where}: column 'timestamp': {error}") from None
     return _cast(array, pa.int64(), "timestamp", where)
+
+
+def _check_since_1970(times: pa.Array, where: str) -> None:
+    """Refuses times before 1970 that are 0 or -1 once they are truncated to ms; but -1 ms itself is "no time"."""
+    no_time = {"us": -1_000, "ns": -1_000_000}.get(getattr(times.type, "unit", "ms"))
+    if no_time is None:
+        return
+    numbers = times.cast(pa.int64())
+    row = pc.index(pc.and_(pc.less(numbers, 0), pc.not_equal(numbers, no_time)), True).as_py()
+    if row >= 0:
+        raise InvalidRecordError(f"{where}: row {row} has the time {numbers[row]} {times.type.unit}, before 1970")
 
 
 def _cast(array: pa.Array, kind: pa.DataType, name: str, where: str) -> pa.Array:

@@ -12,7 +12,7 @@ from pyspark_log.spark_connector.errors import ConnectorError
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.writing.commit import publish_batch, publish_micro_batch
 from pyspark_log.spark_connector.writing.query_run import QueryRun
-from pyspark_log.spark_connector.writing.task_writer import StagedMessage
+from pyspark_log.spark_connector.writing.task_writer import StagedMessage, WritePlan, stage
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.store import Store
 
@@ -41,6 +41,21 @@ def test_tasks_that_are_not_of_one_query(ref, runs):
 
 
 NOW, WEEK = now_ms(), 7 * 86_400_000
+
+
+@pytest.mark.parametrize("before", [500, 1000, 2000, 1_000_000])
+def test_a_time_before_1970_is_refused(ref, monkeypatch, before):
+    monkeypatch.setattr(TaskContext, "get", lambda: SimpleNamespace(getLocalProperty=lambda _: None))
+    store = ref.reopen()
+    store.create_topic("t")
+    plan = WritePlan(ref, "t", "at", store.publishes.plan(["t"]))
+    good, bad = (
+        pa.record_batch({"value": ["v", "w"], "at": pa.array(times, pa.timestamp("us", "UTC"))})
+        for times in ([None, 0], [5, -before])
+    )
+    assert [part.count for part in stage(plan, [good]).parts] == [2]
+    with pytest.raises(ConnectorError, match=r"\[PYLOG_INVALID_RECORD\] t: timestampColumn at has the time 1969-"):
+        stage(plan, [good, bad])
 
 
 @pytest.mark.parametrize("column", [False, True], ids=["option", "column"])

@@ -1,5 +1,7 @@
 """What can be appended, and what takes a read as it is: Polars, DuckDB, pandas, pyarrow, dicts."""
 
+import datetime
+
 import duckdb
 import polars as pl
 import pyarrow as pa
@@ -8,6 +10,7 @@ import pytest
 from pyspark_log import Store, Transactions
 from pyspark_log.errors import InvalidConfigError, InvalidRecordError
 
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 HEADERS = [[{"key": "source", "value": b"shop"}], None]
 
 
@@ -56,9 +59,27 @@ def test_rows_of_any_kind_are_appended(store, make):
     assert rows(store) == EXPECTED * 2
 
 
+def before(us):
+    return EPOCH - datetime.timedelta(microseconds=us)
+
+
 def test_a_column_that_the_first_dict_has_not_is_kept(store):
     store.topic("orders").append([{"value": "tea"}, {"key": "k", "value": "jam"}])
     assert [row["key"] for row in rows(store)] == [None, b"k"]
+
+
+def test_no_time_is_appended_as_it_is_read(store):
+    for times in ([-1], pa.array([-1000], pa.timestamp("us", "UTC"))):
+        store.append("orders", pa.record_batch({"value": ["v"], "timestamp": times}))
+    store.append("orders", store.topic("orders").read().to_table())
+    assert [row["timestamp"] for row in store.topic("orders").read().to_table().to_pylist()] == [before(us=1000)] * 4
+
+
+@pytest.mark.parametrize("us", [500, 1500])
+def test_a_time_before_1970_is_refused(store, us):
+    with pytest.raises(InvalidRecordError, match=f"orders: row 1 has the time -{us} us, before 1970"):
+        store.append("orders", [{"value": "tea"}, {"value": "jam", "timestamp": before(us)}])
+    assert rows(store) == []
 
 
 @pytest.mark.parametrize(
