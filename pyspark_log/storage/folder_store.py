@@ -200,9 +200,9 @@ class FolderStore(Store):
         check_not_internal(name)
         return self._admin.alter_configs(name, configs or {}, delete)
 
-    def delete_topic(self, name: str) -> None:
+    def delete_topic(self, name: str, progress: Callable[[int, int], None] | None = None) -> None:
         check_not_internal(name)
-        self._admin.delete(name)
+        self._admin.delete(name, progress)
         self.groups.log.forget_topic(name)
 
     # ---- groups

@@ -250,7 +250,7 @@ class ObjectStore(Store):
         self.log.decide(lambda state: proposals.alter_configs(state, name, configs or {}, list(delete)))
         return topic_of(self.log.follow(inf), name)
 
-    def delete_topic(self, name: str) -> None:
+    def delete_topic(self, name: str, progress: Callable[[int, int], None] | None = None) -> None:
         _check_can_change(name)
         self.log.decide(lambda state: proposals.delete_topic(state, name))
 

@@ -202,11 +202,15 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def delete_topic(self, name: str) -> None:
+    def delete_topic(self, name: str, progress: Callable[[int, int], None] | None = None) -> None:
         """Deletes a topic with its records, durably, and what groups have committed for it.
 
         Its files are deleted after its file.delete.delay.ms. Running readers continue with the files that they have
         open, and then get UnknownTopicError.
+
+        Args:
+            name: the topic.
+            progress: called with how many of its partitions are done, and of how many.
 
         Raises:
             UnknownTopicError, InvalidTopicError: no such topic, or one of the engine's own.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,20 +11,26 @@ if TYPE_CHECKING:
 
 
 class ProgressBar:
-    """Shows how many of the bytes are done, how fast, and how long it takes yet; nothing where there is no terminal.
+    """Shows how much is done, how fast, and how long it takes yet; nothing where there is no terminal.
 
     For use with `with`: at its end the bar is removed.
     """
 
-    def __init__(self, what: str = "") -> None:
-        """`what`: what is being done, shown before the bar."""
-        self._what = what
+    def __init__(self, what: str = "", of: str = "bytes", after: float = 0) -> None:
+        """A bar that is not shown yet.
+
+        Args:
+            what: what is being done, shown before the bar.
+            of: what is counted.
+            after: how long it takes at least, in seconds, before it is shown.
+        """
+        self._what, self._of, self._show_at = what, of, time.monotonic() + after
         self._shown: tuple[Progress, TaskID] | None = None
         self._visible = sys.stderr.isatty()
 
     def __call__(self, done: int, total: int) -> None:
-        """Shows that `done` of `total` bytes are done."""
-        if not self._visible:
+        """Shows that `done` of `total` bytes, or what is counted, are done."""
+        if not self._visible or time.monotonic() < self._show_at:
             return
         if self._shown is None:
             self._shown = self._begin()
@@ -34,12 +41,16 @@ class ProgressBar:
         from rich import progress as rich  # noqa: PLC0415  (it takes long, and few commands need it)
         from rich.console import Console  # noqa: PLC0415
 
+        counts = (
+            (rich.DownloadColumn(binary_units=True), rich.TransferSpeedColumn())
+            if self._of == "bytes"
+            else (rich.MofNCompleteColumn(), rich.TextColumn(self._of))
+        )
         bar = rich.Progress(
             rich.TextColumn("{task.description}"),
             rich.BarColumn(),
             rich.TaskProgressColumn(),
-            rich.DownloadColumn(binary_units=True),
-            rich.TransferSpeedColumn(),
+            *counts,
             rich.TimeRemainingColumn(),
             console=Console(stderr=True),
             transient=True,

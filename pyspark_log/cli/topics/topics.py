@@ -10,6 +10,7 @@ import click
 from pyspark_log.cli.support import (
     NOTHING,
     CommandGroup,
+    ProgressBar,
     complete_topics,
     confirm,
     json_option,
@@ -30,6 +31,8 @@ from pyspark_log.units import SIZES, TIMES_MINUTES, TIMES_MS, with_unit
 _UNITS = {"ms": TIMES_MS, "minutes": TIMES_MINUTES, "bytes": SIZES, "bytes/s": SIZES}
 #: From so many on, the deletion of a topic takes seconds.
 _MANY_PARTITIONS = 1000
+# A deletion that takes longer shows how far it is, in seconds.
+_PATIENCE = 3
 _PLAIN = re.compile(r"-?[0-9]+")
 
 
@@ -192,7 +195,8 @@ def delete(target: Target, topic_names: Sequence[str], yes: bool) -> None:
     for one in found:
         if one.partitions >= _MANY_PARTITIONS:
             click.echo(f"Deleting the files of {plural(one.partitions, 'partition')} of {one.name}.", err=True)
-        store.delete_topic(one.name)
+        with ProgressBar(f"delete {one.name}", of="partitions", after=_PATIENCE) as progress:
+            store.delete_topic(one.name, progress)
         click.echo(f"Deleted topic {one.name}.")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from pyspark_log.config import int_config, store_config
 from pyspark_log.errors import LogDirOfflineError, PylogError, TopicExistsError, UnknownTopicError
@@ -117,14 +117,14 @@ class TopicAdmin:
         with self._catalog.changing():
             return self._catalog.alter_configs(name, configs, delete)
 
-    def delete(self, name: str) -> None:
-        """Deletes a topic, and removes topics that were deleted long enough ago."""
+    def delete(self, name: str, progress: Callable[[int, int], None] | None = None) -> None:
+        """Deletes a topic, and removes topics that were deleted long enough ago; `progress` as Store.delete_topic."""
         self._check_free(name)
         self._logs.make_folders()
         with self._catalog.changing():
             topic = self._catalog.delete(name)
             try:
-                self._schedule_delete(topic)
+                self._schedule_delete(topic, progress)
             except (PylogError, OSError) as error:
                 log.warning("%s: topic %s is deleted, but some files are still in place: %s", self._path, name, error)
         self._logs.close_writers(name, "")
@@ -158,13 +158,16 @@ class TopicAdmin:
             if deleted.topic.name == name:
                 self._schedule_delete(deleted.topic)
 
-    def _schedule_delete(self, topic: TopicDescription) -> None:
+    def _schedule_delete(self, topic: TopicDescription, progress: Callable[[int, int], None] | None = None) -> None:
         """Marks the partitions of a deleted topic as dead; no other has its name yet. The topics' lock is held.
 
         What is in a failed log dir waits until that is back.
         """
         touched: dict[str, PartitionPath] = {}
-        for place in self._logs.open(topic).left():
+        places = self._logs.open(topic).left()
+        for done, place in enumerate(places):
+            if progress is not None:
+                progress(done, len(places))
             with self._failed_folder_waits(place):
                 problem = self._logs.log_dirs.problem_of(place)
                 if problem:

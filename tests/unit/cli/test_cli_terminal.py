@@ -242,6 +242,16 @@ def test_progress_is_shown_in_a_terminal_only(store, monkeypatch, capfd):
     assert "look" in err
 
 
+def test_a_bar_of_partitions_is_shown_when_it_takes_long(capfd, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    for after, shown in ((60, False), (0, True)):
+        with ProgressBar("delete t", of="partitions", after=after) as bar:
+            bar(1, 3)
+        assert ("1/3 partitions" in _STYLE.sub("", capfd.readouterr().err)) == shown
+
+
 def test_verify_shows_its_progress(store):
     run = Terminal(store, "verify")
     assert run.end() == 0

@@ -77,6 +77,14 @@ def clean_after_delay(store):
     store.logs.clock.read = now
 
 
+def test_a_deletion_reports_how_far_it_is(store):
+    for partition in (0, 2):
+        fill(store, partition=partition)
+    reported = []
+    store.delete_topic("t", lambda *counts: reported.append(counts))
+    assert reported == [(0, 2), (1, 2)]
+
+
 def test_without_a_delay_nothing_is_left(tmp_path):
     store = new_store(tmp_path, partitions=2, settings={"log.segment.delete.delay.ms": "0"})
     fill(store)
