@@ -73,7 +73,7 @@ def acls() -> None:
 def add(target: Target, /, **described: Any) -> None:  # noqa: ANN401  (those of `_described`)
     """Add entries: of each principal, for each resource and operation."""
     wanted = _entries(**described)
-    check_free(target.writable_folder("ACLs"), "ACLs")
+    check_free(target.writable_folder("ACLs", create=True), "ACLs")
     known = _acls(target)
     new = wanted - known.rules().acls
     known.change(lambda acls: acls | wanted)

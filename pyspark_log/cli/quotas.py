@@ -76,7 +76,7 @@ def set_quotas(target: Target, /, values: Sequence[str], **parts: Any) -> None: 
         except ValueError:
             raise click.UsageError(f"{one!r} is not of the form NAME=VALUE, with a number.") from None
         check_quota(entity, name, wanted[name])
-    check_free(target.writable_folder("quotas"), "quotas")
+    check_free(target.writable_folder("quotas", create=True), "quotas")
     _file(target).change(lambda known: {**known, entity: {**known.get(entity, {}), **wanted}})
     click.echo(f"Set {', '.join(wanted)} of {_described(entity)}.")
 

@@ -144,9 +144,8 @@ def serve(
     if controllers is not None:
         logins = client_config, controller_config or client_config
         cluster = _cluster(controllers, replication_listener, rack, stay_fenced, take_new_topics, logins)
-    store = target.open_folder_or_create() if cluster is None else target.open_node_folder(_cluster_id(cluster))
     with interrupts.fatal():
-        from pyspark_log.server import Limits, ServerConfig, notify_manager  # noqa: PLC0415  (only this command needs it)
+        from pyspark_log.server import Limits, ServerConfig, check_reach, notify_manager  # noqa: PLC0415  (only this command needs it)
         from pyspark_log.server import serve as run  # noqa: PLC0415
 
     def on_ready(address: tuple[str, int]) -> None:
@@ -164,6 +163,8 @@ def serve(
         *listen, advertise, node_id, sync_acks_all, limits, metrics=metrics_listen, ui=ui_listen, ui_schemas=ui_schemas,
         cluster=cluster, **given,
     )  # fmt: skip
+    check_reach(config)
+    store = target.open_folder_or_create() if cluster is None else target.open_node_folder(_cluster_id(cluster))
     try:
         stopped_by = run(store, config, on_ready)
     finally:

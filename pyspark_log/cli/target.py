@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -42,9 +43,12 @@ class Target:
             from pyspark_log.storage.folder_store import FolderStore  # noqa: PLC0415
         return _with_all_visible(FolderStore.open(path))
 
-    def writable_folder(self, what: str) -> str:
-        """The folder of the store, for `what` a server keeps in it. ReadOnlyError: it cannot be written to."""
-        store = self.open_folder()
+    def writable_folder(self, what: str, *, create: bool = False) -> str:
+        """The folder of the store, for `what` a server keeps in it; `create` makes a missing store, as the server does.
+
+        ReadOnlyError: it cannot be written to.
+        """
+        store = self.open_folder_or_create() if create else self.open_folder()
         if not store.writable:
             raise ReadOnlyError(f"{store.path} cannot be written to, and so has no {what}")
         return store.path
@@ -58,7 +62,8 @@ class Target:
             return store.Store.open(path)
         except StoreNotFoundError:
             made = store.Store.open_or_create(path)
-            click.echo(f"Created a new store in {made.path}", err=True)
+            if not logging.getLogger().isEnabledFor(logging.INFO):  # The log of a server says it.
+                click.echo(f"Created a new store in {made.path}", err=True)
             return made
 
     def open_folder_or_create(self, instead: str = "") -> FolderStore:

@@ -56,10 +56,10 @@ def users() -> None:
 )
 @click.pass_obj
 def add(target: Target, name: str, password_file: str | None, mechanisms: Sequence[str], iterations: int) -> None:
-    """Add the user NAME, or give it another password."""
-    known = _users(target)
+    """Add the user NAME, or give it another password. A store that is missing is created."""
     check_name(name)
     password = _password(name, password_file)
+    known = _users(target, create=True)
     is_new = name not in known.all()
     # Those that are not named get none, as they would keep the old password.
     credentials = {
@@ -109,8 +109,8 @@ def remove(target: Target, name: str, yes: bool) -> None:
     click.echo(f"Removed user {name}.")
 
 
-def _users(target: Target) -> Users:
-    return Users(target.writable_folder("users"))
+def _users(target: Target, *, create: bool = False) -> Users:
+    return Users(target.writable_folder("users", create=create))
 
 
 def _password(name: str, path: str | None) -> str:

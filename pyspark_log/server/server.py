@@ -389,6 +389,17 @@ def _protocol(config: ServerConfig) -> str:
     return ("" if config.sasl is None else "SASL_") + ("PLAINTEXT" if config.tls is None else "SSL")
 
 
+def check_reach(config: ServerConfig) -> None:
+    """Refuses addresses as `serve` does, before there is a store. InvalidConfigError."""
+    for address, what in (((config.host, config.port), "read and write"), (config.ui, "read the store")):
+        if address is None:
+            continue
+        # That a name has no address is found where it listens.
+        with contextlib.suppress(socket.gaierror):
+            found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            _check_reach(config, str(found[0][4][0]), address[1], what)
+
+
 def _check_reach(config: ServerConfig, host: str, port: int, what: str) -> None:
     """Refuses an address where others could do something unauthenticated, unless they may. InvalidConfigError."""
     if not (is_loopback(host) or _authenticates(config) or config.allow_anonymous):

@@ -44,6 +44,26 @@ def test_add_list_remove(store, users, secret):
     assert list(users.all()) == ["bert"]
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("users", "add", "anna", "--password-file", "SECRET"),
+        ("acls", "add", "--principal", "User:anna", "--topic", "t"),
+        ("quotas", "set", "producer_byte_rate=1", "--user", "anna"),
+    ],
+    ids=lambda one: one[0],
+)
+def test_the_first_of_them_makes_the_store(tmp_path, secret, arguments):
+    """As `pylog serve` does: users are there before the first start."""
+    path = tmp_path / "new"
+    assert "is no store" in pylog(path, arguments[0], "list").stderr
+    if arguments[0] == "users":
+        assert pylog(path, "users", "add", "anna", "--password-file", "none").exit_code == 1
+    assert not path.exists()
+    made = pylog(path, *(secret if one == "SECRET" else one for one in arguments))
+    assert (made.exit_code, made.stderr) == (0, f"Created a new store in {path}\n")
+
+
 def test_another_password_leaves_none_of_the_old_one(store, users, secret):
     output(store, "users", "add", "anna", "--password-file", secret)
     result = CliRunner().invoke(
@@ -97,9 +117,3 @@ def test_a_user_is_not_removed_without_a_question(store, users, secret):
     output(store, "users", "add", "anna", "--password-file", secret)
     assert pylog(store, "users", "remove", "anna").exit_code == 2
     assert list(users.all()) == ["anna"]
-
-
-def test_a_store_that_is_missing(tmp_path, secret):
-    result = pylog(tmp_path / "nowhere", "users", "add", "anna", "--password-file", secret)
-    assert result.exit_code == 1
-    assert not (tmp_path / "nowhere").exists()

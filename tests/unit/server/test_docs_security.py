@@ -21,11 +21,11 @@ def place(tmp_path_factory):
         pytest.skip("the page makes certificates with openssl, which is not here")
     folder = tmp_path_factory.mktemp("page")
     (folder / "etc").mkdir()
-    with Store.create(folder / "store") as store:
-        store.create_topic("orders", 1)
     printed = [run_shell(_here(code, folder), folder) for code in (_SH[0], _SH[2], _SH[4])]
     assert "anna  SCRAM-SHA-512" in printed[1]
     assert printed[2].count("User:anna  *     allow") == 3
+    with Store.open(folder / "store") as store:
+        store.create_topic("orders", 1)
     return folder
 
 

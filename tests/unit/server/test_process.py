@@ -124,6 +124,18 @@ def test_others_are_not_served_without_authentication(path, tmp_path, options):
     )
 
 
+@pytest.mark.parametrize("option", ["--listen", "--ui-listen"])
+def test_no_store_is_made_for_what_is_refused(tmp_path, option):
+    done = _serve(tmp_path / "new", "--listen", "127.0.0.1:0", option, "0.0.0.0:0")
+    assert (done.returncode, "without authentication" in done.stderr) == (1, True)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_store_that_is_made_is_named_once(tmp_path):
+    with served(tmp_path / "new", tmp_path) as server:
+        assert server.output().count("reated a") == 1
+
+
 def test_a_name_of_this_machine_is_no_other(path, tmp_path):
     server = Server(path, tmp_path)
     server.bootstrap = f"localhost:{server.port}"
