@@ -187,8 +187,8 @@ class FolderStore(Store):
     ) -> TopicDescription:
         return self._admin.create(name, partitions, configs or {})
 
-    def ensure_topic(self, name: str) -> bool:
-        return self._admin.create_if_missing(name)
+    def ensure_topic(self, name: str, partitions: int | None = None, configs: Mapping[str, str] | None = None) -> bool:
+        return self._admin.create_if_missing(name, partitions, configs)
 
     def add_partitions(self, name: str, total: int) -> TopicDescription:
         check_not_internal(name)

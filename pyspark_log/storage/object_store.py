@@ -222,17 +222,18 @@ class ObjectStore(Store):
         self.log.decide(lambda state: proposals.create_topic(state, topic))
         return topic
 
-    def ensure_topic(self, name: str) -> bool:
+    def ensure_topic(self, name: str, partitions: int | None = None, configs: Mapping[str, str] | None = None) -> bool:
         check_name(name)
         try:
             topic_of(self.log.follow(), name)
         except UnknownTopicError:
-            if not store_config(self.configs, "auto.create.topics.enable"):
+            asked = partitions is not None or configs is not None
+            if not asked and not store_config(self.configs, "auto.create.topics.enable"):
                 raise
         else:
             return False
         try:
-            self.create_topic(name)
+            self.create_topic(name, partitions, configs)
         except TopicExistsError:
             return False  # Another process was faster.
         return True

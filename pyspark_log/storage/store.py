@@ -162,12 +162,17 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def ensure_topic(self, name: str) -> bool:
-        """Creates a missing topic before a write, if the store lets writers do so; True if this call created it.
+    def ensure_topic(self, name: str, partitions: int | None = None, configs: Mapping[str, str] | None = None) -> bool:
+        """Creates a missing topic; True if this call created it. One that is there stays as it is.
+
+        Args:
+            name: the topic.
+            partitions, configs: of a topic that this call creates, as for `create_topic`. Without either it is created
+                only if the store lets writers do so (auto.create.topics.enable).
 
         Raises:
             UnknownTopicError: no such topic, and auto.create.topics.enable is false.
-            InvalidTopicError: the name is invalid.
+            InvalidTopicError, InvalidConfigError: refused; nothing was changed.
         """
 
     @abstractmethod

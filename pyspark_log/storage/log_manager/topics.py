@@ -87,17 +87,20 @@ class TopicAdmin:
             except TopicExistsError:  # Another process was faster.
                 return self._catalog.describe(name)
 
-    def create_if_missing(self, name: str) -> bool:
-        """Creates a topic that is about to be written to, if the store allows that; returns whether it did."""
+    def create_if_missing(
+        self, name: str, partitions: int | None = None, configs: Mapping[str, str] | None = None
+    ) -> bool:
+        """As Store.ensure_topic."""
         try:
             self._catalog.describe(name)
         except UnknownTopicError:
-            if not store_config(self._logs.configs, "auto.create.topics.enable"):
+            asked = partitions is not None or configs is not None
+            if not asked and not store_config(self._logs.configs, "auto.create.topics.enable"):
                 raise
         else:
             return False
         try:
-            made = self.create(name, None, {})
+            made = self.create(name, partitions, configs or {})
         except TopicExistsError:
             return False  # Another process was faster.
         log.info("%s: created topic %s, partitions: %d", self._path, name, made.partitions)

@@ -69,7 +69,7 @@ CALLS = {
     "describe_topic": (lambda store, *a: store.describe_topic(*a), (TOPICS,)),
     "topic_config": (lambda store, *a: store.topic_config(*a), (TOPICS,)),
     "create_topic": (lambda store, *a: store.create_topic(*a), (TEXTS, st.one_of(st.none(), NUMBERS), CONFIGS)),
-    "ensure_topic": (lambda store, *a: store.ensure_topic(*a), (TOPICS,)),
+    "ensure_topic": (lambda store, *a: store.ensure_topic(*a), (TEXTS, st.one_of(st.none(), NUMBERS), CONFIGS)),
     "add_partitions": (lambda store, *a: store.add_partitions(*a), (TEXTS, NUMBERS)),
     "alter_configs": (lambda store, *a: store.alter_configs(*a), (TEXTS, CONFIGS, st.lists(TEXTS, max_size=1))),
     "delete_topic": (lambda store, name: store.delete_topic(name + "x"), (TEXTS,)),

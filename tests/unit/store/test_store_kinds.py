@@ -91,6 +91,17 @@ def test_topics_are_made_and_deleted(store):
     before = store.create_topic("u", 1).topic_id
     assert (all_values(other, "u"), other.describe_topic("u").topic_id) == ([], before)
     assert (store.ensure_topic("u"), store.ensure_topic("new"), store.ensure_topic("new")) == (False, True, False)
+    wide = {"partitions": 3, "configs": {"retention.ms": "-1"}}
+    assert (store.ensure_topic("u", **wide), store.ensure_topic("wide", **wide)) == (False, True)
+    made = store.describe_topic("wide")
+    assert (made.partitions, made.configs, store.describe_topic("u").partitions) == (3, wide["configs"], 1)
+
+
+def test_a_topic_is_made_as_asked_where_writes_make_none(place):
+    with Store.create(place, {"auto.create.topics.enable": "false"}) as strict:
+        with pytest.raises(UnknownTopicError):
+            strict.ensure_topic("t")
+        assert (strict.ensure_topic("t", 2), strict.ensure_topic("u", configs={"retention.ms": "-1"})) == (True, True)
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", "x" * 250])
