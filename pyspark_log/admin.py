@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from pyspark_log.storage.compaction import BACKOFF, Outcome
 from pyspark_log.storage.compaction import LogCleaner as _LogCleaner
@@ -28,7 +28,7 @@ __all__ = [
 
 def compact(
     store: FolderStore, topic: str | None = None, progress: Callable[[int, int], None] | None = None
-) -> Iterator[Outcome]:
+) -> list[Outcome]:
     """Compacts the partitions that are due, the dirtiest first; with a topic, all of it that can be.
 
     Args:
@@ -37,9 +37,9 @@ def compact(
         progress: called with the bytes that were read, and those that there are to read.
 
     Returns:
-        What was done with each partition, as it is done.
+        What was done with each partition.
     """
-    return _compact(store.logs, topic, progress)
+    return list(_compact(store.logs, topic, progress))
 
 
 class LogCleaner(_LogCleaner):

@@ -361,11 +361,9 @@ class ObjectStore(Store):
         """Merges small pieces of a topic, or of all; as maintenance.merge."""
         return maintenance.merge(self.log, self.configs, now_ms, topic, progress)
 
-    def compact(
-        self, topic: str | None = None, progress: Callable[[int, int], None] | None = None
-    ) -> Iterator[Outcome]:
-        """Compacts a topic, or what is due; as maintenance.compact."""
-        return maintenance.compact(self.log, self.configs, now_ms, topic, progress)
+    def compact(self, topic: str | None = None, progress: Callable[[int, int], None] | None = None) -> list[Outcome]:
+        """Compacts a topic, or what is due; as maintenance.compact. Returns what was done with each partition."""
+        return list(maintenance.compact(self.log, self.configs, now_ms, topic, progress))
 
     def clean(self, topic: str | None = None) -> Cleaned:
         """Applies retention, and deletes objects that nothing needs; as maintenance.clean."""

@@ -36,7 +36,7 @@ def compact(target: Target, topic: str | None, as_json: bool) -> None:
     store = target.open()
     with ProgressBar("compact") as progress:
         if isinstance(store, ObjectStore):
-            outcomes = list(store.compact(topic, progress))
+            outcomes = store.compact(topic, progress)
         else:
             assert isinstance(store, FolderStore)
             outcomes = list(compact_store(store.logs, topic, progress))

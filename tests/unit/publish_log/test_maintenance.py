@@ -1,12 +1,13 @@
 """Merging, compaction and retention of a store in an object store: the records stay what they are."""
 
+import functools
 import os
 import random
 
 import pyarrow as pa
 import pytest
 
-from pyspark_log import Store
+from pyspark_log import Store, admin
 from pyspark_log.errors import InvalidConfigError, OffsetOutOfRangeError, UnknownTopicError
 from pyspark_log.storage.compaction import compact as compact_folder
 from pyspark_log.storage.objects.observer import set_observer
@@ -268,6 +269,17 @@ def test_the_same_records_stay_as_in_a_folder(store, tmp_path):
     ]  # fmt: skip
     assert everything(store) == everything(Store.open(store.path))
     assert store.append("t", keyed([(b"a", b"b")]))[0].base_offset == found[-1]["offset"] + 2
+
+
+def test_a_call_compacts_by_itself(store, tmp_path):
+    with Store.create(tmp_path / "store") as folder:
+        for where, call in ((store, store.compact), (folder, functools.partial(admin.compact, folder))):
+            where.create_topic("t", 1, {**COMPACTED, "segment.bytes": "120", "min.cleanable.dirty.ratio": "1"})
+            for value in (b"1", b"2", b"3"):
+                where.append("t", keyed([(b"a", value)]))
+            assert b"1" in values(where)
+            call("t")
+            assert b"1" not in values(where)
 
 
 def test_what_is_due(store):
