@@ -61,12 +61,14 @@ class _Id:
     Attributes:
         known: as the log has it; None: nothing is written yet.
         is_changing: whether a change of it is being written.
+        is_ending: whether that is the end of its transaction, or waits for what is being appended.
         appending: how many requests append to partitions in its transaction.
         on_rest: called when that is none.
     """
 
     known: TransactionMetadata | None = None
     is_changing: bool = False
+    is_ending: bool = False
     appending: int = 0
     on_rest: list[Wait[None]] = field(default_factory=list)
 
@@ -250,20 +252,27 @@ class Transactions:
         self, transactional_id: str, producer_id: int, epoch: int, partitions: AbstractSet[TopicPartition], *,
         adds: bool,
     ) -> Mapping[TopicPartition, ErrorCode]:  # fmt: skip
-        """Whether partitions are in the producer's transaction; with `adds`, they join it. Arguments as of `admit`."""
-        if adds:
-            error = await self._add(transactional_id, producer_id, epoch, partitions, transitions.EPOCH_EACH)
-            return dict.fromkeys(partitions, error)
+        """Whether partitions are in the producer's transaction; with `adds`, they join it. Arguments as of `admit`.
+
+        Those that are in it stay so while others join.
+        """
         one = self._ids.get(transactional_id)
-        error, known = ErrorCode.INVALID_PRODUCER_ID_MAPPING, None if one is None else one.known
-        if one is not None and known is not None:
-            error = transitions.check_producer(known, producer_id, epoch)
-            if not error and (one.is_changing or known.state in _PREPARED):
-                error = ErrorCode.CONCURRENT_TRANSACTIONS
-        if error or known is None:
+        known = None if one is None else one.known
+        if one is None or known is None:
+            return dict.fromkeys(partitions, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        error = transitions.check_producer(known, producer_id, epoch)
+        if not error and (one.is_ending or known.state in _PREPARED):
+            error = ErrorCode.CONCURRENT_TRANSACTIONS
+        if error:
             return dict.fromkeys(partitions, error)
-        has = known.partitions if known.state is TransactionState.ONGOING else frozenset()
-        return {at: ErrorCode.NONE if at in has else ErrorCode.INVALID_TXN_STATE for at in partitions}
+        has = known.partitions & partitions if known.state is TransactionState.ONGOING else frozenset()
+        if others := partitions - has:
+            if adds:
+                error = await self._add(transactional_id, producer_id, epoch, others, transitions.EPOCH_EACH)
+            else:
+                # Those that are joining may be among them.
+                error = ErrorCode.CONCURRENT_TRANSACTIONS if one.is_changing else ErrorCode.INVALID_TXN_STATE
+        return dict.fromkeys(has, ErrorCode.NONE) | dict.fromkeys(others, error)
 
     def release(self, transactional_id: str, _producer_id: int) -> None:
         """What was admitted is appended, or refused."""
@@ -280,7 +289,7 @@ class Transactions:
 
     async def _end(self, name: str, one: _Id, decided: TransactionMetadata) -> ErrorCode:
         """Writes a decision, and begins with its markers; returns when they are written, or are taking long."""
-        one.is_changing = True
+        one.is_changing = one.is_ending = True
         try:
             if one.appending:
                 rest: Wait[None] = Wait()
@@ -288,7 +297,7 @@ class Transactions:
                 await rest
             error = await self._write(name, one, decided)
         finally:
-            one.is_changing = False
+            one.is_changing = one.is_ending = False
         if error:
             return error
         enough: Wait[None] = Wait()

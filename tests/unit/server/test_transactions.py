@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import os
 import signal
+import threading
 import time
 
 import pytest
@@ -211,6 +212,30 @@ def test_a_transaction_ends_after_what_is_being_appended(coordinator):
     transactions.release("t", 0)
     assert done(end).error == ErrorCode.NONE
     assert transactions.known["t"].state is TransactionState.COMPLETE_COMMIT
+
+
+@pytest.mark.parametrize("adds", [True, False])
+def test_a_partition_in_the_transaction_stays_writable_while_others_join(coordinator, adds):
+    transactions, done, loop, workers, _ = coordinator
+    begun = done(transactions.init_producer("t", 900_000, (-1, -1)))
+    at, other = TopicPartition("x", 0), TopicPartition("x", 1)
+    producer = "t", begun.producer_id, begun.epoch
+    assert not done(transactions.add(*producer, {at}, 0))
+    may_write = threading.Event()
+    workers.run(may_write.wait)  # The only thread that writes.
+    joins = transactions.add(*producer, {other}, 0)
+    admits = loop.start(transactions.admit(*producer, {at, other}, adds=adds))
+    # The other one is not in it yet.
+    assert admits.value == {at: ErrorCode.NONE, other: ErrorCode.CONCURRENT_TRANSACTIONS}
+    # It ends after that append, and when the other one is in it.
+    assert transactions.end(*producer, commit=True, version=2).value.error == ErrorCode.CONCURRENT_TRANSACTIONS
+    may_write.set()
+    assert not done(joins)
+    end = transactions.end(*producer, commit=True, version=2)
+    assert done(loop.start(transactions.admit(*producer, {at}, adds=adds))) == {at: ErrorCode.CONCURRENT_TRANSACTIONS}
+    for _ in range(2):
+        transactions.release("t", 0)
+    assert not done(end).error
 
 
 def test_an_id_that_nothing_uses_is_forgotten(coordinator, monkeypatch):
