@@ -72,6 +72,19 @@ class Fetched(NamedTuple):
     records: memoryview
 
 
+class PartitionError(Exception):
+    """A broker answers for one partition with an error.
+
+    Attributes:
+        code: the error's.
+    """
+
+    def __init__(self, at: TopicPartition, code: int) -> None:
+        """`at`: the partition."""
+        super().__init__(f"{at}: its leader answers {name_of(code)}")
+        self.code = code
+
+
 class Fetcher:
     """Fetches through a connection. Not thread-safe."""
 
@@ -142,6 +155,27 @@ class Fetcher:
         """
         earliest, latest = self._offsets(wanted, EARLIEST), self._offsets(wanted, LATEST)
         return {at: (earliest[at], latest[at]) for at in earliest.keys() & latest.keys()}
+
+    def end_of_epoch(self, at: TopicPartition, leader_epoch: int, epoch: int) -> tuple[int, int]:
+        """An epoch at or before `epoch`, and where it ends in the leader's log; -1 and -1: not known (KIP-101).
+
+        Raises:
+            PartitionError: the broker does not lead it with `leader_epoch`, or may not be asked.
+            OSError, MessageError, ClusterError: as `receive`; no answer to `send` may be left.
+        """
+        request = messages.OffsetForLeaderEpochRequest
+        part = request.OffsetForLeaderPartition(at.partition, leader_epoch, epoch)
+        replica = _CONSUMER if self._replica is None else self._replica()
+        response: messages.OffsetForLeaderEpochResponse = self._connection.ask(
+            request(replica.node, [request.OffsetForLeaderTopic(at.topic, [part])])
+        )
+        for topic in response.topics:
+            for one in topic.partitions:
+                if TopicPartition(topic.topic, one.partition) == at:
+                    if one.error_code:
+                        raise PartitionError(at, one.error_code)
+                    return one.leader_epoch, one.end_offset
+        raise ClusterError(f"{self._connection.host}:{self._connection.port} does not answer for {at}")
 
     def _offsets(self, wanted: Sequence[TopicPartition], time: int) -> dict[TopicPartition, int]:
         request, replica = messages.ListOffsetsRequest, _CONSUMER if self._replica is None else self._replica()

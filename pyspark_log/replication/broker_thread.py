@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final, Protocol, TypeVar
 
 from pyspark_log.errors import PylogError
 from pyspark_log.kafka.connection import Connection
 from pyspark_log.kafka.errors import ClusterError, MessageError
-from pyspark_log.kafka.fetcher import Fetcher, Replica, rotated
+from pyspark_log.kafka.fetcher import Fetched, Fetcher, PartitionError, Replica, rotated
 from pyspark_log.replication.copied_partition import CopiedPartition
+from pyspark_log.replication.epoch_gaps import Gap, epochs_in
 from pyspark_log.replication.errors import CopyEndedError
+from pyspark_log.storage.log.leader_epochs import EpochEnd
 from pyspark_log.types import TopicPartition
 
 log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 # How long a broker waits for records, in ms; a partition that moves to it waits as long.
 _MAX_WAIT_MS: Final = 500
@@ -117,7 +122,8 @@ class BrokerThread(threading.Thread):
             if is_empty and not one.error_code and one.diverging is None:
                 # Compaction has removed what was there up to the high watermark.
                 partition.nothing_until = max(partition.nothing_until, one.high_watermark)
-            self._attempt(partition, partition.take, one)
+            if gaps := self._attempt(partition, partition.take, one):
+                self._take_with_epochs(partition, one, gaps)
             self._work.took(partition, len(one.records))
         self._settle([wanted[one.at][0] for one in answers if wanted[one.at][0].needs_ends])
         return not all(one.error_code for one in answers)
@@ -136,6 +142,17 @@ class BrokerThread(threading.Thread):
             replica=self._replica,
         )
 
+    def _take_with_epochs(self, partition: CopiedPartition, fetched: Fetched, gaps: Iterable[Gap]) -> None:
+        """Takes in an answer with gaps, once the leader has said which epochs begin there."""
+        assert self._fetcher is not None
+        end_of = partial(self._fetcher.end_of_epoch, fetched.at, fetched.position.leader_epoch)
+        try:
+            starts = [start for gap in gaps for start in epochs_in(gap, lambda epoch: EpochEnd(*end_of(epoch)))]
+        except PartitionError as error:
+            self._attempt(partition, partition.take, fetched._replace(error_code=error.code))
+        else:
+            self._attempt(partition, partition.take, fetched, starts)
+
     def _settle(self, partitions: Sequence[CopiedPartition]) -> None:
         """Finds where the leader's log is, for partitions whose next offset is not in it."""
         if not partitions:
@@ -146,13 +163,15 @@ class BrokerThread(threading.Thread):
             if one.at in ends:
                 self._attempt(one, one.settle, *ends[one.at])
 
-    def _attempt(self, partition: CopiedPartition, action: Callable[..., None], *given: object) -> None:
+    def _attempt(self, partition: CopiedPartition, action: Callable[..., _T], *given: object) -> _T | None:
+        """What a change of a partition returns; None: it is ended, or fails."""
         try:
-            action(*given)
+            return action(*given)
         except CopyEndedError:
             pass
         except (PylogError, OSError) as error:
             self._work.fail(partition.at, error)
+        return None
 
     def _drop(self) -> None:
         if self._fetcher is not None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from pyspark_log.errors import CorruptRecordError, InvalidRecordError, PartitionOwnedError
 from pyspark_log.kafka.error_codes import ErrorCode, name_of
 from pyspark_log.kafka.fetcher import Fetched, Position
+from pyspark_log.replication.epoch_gaps import Gap, gaps_in
 from pyspark_log.replication.errors import CopyEndedError, DivergedError, LostRecordsError, ReplicationError
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import contextmanager
 from pyspark_log.storage.log import HeldLog, leader_epochs
+from pyspark_log.storage.log.leader_epochs import EpochStart
 from pyspark_log.storage.log.owner import MIRROR, NONE
 from pyspark_log.storage.log.replica import append_copied, end_of_agreement, raise_high_watermark, restart_at, truncate
 from pyspark_log.storage.log.retention import delete_before
@@ -106,8 +108,15 @@ class CopiedPartition:
         """Ends it. What takes its place and holds the partition's lock has all that was taken in."""
         self.is_ended = True
 
-    def take(self, fetched: Fetched) -> None:
+    def take(self, fetched: Fetched, starts: Sequence[EpochStart] | None = None) -> Sequence[Gap]:
         """Takes in an answer to `position`; an older one is ignored.
+
+        Args:
+            fetched: the answer.
+            starts: the leader epochs that begin in its gaps; None: they are not known.
+
+        Returns:
+            Gaps whose epochs must be known first: nothing was taken in.
 
         Raises:
             ReplicationError: the copy cannot be continued; as LostRecordsError or DivergedError, nothing was changed.
@@ -116,11 +125,12 @@ class CopiedPartition:
         if fetched.error_code:
             self._take_error(fetched.error_code)
         elif fetched.position.offset != max(self.end, self._skips_to):
-            return
+            pass
         elif fetched.diverging is not None:
             self._diverge(*fetched.diverging)
         else:
-            self._append(fetched)
+            return self._append(fetched, starts)
+        return ()
 
     def _take_error(self, code: int) -> None:
         self.not_before = time.monotonic() + _BACKOFF
@@ -133,24 +143,27 @@ class CopiedPartition:
 
     # ---- records
 
-    def _append(self, fetched: Fetched) -> None:
+    def _append(self, fetched: Fetched, starts: Sequence[EpochStart] | None) -> Sequence[Gap]:
         data = fetched.records
         headers = _whole_batches(data, self.at)
         self.is_checked = True
         is_known = fetched.log_start <= self.log_start and fetched.high_watermark <= self.high_watermark
         if not headers and is_known and not (self._is_new and fetched.position.offset):
-            return
+            return ()
         before = self.end
+        if self._is_new:
+            # The log start may be inside of the first batch, or compaction has removed what was there.
+            before = min([fetched.position.offset, *(header.base_offset for header in headers[:1])])
+        if starts is None and (gaps := list(gaps_in(headers, before, self._last_epoch))):
+            return gaps
         with self._held() as held:
             if held.state.next_offset != self.end:
                 # An error, such as a full disk, has come after a part of an answer was taken in.
                 self._note(held)
-                return
+                return ()
             if self._is_new:
-                # The log start may be inside of the first batch, or compaction has removed what was there.
-                before = min([fetched.position.offset, *(header.base_offset for header in headers[:1])])
                 self._begin(held, before)
-            missing = append_copied(held, data, headers)
+            missing = append_copied(held, data, headers, starts or ())
             raise_high_watermark(held, fetched.high_watermark)
             start = min(fetched.log_start, held.state.next_offset)
             if not self._rules.keep and start > held.state.log_start:
@@ -160,6 +173,7 @@ class CopiedPartition:
             log.warning("%s: the cluster has no batches of %d offsets from %d on any more", self.at, missing, before)
         self.missing += missing
         self.bytes += sum(header.size for header in headers)
+        return ()
 
     def _begin(self, held: HeldLog, base: int) -> None:
         """Has a copy without records begin at an offset."""

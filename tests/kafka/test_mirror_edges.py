@@ -10,6 +10,7 @@ from kafka_tools import NEWEST, OLDER, PATIENCE, STEADY
 from written import NOW, read
 
 from pyspark_log import Store
+from pyspark_log.storage.catalog.kafka_files import read_epochs
 from pyspark_log.types import READ_COMMITTED
 from tests.server_tools import served
 from tests.store_tools import faults
@@ -175,6 +176,27 @@ def test_compaction_of_what_comes_next(cluster, tmp_path):
         assert set(theirs) <= set(ours)
         assert [row for row in ours if row.offset >= end] == [row for row in theirs if row.offset >= end]
         assert faults(path) == []
+
+
+def test_epochs_whose_first_batches_were_compacted(cluster, tmp_path):
+    """They begin in the mirror where they begin in the cluster, also those of which no batch is left."""
+    create(cluster, "raised", cleanup_policy="compact", min_cleanable_dirty_ratio="0.001", segment_ms=3_600_000)
+    path, file = tmp_path / "store", "leader-epoch-checkpoint"
+    for number in range(5):
+        write(cluster, "raised", later(messages(number, 300, keys=5), number))
+        cluster.reassign("raised", 0, [[2, 1], [1, 2]][number % 2])
+        cluster.elect("raised")
+    write(cluster, "raised", later(messages(5, 2, keys=5), 6))
+    cleaned(cluster, "raised")
+    for _ in range(2):
+        mirror_once(cluster, path, tmp_path, "--topics", "raised")
+        ours = read_epochs(str(of_mirror(path, "raised") / file))
+        assert ours == read_epochs(str(of_leader(cluster, "raised") / file))
+        assert len(ours) > 5
+        write(cluster, "raised", messages(6, 5, keys=5))
+    bases = {one.base_offset for one, _ in batches(of_leader(cluster, "raised"))}
+    assert not {start for _, start in ours[1:5]} & bases
+    assert faults(path) == []
 
 
 def later(sent, hours):

@@ -11,6 +11,7 @@ from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import leader_epochs
 from pyspark_log.storage.log.append import AppendPlan, Copy, append
 from pyspark_log.storage.log.held_log import HeldLog
+from pyspark_log.storage.log.leader_epochs import EpochStart
 from pyspark_log.storage.log.producers.manager import ProducerAppendInfo
 from pyspark_log.storage.log.retention import delete_before
 from pyspark_log.storage.log.state.partition_state import Flags
@@ -20,7 +21,9 @@ from pyspark_log.storage.record.end_txn_marker import decode_end_txn_marker
 from pyspark_log.storage.segment import SegmentReader, read_headers
 
 
-def append_copied(log: HeldLog, data: memoryview, headers: Sequence[BatchHeader]) -> int:
+def append_copied(
+    log: HeldLog, data: memoryview, headers: Sequence[BatchHeader], starts: Sequence[EpochStart] = ()
+) -> int:
     """Appends batches of another log as they are, with their offsets and leader epochs; the lock is held.
 
     A segment begins where it would have begun if they had come one by one, as they came to the leader: so the segments
@@ -31,6 +34,8 @@ def append_copied(log: HeldLog, data: memoryview, headers: Sequence[BatchHeader]
         log: the copy.
         data: the batches, whose CRCs were checked.
         headers: theirs, with positions in `data`.
+        starts: leader epochs that begin where batches are missing, oldest first; without, an epoch begins with its
+            first batch.
 
     Returns:
         How many offsets were missing between the batches.
@@ -51,10 +56,16 @@ def append_copied(log: HeldLog, data: memoryview, headers: Sequence[BatchHeader]
             )
         if first.base_offset > end:
             missing += first.base_offset - end
+            # Each offset has the leader's epoch: wherever this stops, the log is a beginning of the leader's.
+            for epoch, start in starts:
+                if end <= start < first.base_offset and last_epoch < epoch <= first.leader_epoch:
+                    _fill(log, start, last_epoch)
+                    _begin_epoch(log, epoch)
+                    last_epoch = epoch
             _fill(log, first.base_offset, last_epoch)
         # The state may lack an epoch that the checkpoint has, after a kill between the two.
         if first.leader_epoch > min(last_epoch, log.state.leader_epoch):
-            _begin_epoch(log, first)
+            _begin_epoch(log, first.leader_epoch)
             last_epoch = first.leader_epoch
         until = _run(log, headers, at)
         run = headers[at:until]
@@ -72,11 +83,11 @@ def _last_epoch(log: HeldLog) -> int:
     return epochs.of(end)
 
 
-def _begin_epoch(log: HeldLog, first: BatchHeader) -> None:
-    """Notes a new leader epoch, before a batch has it."""
-    leader_epochs.begin(log.place.folder, first.leader_epoch, first.base_offset)
-    if first.leader_epoch > log.state.leader_epoch:
-        log.lease.save(log.state._replace(leader_epoch=first.leader_epoch), durable=True)
+def _begin_epoch(log: HeldLog, epoch: int) -> None:
+    """Notes a leader epoch that begins at the log end, before a batch has it."""
+    leader_epochs.begin(log.place.folder, epoch, log.state.next_offset)
+    if epoch > log.state.leader_epoch:
+        log.lease.save(log.state._replace(leader_epoch=epoch), durable=True)
 
 
 def _run(log: HeldLog, headers: Sequence[BatchHeader], at: int) -> int:
