@@ -180,21 +180,21 @@ def test_compaction_of_what_comes_next(cluster, tmp_path):
 
 def test_epochs_whose_first_batches_were_compacted(cluster, tmp_path):
     """They begin in the mirror where they begin in the cluster, also those of which no batch is left."""
-    create(cluster, "raised", cleanup_policy="compact", min_cleanable_dirty_ratio="0.001", segment_ms=3_600_000)
+    t.create(cluster, "raised", cleanup_policy="compact", min_cleanable_dirty_ratio="0.001", segment_ms=3_600_000)
     path, file = tmp_path / "store", "leader-epoch-checkpoint"
     for number in range(5):
-        write(cluster, "raised", later(messages(number, 300, keys=5), number))
+        t.write(cluster, "raised", later(t.messages(number, 300, keys=5), number))
         cluster.reassign("raised", 0, [[2, 1], [1, 2]][number % 2])
         cluster.elect("raised")
-    write(cluster, "raised", later(messages(5, 2, keys=5), 6))
-    cleaned(cluster, "raised")
+    t.write(cluster, "raised", later(t.messages(5, 2, keys=5), 6))
+    t.cleaned(cluster, "raised")
     for _ in range(2):
-        mirror_once(cluster, path, tmp_path, "--topics", "raised")
-        ours = read_epochs(str(of_mirror(path, "raised") / file))
-        assert ours == read_epochs(str(of_leader(cluster, "raised") / file))
+        t.mirror_once(cluster, path, tmp_path, "--topics", "raised")
+        ours = read_epochs(str(t.of_mirror(path, "raised") / file))
+        assert ours == read_epochs(str(t.of_leader(cluster, "raised") / file))
         assert len(ours) > 5
-        write(cluster, "raised", messages(6, 5, keys=5))
-    bases = {one.base_offset for one, _ in batches(of_leader(cluster, "raised"))}
+        t.write(cluster, "raised", t.messages(6, 5, keys=5))
+    bases = {one.base_offset for one, _ in t.batches(t.of_leader(cluster, "raised"))}
     assert not {start for _, start in ours[1:5]} & bases
     assert faults(path) == []
 
