@@ -351,9 +351,20 @@ class BatchTooLargeError(CorruptRecordError):
 
 
 class LogDamagedError(PylogError):
-    """A partition's files contradict its state file: another program than the engine has changed them."""
+    """A partition's files contradict its state file: another program than the engine has changed them.
+
+    Attributes:
+        what: the message without the advice, which is for a log without a leader.
+    """
 
     condition = "PYLOG_LOG_DAMAGED"
+
+    def __init__(self, what: str, advice: str = "") -> None:
+        super().__init__(f"{what}; {advice}" if advice else what)
+        self.what, self._advice = what, advice
+
+    def __reduce__(self) -> tuple[type[LogDamagedError], tuple[str, str]]:
+        return type(self), (self.what, self._advice)
 
 
 class SegmentOverflowError(PylogError):

@@ -1,13 +1,14 @@
 """A node of ours in a cluster of real Kafka: it follows what is assigned to it, byte for byte."""
 
 import contextlib
+import os
 import random
 import signal
 
 import pytest
 from kafka_cluster import SCRAM, Cluster, secured
 from kafka_tools import PATIENCE
-from mirror_tools import Writer, messages, segments, write
+from mirror_tools import Writer, end_of, messages, segments, write
 from node_tools import NODE, NodeServer, await_equal, await_visible
 
 from pyspark_log import Store
@@ -186,6 +187,35 @@ def test_a_node_that_is_killed_again_and_again(cluster, node):
     for partition in range(2):
         await_equal(cluster, node, "t", partition)
         await_visible(cluster, node, "t", partition)
+    assert node.stop() == 0
+    assert not damages(node.path)
+
+
+def test_replicas_that_lack_synced_records_are_copied_again(cluster, node):
+    """Where another broker leads. Where it is the last one it refuses, until its files are as they were."""
+    cluster.create_topic("t", assignment=[[1, NODE], [2, NODE]], configs={**SMALL, "min.insync.replicas": 1})
+    cluster.create_topic("alone", assignment=[[NODE]], configs=SMALL)
+    write(cluster, "t", messages(1, 2000, partitions=2, size=2000))
+    write(cluster, "alone", messages(1, 1000, size=2000))
+    for partition in (0, 1):
+        await_equal(cluster, node, "t", partition)
+    node.kill()
+    for folder in (node.folder_of("t", 0), node.folder_of("t", 1), node.folder_of("alone")):
+        path = max(folder.glob("*.log"))
+        data = path.read_bytes()
+        os.truncate(path, len(data) - 100)
+    write(cluster, "t", messages(2, 200, partitions=2))
+    node.start()
+    for partition, leader in ((0, 1), (1, 2)):
+        cluster.wait_for_isr("t", partition, {leader, NODE})
+        await_equal(cluster, node, "t", partition)
+        assert node.output().count(f"All of t-{partition} is copied again from broker {leader}") == 1
+    assert "alone-0 is copied again" not in node.output()
+    wait_until(lambda: "kafka-leader-election.sh" in node.output(), "the last replica refuses")
+    node.kill()
+    path.write_bytes(data)
+    node.start()
+    assert end_of(cluster, "alone") == 1000
     assert node.stop() == 0
     assert not damages(node.path)
 

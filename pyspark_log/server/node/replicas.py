@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Final
 
 from pyspark_log.config import TOPIC_CONFIGS
-from pyspark_log.errors import PylogError
+from pyspark_log.errors import LogDamagedError, PylogError, UnknownTopicError
 from pyspark_log.kafka.client_config import ClientConfig
 from pyspark_log.kafka.connection import TIMEOUT, Connection
 from pyspark_log.kafka.fetcher import Replica
-from pyspark_log.replication import CopiedPartition, CopiedTopics, Copies, Rules
+from pyspark_log.replication import CopiedPartition, CopiedTopics, Copies, ReplicationError, Rules
 from pyspark_log.server.cluster.image import (
     BROKER_RESOURCE,
     NO_LEADER,
@@ -182,7 +183,7 @@ class NodeReplicas(Copies):
             if self._led.epoch(at) is None:
                 # Whatever it was before: it is this node's, and no thread of a broker adds to it any more.
                 self._forget(at)
-                CopiedPartition(self._store, at, topic_id, _RULES, of_node(self._node_id))
+                self._open(at, topic_id, one)
             self._led.lead(at, topic_id, one)
             return
         self._led.resign(at)
@@ -191,10 +192,38 @@ class NodeReplicas(Copies):
             return
         # The thread of the leader before may wait for its answer for long.
         self._forget(at)
-        made = CopiedPartition(self._store, at, topic_id, _RULES, of_node(self._node_id))
+        made = self._open(at, topic_id, one)
         with self._mutex:
             self._partitions[at], self._leaders[at] = made, leader
             self._failed.pop(at, None)
+
+    def _open(self, at: TopicPartition, topic_id: bytes, one: Partition) -> CopiedPartition:
+        """The copy of a partition; an empty one if its files lack what they had, or are damaged: they are set aside.
+
+        Raises:
+            ReplicationError: that is so, and no other broker leads it.
+            PylogError, OSError: as CopiedPartition.
+        """
+        open_copy = partial(CopiedPartition, self._store, at, topic_id, _RULES, of_node(self._node_id))
+        try:
+            return open_copy()
+        except LogDamagedError as error:
+            why = error.what
+        except UnknownTopicError:
+            # The topic was there just now: the process was killed while it set the partition aside.
+            why = f"{at}: only a part of it is left"
+        if one.leader in (NO_LEADER, self._node_id):
+            raise ReplicationError(
+                f"{why}. No other broker leads it, so nothing is changed: bring its files back as they were; or have "
+                "another replica lead (kafka-leader-election.sh --election-type unclean, which may lose records), and "
+                "this one is copied again from it"
+            )
+        logs = self._store.logs
+        if problem := logs.log_dirs.problem_of(logs.place(at.topic, at.partition)):
+            raise ReplicationError(f"{why}, as {problem}")
+        aside = self._admin.remove_partition(at.topic, at.partition, aside=True)
+        log.error("%s. All of %s is copied again from broker %d; what was there is in %s", why, at, one.leader, aside)
+        return open_copy()
 
     def _is_known(self) -> bool:
         """Whether the image has the registration of this process."""
@@ -292,7 +321,14 @@ class NodeReplicas(Copies):
             if at not in self._partitions:
                 return  # It was moved away meanwhile.
             self._failed[at] = time.monotonic()
-        log.error("%s: its replica cannot be continued, and is tried again: %s", at, error)
+        what: object = error
+        if isinstance(error, LogDamagedError):
+            # Nothing that is fetched helps it: it is opened again.
+            what, topic_id = error.what, self._image.topic_ids.get(at.topic)
+            self._forget(at)
+            if topic_id is not None:
+                self._undone.add(topic_id)
+        log.error("%s: its replica cannot be continued, and is tried again: %s", at, what)
 
     def crash(self, error: BaseException) -> None:
         """Ends the node."""

@@ -330,8 +330,9 @@ class HeldLog:
             self.invalidate()
             raise LogDamagedError(
                 f"{self.place}: by {self.place.state_path} the log ends at offset {self.state.next_offset}, but "
-                f"{reason}: the state file is older than the log. Nothing is changed; restore both from the "
-                "same copy, or make a repaired copy of the store (pylog repair)"
+                f"{reason}: the state file is older than the log",
+                "nothing is changed: restore both from the same copy, or make a repaired copy of the store "
+                "(pylog repair)",
             )
 
     def cut_leftovers(self) -> None:

@@ -35,8 +35,9 @@ def check_length(place: PartitionPath, path: str, size: int, held: int) -> None:
     if size < held:
         raise LogDamagedError(
             f"{place}: {path} has {size} bytes, of which {held} were written and acknowledged: another program "
-            "truncated it. Nothing is changed; restore it from a copy, or make a copy of the store without the lost "
-            "records (pylog repair)"
+            "truncated it",
+            "nothing is changed: restore it from a copy, or make a copy of the store without the lost records "
+            "(pylog repair)",
         )
 
 
@@ -44,8 +45,8 @@ def no_state(place: PartitionPath) -> UnknownTopicError | LogDamagedError:
     """Returns the error for a partition that has segments but no state file."""
     if list_segments(place.folder) and place.owner() in ("", place.topic_id):
         return LogDamagedError(
-            f"{place}: {place.folder} holds segments, but its state file {place.state_path} is missing: "
-            "restore it from a copy of the store"
+            f"{place}: {place.folder} holds segments, but its state file {place.state_path} is missing",
+            "restore it from a copy of the store",
         )
     return UnknownTopicError(f"{place}: the topic was deleted")
 

@@ -66,11 +66,14 @@ def move(logs: LogManager, topic: str, partition: int, folder: str) -> int:
 def sweep(logs: LogManager) -> None:
     """Deletes what moves have left: dead copies at once, old folders after file.delete.delay.ms.
 
-    Errors are logged, and the rest is left to the next time. Does nothing while a partition is being moved.
+    These are also what a node has set aside. Errors are logged, and the rest is left to the next time. Does nothing
+    while a partition is being moved.
     """
-    if logs.log_dirs.had_several:
-        with contextlib.suppress(LockTimeoutError), moving(logs, 0):
-            sweep_held(logs)
+    with (
+        contextlib.suppress(LockTimeoutError),
+        moving(logs, 0) if logs.log_dirs.had_several else contextlib.nullcontext(),
+    ):
+        sweep_held(logs)
 
 
 @contextmanager
@@ -159,20 +162,21 @@ def _set_aside(place: PartitionPath) -> None:
 
 
 def sweep_held(logs: LogManager) -> None:
-    """Deletes what moves have left, as far as possible; the lock of moves is held."""
+    """Deletes what moves have left, as far as possible; the lock of moves is held, if there were several log dirs."""
     topics: dict[str, TopicLogs] = {}
     for name in logs.catalog.names():
         with contextlib.suppress(PylogError):
             topics[name] = logs.topic(name)
+    may_move = logs.log_dirs.had_several
     by_id = {deletion.hex_id(opened.description.topic_id): opened for opened in topics.values()}
     for number, folder in logs.log_dirs.numbered():
         try:
             names = [] if folder.problem() else files.list_folder(folder.path)
             for name in names:
                 aside, match = deletion.ASIDE_NAME.fullmatch(name), PARTITION_FOLDER.fullmatch(name)
-                if aside is not None and aside[1] in by_id:
+                if aside is not None and aside[1] in by_id and (may_move or aside[2] == DELETE):
                     _remove_aside(f"{folder.path}/{name}", aside[2], by_id[aside[1]], logs.clock())
-                elif match is not None and match[1] in topics:
+                elif may_move and match is not None and match[1] in topics:
                     _remove_stray(logs, topics[match[1]], int(match[2]), number)
         except (PylogError, OSError) as error:
             log.warning("%s: leftovers of moves will be removed next time: %s", folder.path, error)

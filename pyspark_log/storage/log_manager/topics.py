@@ -133,15 +133,24 @@ class TopicAdmin:
         self._logs.close_writers(name, "")
         self.remove_deleted()
 
-    def remove_partition(self, name: str, partition: int) -> None:
-        """Deletes the log of one partition, which the topic still has: it is as if nothing was ever written to it."""
+    def remove_partition(self, name: str, partition: int, *, aside: bool = False) -> str:
+        """Deletes the log of one partition, which the topic still has: it is as if nothing was ever written to it.
+
+        With `aside`, its folder stays for `file.delete.delay.ms`, by another name.
+
+        Returns:
+            That name; its path.
+        """
         with self._catalog.changing():
             place = self._logs.place(name, partition)
             deletion.schedule_delete(place)
             files.sync_folder(os.path.dirname(place.folder))
             deletion.remove(place)
-            files.remove_folder(deletion.tombstone_path(place))
+            grave = deletion.tombstone_path(place)
+            if not aside:
+                files.remove_folder(grave)
         self._logs.forget(place)
+        return grave
 
     def _check_free(self, name: str) -> None:
         if not self._follows_cluster and name != PUBLISH_TOPIC:

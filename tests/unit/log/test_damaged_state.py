@@ -188,7 +188,7 @@ def test_all_processes_report_a_truncated_log_in_the_same_words(store, left):
             told.add(str(raised.value))
     assert told == {
         f"t-0: {log_path(store)} has {size} bytes, of which {sizes[-1]} were written and acknowledged: another "
-        "program truncated it. Nothing is changed; restore it from a copy, or make a copy of the store without the "
+        "program truncated it; nothing is changed: restore it from a copy, or make a copy of the store without the "
         "lost records (pylog repair)"
     }
 

@@ -67,12 +67,6 @@ def fill(upstream, topic):
     return append
 
 
-@pytest.fixture
-def first(topic):
-    """The topic's first partition."""
-    return TopicPartition(topic, 0)
-
-
 def test_its_files_are_those_of_the_cluster(upstream, topic, fill, first, mirror):
     fill(30)
     upstream.append(topic, rows(b"other"), partition=1)

@@ -10,53 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_log import Store
 from pyspark_log.errors import CorruptRecordError
-from pyspark_log.kafka.client_config import ClientConfig
 from pyspark_log.kafka.connection import TIMEOUT
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.errors import LoginError
-from pyspark_log.kafka.fetcher import Fetched, Replica
+from pyspark_log.kafka.fetcher import Fetched
 from pyspark_log.replication import copied_partition
 from pyspark_log.replication.broker_thread import BrokerThread
-from pyspark_log.server.cluster.image import Broker, Endpoint, Image, Partition, Resource, Topic
+from pyspark_log.server.cluster.image import NO_LEADER, Image, Resource, Topic
 from pyspark_log.server.cluster.registration import NO_EPOCH
 from pyspark_log.server.node import replicas as node_replicas
-from pyspark_log.server.node.leaders import Leaders
 from pyspark_log.server.node.replicas import NodeReplicas
-from pyspark_log.server.topic_ids import id_bytes
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.log_manager import TopicAdmin
 from pyspark_log.types import TopicPartition
 from tests.store_tools import rows
+from tests.unit.mirror.conftest import LEADER, NODE, has, replicas_in
 from tests.waiting import wait_until
-
-LEADER, NODE = 1, 7
-
-
-@pytest.fixture
-def first(topic):
-    """The topic's first partition."""
-    return TopicPartition(topic, 0)
-
-
-@pytest.fixture
-def image(server, upstream, topic):
-    """The image of a cluster in which the node has replicas of both partitions of the topic."""
-    endpoints = (Endpoint("PLAINTEXT", server.host, server.port, 0),)
-    broker = Broker(LEADER, 0, bytes(16), endpoints, {}, None, False, False, (), None)
-    one = Partition((LEADER, NODE), (bytes(16),) * 2, (LEADER,), (), (), (), (), LEADER, False, 0, 0)
-    topic_id = id_bytes(upstream.describe_topic(topic).topic_id)
-    topics = {topic_id: Topic(topic, topic_id, {0: one, 1: one})}
-    return Image(brokers={LEADER: broker}, topics=topics, topic_ids={topic: topic_id})
-
-
-def replicas_in(store, crashed, epoch=lambda: 0):
-    """The replicas of a node in a store; `epoch`: of its registration."""
-    leaders = Leaders(store, NODE, lambda at: None, lambda action: action())
-    return NodeReplicas(
-        store, NODE, "PLAINTEXT", ClientConfig(), lambda: Replica(NODE, epoch()), leaders, bytes(16), crashed
-    )
 
 
 @pytest.fixture
@@ -68,12 +38,6 @@ def node(tmp_path):
         yield made
         made.close()
     assert crashes == []
-
-
-def has(path, at, end):
-    """Whether the store of a node has a partition up to an offset."""
-    with Store.open(path) as store:
-        return at.topic in store.topics() and store.latest_offset(at.topic, at.partition) == end
 
 
 def test_a_replica_is_whole_before_any_thread_sees_it(node, image, first):
@@ -228,7 +192,11 @@ def test_a_replica_is_continued_after_any_error(node, image, upstream, topic, fi
 
 
 def test_a_damaged_replica_leaves_the_others_alone(image, upstream, topic, first, tmp_path):
+    """It is not copied again, as no broker leads it."""
     other = TopicPartition(topic, 1)
+    [(topic_id, known)] = image.topics.items()
+    parts = {0: known.partitions[0]._replace(leader=NO_LEADER), 1: known.partitions[1]}
+    image = replace(image, topics={topic_id: known._replace(partitions=parts)})
     for number in range(2):
         upstream.append(topic, rows(b"a"), partition=1)
         with FolderStore.open_or_create(tmp_path / "node") as store:

@@ -115,8 +115,8 @@ def checked(path: str, loaded: Loaded | None) -> Loaded:
         problem = loaded.state.contradiction()
     if problem:
         raise LogDamagedError(
-            f"{path}: {problem}; the log itself may be intact: make a copy of the store with a state rebuilt "
-            "from the log (pylog repair)"
+            f"{path}: {problem}",
+            "the log itself may be intact: make a copy of the store with a state rebuilt from the log (pylog repair)",
         )
     assert loaded is not None
     return loaded
