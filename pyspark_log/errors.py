@@ -26,6 +26,7 @@ The tree:
     |-- CorruptRecordError     bytes that should be a record batch and are not; has their place
     |   `-- BatchTooLargeError   a batch that would take more memory than the store allows
     |-- LogDamagedError        a partition whose files contradict its state file
+    |-- OutdatedReadError      a read was planned too long ago (retriable)
     |-- SegmentOverflowError   what is to become one segment is too large for one
     |-- LogDirOfflineError     the log dir of a partition has failed; an OSError too
     |-- ObjectStoreError       an object store has refused or not answered a request; an OSError too
@@ -365,6 +366,13 @@ class LogDamagedError(PylogError):
 
     def __reduce__(self) -> tuple[type[LogDamagedError], tuple[str, str]]:
         return type(self), (self.what, self._advice)
+
+
+class OutdatedReadError(PylogError):
+    """A read was planned so long ago that objects of it were replaced and deleted; to read again gives the records."""
+
+    condition = "PYLOG_OUTDATED_READ"
+    retriable = True
 
 
 class SegmentOverflowError(PylogError):

@@ -327,7 +327,8 @@ class ObjectStore(Store):
         start = {EARLIEST: log.log_start, LATEST: log.log_end}.get(start, start)
         end = log.log_end if end is None or end == LATEST else end
         chunks = reading.read(
-            self.log.objects, TopicPartition(topic, partition), log, start, end, max_bytes=max_bytes,
+            self.log.objects, TopicPartition(topic, partition), log, start, end,
+            newest=lambda: log_of(self.log.follow(), topic, partition), max_bytes=max_bytes,
             max_batch_bytes=int_config(self.configs, "batch.max.memory.bytes"), columns=schema.names,
             check_crcs=check_crcs, on_damage=on_damage,
         )  # fmt: skip

@@ -11,7 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark_log.errors import BatchTooLargeError, CorruptRecordError, LogDamagedError, OffsetOutOfRangeError
+from pyspark_log.errors import (
+    BatchTooLargeError,
+    CorruptRecordError,
+    LogDamagedError,
+    OffsetOutOfRangeError,
+    OutdatedReadError,
+)
 from pyspark_log.storage.log.read import Damage
 from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.publish_log.state import PartitionLog, Piece
@@ -36,6 +42,7 @@ def read(
     start: int,
     end: int,
     *,
+    newest: Callable[[], PartitionLog],
     max_bytes: int,
     max_batch_bytes: int,
     columns: Sequence[str] = ("key", "value"),
@@ -46,15 +53,20 @@ def read(
 
     With `on_damage`, damaged records are left out: it is called with each damage before the records after it are read.
 
+    Args:
+        newest: returns `log` as it is by then; UnknownTopicError.
+
     Raises:
-        OffsetOutOfRangeError: `start` or `end` is not within the log.
+        OffsetOutOfRangeError: `start` or `end` is not within the log; or records were deleted since.
+        OutdatedReadError: `log` is so old that an object of it was replaced and deleted.
+        UnknownTopicError: the topic was deleted since, with its objects.
         CorruptRecordError: a damaged batch, with its object. The records before it were yielded.
         LogDamagedError: an object is missing, or ends too early.
     """
     for offset in (start, end):
         if not log.log_start <= offset <= log.log_end:
             raise OffsetOutOfRangeError(at.topic, at.partition, offset, log.log_start, log.log_end)
-    reading = _Reading(objects, at, on_damage, max_bytes, max_batch_bytes, columns, check_crcs)
+    reading = _Reading(objects, at, newest, on_damage, max_bytes, max_batch_bytes, columns, check_crcs)
     return reading.chunks(log.between(start, end), start, end)
 
 
@@ -62,12 +74,13 @@ class _Reading:
     """One call of `read`."""
 
     def __init__(
-        self, objects: Objects, at: TopicPartition, on_damage: Callable[[Damage], None] | None, max_bytes: int,
-        max_batch_bytes: int, columns: Sequence[str], check_crcs: bool,
+        self, objects: Objects, at: TopicPartition, newest: Callable[[], PartitionLog],
+        on_damage: Callable[[Damage], None] | None, max_bytes: int, max_batch_bytes: int, columns: Sequence[str],
+        check_crcs: bool,
     ) -> None:  # fmt: skip
         from pyspark_log.storage.record.decoder import decode  # noqa: PLC0415  (Arrow, which a server does not load)
 
-        self._objects, self._at, self._on_damage = objects, at, on_damage
+        self._objects, self._at, self._newest, self._on_damage = objects, at, newest, on_damage
         self._buffer = bytearray()
         self._decode = partial(
             decode, max_bytes=max_bytes, check_crcs=check_crcs, dense=True, max_batch_bytes=max_batch_bytes,
@@ -79,6 +92,8 @@ class _Reading:
             try:
                 data = self._with_offsets(piece, fetch())
             except (CorruptRecordError, LogDamagedError) as error:
+                if isinstance(error, _MissingObjectError):
+                    self._check_plan(piece, max(start, piece.base_offset))
                 self._pass_over(error, piece, 0, piece.size, (piece.base_offset, piece.next_offset))
             else:
                 yield from self._piece(piece, data, max(start, piece.base_offset), min(end, piece.next_offset))
@@ -127,6 +142,17 @@ class _Reading:
             if chunk.num_rows:
                 yield chunk
 
+    def _check_plan(self, piece: Piece, offset: int) -> None:
+        """Raises what a missing object is if the log does not need it any more: no damage."""
+        log, at = self._newest(), self._at
+        if offset < log.log_start:
+            raise OffsetOutOfRangeError(at.topic, at.partition, offset, log.log_start, log.log_end)
+        if all(one.object != piece.object for one in log.pieces):
+            raise OutdatedReadError(
+                f"{at}: {self._objects.address}/{piece.object} was replaced since this read was planned, and deleted "
+                f"at least a day later: read again from offset {offset}"
+            )
+
     def _pass_over(
         self, error: CorruptRecordError | LogDamagedError, piece: Piece, start: int, end: int, offsets: tuple[int, int]
     ) -> None:
@@ -135,6 +161,10 @@ class _Reading:
             raise error from None
         where, reason = f"{self._objects.address}/{piece.object}", getattr(error, "reason", str(error))
         self._on_damage(Damage(where, piece.position + start, piece.position + end, *offsets, reason))
+
+
+class _MissingObjectError(LogDamagedError):
+    """An object of a piece is missing."""
 
 
 def _get(objects: Objects, at: TopicPartition, piece: Piece) -> memoryview:
@@ -161,7 +191,7 @@ def _get_all(objects: Objects, name: str, pieces: Sequence[tuple[TopicPartition,
     try:
         return objects.get_ranges(name, [(piece.position, piece.size) for _, piece in pieces])
     except FileNotFoundError as error:
-        raise LogDamagedError(f"{at}: an object of it is missing: {error}") from None
+        raise _MissingObjectError(f"{at}: an object of it is missing: {error}") from None
     except EOFError as error:
         raise LogDamagedError(f"{at}: an object of it was cut: {error}") from None
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log import Store, admin
-from pyspark_log.errors import InvalidConfigError, OffsetOutOfRangeError, UnknownTopicError
+from pyspark_log.errors import InvalidConfigError, OffsetOutOfRangeError, OutdatedReadError, UnknownTopicError
 from pyspark_log.storage.compaction import compact as compact_folder
 from pyspark_log.storage.objects.observer import set_observer
 from pyspark_log.storage.publish_log import checkpoint, naming, proposals, staging
@@ -109,6 +109,31 @@ def test_a_reader_that_has_planned_before_still_reads(store):
     merged(store)
     clean(store.log, store.configs, clock)
     assert [value for part in late for value in part["value"].to_pylist()] == [b"%d" % n for n in range(10)]
+
+
+def test_a_reader_that_has_planned_too_long_ago(store):
+    """What is missing was replaced, so nothing is damaged, and nothing may be left out."""
+    store.create_topic("t", 1, {"retention.ms": "-1"})
+    for number in range(20):
+        store.append("t", rows(b"%d" % number))
+        if number == 9:
+            merged(store)
+            plans = [store.read("t", 0, on_damage=noted) for noted in (None, [].append, None, None)]
+    merged(store)
+    for days in (8, 10):
+        clean(store.log, store.configs, lambda now=NOW + days * 24 * HOUR: now)
+    for plan in plans[:2]:
+        with pytest.raises(
+            OutdatedReadError, match=r"^t-0: .*/segments/\S+ was replaced .* a day later: read again from offset 0$"
+        ):
+            list(plan)
+    assert values(store) == [b"%d" % number for number in range(20)]
+    store.delete_records("t", 0, -1)
+    with pytest.raises(OffsetOutOfRangeError):
+        list(plans[2])
+    store.delete_topic("t")
+    with pytest.raises(UnknownTopicError):
+        list(plans[3])
 
 
 @pytest.mark.usefixtures("little")
