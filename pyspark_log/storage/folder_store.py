@@ -78,10 +78,10 @@ class FolderStore(Store):
         self.logs = logs
         self.decisions = DecisionLog(logs)
         self.committed_offsets = CommittedOffsets(self.decisions)
-        self.publishes = Publishes(self.decisions, self.committed_offsets)
-        self.partitions = Partitions(logs)
         #: Changes topics.
         self.admin = TopicAdmin(logs, forget=partial(_forget_topic, self.committed_offsets))
+        self.publishes = Publishes(self.decisions, self.committed_offsets, self.admin.create_if_missing)
+        self.partitions = Partitions(logs)
 
     # ---- opening
 

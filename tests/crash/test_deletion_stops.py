@@ -57,7 +57,15 @@ def recreate(store):
     assert left == set()
 
 
-@pytest.mark.parametrize("finish", [clean, janitor.clean, recreate])
+def recreate_by_a_write(store):
+    """The same by a write whose rows name the topic."""
+    writer = store.publishes.writer(store.publishes.plan([], others=True))
+    writer.append("t", rows(b"v"))
+    writer.discard()
+    assert AT not in {at for _, at in committed(store)}
+
+
+@pytest.mark.parametrize("finish", [clean, janitor.clean, recreate, recreate_by_a_write])
 def test_what_groups_have_committed_goes_with_it(made, memory_path, finish):
     path = memory_path / "stopped"
     copy_folder(made, path)
