@@ -33,6 +33,7 @@ _ROUND: Final = 0.1
 _RETRY: Final = 0.5
 # A mirror until now ends if nothing comes for so long.
 _PATIENCE: Final = 60.0
+_NO_ANSWER: Final = "the cluster does not answer, and is asked again: %s"
 
 
 @dataclass(frozen=True)
@@ -93,11 +94,14 @@ class Mirror(Copies):
         """Mirrors, and returns what was done for each partition.
 
         Raises:
-            ClusterError, OSError: no broker answers at the start, or it refuses.
+            ClusterError, OSError: it is a mirror until now, and no broker answers at the start, or it refuses.
+            LoginError: the cluster refuses the login.
             ReplicationError: the cluster has no such topic.
             PylogError, OSError: the store cannot be written.
         """
-        self._find_topics(first=True)
+        self._begin()
+        if self.stopping.is_set():
+            return self._results()
         if not self._partitions and not self._refused:
             raise ReplicationError("the cluster has no topic of such a name that this user may see")
         if self._plan.until_now:
@@ -129,6 +133,21 @@ class Mirror(Copies):
         if not (is_told and self._lost):
             self._follow_others()
         return self._results()
+
+    def _begin(self) -> None:
+        """Finds the topics; unless it is a mirror until now, it waits for a broker that answers."""
+        while not self.stopping.is_set():
+            try:
+                self._find_topics(first=True)
+            except LoginError:
+                raise
+            except (ClusterError, OSError) as error:
+                if self._plan.until_now:
+                    raise
+                log.warning(_NO_ANSWER, error)
+                self.stopping.wait(_METADATA_INTERVAL)
+            else:
+                return
 
     def _results(self) -> list[MirrorResult]:
         results = [
@@ -192,7 +211,7 @@ class Mirror(Copies):
         except LoginError:
             raise
         except (ClusterError, OSError) as error:
-            log.warning("the cluster does not answer, and is asked again: %s", error)
+            log.warning(_NO_ANSWER, error)
         except PylogError as error:
             log.warning("the store refuses what the cluster has, which is tried again: %s", error)
 

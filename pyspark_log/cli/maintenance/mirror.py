@@ -13,7 +13,7 @@ import click
 
 from pyspark_log.cli import interrupts
 from pyspark_log.cli.client_option import client_option, read_client_config
-from pyspark_log.cli.support import Address, human_size, json_option, print_json, print_table
+from pyspark_log.cli.support import NOTHING, Address, human_size, json_option, print_json, print_table
 from pyspark_log.cli.target import Target
 from pyspark_log.repeated_lines import standard_error
 from pyspark_log.types import TopicPartition
@@ -146,32 +146,34 @@ def _addresses(cluster: str) -> list[tuple[str, int]]:
 
 def _show(results: Sequence[MirrorResult], *, as_json: bool) -> None:
     if as_json:
-        print_json([
-            {
-                "topic": one.at.topic,
-                "partition": one.at.partition,
-                "begun_at": one.begun_at,
-                "log_start": one.log_start,
-                "log_end": one.end,
-                "bytes": one.bytes,
-                "missing": one.missing,
-                "error": None if one.error is None else str(one.error),
-            }
-            for one in results
-        ])  # fmt: skip
-        return
-    print_table(
-        ("PARTITION", "START", "FROM", "END", "COPIED", "STATE"),
-        [
-            (_name(one.at), one.log_start, one.begun_at, one.end, human_size(one.bytes), "ended" if one.error else "")
-            for one in results
-        ],
-    )
+        print_json([_document(one) for one in results])
+    else:
+        print_table(("PARTITION", "START", "FROM", "END", "COPIED", "STATE"), map(_row, results))
 
 
-def _name(at: TopicPartition) -> str:
-    """A partition, or a topic that was not begun."""
-    return str(at) if at.partition >= 0 else at.topic
+def _is_refused(one: MirrorResult) -> bool:
+    """Whether it is of a topic that was not begun."""
+    return one.at.partition < 0
+
+
+def _document(one: MirrorResult) -> dict[str, object]:
+    numbers = {
+        "partition": one.at.partition,
+        "begun_at": one.begun_at,
+        "log_start": one.log_start,
+        "log_end": one.end,
+        "bytes": one.bytes,
+        "missing": one.missing,
+    }
+    shown = dict.fromkeys(numbers) if _is_refused(one) else numbers
+    return {"topic": one.at.topic, **shown, "error": None if one.error is None else str(one.error)}
+
+
+def _row(one: MirrorResult) -> tuple[object, ...]:
+    if _is_refused(one):
+        return one.at.topic, NOTHING, NOTHING, NOTHING, NOTHING, f"refused: {one.error}"
+    state = "ended" if one.error else ""
+    return str(one.at), one.log_start, one.begun_at, one.end, human_size(one.bytes), state
 
 
 def _promote(target: Target, topics: Sequence[re.Pattern[str]]) -> None:
