@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import pwd
 import sys
 from typing import Any
 
@@ -141,8 +142,24 @@ class _Commands(CommandGroup):
                 raise
             raise click.UsageError(f"{error.message.rstrip('.')}. Use instead: {line}", error.ctx) from error
         except (PylogError, OSError) as error:
-            raise click.ClickException(one_line(error)) from error
+            text = _without_right(error, ctx.obj) if isinstance(error, PermissionError) else ""
+            raise click.ClickException(text or one_line(error)) from error
         return result
+
+
+def _without_right(error: PermissionError, target: Target | None) -> str:
+    """Which user may not do what with a file of the store; "": it is none of its files."""
+    from pyspark_log.storage.fs import files  # noqa: PLC0415
+
+    path, file = os.path.abspath(target.path) if target and target.path else "", str(error.filename or "")
+    if not path or not file.startswith(f"{path}/"):
+        return ""
+    try:
+        user = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        user = str(os.geteuid())
+    what = "read" if files.exists(file) and not files.may(file, os.R_OK) else "write to"
+    return f"user {user} may not {what} {file}, of the store {path}: see Several users in docs/operations.md"
 
 
 def _keep_store(ctx: click.Context, _parameter: click.Parameter, path: str | None) -> None:

@@ -21,6 +21,11 @@ from pyspark_log.storage.fs import files
 if TYPE_CHECKING:
     from pyspark_log.server.node.config import ClusterConfig
 
+_INSTEAD = (
+    "`pylog backup --into FOLDER` makes a folder of it that can be served; programs in Python use Producer and "
+    "Consumer of pyspark_log on the URL."
+)
+
 
 @click.command()
 @click.option(
@@ -164,7 +169,7 @@ def serve(
         cluster=cluster, **given,
     )  # fmt: skip
     check_reach(config)
-    store = target.open_folder_or_create() if cluster is None else target.open_node_folder(_cluster_id(cluster))
+    store = target.open_folder_or_create(_INSTEAD) if cluster is None else target.open_node_folder(_cluster_id(cluster))
     try:
         stopped_by = run(store, config, on_ready)
     finally:

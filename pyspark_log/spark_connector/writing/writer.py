@@ -61,7 +61,7 @@ class PylogBatchWriter(SentToTasks, DataSourceArrowWriter):
 
         The staged output may have been decided then, and must stay to be applied.
         """
-        log.warning("batch write %s failed; the staged output of its %d tasks is kept", self._publisher, len(messages))
+        log.warning("batch write %s failed; %s", self._publisher, _kept(self._plan, len(messages)))
 
 
 class PylogStreamWriter(SentToTasks, DataSourceStreamArrowWriter):
@@ -89,7 +89,15 @@ class PylogStreamWriter(SentToTasks, DataSourceStreamArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Does nothing, for the reason given at PylogBatchWriter.abort."""
-        log.warning("micro-batch %d failed; the staged output of its %d tasks is kept", batchId, len(messages))
+        log.warning("micro-batch %d failed; %s", batchId, _kept(self._plan, len(messages)))
+
+
+def _kept(plan: WritePlan, tasks: int) -> str:
+    """What is left of a failed write, for a warning."""
+    return (
+        f"the staged output of its {tasks} task{'s' * (tasks != 1)} is kept in {plan.store.place.path} until "
+        "staged.output.expiration.ms has passed (seven days by default); then `pylog clean` deletes it"
+    )
 
 
 def plan_write(place: StorePlace, options: WriteOptions, schema: StructType) -> WritePlan:

@@ -110,9 +110,12 @@ def to_arrow(rows: Rows) -> pa.RecordBatch | pa.Table:
         raise InvalidRecordError(f"the rows cannot be converted to Arrow data: {error}") from error
     if isinstance(rows, Mapping):
         raise InvalidConfigError("rows: expected a list of dicts, got one dict; write [{...}] to append one row")
+    got = type(rows).__name__
+    if isinstance(rows, list):
+        other = next(row for row in rows if not isinstance(row, Mapping))
+        got = f"a list with a {type(other).__name__}, {other!r:.80}"
     raise InvalidConfigError(
-        "rows: expected Arrow data (pyarrow, Polars, DuckDB), a pandas DataFrame or a list of dicts, "
-        f"got {type(rows).__name__}"
+        f"rows: expected Arrow data (pyarrow, Polars, DuckDB), a pandas DataFrame or a list of dicts, got {got}"
     )
 
 

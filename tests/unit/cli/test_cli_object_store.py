@@ -107,6 +107,7 @@ def test_what_works_on_files_is_refused(pylog, object_url, command):
     [
         (["export-kafka", "t", "out", "--topic-id", "x"], "backup --into FOLDER"),
         (["import-kafka", "."], "backup --into URL"),
+        (["serve"], "backup --into FOLDER"),
     ],
 )
 def test_what_is_done_by_way_of_a_folder(pylog, tmp_path, monkeypatch, command, instead):

@@ -40,6 +40,14 @@ def test_tasks_that_are_not_of_one_query(ref, runs):
         publish_micro_batch(ref, [message(*run) for run in runs], 0, "", "")
 
 
+def test_what_is_kept_of_a_failed_write_is_said(ref, caplog):
+    ref.reopen().create_topic("t")
+    source = DefaultSource({"path": ref.place.path, "topic": "t"})
+    source.writer(StructType([StructField("value", StringType())]), overwrite=False).abort([None])
+    path = ref.place.path
+    assert f"staged output of its 1 task is kept in {path} until staged.output.expiration.ms has passed" in caplog.text
+
+
 NOW, WEEK = now_ms(), 7 * 86_400_000
 
 

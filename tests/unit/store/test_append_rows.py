@@ -92,6 +92,7 @@ def test_a_time_before_1970_is_refused(store, us):
         ([{"value": "tea", "headers": [("a", b"", 1)]}], InvalidRecordError, "expected a pair of a name and a value"),
         ([{"value": "tea", "headers": [("a", 1)]}], InvalidRecordError, "Expected bytes, got a 'int' object"),
         ([{"value": "tea"}, {"value": 5}], InvalidRecordError, "the rows cannot be converted to Arrow data"),
+        ([{"value": "tea"}, "plain"], InvalidConfigError, "or a list of dicts, got a list with a str, 'plain'$"),
         (pl.Series([1, 2]), InvalidRecordError, "the rows cannot be converted to Arrow data"),
     ],
     ids=lambda one: one if isinstance(one, str) else "",

@@ -118,6 +118,20 @@ def run_commands(path):
     }
 
 
+def test_a_command_says_which_user_may_not_write(folder):
+    path = folder / "store"
+    Store.create(path).create_topic("t")
+
+    def produce():
+        return CliRunner().invoke(cli.main, ["--store", str(path), "topics", "create", "u"]).stderr
+
+    said = in_process_of(_USERS[0], produce)
+    assert said == (
+        f"Error: user {_USERS[0]} may not write to {path}/state/topics.lock, of the store {path}: see Several users in "
+        "docs/operations.md\n"
+    )
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 def test_all_of_a_store_can_be_read_without_the_right_to_write(folder, restarted, monkeypatch):
     path = folder / "store"
