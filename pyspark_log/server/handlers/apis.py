@@ -164,5 +164,6 @@ def node_apis() -> Mapping[int, Api]:
             27: APIS[27]._replace(handler=node_transactions.write_txn_markers),
             32: APIS[32]._replace(handler=node_configs.describe_configs),
             60: Api(_versions(0, 2), node.describe_cluster),
+            74: APIS[74]._replace(handler=node_configs.list_config_resources),
         }
     )

@@ -123,16 +123,23 @@ def _row(one: Config, request: DescribeConfigsRequest) -> DescribeConfigsRespons
 
 
 async def list_config_resources(call: Call, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
-    """Lists what has configs (KIP-1142): topics and this server. Groups and metrics of clients have none."""
+    """Lists what has configs (KIP-1142): topics and this server."""
+    topics = await call.broker.workers.run(lambda: call.broker.store.topics(internal=True))
+    return listed_resources(call, request, topics, [call.broker.node_id])
+
+
+def listed_resources(
+    call: Call, request: ListConfigResourcesRequest, topics: Iterable[str], brokers: Iterable[int]
+) -> ListConfigResourcesResponse:
+    """The same, of these topics and brokers. Groups and metrics of clients have no configs of their own."""
     if not call.allows(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME):
         return ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     # Version 0 has no list, and asks for metrics of clients alone.
     kinds = [*request.resource_types] or [*ResourceKind] if call.version else [ResourceKind.CLIENT_METRICS]
     if not set(kinds) <= set(ResourceKind):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    here = [str(call.broker.node_id)]
-    topics = await call.broker.workers.run(lambda: call.broker.store.topics(internal=True))
-    names = {ResourceKind.TOPIC: topics, ResourceKind.BROKER: here, ResourceKind.BROKER_LOGGER: here}
+    numbers = list(map(str, brokers))
+    names = {ResourceKind.TOPIC: topics, ResourceKind.BROKER: numbers, ResourceKind.BROKER_LOGGER: numbers}
     found = [(name, kind) for kind in kinds for name in names.get(ResourceKind(kind), ())]
     return ListConfigResourcesResponse(
         config_resources=[ListConfigResourcesResponse.ConfigResource(*one) for one in found]

@@ -6,11 +6,16 @@ from collections.abc import Iterable
 
 from pyspark_log.errors import UnknownTopicError
 from pyspark_log.kafka.error_codes import ErrorCode
-from pyspark_log.kafka.messages import DescribeConfigsRequest, DescribeConfigsResponse
+from pyspark_log.kafka.messages import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
 from pyspark_log.server.cluster import Image
 from pyspark_log.server.configs import Config
 from pyspark_log.server.handlers.call import Call
-from pyspark_log.server.handlers.configs import ResourceKind, described_configs
+from pyspark_log.server.handlers.configs import ResourceKind, described_configs, listed_resources
 from pyspark_log.server.handlers.metadata import advertised
 from pyspark_log.server.node import configs
 from pyspark_log.server.refusal import RefusedError
@@ -26,6 +31,13 @@ def _image(call: Call) -> Image:
 async def describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """Describes the configs of topics, of this node, and of all brokers."""
     return await described_configs(call, request, _configs_of)
+
+
+async def list_config_resources(call: Call, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+    """Lists what has configs: topics and brokers of the cluster."""
+    image = _image(call)
+    brokers = [number for number, one in image.brokers.items() if not one.fenced]
+    return listed_resources(call, request, [one.name for one in image.topics.values()], brokers)
 
 
 def _configs_of(call: Call, kind: int, name: str) -> Iterable[Config]:
