@@ -115,7 +115,7 @@ def test_what_is_no_partition_is_passed_over(root, caplog):
     assert store.topics() == ["t"]
     assert store.topics(internal=True) == ["__consumer_offsets", "t"]
     assert store.describe_topic("t").partitions == 5
-    assert "3 partitions of t are not here" in caplog.text
+    assert "without 3 partitions of t, which read as empty" in caplog.text
     assert (rows(store, 1), rows(store, 4)) == ([], [])
     with pytest.raises(UnknownTopicError):
         rows(store, 5)
