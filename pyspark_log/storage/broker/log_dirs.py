@@ -148,7 +148,9 @@ class BrokerLogDirs:
             if known is None or known[:2] != (stamp, where):
                 missing = numbers[-1] + 1 - len(numbers)
                 if missing:
-                    log.warning("%s: without %s of %s, which read as empty", self.path, plural(missing, "partition"), name)
+                    log.warning(
+                        "%s: without %s of %s, which read as empty", self.path, plural(missing, "partition"), name
+                    )
                 known = stamp, where, TopicDescription(name, where[at.partition].topic_id(at), numbers[-1] + 1)
                 self._described[name] = known
         return known[2]
