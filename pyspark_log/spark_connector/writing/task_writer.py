@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import WriterCommitMessage
 
-from pyspark_log.errors import InvalidRecordError
 from pyspark_log.spark_connector.columns import RECORD_COLUMNS, TOPIC
 from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown
 from pyspark_log.spark_connector.store_access import StoreRef
@@ -73,10 +72,9 @@ def stage(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> StagedMessage:
         try:
             for batch in batches:
                 for topic, rows in _by_topic(batch, plan.topic, plan.timestamp_column):
-                    if plan.timestamp_column is not None and rows.num_rows:
-                        found = _times(rows, f"{topic}: timestampColumn {plan.timestamp_column}")
-                        times[topic] = joined_times(found, times.get(topic))
                     writer.append(topic, rows)
+                    if plan.timestamp_column is not None and rows.num_rows:
+                        times[topic] = joined_times(_times(rows), times.get(topic))
             parts = writer.finish()
         except BaseException:
             writer.discard()
@@ -111,21 +109,10 @@ def joined_times(times: tuple[int, int], others: tuple[int, int] | None) -> tupl
     return times if others is None else (min(times[0], others[0]), max(times[1], others[1]))
 
 
-def _times(rows: pa.RecordBatch, column: str) -> tuple[int, int]:
-    """The oldest and the newest time of some rows in ms; rows without one get the time of the write.
-
-    Raises:
-        InvalidRecordError: one is before 1970; `column` names their column.
-    """
+def _times(rows: pa.RecordBatch) -> tuple[int, int]:
+    """The oldest and the newest time of some rows in ms; rows without one get the time of the write."""
     times = rows.column(rows.schema.get_field_index(TIMESTAMP))
     bounds, in_ms = pc.min_max(times), pa.timestamp("ms", times.type.tz)
-    oldest = bounds["min"]
-    if oldest.is_valid and oldest.value < 0:
-        time = oldest.cast(pa.timestamp("us", "UTC"))
-        raise InvalidRecordError(
-            f"{column} has the time {time}, which is before 1970, and no record can have that; "
-            "null is the time of the write"
-        )
     found = [now_ms()] if times.null_count else []
     found += [bound.cast(in_ms, safe=False).value for bound in bounds.values() if bound.is_valid]
     return min(found), max(found)
