@@ -23,19 +23,13 @@ log = logging.getLogger(__name__)
 class TopicAdmin:
     """Changes topics, each change under the lock of all topics. Errors are documented at the methods of Store."""
 
-    def __init__(
-        self, logs: LogManager, *, follows_cluster: bool = False, forget: Callable[[str], bool] = lambda _name: True
-    ) -> None:
+    def __init__(self, logs: LogManager, *, follows_cluster: bool = False) -> None:
         """For the store of `logs`.
 
-        Args:
-            logs: of the store.
-            follows_cluster: the changes are those of the Kafka cluster whose node the store is. Others are refused in
-                such a store (PartitionOwnedError), but for the topic of publishes, which is the store's own.
-            forget: deletes what else the store has of a deleted topic of that name; whether all of it is. It is called
-                while there is none of that name, and again if the process was killed before it ended.
+        `follows_cluster`: the changes are those of the Kafka cluster whose node the store is. Others are refused in
+        such a store (PartitionOwnedError), but for the topic of publishes, which is the store's own.
         """
-        self._logs, self._follows_cluster, self._forget = logs, follows_cluster, forget
+        self._logs, self._follows_cluster = logs, follows_cluster
         self._catalog = logs.catalog
         self._path = logs.path
 
@@ -136,7 +130,6 @@ class TopicAdmin:
                 self._schedule_delete(topic, progress)
             except (PylogError, OSError) as error:
                 log.warning("%s: topic %s is deleted, but some files are still in place: %s", self._path, name, error)
-            self._forget(name)
         self._logs.close_writers(name, "")
         self.remove_deleted()
 
@@ -176,7 +169,6 @@ class TopicAdmin:
         for deleted in self._catalog.deleted():
             if deleted.topic.name == name:
                 self._schedule_delete(deleted.topic)
-                self._forget(name)
 
     def _schedule_delete(self, topic: TopicDescription, progress: Callable[[int, int], None] | None = None) -> None:
         """Marks the partitions of a deleted topic as dead; no other has its name yet. The topics' lock is held.
@@ -215,7 +207,7 @@ class TopicAdmin:
             log.warning("%s: the remaining files of %s will be removed later: %s", self._path, place, explained)
 
     def remove_deleted(self) -> None:
-        """Deletes the files of deleted topics whose delay is over, and what a killed process has left of them."""
+        """Deletes the files of deleted topics whose delay is over."""
         for topic, since in self._catalog.deleted():
             opened = self._logs.open(topic)
             if self._logs.clock() - since < opened.config.file_delete_delay_ms:
@@ -226,8 +218,6 @@ class TopicAdmin:
                         continue  # It was just created: by an import.
                     if not self._catalog.exists(topic.name):  # Otherwise it was marked before that one was created.
                         self._schedule_delete(topic)
-                        if not self._forget(topic.name):
-                            continue
                 places = opened.left()
                 failed = {place.folder for place in places if self._remove_folders(place)}
                 for place in places:
