@@ -75,9 +75,10 @@ def publish_micro_batch(
         publisher_id = publisher.id_of(run.query_id)
         if publisher.commits_offsets:
             check_not_replicated(opened, "publishOffsets")
-        known = about(query_name, location, batch_id, _parts(staged))
+        output = _parts(staged)
+        known = about(query_name, location, batch_id, output)
         warn_of_earlier(opened, publisher_id, known)
-        parts = published_by_leaders(opened, publisher_id, batch_id, _parts(staged), run.run_id)
+        parts = published_by_leaders(opened, publisher_id, batch_id, output, run.run_id)
         opened.publishes.publish(
             publisher_id,
             batch_id,

@@ -32,6 +32,7 @@ from pyspark_log.spark_connector.writing.query_run import QueryPublisher, claim_
 from pyspark_log.spark_connector.writing.task_writer import StagedMessage, WritePlan, stage
 from pyspark_log.storage.catalog import check_name, check_not_internal
 from pyspark_log.storage.fs import Process
+from pyspark_log.units import plural
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +96,7 @@ class PylogStreamWriter(SentToTasks, DataSourceStreamArrowWriter):
 def _kept(plan: WritePlan, tasks: int) -> str:
     """What is left of a failed write, for a warning."""
     return (
-        f"the staged output of its {tasks} task{'s' * (tasks != 1)} is kept in {plan.store.place.path} until "
+        f"the staged output of its {plural(tasks, 'task')} is kept in {plan.store.place.path} until "
         "staged.output.expiration.ms has passed (seven days by default); then `pylog clean` deletes it"
     )
 
