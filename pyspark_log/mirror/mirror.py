@@ -20,7 +20,6 @@ from pyspark_log.mirror.groups import follow_groups
 from pyspark_log.replication import CopiedPartition, CopiedTopics, Copies, ReplicationError, Rules
 from pyspark_log.storage.catalog import INTERNAL_TOPICS
 from pyspark_log.storage.folder_store import FolderStore
-from pyspark_log.storage.log_manager import TopicAdmin
 from pyspark_log.types import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -82,7 +81,7 @@ class Mirror(Copies):
         """Does nothing yet."""
         super().__init__()
         self._store, self._cluster, self._plan = store, cluster, plan
-        self._topics = CopiedTopics(store, TopicAdmin(store.logs), keep=plan.rules.keep)
+        self._topics = CopiedTopics(store, store.admin, keep=plan.rules.keep)
         # What follows is shared between the threads.
         self._targets: dict[TopicPartition, int] = {}
         self._failed: dict[TopicPartition, Exception] = {}

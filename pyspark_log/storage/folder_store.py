@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark_log.arguments import check_whole
@@ -22,6 +23,7 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.broker import BrokerLogDirs, BrokerLogManager
 from pyspark_log.storage.catalog import check_not_internal, local_path, store_json
+from pyspark_log.storage.catalog.own_cluster import read_cluster
 from pyspark_log.storage.catalog.store_json import STORE_FILE
 from pyspark_log.storage.fs import Mutex, files
 from pyspark_log.storage.groups import CommittedOffsets, Groups
@@ -76,9 +78,10 @@ class FolderStore(Store):
         self.logs = logs
         self.decisions = DecisionLog(logs)
         self.committed_offsets = CommittedOffsets(self.decisions)
-        self.publishes = Publishes(self.decisions, self.committed_offsets)
+        #: Changes topics.
+        self.admin = TopicAdmin(logs, forget=partial(_forget_topic, self.committed_offsets))
+        self.publishes = Publishes(self.decisions, self.committed_offsets, self.admin.create_if_missing)
         self.partitions = Partitions(logs)
-        self._admin = TopicAdmin(logs)
 
     # ---- opening
 
@@ -185,25 +188,24 @@ class FolderStore(Store):
     def create_topic(
         self, name: str, partitions: int | None = None, configs: Mapping[str, str] | None = None
     ) -> TopicDescription:
-        return self._admin.create(name, partitions, configs or {})
+        return self.admin.create(name, partitions, configs or {})
 
     def ensure_topic(self, name: str, partitions: int | None = None, configs: Mapping[str, str] | None = None) -> bool:
-        return self._admin.create_if_missing(name, partitions, configs)
+        return self.admin.create_if_missing(name, partitions, configs)
 
     def add_partitions(self, name: str, total: int) -> TopicDescription:
         check_not_internal(name)
-        return self._admin.add_partitions(name, total)
+        return self.admin.add_partitions(name, total)
 
     def alter_configs(
         self, name: str, configs: Mapping[str, str] | None = None, delete: Collection[str] = ()
     ) -> TopicDescription:
         check_not_internal(name)
-        return self._admin.alter_configs(name, configs or {}, delete)
+        return self.admin.alter_configs(name, configs or {}, delete)
 
     def delete_topic(self, name: str, progress: Callable[[int, int], None] | None = None) -> None:
         check_not_internal(name)
-        self._admin.delete(name, progress)
-        self.groups.log.forget_topic(name)
+        self.admin.delete(name, progress)
 
     # ---- groups
 
@@ -399,7 +401,7 @@ class FolderStore(Store):
             return cleaning.clean(self.logs, self.topics(internal=True) if topic is None else [topic])
         finally:
             if topic is None:
-                self._admin.remove_deleted()
+                self.admin.remove_deleted()
                 partition_move.sweep(self.logs)
 
     # ---- offsets
@@ -453,3 +455,8 @@ def _folder(path: str | os.PathLike[str], options: Mapping[str, str] | None) -> 
 
 _shared: OrderedDict[str, tuple[tuple[int, int], FolderStore]] = OrderedDict()
 _shared_mutex = Mutex()
+
+
+def _forget_topic(offsets: CommittedOffsets, name: str) -> bool:
+    """As OffsetsLog.forget_topic; in a node's store the cluster's coordinators do that."""
+    return read_cluster(offsets.logs.path) is not None or Groups(offsets).log.forget_topic(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from pyspark_log.errors import PylogError
@@ -37,9 +37,9 @@ class Publishes:
     by one call of `publish`.
     """
 
-    def __init__(self, decisions: DecisionLog, offsets: CommittedOffsets) -> None:
-        """Of one store."""
-        self._decisions, self._logs, self._offsets = decisions, decisions.logs, offsets
+    def __init__(self, decisions: DecisionLog, offsets: CommittedOffsets, create: Callable[[str], bool]) -> None:
+        """Of one store; `create` creates a missing topic, if that is allowed, and says whether it did."""
+        self._decisions, self._logs, self._offsets, self._create = decisions, decisions.logs, offsets, create
 
     # ---- staging
 
@@ -60,7 +60,7 @@ class Publishes:
 
     def writer(self, plan: StagingPlan) -> StagedWriter:
         """A writer for one task of the plan, which was made for this store. ReadOnlyError."""
-        return StagedWriter(self._logs, plan)
+        return StagedWriter(self._logs, plan, self._create)
 
     def discard(self, parts: Iterable[StagedPart]) -> None:
         """Removes staged output that was never given to `publish`, or that it has not published; best effort."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import re
 import secrets
@@ -103,9 +102,16 @@ def new_id() -> str:
 
 
 class DeletedTopic(NamedTuple):
-    """A deleted topic whose files still exist: its description, and when (ms) it was deleted."""
+    """A deleted topic whose files still exist.
+
+    Attributes:
+        topic: its description.
+        forgotten: whether what else the store had of it is deleted (TopicCatalog.note_forgotten).
+        since: when it was deleted, in ms.
+    """
 
     topic: TopicDescription
+    forgotten: bool
     since: int
 
 
@@ -161,7 +167,7 @@ class TopicCatalog:
             stamp = (status.st_ino, status.st_ctime_ns)
             if known is not None and known[0] == stamp:
                 return known[1]
-            description = _read(path, name)
+            description, _ = _read(path, name)
         except FileNotFoundError:
             near = "" if name in INTERNAL_TOPICS else did_you_mean(name, self.names())
             raise UnknownTopicError(f"there is no topic {name!r}{near}") from None
@@ -243,24 +249,27 @@ class TopicCatalog:
         files.sync_folder(self._folder)
         files.sync_folder(f"{self._folder}/{DELETED_FOLDER}")
 
-    def is_deleted(self, topic_id: str) -> bool:
-        """Whether files of a deleted topic still exist."""
-        return files.exists(self._deleted_path(topic_id))
+    def find_deleted(self, topic_id: str) -> DeletedTopic | None:
+        """A deleted topic whose files are not all deleted; None: there is none of that id."""
+        path = self._deleted_path(topic_id)
+        try:
+            return DeletedTopic(*_read(path), since=files.status_of(path).st_ctime_ns // 1_000_000)
+        except FileNotFoundError:
+            return None
 
     def deleted(self) -> list[DeletedTopic]:
         """The deleted topics whose files are not all deleted."""
-        found = []
         try:
             names = files.list_folder(f"{self._folder}/{DELETED_FOLDER}")
         except FileNotFoundError:
             return []
-        for name in sorted(name for name in names if name.endswith(".json")):
-            path = f"{self._folder}/{DELETED_FOLDER}/{name}"
-            # Another process may have finished it by now.
-            with contextlib.suppress(FileNotFoundError):
-                since = files.status_of(path).st_ctime_ns // 1_000_000
-                found.append(DeletedTopic(_read(path), since))
-        return found
+        ids = (name.removesuffix(".json") for name in sorted(names) if name.endswith(".json"))
+        # Another process may have finished one by now.
+        return [found for topic_id in ids if (found := self.find_deleted(topic_id)) is not None]
+
+    def note_forgotten(self, topic: TopicDescription) -> None:
+        """Notes of a deleted topic that what else the store had of it is deleted. The lock is held. OSError."""
+        files.replace_whole(self._deleted_path(topic.topic_id), _encode(topic, forgotten=True))
 
     def invalidate(self, topic_id: str) -> None:
         """Removes the description of a deleted topic whose files are all deleted."""
@@ -270,28 +279,32 @@ class TopicCatalog:
         return f"{self._folder}/{DELETED_FOLDER}/{topic_id}.json"
 
 
-def _encode(description: TopicDescription) -> bytes:
-    content = {
+def _encode(description: TopicDescription, *, forgotten: bool = False) -> bytes:
+    content: dict[str, object] = {
         "version": VERSION,
         "name": description.name,
         "topic_id": description.topic_id,
         "partitions": description.partitions,
         "configs": dict(description.configs),
     }
+    if forgotten:
+        content["forgotten"] = True
     return json.dumps(content, indent=2).encode() + b"\n"
 
 
-def _read(path: str, name: str | None = None) -> TopicDescription:
-    """Reads a description; `name` is the topic's, if the file is named after it."""
+def _read(path: str, name: str | None = None) -> tuple[TopicDescription, bool]:
+    """Reads a description, and whether it is noted as forgotten.
+
+    `name`: the topic's, if the file is named after it.
+    """
     try:
         content = Fields.parse(files.read_whole(path, MAX_DESCRIPTION_BYTES))
         content.check_version(VERSION, path)
         topic_id, name = content.text("topic_id"), name or content.text("name")
         check_id(topic_id)
         check_name(name)
-        return TopicDescription(
-            name, topic_id, content.whole("partitions", low=1, high=INT_MAX), content.texts("configs")
-        )
+        partitions = content.whole("partitions", low=1, high=INT_MAX)
+        return TopicDescription(name, topic_id, partitions, content.texts("configs")), content.has("forgotten")
     except (ValueError, InvalidTopicError) as error:
         raise DescriptionError(
             f"{path} is not a valid topic description: {error}; restore the file from a copy"

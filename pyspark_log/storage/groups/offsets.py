@@ -446,10 +446,13 @@ class OffsetsLog:
         self._append(committed_offsets.place_of(logs, group), tombstones_if_unread)
         return gone
 
-    def forget_topic(self, topic: str) -> None:
+    def forget_topic(self, topic: str) -> bool:
         """Deletes what all groups have committed for a topic that was deleted, and groups of which nothing is left.
 
         These offsets mean nothing in a topic of that name that is created later. What cannot be deleted is logged.
+
+        Returns:
+            Whether all of it is deleted.
         """
 
         def of_topic(group: GroupRecords) -> list[TopicPartition]:
@@ -463,6 +466,8 @@ class OffsetsLog:
                 "`pylog groups delete-offsets` before another topic gets this name: %s",
                 self._logs.path, topic, error,
             )  # fmt: skip
+            return False
+        return True
 
     def expire(self, timeout: float = DEFAULT_TIMEOUT) -> int:
         """Deletes expired offsets, by Kafka's rules, and groups of which nothing is left.

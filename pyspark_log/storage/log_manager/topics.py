@@ -23,13 +23,20 @@ log = logging.getLogger(__name__)
 class TopicAdmin:
     """Changes topics, each change under the lock of all topics. Errors are documented at the methods of Store."""
 
-    def __init__(self, logs: LogManager, *, follows_cluster: bool = False) -> None:
+    def __init__(
+        self, logs: LogManager, *, follows_cluster: bool = False, forget: Callable[[str], bool] = lambda _name: True
+    ) -> None:
         """For the store of `logs`.
 
-        `follows_cluster`: the changes are those of the Kafka cluster whose node the store is. Others are refused in
-        such a store (PartitionOwnedError), but for the topic of publishes, which is the store's own.
+        Args:
+            logs: of the store.
+            follows_cluster: the changes are those of the Kafka cluster whose node the store is. Others are refused in
+                such a store (PartitionOwnedError), but for the topic of publishes, which is the store's own.
+            forget: deletes what else the store has of a deleted topic of that name, while there is none of that name.
+                Returns whether all of it is deleted; if not, or if the process is killed, it is called again before
+                the next topic of that name is created, or before the last files of the deleted one go.
         """
-        self._logs, self._follows_cluster = logs, follows_cluster
+        self._logs, self._follows_cluster, self._forget = logs, follows_cluster, forget
         self._catalog = logs.catalog
         self._path = logs.path
 
@@ -127,6 +134,7 @@ class TopicAdmin:
         with self._catalog.changing():
             topic = self._catalog.delete(name)
             try:
+                self._forget_rest(topic)
                 self._schedule_delete(topic, progress)
             except (PylogError, OSError) as error:
                 log.warning("%s: topic %s is deleted, but some files are still in place: %s", self._path, name, error)
@@ -169,6 +177,18 @@ class TopicAdmin:
         for deleted in self._catalog.deleted():
             if deleted.topic.name == name:
                 self._schedule_delete(deleted.topic)
+                if not deleted.forgotten:
+                    self._forget_rest(deleted.topic)
+
+    def _forget_rest(self, topic: TopicDescription) -> bool:
+        """Deletes what else the store has of a deleted topic; whether all of it is. The topics' lock is held.
+
+        That is noted, for it must not be done twice: what is committed for that name from now on is the next topic's.
+        """
+        done = self._forget(topic.name)
+        if done:
+            self._catalog.note_forgotten(topic)
+        return done
 
     def _schedule_delete(self, topic: TopicDescription, progress: Callable[[int, int], None] | None = None) -> None:
         """Marks the partitions of a deleted topic as dead; no other has its name yet. The topics' lock is held.
@@ -207,17 +227,20 @@ class TopicAdmin:
             log.warning("%s: the remaining files of %s will be removed later: %s", self._path, place, explained)
 
     def remove_deleted(self) -> None:
-        """Deletes the files of deleted topics whose delay is over."""
-        for topic, since in self._catalog.deleted():
+        """Deletes the files of deleted topics whose delay is over, and what a killed process has left of them."""
+        for topic, _, since in self._catalog.deleted():
             opened = self._logs.open(topic)
             if self._logs.clock() - since < opened.config.file_delete_delay_ms:
                 continue
             try:
                 with self._catalog.changing():
-                    if not self._catalog.is_deleted(topic.topic_id):
+                    found = self._catalog.find_deleted(topic.topic_id)
+                    if found is None:
                         continue  # It was just created: by an import.
                     if not self._catalog.exists(topic.name):  # Otherwise it was marked before that one was created.
                         self._schedule_delete(topic)
+                        if not found.forgotten and not self._forget_rest(topic):
+                            continue
                 places = opened.left()
                 failed = {place.folder for place in places if self._remove_folders(place)}
                 for place in places:

@@ -13,7 +13,7 @@ from pyspark_log.storage.catalog.topics import DELETED_FOLDER
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import files, timeouts
 from pyspark_log.storage.log.new_segment import is_prepared_name
-from pyspark_log.storage.log_manager import TopicAdmin, cleaning, partition_move
+from pyspark_log.storage.log_manager import cleaning, partition_move
 from pyspark_log.storage.publish import DecisionLog
 from pyspark_log.storage.publish.pending import tidy
 from pyspark_log.storage.publish.publisher_admin import forget_one_offs
@@ -58,7 +58,7 @@ def sweep(store: FolderStore) -> None:
         store.groups.log.expire(timeouts.CLEANING)
     finally:
         try:
-            TopicAdmin(store.logs).remove_deleted()
+            store.admin.remove_deleted()
             partition_move.sweep(store.logs)
         finally:
             sweep_staging(store)

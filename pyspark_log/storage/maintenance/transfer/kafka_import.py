@@ -23,7 +23,6 @@ from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.leader_epochs import Epochs
 from pyspark_log.storage.log.state import PartitionState
-from pyspark_log.storage.log_manager import TopicAdmin
 from pyspark_log.storage.log_manager.deletion import FUTURE, aside_name
 from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
 from pyspark_log.storage.maintenance.transfer.log_copy import LogCopy
@@ -121,7 +120,7 @@ def import_kafka(
             one = _PartitionImport(source, TopicPartition(topic, number), folder, description.topic_id, config, counter)
             states[number] = one.run()._replace(log_dir=log_dir)
             imported.append(one.result(states[number]))
-        TopicAdmin(store.logs).adopt(description, states, folders)
+        store.admin.adopt(description, states, folders)
     except BaseException:
         for folder in folders.values():
             files.remove_folder(folder)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Callable
 from typing import NamedTuple
 
 from pyspark_log.errors import StagedOutputError, UnknownTopicError
@@ -39,8 +40,10 @@ class AgreedTopic(NamedTuple):
     file: str
 
 
-def agree(logs: LogManager, job: Job, topic: str) -> AgreedTopic:
+def agree(logs: LogManager, job: Job, topic: str, create: Callable[[str], bool] | None = None) -> AgreedTopic:
     """Returns what a job's tasks agree on for a topic; creates a missing topic if the store lets writers do so.
+
+    `create`: does that, as TopicAdmin.create_if_missing; None: that of the log manager.
 
     Raises:
         UnknownTopicError: it is missing and may not be created.
@@ -53,7 +56,7 @@ def agree(logs: LogManager, job: Job, topic: str) -> AgreedTopic:
     path, made = f"{folder}/{file}", False
     if not files.exists(path):
         try:
-            made = TopicAdmin(logs).create_if_missing(topic)
+            made = (create or TopicAdmin(logs).create_if_missing)(topic)
         except UnknownTopicError as error:
             raise UnknownTopicError(f"{error}, and auto.create.topics.enable is false: create it first") from None
         found = logs.describe_topic(topic)

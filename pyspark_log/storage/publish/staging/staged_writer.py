@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -201,11 +201,11 @@ class StagedWriter:
         agreed: the topics that it has written to and the plan lacks.
     """
 
-    def __init__(self, logs: LogManager, plan: StagingPlan) -> None:
-        """`plan` comes from the planner and is for this store."""
+    def __init__(self, logs: LogManager, plan: StagingPlan, create: Callable[[str], bool] | None = None) -> None:
+        """`plan` comes from the planner and is for this store; `create`: as of agree."""
         logs.check_writable()
         self.agreed: list[AgreedTopic] = []
-        self._logs = logs
+        self._logs, self._create = logs, create
         self._planned: dict[str, PlannedTopic] = {}  # the topics that it has written to
         self._folder = f"{logs.path}/{STAGING_FOLDER}"
         self._plan = plan
@@ -249,7 +249,7 @@ class StagedWriter:
         """A topic that the plan lacks, as all tasks see it."""
         if not self._plan.others:
             raise UnknownTopicError(f"there was no topic {topic!r} when this write was planned; create it first")
-        agreed = agree(self._logs, self._plan.job, topic)
+        agreed = agree(self._logs, self._plan.job, topic, self._create)
         self.agreed.append(agreed)
         description = self._logs.describe_topic(topic)
         if description.topic_id != agreed.topic_id:
