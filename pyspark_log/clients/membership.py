@@ -90,7 +90,8 @@ class Membership:
             if not config.instance_id:
                 raise InvalidConfigError("group_instance_id: it is empty; leave it out for a member that has none")
         self._store, self._config, self._clock = store, config, clock
-        self._log = store.groups.log
+        self._offsets = store.groups.log
+        self._log = self._offsets.membership
         self._files = self._log.member_files
         if isinstance(config.assignor, str):
             if config.assignor not in ASSIGNORS:
@@ -113,9 +114,9 @@ class Membership:
         """Returns the partition that has the group's records, and changes with the group.
 
         Raises:
-            ReadOnlyError: the store is a Kafka broker's folder. Others: as OffsetsLog.partition_of.
+            ReadOnlyError: the store is a Kafka broker's folder. Others: as seam.Membership.partition_of.
         """
-        self._log.check_writable()
+        self._offsets.check_writable()
         return self._log.partition_of(self._config.group)
 
     @property
@@ -133,7 +134,7 @@ class Membership:
         Raises:
             InvalidConfigError: the group's members have another assignor, or a text does not fit into the format.
             GroupNotEmptyError: the group has members of a server.
-            ReadOnlyError, PartitionOwnedError, others: as OffsetsLog.change_members.
+            ReadOnlyError, PartitionOwnedError, others: as seam.Membership.change_members.
         """
         config, files = self._config, self._files
         member = FileMember(
@@ -247,8 +248,8 @@ class Membership:
         return self.owned - left
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commits offsets of partitions that it owns. Raises: as OffsetsLog.commit."""
-        self._log.commit(self._config.group, offsets, member=self.member_id)
+        """Commits offsets of partitions that it owns. Raises: as Offsets.commit."""
+        self._offsets.commit(self._config.group, offsets, member=self.member_id)
 
     # ---- parts
 

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Iterable, Mapping, Set
 
 from pyspark_log.errors import UnknownTopicError
-from pyspark_log.storage.partitions import PartitionEvents
+from pyspark_log.storage.seam import PartitionEvents
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 

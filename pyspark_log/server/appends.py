@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from pyspark_log.server.network import Loop, Timer, Wait
-from pyspark_log.storage.partitions import PartitionEvents
+from pyspark_log.storage.seam import PartitionEvents
 
 # How often all partitions that are waited for are looked at where the OS does not report changes, in seconds.
 _POLL = 0.02

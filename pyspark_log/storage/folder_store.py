@@ -25,8 +25,10 @@ from pyspark_log.storage.broker import BrokerLogDirs, BrokerLogManager
 from pyspark_log.storage.catalog import check_not_internal, local_path, store_json
 from pyspark_log.storage.catalog.own_cluster import read_cluster
 from pyspark_log.storage.catalog.store_json import STORE_FILE
+from pyspark_log.storage.folder_partitions import FolderPartitions
+from pyspark_log.storage.folder_publishes import FolderPublishes
 from pyspark_log.storage.fs import Mutex, files
-from pyspark_log.storage.groups import CommittedOffsets, Groups
+from pyspark_log.storage.groups import CommittedOffsets, Groups, OffsetsLog
 from pyspark_log.storage.log.read import READ_BYTES, Damage
 from pyspark_log.storage.log_manager import (
     LogDirDescription,
@@ -39,9 +41,7 @@ from pyspark_log.storage.log_manager import (
     partition_move,
     remove_log_dir,
 )
-from pyspark_log.storage.partitions import Partitions
 from pyspark_log.storage.publish import DecisionLog, apply_pending
-from pyspark_log.storage.publishes import Publishes
 from pyspark_log.storage.segment.file_names import LOG, list_segments, segment_path
 from pyspark_log.storage.store import Store
 from pyspark_log.types import (
@@ -80,8 +80,8 @@ class FolderStore(Store):
         self.committed_offsets = CommittedOffsets(self.decisions)
         #: Changes topics.
         self.admin = TopicAdmin(logs, forget=partial(_forget_topic, self.committed_offsets))
-        self.publishes = Publishes(self.decisions, self.committed_offsets, self.admin.create_if_missing)
-        self.partitions = Partitions(logs)
+        self.publishes = FolderPublishes(self.decisions, self.committed_offsets, self.admin.create_if_missing)
+        self.partitions = FolderPartitions(logs)
 
     # ---- opening
 
@@ -210,8 +210,8 @@ class FolderStore(Store):
     # ---- groups
 
     @property
-    def groups(self) -> Groups:
-        return Groups(self.committed_offsets)
+    def groups(self) -> Groups[OffsetsLog]:
+        return Groups(OffsetsLog(self.committed_offsets))
 
     # ---- log dirs
 
@@ -459,4 +459,4 @@ _shared_mutex = Mutex()
 
 def _forget_topic(offsets: CommittedOffsets, name: str) -> bool:
     """As OffsetsLog.forget_topic; in a node's store the cluster's coordinators do that."""
-    return read_cluster(offsets.logs.path) is not None or Groups(offsets).log.forget_topic(name)
+    return read_cluster(offsets.logs.path) is not None or OffsetsLog(offsets).forget_topic(name)

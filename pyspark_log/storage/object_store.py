@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from math import inf
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from pyspark_log.arguments import check_whole
 from pyspark_log.config import (
@@ -35,12 +35,13 @@ from pyspark_log.storage.catalog.topics import check_id, check_partitions, new_i
 from pyspark_log.storage.fs import Mutex
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.fs.json_fields import Fields
+from pyspark_log.storage.groups import Groups
 from pyspark_log.storage.log.read import READ_BYTES, Damage
 from pyspark_log.storage.objects import ObjectAddress, Objects
 from pyspark_log.storage.objects.race import RACERS, ROUNDS, faulty_races
 from pyspark_log.storage.publish import StagedPart
 from pyspark_log.storage.publish_log import maintenance, proposals, reading
-from pyspark_log.storage.publish_log.groups import ObjectGroups
+from pyspark_log.storage.publish_log.groups import ObjectOffsets
 from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.partitions import ObjectPartitions
 from pyspark_log.storage.publish_log.proposals import Proposal, log_of, topic_of
@@ -63,10 +64,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_log.storage.compaction import Outcome
-    from pyspark_log.storage.groups import Groups
-    from pyspark_log.storage.partitions import Partitions
     from pyspark_log.storage.publish_log.maintenance import Cleaned, Merged
-    from pyspark_log.storage.publishes import Publishes
     from pyspark_log.storage.record.rows import Rows
 
 VERSION = 1
@@ -92,9 +90,8 @@ class ObjectStore(Store):
         """For `open` and `create`."""
         self.path, self.cluster_id, self.configs = str(objects.address), cluster_id, configs
         self.log = PublishLog(objects, now_ms, lambda log: maintenance.merge_recent(log, configs, now_ms))
-        # They have the methods of those of a folder.
-        self.publishes = cast("Publishes", ObjectPublishes(self.log, cluster_id, configs, now_ms, self.ensure_topic))
-        self.partitions = cast("Partitions", ObjectPartitions(self.log, cluster_id, configs))
+        self.publishes = ObjectPublishes(self.log, cluster_id, configs, now_ms, self.ensure_topic)
+        self.partitions = ObjectPartitions(self.log, cluster_id, configs)
 
     # ---- opening
 
@@ -258,8 +255,8 @@ class ObjectStore(Store):
     # ---- groups
 
     @property
-    def groups(self) -> Groups:
-        return cast("Groups", ObjectGroups(self.log, self.configs, now_ms))
+    def groups(self) -> Groups[ObjectOffsets]:
+        return Groups(ObjectOffsets(self.log, self.configs, now_ms))
 
     # ---- records
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pyspark_log.storage.log.read import READ_BYTES, Damage
 from pyspark_log.storage.objects import is_address
+from pyspark_log.storage.seam import Offsets, Partitions, Publishes
 from pyspark_log.storage.topic import Topic
 from pyspark_log.types import EARLIEST, READ_UNCOMMITTED, AppendResult, OffsetAndTimestamp, TopicDescription
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_log.storage.groups import Groups
-    from pyspark_log.storage.partitions import Partitions
-    from pyspark_log.storage.publishes import Publishes
     from pyspark_log.storage.record.rows import Rows
 
 _S = TypeVar("_S", bound="Store")
@@ -229,7 +228,7 @@ class Store(ABC):
 
     @property
     @abstractmethod
-    def groups(self) -> Groups:
+    def groups(self) -> Groups[Offsets]:
         """The consumer groups: `store.groups["g"].commit({TopicPartition("t", 0): 5})`."""
 
     # ---- records

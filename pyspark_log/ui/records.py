@@ -261,7 +261,9 @@ class Reader:
                 next_offset = record.offset + 1
         return rows
 
-    def _producer_batches(self, partition: int, start: int, end: int) -> list[tuple[BatchHeader, EndTxnMarker | None]]:
+    def _producer_batches(
+        self, partition: int, start: int, end: int
+    ) -> Sequence[tuple[BatchHeader, EndTxnMarker | None]]:
         """The batches with a producer id that have offsets in [start, end), and perhaps some after them."""
         at, partitions = TopicPartition(self._topic, partition), self._store.partitions
         # A range that ends within a batch would leave that out.

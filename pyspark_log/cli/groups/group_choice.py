@@ -11,7 +11,7 @@ import click
 
 from pyspark_log.cli.support import complete_groups, complete_topics, one_line, warn
 from pyspark_log.errors import PylogError, UnknownTopicError
-from pyspark_log.storage.groups import OffsetsLog
+from pyspark_log.storage.seam import Offsets
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
@@ -29,7 +29,7 @@ def group_options(command: _Command) -> _Command:
     return click.argument("names", metavar="[GROUP]...", nargs=-1, shell_complete=complete_groups)(command)
 
 
-def chosen_groups(log: OffsetsLog, names: Sequence[str], more: Sequence[str], all_groups: bool) -> list[str]:
+def chosen_groups(log: Offsets, names: Sequence[str], more: Sequence[str], all_groups: bool) -> list[str]:
     """The groups that a user has named, each once. click.UsageError: none, or names beside --all-groups."""
     named = list(dict.fromkeys([*names, *more]))
     if all_groups == bool(named):

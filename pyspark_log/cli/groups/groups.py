@@ -38,10 +38,10 @@ from pyspark_log.storage.groups import (
     GroupMember,
     GroupState,
     OffsetAndMetadata,
-    OffsetsLog,
     assigned_partitions,
 )
 from pyspark_log.storage.groups.query_readers import QUERY, query_of, state_of
+from pyspark_log.storage.seam import Offsets
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
@@ -155,7 +155,7 @@ def describe(
 
 
 def _described(
-    store: Store, log: OffsetsLog, groups: Sequence[str], shown: Mapping[str, str]
+    store: Store, log: Offsets, groups: Sequence[str], shown: Mapping[str, str]
 ) -> tuple[list[dict[str, object]], Refusals]:
     """A row for each thing that is shown of the groups, and the groups of which nothing can be."""
     rows, refusals = list[dict[str, object]](), Refusals()
@@ -212,7 +212,7 @@ def _cell(name: str, value: object) -> object:
     return format_time(value) if name == "last_commit" and isinstance(value, int) else cell(value)
 
 
-def _state(group: GroupDescription, log: OffsetsLog) -> dict[str, object]:
+def _state(group: GroupDescription, log: Offsets) -> dict[str, object]:
     committed = log.fetch(group.group, with_resets=True)
     state, reader = state_of(group.state.value, committed), query_of(committed)
     return {

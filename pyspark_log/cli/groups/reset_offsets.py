@@ -24,7 +24,8 @@ from pyspark_log.cli.target import Target
 from pyspark_log.errors import InvalidTopicError
 from pyspark_log.storage.catalog import check_name
 from pyspark_log.storage.fs import clock
-from pyspark_log.storage.groups import OffsetAndMetadata, OffsetsLog, check_empty, move_offsets
+from pyspark_log.storage.groups import OffsetAndMetadata, check_empty, move_offsets
+from pyspark_log.storage.seam import Offsets
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 from pyspark_log.units import java_duration
@@ -170,7 +171,7 @@ def reset_offsets(
         click.echo("Nothing was changed. Give --execute to commit these, or --dry-run to hide this line.", err=True)
 
 
-def _committed(log: OffsetsLog, group: str) -> _Committed:
+def _committed(log: Offsets, group: str) -> _Committed:
     check_empty(log.describe(group))
     return log.fetch(group)
 

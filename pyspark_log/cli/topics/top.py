@@ -24,7 +24,7 @@ from pyspark_log.cli.support import (
 )
 from pyspark_log.cli.target import Target
 from pyspark_log.errors import UnknownTopicError
-from pyspark_log.storage.groups import OffsetsLog
+from pyspark_log.storage.seam import Offsets
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
@@ -166,7 +166,7 @@ def _colour(heading: str, cell: str) -> str | None:
     return "red" if heading == "CAUGHT UP IN" and cell == NOTHING else None
 
 
-def take_snapshot(store: Store, log: OffsetsLog, names: Sequence[str]) -> Snapshot:
+def take_snapshot(store: Store, log: Offsets, names: Sequence[str]) -> Snapshot:
     """Reads the topics, or all of them, and all groups that have committed offsets in them."""
     now, topics, ends = time.monotonic(), dict[str, TopicSnapshot](), dict[TopicPartition, int]()
     store.publishes.apply_pending()
@@ -185,7 +185,7 @@ def take_snapshot(store: Store, log: OffsetsLog, names: Sequence[str]) -> Snapsh
 
 
 def _groups(
-    log: OffsetsLog, topics: Mapping[str, TopicSnapshot], ends: Mapping[TopicPartition, int]
+    log: Offsets, topics: Mapping[str, TopicSnapshot], ends: Mapping[TopicPartition, int]
 ) -> dict[tuple[str, str], GroupSnapshot]:
     found = dict[tuple[str, str], GroupSnapshot]()
     for group in log.groups():

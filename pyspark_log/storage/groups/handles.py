@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Generic, TypeVar
 
 from pyspark_log.storage.fs import FileLock
-from pyspark_log.storage.groups.committed_offsets import CommittedOffsets
 from pyspark_log.storage.groups.metadata import GroupDescription
-from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.groups.view import OffsetAndMetadata
+from pyspark_log.storage.seam import Offsets
 from pyspark_log.types import TopicPartition
 
+_Log_co = TypeVar("_Log_co", bound=Offsets, covariant=True)
 
-class Groups:
+
+class Groups(Generic[_Log_co]):
     """The consumer groups of a store, by name. Iterates over those that have a record.
 
     Attributes:
         log: the same groups, for questions about many of them.
-        committed_offsets: what `log` is built on, in a folder.
     """
 
-    def __init__(self, committed_offsets: CommittedOffsets) -> None:
+    def __init__(self, log: _Log_co) -> None:
         """For Store.groups."""
-        self.committed_offsets = committed_offsets
-        self.log = OffsetsLog(committed_offsets)
+        self.log = log
 
     def __getitem__(self, name: str) -> Group:
         """A handle to a group, which need not exist: its first commit creates it."""
@@ -49,7 +49,7 @@ class Group:
         name: the group's.
     """
 
-    def __init__(self, log: OffsetsLog, name: str) -> None:
+    def __init__(self, log: Offsets, name: str) -> None:
         """For Groups."""
         self._log = log
         self.name = name
@@ -65,23 +65,23 @@ class Group:
         expected: Mapping[TopicPartition, int | None] | None = None,
         expire_timestamp: int = -1,
     ) -> None:
-        """Commits the offsets of the next records to read, atomically; as OffsetsLog.commit."""
+        """Commits the offsets of the next records to read, atomically; as Offsets.commit."""
         self._log.commit(self.name, offsets, metadata, expected=expected, expire_timestamp=expire_timestamp)
 
     def committed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The committed offsets; empty for a group that does not exist. Raises: as OffsetsLog.fetch."""
+        """The committed offsets; empty for a group that does not exist. Raises: as Offsets.fetch."""
         return self._log.fetch(self.name)
 
     def describe(self) -> GroupDescription:
-        """Its state and members, as far as the log records them. Raises: as OffsetsLog.fetch."""
+        """Its state and members, as far as the log records them. Raises: as Offsets.fetch."""
         return self._log.describe(self.name)
 
     def delete(self) -> None:
-        """Deletes the group and its committed offsets; as OffsetsLog.delete_group."""
+        """Deletes the group and its committed offsets; as Offsets.delete_group."""
         self._log.delete_group(self.name)
 
     def delete_offsets(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Deletes its committed offsets for some partitions; as OffsetsLog.delete_offsets."""
+        """Deletes its committed offsets for some partitions; as Offsets.delete_offsets."""
         return self._log.delete_offsets(self.name, list(partitions))
 
     def lock(self, purpose: str) -> FileLock:

@@ -24,6 +24,7 @@ from pyspark_log.errors import (
     UnknownTopicError,
 )
 from pyspark_log.group_records import RecordKey, Value
+from pyspark_log.storage.abilities import Missing, refuse
 from pyspark_log.storage.catalog import OFFSETS_TOPIC
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 from pyspark_log.storage.compaction import compact_if_due
@@ -47,6 +48,7 @@ from pyspark_log.storage.ingest import packed
 from pyspark_log.storage.publish import TopicIdPartition
 from pyspark_log.storage.publish.applier import apply_in, waits_in
 from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
+from pyspark_log.storage.seam import Membership, Offsets
 from pyspark_log.types import OffsetStep, TopicPartition
 
 if TYPE_CHECKING:
@@ -61,28 +63,26 @@ class HasGroups(Protocol):
     """A store."""
 
     @property
-    def groups(self) -> Groups:
+    def groups(self) -> Groups[Offsets]:
         """The store's groups."""
 
 
-class OffsetsLog:
-    """Commits and fetches offsets of groups; safe to use from several threads and processes.
-
-    Offsets that a publish moves (e.g. a transaction) count as soon as it is decided. So a fetch never returns an offset
-    that a decided publish has replaced, and a commit is ordered after all earlier decisions.
+class OffsetsLog(Offsets, Membership):
+    """The offsets of a store in a folder, for its users, and for a coordinator of groups.
 
     Attributes:
         NEVER: as the expiry of a commit: its offsets stay until they are deleted.
-        retention_ms: how long the offsets of an idle group stay, if their commit does not say it.
-        interval_ms: how often a query that only reports its progress should commit; 0: as often as it progresses.
     """
 
     NEVER: ClassVar[int] = records.NEVER
-    interval_ms: ClassVar[int] = 0
+    interval_ms = 0
 
     def __init__(self, store: HasGroups | CommittedOffsets, clock: Callable[[], float] | None = None) -> None:
-        """`clock` gives the time of commits, in seconds since 1970; None: the store's clock."""
-        self._offsets = store if isinstance(store, CommittedOffsets) else store.groups.committed_offsets
+        """`clock` gives the time of commits, in seconds since 1970; None: the store's clock.
+
+        UnsupportedByStoreError: the store has no topic of offsets.
+        """
+        self._offsets = store if isinstance(store, CommittedOffsets) else _committed_offsets(store.groups.log)
         self._logs = logs = self._offsets.logs
         self._clock = clock
         self.retention_ms = int_config(logs.configs, "offsets.retention.minutes") * 60_000
@@ -90,19 +90,15 @@ class OffsetsLog:
 
     @property
     def writable(self) -> bool:
-        """Whether this process may commit; a reader of offsets does not need that."""
         return self._logs.writable
 
     def check_writable(self) -> None:
-        """Refuses a store that is never written to, before anything is committed. ReadOnlyError."""
         self._logs.check_writable()
 
     def now(self) -> int:
-        """The time that a commit would have now, in ms since 1970."""
         return self._logs.clock() if self._clock is None else int(self._clock() * 1000)
 
     def lock(self, group: str, purpose: str) -> FileLock:
-        """As Group.lock."""
         path = f"{self._logs.path}/{STATE_FOLDER}/{purpose}-{crc32(group.encode())}.lock"
         files.make_folder(os.path.dirname(path))
         files.open_or_create(path).close()
@@ -120,31 +116,6 @@ class OffsetsLog:
         expected: Mapping[TopicPartition, int | None] | None = None,
         member: str | None = None,
     ) -> None:
-        """Commits the offsets of the next records to read, atomically.
-
-        (More than a segment holds, some 4,000, are split: each part that fills a segment is atomic.) Creates a missing
-        topic (`offsets.topic.num.partitions` partitions, Kafka's 50). Every
-        `offsets.retention.check.interval.ms` it also deletes expired offsets.
-
-        Args:
-            group: the group's name.
-            offsets: for each partition.
-            metadata: a text of the committer's choice, for all of them.
-            expire_timestamp: when these offsets expire, in ms since 1970; NEVER: they do not. -1: when the group was
-                idle for `offsets.retention.minutes`.
-            expected: the commit is refused unless these are the committed offsets of those partitions (None: no
-                offset). If omitted, nothing is compared.
-            member: the commit is refused unless this member of the group owns all of these partitions. None: it is no
-                member's.
-
-        Raises:
-            InvalidConfigError: the group has no name, an offset is negative, `metadata` is larger than 4096 bytes, or
-                the format cannot hold a text or number; nothing was written.
-            OffsetConflictError: a committed offset is not the expected one; nothing was written.
-            FencedMemberError: the member does not own all of them; nothing was written.
-            StagedOutputError, OSError, LockTimeoutError: also when pending decisions of the group's partition,
-                which come first, cannot be applied; nothing was written.
-        """
         committed_offsets.check(group, offsets, metadata)
         committed_offsets.check(group, dict.fromkeys(expected or {}, 0))
         check_whole(f"group {group}: expiry", expire_timestamp, low=-1)
@@ -265,16 +236,14 @@ class OffsetsLog:
     # ---- members that share the files of the store
 
     @property
+    def membership(self) -> Membership:
+        return self
+
+    @property
     def member_files(self) -> MemberFiles:
-        """By which members know which of them live."""
         return MemberFiles(self._logs.path)
 
     def file_group(self, group: str) -> FileGroup | None:
-        """The members of a group that share the files of the store; None: there are none.
-
-        Raises:
-            CorruptRecordError: the group's record cannot be decoded.
-        """
         value = self._offsets.metadata(group)
         try:
             return None if value is None or not value.is_of_files else FileGroup.decode(value)
@@ -282,21 +251,6 @@ class OffsetsLog:
             raise committed_offsets.malformed(group, error) from error
 
     def change_members(self, group: str, change: Callable[[FileGroup], FileGroup]) -> FileGroup:
-        """Changes the members of a group that share the files of the store; no other process changes them meanwhile.
-
-        Args:
-            group: its name.
-            change: what the group is to be, from what it is.
-
-        Returns:
-            What it is now.
-
-        Raises:
-            InvalidConfigError: the group has no name, or the format cannot hold a text.
-            GroupNotEmptyError: it has members of a server.
-            RecordTooLargeError: they do not fit into one record.
-            StagedOutputError, OSError, LockTimeoutError: as commit; nothing was written.
-        """
         committed_offsets.check(group, {})
 
         after = _NO_MEMBERS
@@ -320,7 +274,6 @@ class OffsetsLog:
         return after
 
     def partition_of(self, group: str) -> TopicPartition:
-        """The partition of the log that has a group's records; makes the log if it is missing. PylogError, OSError."""
         place = committed_offsets.place_of(self._logs, group)
         return TopicPartition(place.topic, place.partition)
 
@@ -331,19 +284,6 @@ class OffsetsLog:
         return self._offsets.pending(group)
 
     def fetch(self, group: str, *, with_resets: bool = False) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The committed offsets of a group; empty for an unknown group.
-
-        Reads only what was committed since the last call. Applies pending decisions of the group's partition if it may
-        write to the store; the result does not depend on that.
-
-        Args:
-            group: its name.
-            with_resets: whether offsets below 0 are among them, with which clients commit that they start over.
-
-        Raises:
-            CorruptRecordError: a record of the group's partition cannot be decoded.
-            StagedOutputError: a pending decision's moves cannot be read.
-        """
         logs = self._logs
         place, _, _ = self._offsets.read(group)
         if place is not None and logs.writable:
@@ -355,7 +295,6 @@ class OffsetsLog:
         return committed if with_resets else {at: kept for at, kept in committed.items() if kept.offset >= 0}
 
     def groups(self) -> list[str]:
-        """The names of all groups with a record in the log, sorted."""
         return self._offsets.groups()
 
     def members(
@@ -389,19 +328,11 @@ class OffsetsLog:
         return classic, modern
 
     def describe(self, group: str) -> GroupDescription:
-        """A group's state and members, as far as the log records them. Raises: as `fetch`."""
         return self._offsets.described(group)
 
     # ---- deleting
 
     def delete_group(self, group: str) -> None:
-        """Deletes a group and all its committed offsets.
-
-        Raises:
-            UnknownGroupError: no such group.
-            GroupNotEmptyError: it has members, or may have some.
-            CorruptRecordError, StagedOutputError, OSError, LockTimeoutError: as commit; nothing was written.
-        """
         logs = self._logs
         if self.describe(group).state is GroupState.DEAD:
             raise UnknownGroupError(f"there is no group {group!r} in {logs.path}")
@@ -419,16 +350,6 @@ class OffsetsLog:
         self._append(place, tombstones_of_group)
 
     def delete_offsets(self, group: str, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Deletes a group's committed offsets for some partitions.
-
-        Returns:
-            The partitions for which it had one.
-
-        Raises:
-            UnknownGroupError: no such group.
-            GroupNotEmptyError: members of it read one of the topics.
-            CorruptRecordError, StagedOutputError, OSError, LockTimeoutError: as commit; nothing was written.
-        """
         logs, gone = self._logs, list[TopicPartition]()
         if self.describe(group).state is GroupState.DEAD:
             raise UnknownGroupError(f"there is no group {group!r} in {logs.path}")
@@ -470,19 +391,6 @@ class OffsetsLog:
         return True
 
     def expire(self, timeout: float = DEFAULT_TIMEOUT) -> int:
-        """Deletes expired offsets, by Kafka's rules, and groups of which nothing is left.
-
-        Only writers to the partition being checked wait for it.
-
-        Args:
-            timeout: how long to wait for each partition's lock, in seconds.
-
-        Returns:
-            How many committed offsets were deleted.
-
-        Raises:
-            PylogError, OSError: the first that a partition raised; the others were checked.
-        """
         now = self.now()
 
         def expire_in(partition: int) -> int:
@@ -561,12 +469,17 @@ def _members_of(group: GroupDescription) -> str:
     return f"has {len(group.members)} members"
 
 
+def _committed_offsets(log: Offsets) -> CommittedOffsets:
+    """What a store's log of offsets is built on."""
+    return log._offsets if isinstance(log, OffsetsLog) else refuse(Missing.OFFSETS_TOPIC, "OffsetsLog")
+
+
 def _offset_keys(group: str, partitions: Collection[TopicPartition]) -> list[bytes]:
     return [records.encode_offset_key(records.OffsetCommitKey(group, at.topic, at.partition)) for at in partitions]
 
 
 def move_offsets(
-    log: OffsetsLog,
+    log: Offsets,
     group: str,
     committed: Mapping[TopicPartition, OffsetAndMetadata],
     offsets: Mapping[TopicPartition, int],
@@ -581,5 +494,5 @@ def move_offsets(
         OffsetConflictError: the group was moved meanwhile; nothing was changed.
     """
     before = {at: committed[at].offset if at in committed else None for at in offsets}
-    stays = any(kept.expire_timestamp == OffsetsLog.NEVER for kept in committed.values())
-    log.commit(group, offsets, expected=before, expire_timestamp=OffsetsLog.NEVER if stays else -1)
+    stays = any(kept.expire_timestamp == records.NEVER for kept in committed.values())
+    log.commit(group, offsets, expected=before, expire_timestamp=records.NEVER if stays else -1)

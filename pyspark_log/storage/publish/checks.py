@@ -20,7 +20,7 @@ from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.publish.applier import staging_folder
 from pyspark_log.storage.publish.decision import NO_NUMBER, NO_ORIGIN, Decision, Origin
-from pyspark_log.storage.publish.staging.staged_writer import StagedPart
+from pyspark_log.storage.publish.staging.plan import StagedPart
 
 
 def check_given(publisher: str, number: int = 0, *texts: str) -> None:

@@ -19,7 +19,7 @@ from pyspark_log.storage.publish.decision import NO_NUMBER, Decision
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.outcomes import failed_error, pending_error
 from pyspark_log.storage.publish.prepare import discard
-from pyspark_log.storage.publish.staging.staged_writer import StagedPart
+from pyspark_log.storage.publish.staging.plan import StagedPart
 
 
 def claim(

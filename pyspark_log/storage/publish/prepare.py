@@ -25,8 +25,9 @@ from pyspark_log.storage.publish.decision import TopicIdPartition
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.staging import manifest
 from pyspark_log.storage.publish.staging.install import copy_limit, install_size, is_copied_anywhere, most_batches
+from pyspark_log.storage.publish.staging.plan import StagedPart
 from pyspark_log.storage.publish.staging.staged_file import Job, StagedRegion, job_of, read_region
-from pyspark_log.storage.publish.staging.staged_writer import PartFile, StagedPart
+from pyspark_log.storage.publish.staging.staged_writer import PartFile
 from pyspark_log.storage.record import scan
 from pyspark_log.storage.record.headers import set_log_append_time
 from pyspark_log.storage.record.layout import crcs_of

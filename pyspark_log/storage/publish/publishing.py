@@ -56,7 +56,7 @@ from pyspark_log.storage.publish.outcomes import failed_error, pending_error
 from pyspark_log.storage.publish.pending import tidy
 from pyspark_log.storage.publish.prepare import Output
 from pyspark_log.storage.publish.staging import manifest
-from pyspark_log.storage.publish.staging.staged_writer import StagedPart
+from pyspark_log.storage.publish.staging.plan import StagedPart
 from pyspark_log.types import OffsetStep, TopicPartition
 
 log = logging.getLogger(__name__)

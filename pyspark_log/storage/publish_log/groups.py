@@ -1,179 +1,47 @@
-"""The consumer groups of a store in an object store: their committed offsets are in its publish log."""
+"""The committed offsets of groups in a store in an object store: they are in its publish log."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NoReturn
 
 from pyspark_log.arguments import check_whole
 from pyspark_log.config import int_config
-from pyspark_log.errors import InvalidConfigError, OffsetConflictError, UnknownGroupError, UnsupportedByStoreError
-from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
+from pyspark_log.errors import OffsetConflictError, UnknownGroupError
+from pyspark_log.storage.abilities import Missing, refuse
 from pyspark_log.storage.groups import NEVER, GroupDescription, GroupState, OffsetAndMetadata
 from pyspark_log.storage.groups.committed_offsets import check
-from pyspark_log.storage.groups.member_files import MemberFiles
 from pyspark_log.storage.publish_log import proposals
 from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.proposals import Proposal
 from pyspark_log.storage.publish_log.state import State
+from pyspark_log.storage.seam import Offsets
 from pyspark_log.types import TopicPartition
 
-_NO_MEMBERS = (
-    "a group in an object store has no members, as nothing there shows at once that one has died: give each consumer "
-    "its own partitions (Consumer.assign)"
-)
 
-
-class ObjectGroups:
-    """The consumer groups, by name. Iterates over those that have committed offsets. As Groups.
-
-    Attributes:
-        log: the same groups, for a program that commits for many.
-    """
-
-    def __init__(self, log: PublishLog, configs: Mapping[str, str], clock: Callable[[], int]) -> None:
-        """Of one store; `clock` gives the time in ms."""
-        self._log = log
-        self.log = ObjectOffsetsLog(log, configs, clock)
-
-    @property
-    def committed_offsets(self) -> NoReturn:
-        """There is no topic of offsets in an object store. UnsupportedByStoreError."""
-        raise UnsupportedByStoreError(
-            "OffsetsLog is of a store in a folder: take `store.groups.log`, which has its calls for each kind of store"
-        )
-
-    def __getitem__(self, name: str) -> ObjectGroup:
-        return ObjectGroup(self._log, name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self._log.follow().groups))
-
-    def __len__(self) -> int:
-        return len(self._log.follow().groups)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._log.follow().groups
-
-    def __repr__(self) -> str:
-        return f"Groups({list(self)!r})"
-
-
-class ObjectGroup:
-    """One consumer group; as Group, whose methods have the contracts.
-
-    Attributes:
-        name: the group's.
-    """
-
-    def __init__(self, log: PublishLog, name: str) -> None:
-        """For ObjectGroups."""
-        self._log, self.name = log, name
-
-    def __repr__(self) -> str:
-        return f"Group({self.name!r}, {len(self.committed())} committed offsets)"
-
-    def commit(
-        self,
-        offsets: Mapping[TopicPartition, int],
-        metadata: str = "",
-        *,
-        expected: Mapping[TopicPartition, int | None] | None = None,
-        expire_timestamp: int = -1,
-    ) -> None:
-        """Commits the offsets of the next records to read, atomically.
-
-        Raises:
-            InvalidConfigError: as OffsetsLog.commit; or they are to expire at a time of their own.
-            OffsetConflictError: a committed offset is not the expected one; nothing was changed.
-        """
-        check(self.name, offsets, metadata)
-        check_whole(f"group {self.name}: expiry", expire_timestamp, low=-1)
-        if expire_timestamp not in (-1, NEVER):
-            raise InvalidConfigError("offsets in an object store have no time of their own at which they expire")
-
-        def propose(state: State) -> Proposal | None:
-            known = state.groups.get(self.name, {})
-            for at, before in (expected or {}).items():
-                found = known[at].offset if at in known else None
-                if found != before:
-                    raise OffsetConflictError(self.name, at.topic, at.partition, before, found)
-            return proposals.commit(state, self.name, offsets, metadata) if offsets else None
-
-        self._log.decide(propose)
-
-    def committed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The committed offsets; empty for a group that does not exist."""
-        return {
-            at: OffsetAndMetadata(one.offset, -1, one.metadata, one.time)
-            for at, one in self._log.follow().groups.get(self.name, {}).items()
-        }
-
-    def describe(self) -> GroupDescription:
-        """Its state: groups in an object store have no members."""
-        is_known = self.name in self._log.follow().groups
-        return GroupDescription(self.name, GroupState.EMPTY if is_known else GroupState.DEAD)
-
-    def delete(self) -> None:
-        """Deletes the group and its committed offsets. UnknownGroupError."""
-        self._log.decide(lambda state: self._deletion(state, self._offsets(state)))
-
-    def delete_offsets(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Deletes its committed offsets for some partitions; those for which it had one. UnknownGroupError."""
-        entry = self._log.decide(
-            lambda state: self._deletion(state, [at for at in self._offsets(state) if at in partitions])
-        )
-        return [] if entry is None else sorted(move.at for move in entry.moves)
-
-    def lock(self, purpose: str) -> NoReturn:
-        """No lock of an object store ends with the process that has it. UnsupportedByStoreError."""
-        raise UnsupportedByStoreError(
-            f"group {self.name}: there are no locks in an object store, such as one for {purpose}: commit with "
-            "`expected`, which one of several processes can do"
-        )
-
-    def _offsets(self, state: State) -> list[TopicPartition]:
-        try:
-            return list(state.groups[self.name])
-        except KeyError:
-            raise UnknownGroupError(f"there is no group {self.name!r} in {self._log.objects.address}") from None
-
-    def _deletion(self, state: State, partitions: Collection[TopicPartition]) -> Proposal | None:
-        return proposals.commit(state, self.name, dict.fromkeys(partitions)) if partitions else None
-
-
-class ObjectOffsetsLog:
-    """Commits and fetches offsets of groups; as OffsetsLog, whose methods have the contracts.
-
-    Attributes:
-        writable: whether this process may commit: the object store decides that.
-        retention_ms: how long the offsets of an idle group stay.
-        interval_ms: how often a query that only reports its progress should commit: each time is a decision.
-    """
+class ObjectOffsets(Offsets):
+    """Commits by decisions; each is durable."""
 
     writable = True
     interval_ms = 60_000
 
     def __init__(self, log: PublishLog, configs: Mapping[str, str], clock: Callable[[], int]) -> None:
-        """For ObjectGroups."""
-        self._log, self.now = log, clock
+        """Of one store; `clock` gives the time in ms."""
+        self._log, self._clock = log, clock
         self.retention_ms = int_config(configs, "offsets.retention.minutes") * 60_000
+
+    @property
+    def membership(self) -> NoReturn:
+        refuse(Missing.MEMBERS, "group")
 
     def check_writable(self) -> None:
         """It may always be tried."""
 
-    @property
-    def member_files(self) -> MemberFiles:
-        """There are none: no lock of an object store ends with the process that has it. UnsupportedByStoreError."""
-        raise UnsupportedByStoreError(_NO_MEMBERS)
+    def now(self) -> int:
+        return self._clock()
 
     def lock(self, group: str, purpose: str) -> NoReturn:
-        """As of ObjectGroup. UnsupportedByStoreError."""
-        ObjectGroup(self._log, group).lock(purpose)
-
-    def expire(self, timeout: float = DEFAULT_TIMEOUT) -> int:
-        """None expires in an object store."""
-        return 0
+        refuse(Missing.LOCKS, f"group {group}, a lock for {purpose}")
 
     def commit(
         self,
@@ -185,27 +53,55 @@ class ObjectOffsetsLog:
         expected: Mapping[TopicPartition, int | None] | None = None,
         member: str | None = None,
     ) -> None:
-        """Commits the offsets of the next records to read, atomically. UnsupportedByStoreError: for a member."""
         if member is not None:
-            raise UnsupportedByStoreError(_NO_MEMBERS)
-        ObjectGroup(self._log, group).commit(offsets, metadata, expected=expected, expire_timestamp=expire_timestamp)
+            refuse(Missing.MEMBERS, f"group {group}")
+        check(group, offsets, metadata)
+        check_whole(f"group {group}: expiry", expire_timestamp, low=-1)
+        if expire_timestamp not in (-1, NEVER):
+            refuse(Missing.OFFSET_EXPIRY, f"group {group}")
+
+        def propose(state: State) -> Proposal | None:
+            committed = state.groups.get(group, {})
+            for at, offset in (expected or {}).items():
+                current = committed[at].offset if at in committed else None
+                if current != offset:
+                    raise OffsetConflictError(group, at.topic, at.partition, offset, current)
+            return proposals.commit(state, group, offsets, metadata) if offsets else None
+
+        self._log.decide(propose)
 
     def fetch(self, group: str, *, with_resets: bool = False) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The committed offsets of a group, none of which is below 0 here; empty for an unknown group."""
-        return ObjectGroup(self._log, group).committed()
+        # None of them is below 0 here.
+        return {
+            at: OffsetAndMetadata(committed.offset, -1, committed.metadata, committed.time)
+            for at, committed in self._log.follow().groups.get(group, {}).items()
+        }
 
     def groups(self) -> list[str]:
-        """The names of all groups, sorted."""
         return sorted(self._log.follow().groups)
 
     def describe(self, group: str) -> GroupDescription:
-        """A group's state."""
-        return ObjectGroup(self._log, group).describe()
+        is_known = group in self._log.follow().groups
+        return GroupDescription(group, GroupState.EMPTY if is_known else GroupState.DEAD)
 
     def delete_group(self, group: str) -> None:
-        """Deletes a group and all its committed offsets. UnknownGroupError."""
-        ObjectGroup(self._log, group).delete()
+        self._log.decide(lambda state: _deletion(state, group, self._offsets(state, group)))
 
     def delete_offsets(self, group: str, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Deletes a group's committed offsets for some partitions; those for which it had one. UnknownGroupError."""
-        return ObjectGroup(self._log, group).delete_offsets(partitions)
+        entry = self._log.decide(
+            lambda state: _deletion(state, group, [at for at in self._offsets(state, group) if at in partitions])
+        )
+        return [] if entry is None else sorted(move.at for move in entry.moves)
+
+    def expire(self) -> int:
+        return 0
+
+    def _offsets(self, state: State, group: str) -> list[TopicPartition]:
+        try:
+            return list(state.groups[group])
+        except KeyError:
+            raise UnknownGroupError(f"there is no group {group!r} in {self._log.objects.address}") from None
+
+
+def _deletion(state: State, group: str, partitions: Collection[TopicPartition]) -> Proposal | None:
+    return proposals.commit(state, group, dict.fromkeys(partitions)) if partitions else None

@@ -1,4 +1,4 @@
-"""Questions about the partitions of a store in an object store; as Partitions, whose methods have the contracts."""
+"""Questions about the partitions of a store in an object store."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 
 from pyspark_log.config import int_config
 from pyspark_log.errors import UnknownTopicError
+from pyspark_log.storage import seam
 from pyspark_log.storage.log_manager import PartitionDescription
 from pyspark_log.storage.publish_log import reading
 from pyspark_log.storage.publish_log.log import PublishLog
@@ -19,8 +20,8 @@ from pyspark_log.types import READ_UNCOMMITTED, OffsetAndTimestamp, TopicPartiti
 _POLL_SECONDS = 1.0
 
 
-class ObjectPartitions:
-    """What is known of partitions."""
+class ObjectPartitions(seam.Partitions):
+    """The partitions of a store in an object store."""
 
     are_brokers = False
 
@@ -30,22 +31,18 @@ class ObjectPartitions:
         self._max_batch_bytes = int_config(configs, "batch.max.memory.bytes")
 
     def looking(self, age: float = 0.0) -> AbstractContextManager[None]:
-        """A block whose questions are answered by one request, or by none; as Partitions.looking."""
         return self._log.looking(age)
 
     def recorded_ids(self, topics: Iterable[str]) -> tuple[str | None, dict[str, str]]:
-        """The cluster id, and the ids of topics. UnknownTopicError."""
         state = self._log.follow()
         return self._cluster_id, {name: topic_of(state, name).topic_id for name in topics}
 
     def written(self, topic: str) -> list[int]:
-        """The partitions of a topic that have records, ascending. UnknownTopicError."""
         state = self._log.follow()
         topic_id = topic_of(state, topic).topic_id
         return sorted(partition for known, partition in state.partitions if known == topic_id)
 
     def describe(self, topic: str, partition: int) -> PartitionDescription:
-        """Its offsets, pieces and size. UnknownTopicError."""
         log = log_of(self._log.follow(), topic, partition)
         end = log.log_end
         return PartitionDescription(
@@ -54,7 +51,6 @@ class ObjectPartitions:
         )  # fmt: skip
 
     def size(self, topic: str, partition: int) -> int:
-        """The bytes of its records, as they are stored. UnknownTopicError."""
         return sum(piece.size for piece in log_of(self._log.follow(), topic, partition).pieces)
 
     def latest_offsets(
@@ -64,7 +60,6 @@ class ObjectPartitions:
         isolation_level: str = READ_UNCOMMITTED,
         skip_missing: bool = False,
     ) -> dict[TopicPartition, int]:
-        """The offsets that the next records will get. UnknownTopicError."""
         check_isolation(isolation_level)
         state, found = self._log.follow(), dict[TopicPartition, int]()
         for at in partitions:
@@ -76,21 +71,18 @@ class ObjectPartitions:
         return found
 
     def offset_of_max_timestamp(self, topic: str, partition: int) -> OffsetAndTimestamp | None:
-        """The record with the largest time, of several the first; None: no record has a time. UnknownTopicError."""
         log = log_of(self._log.follow(), topic, partition)
         return reading.find_max_timestamp(
             self._log.objects, TopicPartition(topic, partition), log, self._max_batch_bytes
         )
 
     def watch(self) -> ObjectWatch:
-        """Waits for new records."""
         return ObjectWatch(self._log)
 
     def events(self) -> None:
-        """No change is reported: as PartitionEvents would be where the OS cannot."""
+        """None: other machines change them."""
 
     def end_within(self, at: TopicPartition, start: int, end: int, max_bytes: int) -> tuple[int, int]:
-        """How far from `start` about `max_bytes` of records reach: an offset up to `end`, and the bytes up to it."""
         taken = 0
         for piece in log_of(self._log.follow(), at.topic, at.partition).between(start, end):
             if taken and taken + piece.size > max_bytes:
@@ -99,23 +91,20 @@ class ObjectPartitions:
         return end, taken
 
     def producer_batches(self, at: TopicPartition, start: int, end: int) -> list[tuple[BatchHeader, None]]:
-        """None: transactions of Kafka's clients are not in an object store."""
         return []
 
 
-class ObjectWatch:
-    """Waits until something is decided; as PartitionWatch, whose methods have the contracts."""
+class ObjectWatch(seam.PartitionWatch):
+    """Waits until something is decided."""
 
     def __init__(self, log: PublishLog) -> None:
-        """For ObjectPartitions."""
+        """Nothing is noted yet."""
         self._log, self._number = log, -1
 
     def note(self, topic: str, partitions: Iterable[int]) -> None:
-        """Notes what is decided; call it before partitions are read."""
         self._number = self._log.follow(_POLL_SECONDS).number
 
     def wait(self, seconds: float) -> None:
-        """Returns when something was decided since, or after `seconds`; it looks once a second."""
         end = time.monotonic() + seconds
         while self._log.follow(_POLL_SECONDS).number == self._number and (left := end - time.monotonic()) > 0:
             time.sleep(min(left, _POLL_SECONDS))

@@ -1,4 +1,4 @@
-"""Exactly-once publishes of a store in an object store; as Publishes, whose methods have the contracts.
+"""Exactly-once publishes of a store in an object store.
 
 A publish is decided, and visible everywhere, by one request. So nothing is ever pending, and nothing has to be applied.
 """
@@ -12,14 +12,9 @@ from math import inf
 from typing import NoReturn
 
 from pyspark_log.config import TopicConfig, check_compression_type
-from pyspark_log.errors import (
-    OutcomeUnknownError,
-    PublishError,
-    PublishFailedError,
-    PylogError,
-    UnsupportedByStoreError,
-    condition_of,
-)
+from pyspark_log.errors import OutcomeUnknownError, PublishError, PublishFailedError, PylogError, condition_of
+from pyspark_log.storage import seam
+from pyspark_log.storage.abilities import Missing, refuse
 from pyspark_log.storage.catalog import check_not_internal
 from pyspark_log.storage.fs import Process
 from pyspark_log.storage.groups.committed_offsets import check as check_offsets
@@ -38,8 +33,8 @@ from pyspark_log.types import OffsetStep
 log = logging.getLogger(__name__)
 
 
-class ObjectPublishes:
-    """Stages output, and publishes it with the committed offsets of groups: all of it, once, or nothing."""
+class ObjectPublishes(seam.Publishes):
+    """The publishes of a store in an object store."""
 
     def __init__(
         self,
@@ -66,7 +61,6 @@ class ObjectPublishes:
         *,
         others: bool = False,
     ) -> StagingPlan:
-        """Plans a job's output; arguments and errors are those of StagingPlan.make."""
         check_compression_type(compression_type)
         state, planned = self._log.follow(), dict[str, PlannedTopic]()
         for name in topics:
@@ -80,7 +74,6 @@ class ObjectPublishes:
         return PlannedTopic(topic.topic_id, topic.partitions, config)
 
     def writer(self, plan: StagingPlan) -> ObjectStagedWriter:
-        """A writer for one task of the plan, which was made for this store."""
 
         def find(name: str) -> tuple[PlannedTopic, bool]:
             check_not_internal(name)
@@ -90,10 +83,6 @@ class ObjectPublishes:
         return ObjectStagedWriter(self._objects, plan, find, self._clock)
 
     def discard(self, parts: Iterable[StagedPart]) -> None:
-        """Deletes staged output that was never given to `publish`, or that it has not published; best effort.
-
-        What is published stays: a call that is repeated hands in the output that the first one has decided.
-        """
         self._discard((part.file, part.topic_id, part.partition) for part in parts)
 
     def _discard_outputs(self, found: Iterable[Output]) -> None:
@@ -136,20 +125,12 @@ class ObjectPublishes:
         location: str = "",
         plan: str = "",
         one_off: bool = False,
-        about: About = UNKNOWN,
-        sync: bool = True,
+        about: About | None = None,
     ) -> PublishResult:
-        """Makes staged output visible, exactly once; as Publishes.publish. It is durable whatever `sync` says.
-
-        Raises:
-            PublishError: this call has published nothing, and what was staged is deleted; but as
-            PublishFailedError: it can be repeated with what was staged.
-            OutcomeUnknownError: it is published or not; repeating the call answers it.
-        """
         check_given(publisher, number, run, location, plan)
         for step in steps:
             check_offsets(step.group, {step.at: step.offset})
-        wanted = replace(self._wanted(publisher, number, run, location, plan), about=about)
+        wanted = replace(self._wanted(publisher, number, run, location, plan), about=about or UNKNOWN)
         found = list[Output]()
         try:
             found, data = outputs(self._objects, parts, self._clock())
@@ -182,7 +163,6 @@ class ObjectPublishes:
     def claim(
         self, publisher: str, run: str, number: int | None = None, *, location: str = "", take_over: bool = False
     ) -> int:
-        """Gives a publisher to a run, and fences earlier runs; as Publishes.claim. Returns the last decided number."""
         check_given(publisher, 0 if number is None else number, run, location)
         wanted = self._wanted(publisher, NO_NUMBER, run, location)
         try:
@@ -202,16 +182,12 @@ class ObjectPublishes:
         return Decision(publisher, number, run=run, location=location, plan=plan, host=host, process=process, time=time)
 
     def check_claim(self, publisher: str, run: str) -> None:
-        """Checks that the run that has claimed a publisher still holds it. PublisherFencedError."""
         last = self._log.follow().publishers.get(publisher)
         check_fenced(self._wanted(publisher, NO_NUMBER, run, ""), last, claimed=True)
 
     def revoke(self, publisher: str, number: int, parts: Sequence[StagedPart], run: str) -> bool:
-        """Removes staged output after a failed `publish`; False if that has decided it after all. As Publishes.revoke.
-
-        A call whose outcome is unknown may still be decided later, until the run publishes again or is fenced. So a
-        claim comes in between, after which it cannot be.
-        """
+        # A call whose outcome is unknown may still be decided later, until the run publishes again or is fenced. So a
+        # claim comes in between, after which it cannot be.
         try:
             self._log.decide(lambda state: self._retaken(state, publisher, run))
             last = self._log.follow(inf).publishers.get(publisher)
@@ -233,19 +209,15 @@ class ObjectPublishes:
         return Proposal(publisher=last) if last is not None and last.run == run else None
 
     def apply_pending(self) -> PylogError | OSError | None:
-        """Nothing is ever pending: what is decided is visible."""
         return None
 
     def pending(self) -> list[Decision]:
-        """None: what is decided is visible."""
         return []
 
     def is_past_retention(self, topic: str, time: int) -> bool:
-        """As Publishes.is_past_retention."""
         return is_past_retention(time, self._planned(self._log.follow(inf), topic, None).config, self._clock())
 
     def warn_of_old(self, topic: str, newest: int) -> bool:
-        """Warns if records of the time `newest` (ms) and before are past the topic's retention; whether it did."""
         config = self._planned(self._log.follow(inf), topic, None).config
         if not is_past_retention(newest, config, self._clock()):
             return False
@@ -255,13 +227,8 @@ class ObjectPublishes:
     # ---- publishers
 
     def publishers(self) -> list[Decision]:
-        """The last decision of each publisher, sorted by id."""
         found = self._log.follow().publishers
         return [found[name] for name in sorted(found)]
 
     def delete_publisher(self, publisher: str) -> NoReturn:
-        """What a publisher has decided last stays in an object store. UnsupportedByStoreError."""
-        raise UnsupportedByStoreError(
-            f"publisher {publisher!r} cannot be deleted in an object store: its last decision stays, in some hundred "
-            "bytes; a query that is to begin again takes a new checkpoint, and another publishId if it has one"
-        )
+        refuse(Missing.PUBLISHER_DELETION, f"publisher {publisher!r}")

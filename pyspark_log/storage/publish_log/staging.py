@@ -7,28 +7,22 @@ output goes to objects of up to 16 MiB, in which all partitions of the task foll
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pyspark_log.errors import UnknownTopicError
-from pyspark_log.storage.ingest import FILLING_BYTES
 from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.publish import AgreedTopic, PlannedTopic, StagedPart, StagingPlan
+from pyspark_log.storage.publish.staging.encoding import EncodingWriter, Place, Run
 from pyspark_log.storage.publish.staging.staged_writer import INLINE_LIMIT
 from pyspark_log.storage.publish_log import naming
 from pyspark_log.storage.publish_log.entry import Region
 from pyspark_log.storage.publish_log.proposals import Output
 from pyspark_log.storage.record import crc32c, scan
 from pyspark_log.storage.record.headers import set_log_append_time
-from pyspark_log.storage.record.layout import CRC_AT
 from pyspark_log.types import TopicDescription
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-    import pyarrow as pa
-
-    from pyspark_log.storage.ingest.accumulator import RecordAccumulator
 
 #: The most bytes of records that an entry of the log has in itself.
 MOST_INLINE = 1024 * 1024
@@ -37,33 +31,9 @@ OBJECT_BYTES = 16 * 1024 * 1024
 # How many objects a task writes at the same time.
 _WRITES = 2
 
-_Place = tuple[str, int]
 
-
-@dataclass(slots=True)
-class _Run:
-    """Batches of one partition that follow each other."""
-
-    count: int = 0
-    size: int = 0
-    batches: list[bytes] = field(default_factory=list)
-
-    def add(self, batch: bytes, count: int) -> None:
-        self.count += count
-        self.size += len(batch)
-        self.batches.append(batch)
-
-    def part(self, place: _Place, topic_id: str) -> StagedPart:
-        crcs = b"".join(batch[CRC_AT : CRC_AT + 4] for batch in self.batches)
-        return StagedPart(*place, topic_id, self.count, self.size, crcs, data=b"".join(self.batches))
-
-
-class ObjectStagedWriter:
-    """Collects one task's output, in bounded memory. Not thread-safe.
-
-    Attributes:
-        agreed: topics that the plan lacks. There is no file on which tasks agree, so its name is the topic's.
-    """
+class ObjectStagedWriter(EncodingWriter):
+    """Stages in memory, and in objects."""
 
     def __init__(
         self,
@@ -73,49 +43,24 @@ class ObjectStagedWriter:
         clock: Callable[[], int],
     ) -> None:
         """`find_topic`: a topic that the plan lacks, and whether it was created for that; `clock`: the time in ms."""
-        self.agreed: list[AgreedTopic] = []
-        self._objects, self._plan, self._find_topic, self._clock = objects, plan, find_topic, clock
-        self._planned: dict[str, PlannedTopic] = {}
-        self._encoders: dict[str, RecordAccumulator] = {}
-        self._runs: dict[_Place, _Run] = {}
-        self._size = 0
+        super().__init__(plan, clock)
+        self._objects, self._find_topic = objects, find_topic
         # Objects are written while the next records are encoded, by threads that begin with the first one.
         self._pool: ThreadPoolExecutor | None = None
         self._written: list[Future[list[StagedPart]]] = []
 
-    def append(self, topic: str, data: pa.RecordBatch) -> None:
-        """Adds records, with the columns of Store.append. Raises: as StagedWriter.append; ObjectStoreError."""
-        encoder = self._encoders.get(topic)
-        if encoder is None:
-            from pyspark_log.storage.ingest.accumulator import RecordAccumulator  # noqa: PLC0415  (Arrow, which a server does not load)
+    def _agree(self, topic: str) -> PlannedTopic:
+        planned, made = self._find_topic(topic)
+        # There is no file on which tasks agree, so its name is the topic's.
+        self.agreed.append(AgreedTopic(topic, planned.topic_id, planned.partitions, made, topic))
+        return planned
 
-            planned = self._planned[topic] = self._plan.topics.get(topic) or self._other(topic)
-            encoder = RecordAccumulator(
-                topic,
-                planned.partitions,
-                planned.config,
-                lambda partition, batch, count: self._take((topic, partition), batch, count),
-            )
-            self._encoders[topic] = encoder
-        encoder.add(data, self._clock())
-        encoders = self._encoders.values()
-        if len(encoders) > 1 and sum(one.held for one in encoders) > FILLING_BYTES:
-            for one in encoders:
-                one.flush()
-
-    def _other(self, topic: str) -> PlannedTopic:
-        if not self._plan.others:
-            raise UnknownTopicError(f"there was no topic {topic!r} when this write was planned; create it first")
-        found, made = self._find_topic(topic)
-        self.agreed.append(AgreedTopic(topic, found.topic_id, found.partitions, made, topic))
-        return found
-
-    def _take(self, place: _Place, batch: bytes, count: int) -> None:
+    def _take(self, place: Place, batch: bytes, count: int) -> None:
         if self._planned[place[0]].config.log_append_time:
             stamped = bytearray(batch)
             set_log_append_time(stamped, 0, len(stamped), self._clock())
             batch = bytes(stamped)
-        self._runs.setdefault(place, _Run()).add(batch, count)
+        self._runs.setdefault(place, Run()).add(batch, count)
         self._size += len(batch)
         if self._size >= OBJECT_BYTES:
             self._write()
@@ -132,13 +77,8 @@ class ObjectStagedWriter:
         self._runs, self._size = {}, 0
         self._written.append(self._pool.submit(put, self._objects, parts, self._clock()))
 
-    def _inline(self) -> list[StagedPart]:
-        return [run.part(place, self._planned[place[0]].topic_id) for place, run in self._runs.items()]
-
-    def finish(self, *, sync: bool = True) -> list[StagedPart]:
-        """Ends the task's output; the parts, each partition's in the order of its records. `sync` changes nothing."""
-        for encoder in self._encoders.values():
-            encoder.flush()
+    def finish(self) -> list[StagedPart]:
+        self._flush()
         if self._written or self._size >= INLINE_LIMIT:
             if self._runs:
                 self._write()
@@ -152,7 +92,6 @@ class ObjectStagedWriter:
         return [part for written in self._written for part in written.result()]
 
     def discard(self) -> None:
-        """Deletes staged output that will not be published."""
         if self._pool is not None:
             self._pool.shutdown()
         parts = [part for written in self._written if written.exception() is None for part in written.result()]
@@ -161,13 +100,13 @@ class ObjectStagedWriter:
 
 def in_parts(topic: TopicDescription, partition: int, batches: Iterable[bytes]) -> Iterator[StagedPart]:
     """Record batches of a partition as parts in memory, each of a size that can be read as a whole."""
-    run = _Run()
+    run = Run()
     for batch in batches:
         [header] = scan(batch, 0, len(batch))
         run.add(batch, header.count)
         if run.size >= OBJECT_BYTES:
             yield run.part((topic.name, partition), topic.topic_id)
-            run = _Run()
+            run = Run()
     if run.batches:
         yield run.part((topic.name, partition), topic.topic_id)
 

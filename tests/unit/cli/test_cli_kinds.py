@@ -11,13 +11,11 @@ from pyspark_log import Store, TopicPartition
 from pyspark_log.cli.main import main
 from pyspark_log.errors import UnsupportedByStoreError
 from pyspark_log.storage.catalog.own_cluster import OwnCluster, note_cluster
-from pyspark_log.storage.groups.handles import Group, Groups
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.partitions import Partitions
-from pyspark_log.storage.publishes import Publishes
 from pyspark_log.types import OffsetAndTimestamp
 from tests.store_tools import rows
 
+AT = TopicPartition("t", 0)
 #: What each command is called with: once, or several times. `{new}` is a folder that is not there.
 CALLS = {
     "acls add": ["--allow-principal User:a --operation Read --topic t"],
@@ -88,7 +86,7 @@ def filled(place):
     store = Store.create(place, {"offsets.topic.num.partitions": "1"})
     store.create_topic("t", 2)
     store.append("t", rows(b"a", b"b"), partition=0)
-    store.groups["g"].commit({TopicPartition("t", 0): 1})
+    store.groups["g"].commit({AT: 1})
     writer = store.publishes.writer(store.publishes.plan(["t"]))
     writer.append("t", rows(b"c"))
     store.publishes.publish("p", 0, writer.finish())
@@ -124,35 +122,12 @@ def test_commands(path, tmp_path, command):
         assert result.exit_code == 0 or "Error: " in result.stderr, result.output
 
 
-#: What only a server asks of a log of offsets, which it has of a folder alone.
-OF_SERVERS = {
-    "NEVER",
-    "change_members",
-    "commit_in_transaction",
-    "file_group",
-    "forget_topic",
-    "members",
-    "partition_of",
-}
-OF_SERVERS |= {"partition_of", "pending", "write"}
-
-
-def test_each_public_member_is_there_or_refused(object_url):
+def test_what_an_object_store_cannot_do_is_refused(object_url):
     objects = Store.open(filled(object_url))
-
-    def names(thing):
-        return {name for name in dir(thing) if not name.startswith("_")}
-
-    assert names(Store) <= names(objects)
-    for kind, ours in [
-        (Partitions, objects.partitions), (Publishes, objects.publishes), (Groups, objects.groups),
-        (Group, objects.groups["g"]), (OffsetsLog, objects.groups.log),
-    ]:  # fmt: skip
-        assert names(kind) - OF_SERVERS <= names(ours)
-    assert objects.groups.log.expire() == 0
+    group = objects.groups["g"]
     for refused in (
-        lambda: objects.groups["g"].lock("a test"), lambda: objects.groups.log.lock("g", "a test"),
-        lambda: objects.groups.log.commit("g", {TopicPartition("t", 0): 1}, member="m"),
+        lambda: group.lock("a test"), lambda: objects.groups.log.commit("g", {AT: 1}, member="m"),
+        lambda: group.commit({AT: 1}, expire_timestamp=5), lambda: objects.groups.log.membership,
         lambda: OffsetsLog(objects), lambda: objects.publishes.delete_publisher("p"),
     ):  # fmt: skip
         with pytest.raises(UnsupportedByStoreError):

@@ -24,10 +24,11 @@ PATIENCE = 120
 # Works once, as Python may lose an interrupt that comes while it imports a module. Then it says that it begins, and
 # works for ever; it says so again when an interrupt has ended that.
 PROGRAM = """
-import os, sys, time
+import faulthandler, os, signal, sys, time
 import pyarrow as pa
 from pyspark_log import Store
 
+faulthandler.register(signal.SIGUSR1)
 store = Store.open(sys.argv[1])
 # Made beforehand: PyArrow may swallow an interrupt.
 rows = [pa.record_batch({"value": [b"%d" % number]}) for number in range(50_000)]
@@ -84,7 +85,11 @@ def interrupt(path, work, signals, said, enough=lambda: True):
                 if number >= signals and enough():
                     break
                 begun = select.select([run.stdout], [], [], PATIENCE)[0]
-                assert begun, f"interrupt {number} was lost, or the call after it hangs (seed {seed})"
+                if not begun:
+                    run.send_signal(signal.SIGUSR1)
+                    time.sleep(1)
+                    where = said.read_text()[-2000:]
+                    pytest.fail(f"interrupt {number} was lost, or the call after it hangs (seed {seed}): {where}")
                 assert os.read(run.stdout.fileno(), 1) == b"x", said.read_text()
                 time.sleep(moments.uniform(0, 0.002))
                 run.send_signal(signal.SIGINT)

@@ -10,27 +10,18 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from pyspark_log.config import INT_MAX, TopicConfig, check_compression_type
+from pyspark_log.config import INT_MAX, TopicConfig
 from pyspark_log.errors import UnknownTopicError
-from pyspark_log.storage.catalog import check_not_internal
 from pyspark_log.storage.catalog.store_json import STAGING_FOLDER
-from pyspark_log.storage.fs import Process, files
-from pyspark_log.storage.ingest import FILLING_BYTES
+from pyspark_log.storage.fs import files
 from pyspark_log.storage.log_manager import LogManager
-from pyspark_log.storage.publish.staging.agreed_topics import AgreedTopic, agree
+from pyspark_log.storage.publish.staging.agreed_topics import agree
+from pyspark_log.storage.publish.staging.encoding import EncodingWriter, Place, Run
 from pyspark_log.storage.publish.staging.install import install_size, most_batches
+from pyspark_log.storage.publish.staging.plan import PlannedTopic, StagedPart, StagingPlan
 from pyspark_log.storage.publish.staging.staged_file import Job
-from pyspark_log.storage.record.layout import CRC_AT
-from pyspark_log.types import NO_TIMESTAMP
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from pyspark_log.storage.ingest.accumulator import RecordAccumulator
 
 log = logging.getLogger(__name__)
 
@@ -48,112 +39,6 @@ _BEGIN = 2 * 1024 * 1024
 _PIECE = _OWN_FILE_SIZE // 2
 # After how many more bytes the disk begins to write such a file, so that its sync has little left to wait for.
 _WRITE_BACK = 2 * 1024 * 1024
-
-# A topic's name and a partition of it.
-_Place = tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class StagedPart:
-    """Record batches for one partition, back to back, with offsets from 0.
-
-    Attributes:
-        topic, partition, topic_id: the partition that they are for.
-        count: how many records.
-        size: bytes.
-        crcs: the CRC fields of the batches, 4 bytes each, in order.
-        file: the staged file's name, or "" if `data` holds the bytes.
-        position: where in the file, in bytes.
-        data: the bytes, if there is no file.
-        max_timestamp: the largest time of a record (ms), in an object of staged output; else it is not known.
-    """
-
-    topic: str
-    partition: int
-    topic_id: str
-    count: int
-    size: int
-    crcs: bytes
-    file: str = ""
-    position: int = 0
-    data: bytes = b""
-    max_timestamp: int = NO_TIMESTAMP
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedTopic:
-    """The facts about a topic on which all tasks must agree, even if the topic changes while they run."""
-
-    topic_id: str
-    partitions: int
-    config: TopicConfig
-
-
-@dataclass(frozen=True, slots=True)
-class StagingPlan:
-    """The topics as they were when the job was planned; created once, and sent to every task.
-
-    Tasks that looked them up themselves could hash keys over different counts while partitions are added.
-
-    Attributes:
-        cluster_id: which store it is for.
-        topics: by name.
-        job: the job, after which all tasks name their files.
-        compression_type: the codec of the writer's choice, for topics that leave it to the writer, or None.
-        others: whether tasks may write to topics that are not among these; then they create missing ones.
-    """
-
-    cluster_id: str
-    topics: Mapping[str, PlannedTopic]
-    job: Job = field(default_factory=Job.new)
-    compression_type: str | None = None
-    others: bool = False
-
-    @classmethod
-    def make(
-        cls,
-        logs: LogManager,
-        topics: Iterable[str],
-        compression_type: str | None = None,
-        owner: Process | None = None,
-        *,
-        others: bool = False,
-    ) -> StagingPlan:
-        """Looks the topics up.
-
-        Args:
-            logs: the store's logs.
-            topics: their names.
-            compression_type, others: as the attributes.
-            owner: the process without which the staged output is never published; None: this one. Once it is dead,
-                its undecided staged output is deleted soon.
-
-        Raises:
-            UnknownTopicError: one of them does not exist.
-            InvalidTopicError: it is one of the engine's own.
-            InvalidConfigError: there is no such codec.
-        """
-        logs.check_writable()
-        check_compression_type(compression_type)
-        planned = {}
-        for name in topics:
-            check_not_internal(name)
-            description = logs.describe_topic(name)
-            config = TopicConfig.resolve(description.configs, logs.configs, compression_type)
-            planned[name] = PlannedTopic(description.topic_id, description.partitions, config)
-        return cls(logs.cluster_id, planned, Job.new(owner), compression_type=compression_type, others=others)
-
-
-@dataclass(slots=True)
-class _Run:
-    """Batches of one partition that follow each other, in memory."""
-
-    count: int = 0
-    size: int = 0
-    batches: list[bytes] = field(default_factory=list)
-
-    def crcs(self) -> bytes:
-        return b"".join(batch[CRC_AT : CRC_AT + 4] for batch in self.batches)
 
 
 class PartFile:
@@ -194,61 +79,22 @@ class PartFile:
         return StagedPart(topic, partition, topic_id, self.count, self.size, bytes(self._crcs), name)
 
 
-class StagedWriter:
-    """Collects one task's output, in bounded memory. Not thread-safe.
-
-    Attributes:
-        agreed: the topics that it has written to and the plan lacks.
-    """
+class StagedWriter(EncodingWriter):
+    """Stages in memory, and in files of the staging folder."""
 
     def __init__(self, logs: LogManager, plan: StagingPlan, create: Callable[[str], bool] | None = None) -> None:
-        """`plan` comes from the planner and is for this store; `create`: as of agree."""
+        """`plan` comes from the planner and is for this store; `create`: as of agree. ReadOnlyError."""
         logs.check_writable()
-        self.agreed: list[AgreedTopic] = []
+        super().__init__(plan, logs.clock)
         self._logs, self._create = logs, create
-        self._planned: dict[str, PlannedTopic] = {}  # the topics that it has written to
         self._folder = f"{logs.path}/{STAGING_FOLDER}"
-        self._plan = plan
-        self._encoders: dict[str, RecordAccumulator] = {}
-        self._runs: dict[_Place, _Run] = {}
-        self._size = 0  # bytes of all runs
         self._files: list[files.File] = []
         self._shared: files.File | None = None  # for partitions with little output
         self._written = 0  # bytes of the shared file
-        self._own: dict[_Place, PartFile] = {}
+        self._own: dict[Place, PartFile] = {}
         self._parts: list[StagedPart] = []
 
-    def append(self, topic: str, data: pa.RecordBatch) -> None:
-        """Adds records, with the columns of Store.append.
-
-        Raises:
-            UnknownTopicError: the plan lacks the topic and allows no others; or it may not be created.
-            InvalidTopicError: the plan lacks it, and the name is invalid or the engine's own.
-            InvalidRecordError: a column or record is refused.
-            OSError: e.g. a full disk.
-        """
-        encoder = self._encoders.get(topic)
-        if encoder is None:
-            from pyspark_log.storage.ingest.accumulator import RecordAccumulator  # noqa: PLC0415  (Arrow, which a server does not load)
-
-            planned = self._planned[topic] = self._plan.topics.get(topic) or self._agree(topic)
-            encoder = RecordAccumulator(
-                topic,
-                planned.partitions,
-                planned.config,
-                lambda partition, batch, count: self._take((topic, partition), batch, count),
-            )
-            self._encoders[topic] = encoder
-        encoder.add(data, self._logs.clock())
-        encoders = self._encoders.values()
-        if len(encoders) > 1 and sum(one.held for one in encoders) > FILLING_BYTES:
-            for one in encoders:
-                one.flush()
-
     def _agree(self, topic: str) -> PlannedTopic:
-        """A topic that the plan lacks, as all tasks see it."""
-        if not self._plan.others:
-            raise UnknownTopicError(f"there was no topic {topic!r} when this write was planned; create it first")
         agreed = agree(self._logs, self._plan.job, topic, self._create)
         self.agreed.append(agreed)
         description = self._logs.describe_topic(topic)
@@ -257,23 +103,21 @@ class StagedWriter:
         config = TopicConfig.resolve(description.configs, self._logs.configs, self._plan.compression_type)
         return PlannedTopic(agreed.topic_id, agreed.partitions, config)
 
-    def _take(self, place: _Place, batch: bytes, count: int) -> None:
+    def _take(self, place: Place, batch: bytes, count: int) -> None:
         if self._is_full(place, batch, count):
             self._write(place, _OWN_FILE_SIZE)
             self._end_part(place)
-        run = self._runs.setdefault(place, _Run())
-        run.count += count
-        run.size += len(batch)
-        run.batches.append(batch)
+        run = self._runs.setdefault(place, Run())
+        run.add(batch, count)
         self._size += len(batch)
         if run.size >= (_PIECE if place in self._own else _BEGIN):
             self._write(place, _OWN_FILE_SIZE)
         elif self._size > _MEMORY:
             self._spill()
 
-    def _is_full(self, place: _Place, batch: bytes, count: int) -> bool:
+    def _is_full(self, place: Place, batch: bytes, count: int) -> bool:
         """Whether the partition's part cannot take one more batch: a part goes into one segment, or is one."""
-        run, own = self._runs.get(place, _Run()), self._own.get(place)
+        run, own = self._runs.get(place, Run()), self._own.get(place)
         size, records, batches = run.size, run.count, len(run.batches)
         if own is not None:
             size, records, batches = size + own.size, records + own.count, batches + own.batches
@@ -287,7 +131,7 @@ class StagedWriter:
         for place in list(self._runs):
             self._write(place, _OWN_FILE_SIZE)
 
-    def _write(self, place: _Place, own_size: int) -> None:
+    def _write(self, place: Place, own_size: int) -> None:
         """Moves a partition's kept bytes to its own file if it has one or they are at least `own_size`, else to the
         shared one.
         """
@@ -314,31 +158,19 @@ class StagedWriter:
         )
         self._written += run.size
 
-    def _end_part(self, place: _Place) -> None:
+    def _end_part(self, place: Place) -> None:
         """Ends the partition's own file as a part; the next part gets another file."""
         own = self._own.pop(place, None)
         if own is not None:
             self._parts.append(own.part(*place, self._topic_id(place)))
 
-    def _topic_id(self, place: _Place) -> str:
+    def _topic_id(self, place: Place) -> str:
         return self._planned[place[0]].topic_id
 
     def finish(self, *, sync: bool = True) -> list[StagedPart]:
-        """Ends the task's output.
-
-        Args:
-            sync: whether the files are synced when this returns. If False, `publish` must not sync either.
-
-        Returns:
-            The parts, each partition's in the order of its records.
-        """
-        for encoder in self._encoders.values():
-            encoder.flush()
+        self._flush()
         if not self._files and self._size < INLINE_LIMIT:
-            return [
-                StagedPart(*place, self._topic_id(place), run.count, run.size, run.crcs(), data=b"".join(run.batches))
-                for place, run in self._runs.items()
-            ]
+            return self._inline()
         for place in list(self._runs):
             # No more output follows, so a file pays off only if it can become a segment.
             self._write(place, install_size(self._planned[place[0]].config))
@@ -353,7 +185,6 @@ class StagedWriter:
         return self._parts
 
     def discard(self) -> None:
-        """Removes staged output that will not be published; best effort."""
         for file in self._files:
             file.close()
             try:

@@ -1,0 +1,37 @@
+"""What a kind of store cannot do, why, and what to do instead: the one place that says it."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NoReturn
+
+from pyspark_log.errors import UnsupportedByStoreError
+
+
+class Missing(Enum):
+    """What only a store of the other kind can do; the value says why, and the other way."""
+
+    # ---- in an object store
+    LOCKS = (
+        "there are no locks in an object store, as nothing there ends with the process that has one: commit with "
+        "`expected`, which one of several processes can do"
+    )
+    MEMBERS = (
+        "a group in an object store has no members, as nothing there shows at once that one has died: give each "
+        "consumer its own partitions (Consumer.assign)"
+    )
+    OFFSET_EXPIRY = "offsets in an object store have no time of their own at which they expire"
+    OFFSETS_TOPIC = (
+        "OffsetsLog is of a store in a folder: take `store.groups.log`, which has its calls for each kind of store"
+    )
+    PUBLISHER_DELETION = (
+        "a publisher cannot be deleted in an object store: its last decision stays, in some hundred bytes; a query "
+        "that is to begin again takes a new checkpoint, and another publishId if it has one"
+    )
+    # ---- in a folder
+    MERGE = "the pieces of a partition are in one file already, as the store is in a folder"
+
+
+def refuse(missing: Missing, where: str) -> NoReturn:
+    """Refuses a call; `where` names the store, group or publisher. UnsupportedByStoreError."""
+    raise UnsupportedByStoreError(f"{where}: {missing.value}")
