@@ -71,12 +71,12 @@ def in_partitions(data, partitions):
     return pa.concat_batches([data.append_column("partition", column) for column in columns])
 
 
-def stage(store, data, topic="t", *, plan=None, sync=True):
+def stage(store, data, topic="t", *, plan=None):
     """Records of a topic, a batch or a list of batches, as a task stages them; what a publish is given."""
     writer = store.publishes.writer(plan or store.publishes.plan([topic]))
     for batch in data if isinstance(data, list) else [data]:
         writer.append(topic, batch)
-    return writer.finish(sync=sync)
+    return writer.finish()
 
 
 def values(store, partition=0, topic="t", start=EARLIEST, end=None, **how):

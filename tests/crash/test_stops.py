@@ -26,7 +26,7 @@ def by_step(values):
 
     def step(value):
         name = value.split(":")[0].split(" ")
-        return tuple(name[:2]) if name[0] in ("publish", "once", "unsynced") else tuple(name)
+        return tuple(name[:2]) if name[0] in ("publish", "once") else tuple(name)
 
     return [(key, list(group)) for key, group in itertools.groupby(values, step)]
 

@@ -138,7 +138,6 @@ class Workload(Steps):
             self.add(self.publish_once, number, name=("once", f"{number}"), sync=True)
             self.append("short", 2 * number + 1)
             self.append("plain", number + 100)
-            self.add(self.publish_unsynced, number)
             self.add(self.append_numbered, number)
             self.add(self.abort_transaction, number)
             if number % 2:
@@ -174,14 +173,14 @@ class Workload(Steps):
         store.append_batch("small", 1, batch(number, [b"aborted %d: 0" % number], 8, transactional=True))
         end_transaction(store, "small", 1, 8)
 
-    def stage(self, name, counts, tasks=2, sync=True):
+    def stage(self, name, counts, tasks=2):
         """Output of some tasks, `counts` rows for each partition of some topics."""
         store, parts = Store.open(self.path), []
         for task in range(tasks):
             writer = StagedWriter(store.logs, StagingPlan.make(store.logs, counts))
             for topic, count in counts.items():
                 writer.append(topic, rows(f"{name} {topic} {task}", PARTITIONS * count))
-            parts += writer.finish(sync=sync)
+            parts += writer.finish()
         return store, parts
 
     def publish(self, number):
@@ -189,12 +188,6 @@ class Workload(Steps):
         large = {"large": 30, "fresh": 40} if number % 2 else {"large": 1}
         store, parts = self.stage(f"publish {number}", {"small": 2, "plain": 1} | large)
         publish(store.decisions, "query", number, parts, run="run")
-
-    def publish_unsynced(self, number):
-        """It is exact as long as the power stays on; the last one is large."""
-        counts = {"small": 2, "large": 30} if number == 3 else {"small": 4, "plain": 1}
-        store, parts = self.stage(f"unsynced {number}", counts, sync=False)
-        publish(store.decisions, "careless", number, parts, sync=False)
 
     def publish_once(self, number):
         """A batch write; one of them has many little pieces."""

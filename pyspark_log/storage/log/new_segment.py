@@ -81,7 +81,7 @@ class NewSegment:
     """
 
     def __init__(
-        self, file: BatchFile, place: PartitionPath, config: TopicConfig, *, links: bool, inactive: bool, sync: bool
+        self, file: BatchFile, place: PartitionPath, config: TopicConfig, *, links: bool, inactive: bool
     ) -> None:
         """Links or copies a file, and builds its indexes.
 
@@ -91,7 +91,6 @@ class NewSegment:
             config: its topic's configs.
             links: whether a link is tried.
             inactive: whether another segment begins right after it.
-            sync: whether the file may have bytes that are not on the disk.
 
         Raises:
             OSError: e.g. a full disk.
@@ -106,15 +105,15 @@ class NewSegment:
         self._positions, self._offsets = array("Q"), array("Q")
         self._left = [LOG, INDEX, TIME_INDEX]
         try:
-            if not (links and self._link(file.path)):
+            is_linked = links and self._link(file.path)
+            if not is_linked:
                 self._copy(file)
-                sync = True
             writer = SegmentWriter(self._folder, self._base, 0, config)
             try:
                 writer.enter(self._headers(writer.log))
                 if inactive:
                     writer.finish()
-                if sync:
+                if not is_linked:
                     writer.log.sync()
             finally:
                 writer.close()

@@ -14,11 +14,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pyspark_log.errors import PylogError, StagedOutputError, UnknownTopicError
 from pyspark_log.storage.catalog.store_json import STAGING_FOLDER
 from pyspark_log.storage.fs import files, side_by_side
-from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.publish.decision import Decision, TopicIdPartition
 from pyspark_log.storage.publish.decision_log import DecisionLog
-from pyspark_log.storage.publish.partition_applier import apply, mark_applied
+from pyspark_log.storage.publish.partition_applier import apply
 from pyspark_log.storage.publish.staging import manifest
 from pyspark_log.storage.publish.staging.staged_file import StagedRegion
 
@@ -173,42 +172,15 @@ def _apply_in(
     logs: LogManager, step: Decision, place: TopicIdPartition, entries: Entries | PylogError | OSError, timeout: float
 ) -> None:
     """Applies a decision in one partition; `entries` is what it adds to all, or the error that hides it."""
-    here = state_file.this_boot().hex()
-    # Nothing of it was synced before a crash: the files may hold anything.
-    unsure = step.boot not in ("", here)
     # A topic that is deleted (and perhaps recreated) at this moment makes the part void.
     with contextlib.suppress(UnknownTopicError):
         writer = logs.writer(place.topic, place.partition)
         if writer.place.topic_id != place.topic_id:
             return
-        try:
-            if isinstance(entries, Exception):
-                raise entries
-            if place in entries:
-                # Copying checks every byte.
-                apply(
-                    writer,
-                    step.offset,
-                    step.time,
-                    entries[place],
-                    sync=step.boot != here,
-                    installs=not unsure,
-                    timeout=timeout,
-                )
-        except StagedOutputError as error:
-            if not unsure:
-                raise
-            log.error(  # noqa: TRY400  (the traceback adds nothing)
-                "%s: decision %d (publisher %r, number %d) was made without syncing, before a power loss: %s "
-                "gets nothing of it: %s",
-                logs.path,
-                step.offset,
-                step.publisher,
-                step.number,
-                writer.place,
-                error,
-            )
-            mark_applied(writer, step.offset, timeout=timeout)
+        if isinstance(entries, Exception):
+            raise entries
+        if place in entries:
+            apply(writer, step.offset, step.time, entries[place], timeout=timeout)
 
 
 # ---- removing what was staged

@@ -147,7 +147,6 @@ class Decision:
         host, process, time: which process decided, and when (ms).
         holder: where the publisher's newest run is, and since when it holds the publisher.
         set_aside: the last decision of the publisher that was set aside, if there is one.
-        boot: if nothing of it was synced, the machine's boot id (as in state files, in hex); else "".
         one_off: the publisher has this one publish only.
         about: what people want to know of it.
     """
@@ -169,7 +168,6 @@ class Decision:
     time: int = 0
     holder: Origin = NO_ORIGIN
     set_aside: SetAside | None = None
-    boot: str = ""
     one_off: bool = False
     about: About = UNKNOWN
 
@@ -217,7 +215,6 @@ def encode_decision(decision: Decision) -> bytes:
             "time": decision.time,
             "holder": decision.holder._asdict(),
             "set_aside": None if decision.set_aside is None else _set_aside_fields(decision.set_aside),
-            "boot": decision.boot,
             **({"one_off": True} if decision.one_off else {}),
             **decision.about.to_json(),
         }
@@ -298,7 +295,6 @@ def _from_json(publisher: str, content: Fields, offset: int) -> Decision:
         time=origin.time,
         holder=_origin(Fields(content.value("holder"))) if later else origin,
         set_aside=_set_aside(content.value("set_aside")) if later else None,
-        boot=content.text("boot") if content.has("boot") else "",
         one_off=content.has("one_off") and content.value("one_off") is True,
         about=About.from_json(content),
     )

@@ -213,12 +213,8 @@ class DecisionWriter:
         left = self._log.undone.keys() - {other.offset for other in done} - {before.offset if before else -1}
         # All decisions are in one log: syncing one syncs those before it.
         records = [*finished, (decision.publisher, decision)]
-        self._append(records, min([*left, number]), sync=not decision.boot)
+        self._append(records, min([*left, number]))
         return replace(decision, offset=number)
-
-    def flush(self) -> None:
-        """Syncs the log to its end. OSError, OutcomeUnknownError."""
-        self._writer.log.flush()
 
     def fence(self, publisher: str, run: str, location: str = "") -> None:
         """Records that a newer run holds the publisher, which may be a new publisher, at a checkpoint."""
@@ -241,14 +237,14 @@ class DecisionWriter:
         records = [*map(_done, finished), (last.publisher, fresh.fenced_by(run, origin))]
         self._end(finished, records)
 
-    def finish(self, done: Sequence[Decision], forget: str | None, *, sync: bool = True) -> None:
+    def finish(self, done: Sequence[Decision], forget: str | None) -> None:
         """Records that decisions are applied everywhere, and forgets the publisher `forget` (None: no publisher)."""
         records = [(decision.publisher, None) if decision.publisher == forget else _done(decision) for decision in done]
         last = None if forget is None else self._log.last.get(forget)
         if last is not None and last.done:
             # Another process has already recorded that it is done.
             records.append((last.publisher, None))
-        self._end(done, records, sync=sync)
+        self._end(done, records)
 
     def forget(self, publishers: Sequence[str]) -> None:
         """Removes publishers whose decisions are all done, as if they had never existed."""
@@ -275,21 +271,21 @@ class DecisionWriter:
             aside = replace(aside, number=before, offset=-1, plan="", records=0, places=(), manifest="", manifest_crc=0)
         self._end([decision], [_done(aside)])
 
-    def _end(self, done: Sequence[Decision], records: Sequence[_Record], *, sync: bool = True) -> None:
+    def _end(self, done: Sequence[Decision], records: Sequence[_Record]) -> None:
         if records:
             left = self._log.undone.keys() - {decision.offset for decision in done}
-            self._append(records, min([*left, self._writer.state.next_offset + len(records)]), sync=sync)
+            self._append(records, min([*left, self._writer.state.next_offset + len(records)]))
 
-    def _append(self, records: Sequence[_Record], first_undone: int | None, *, sync: bool = True) -> None:
-        self._write(records, first_undone, sync=sync)
+    def _append(self, records: Sequence[_Record], first_undone: int | None) -> None:
+        self._write(records, first_undone)
         self._log.added(records, self._writer.state)
 
-    def _write(self, records: Sequence[_Record], first_undone: int | None, *, sync: bool) -> None:
+    def _write(self, records: Sequence[_Record], first_undone: int | None) -> None:
         values = [None if decision is None else encode_decision(decision) for _, decision in records]
         keys = [publisher.encode() for publisher, _ in records]
         batches = encode_pairs(PUBLISH_TOPIC, self._writer.config, keys, values, self._log.logs.clock())
         # If they do not fit into a segment, those that mark others as done are appended first: each is valid alone.
         *before, last = packed(batches, self._writer.config.segment_bytes)
         for pack in before:
-            self._writer.append(pack, sync=sync)
-        self._writer.append(last, sync=sync, first_undone=first_undone)
+            self._writer.append(pack, sync=True)
+        self._writer.append(last, sync=True, first_undone=first_undone)

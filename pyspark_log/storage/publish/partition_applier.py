@@ -36,7 +36,6 @@ def apply(
     decided_at: int,
     regions: Sequence[StagedRegion],
     *,
-    sync: bool = True,
     installs: bool = True,
     timeout: float = DEFAULT_TIMEOUT,
 ) -> bool:
@@ -47,7 +46,6 @@ def apply(
         decision: the decision's number.
         decided_at: when it was made (ms); the records' time if the topic has LogAppendTime.
         regions: the batches to append.
-        sync: whether the records are synced before they are visible. Those of installed segments always are.
         installs: whether staged files may become segments; False for those of another store.
         timeout: how long to wait for the lock, in seconds.
 
@@ -56,7 +54,7 @@ def apply(
         OSError: e.g. a full disk; nothing was appended, and it can be tried again.
         LockTimeoutError, UnknownTopicError, LogDamagedError: as LogWriter.hold.
     """
-    work = _Work(writer, decision, decided_at if writer.config.log_append_time else None, regions, sync, timeout)
+    work = _Work(writer, decision, decided_at if writer.config.log_append_time else None, regions, timeout)
     # A host that lost its lock unnoticed may still write to a file that it has open, so hosts share no files.
     installs = installs and not writer.log.lease.shared
     try:
@@ -71,17 +69,6 @@ def apply(
         raise
 
 
-def mark_applied(writer: LogWriter, decision: int, *, timeout: float = DEFAULT_TIMEOUT) -> None:
-    """Marks a decision as applied in a partition without its records, so that later decisions can be applied.
-
-    Raises:
-        OSError, LockTimeoutError, UnknownTopicError, LogDamagedError: as LogWriter.hold.
-    """
-    with writer.hold(timeout):
-        if writer.state.applied < decision:
-            writer.log.lease.save(writer.state._replace(applied=decision), durable=True)
-
-
 @dataclass(frozen=True, slots=True)
 class _Work:
     """One decision to be applied to one partition."""
@@ -90,7 +77,6 @@ class _Work:
     decision: int
     append_time: int | None
     regions: Sequence[StagedRegion]
-    sync: bool
     timeout: float
 
     def do(self, ways: Ways) -> bool:
@@ -142,7 +128,7 @@ class _Work:
         place = writer.log.current_place()
         try:
             links = can_be_linked(region, place)
-            return NewSegment(region, place, writer.config, links=links, inactive=inactive, sync=not self.sync)
+            return NewSegment(region, place, writer.config, links=links, inactive=inactive)
         except OSError as error:
             writer.log.fail(error)
 
@@ -168,7 +154,7 @@ class _Work:
     def _apply(self, pieces: Sequence[StagedRegion | NewSegment], digest: int, newest: int) -> None:
         self._check_staged(pieces)
         planned = [piece if isinstance(piece, NewSegment) else self._copy(piece) for piece in pieces]
-        self.writer.append_decided(AppendPlan(planned, newest, self.sync, decided=Decided(self.decision, digest)))
+        self.writer.append_decided(AppendPlan(planned, newest, True, decided=Decided(self.decision, digest)))
 
     def _check_staged(self, pieces: Sequence[StagedRegion | NewSegment]) -> None:
         """Refuses files that were removed since they were linked; the link still exists.

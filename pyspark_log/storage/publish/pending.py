@@ -67,7 +67,7 @@ def apply_pending(decisions: DecisionLog) -> PylogError | OSError | None:
     return None
 
 
-def tidy(decisions: DecisionLog, forget: str | None = None, *, sync: bool = True) -> None:
+def tidy(decisions: DecisionLog, forget: str | None = None) -> None:
     """Records which decisions are done, and removes what was staged for them.
 
     The publisher `forget` is no longer remembered. Only the publisher itself may pass its id: while it lives it may
@@ -78,6 +78,6 @@ def tidy(decisions: DecisionLog, forget: str | None = None, *, sync: bool = True
     with decisions.hold() as writer:
         # Read them again: another run may have taken over a publisher meanwhile.
         done = [decisions.undone[decision.offset] for decision in done if decision.offset in decisions.undone]
-        writer.finish(done, forget, sync=sync)
+        writer.finish(done, forget)
     for decision in done:
         remove_staged(decisions, decision)

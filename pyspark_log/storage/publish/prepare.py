@@ -52,13 +52,12 @@ class Gathered:
     time: int
 
 
-def gather(logs: LogManager, parts: Sequence[StagedPart], *, sync: bool) -> Gathered:
-    """Merges staged output where its pieces are many and small. The pieces stay.
+def gather(logs: LogManager, parts: Sequence[StagedPart]) -> Gathered:
+    """Merges staged output where its pieces are many and small, durably. The pieces stay.
 
     Args:
         logs: the store's logs.
         parts: the output.
-        sync: whether the copies are on the disk when this returns.
 
     Raises:
         StagedOutputError: staged output is gone, or is not what was staged.
@@ -78,9 +77,8 @@ def gather(logs: LogManager, parts: Sequence[StagedPart], *, sync: bool) -> Gath
     if not wanting:
         return Gathered(list(parts), 0)
     try:
-        side_by_side(lambda place: place.gather(sync), wanting, _THREADS)
-        if sync:
-            files.sync_folder(f"{logs.path}/{STAGING_FOLDER}")
+        side_by_side(lambda place: place.gather(), wanting, _THREADS)
+        files.sync_folder(f"{logs.path}/{STAGING_FOLDER}")
     except BaseException as error:
         for path in [path for place in wanting for path in place.made]:
             files.unlink(path)
@@ -122,12 +120,12 @@ class _Place:
         sizes = (part.size for part, little in zip(parts, self._little, strict=True) if little)
         self.wants_gathering = sum(sizes) > limit
 
-    def gather(self, sync: bool) -> None:
-        """Copies small pieces into new files, durably if `sync`; each is no larger than a segment."""
+    def gather(self) -> None:
+        """Copies small pieces into new files, durably; each is no larger than a segment."""
         parts, file = list[StagedPart](), None
         for part, little in zip(self.parts, self._little, strict=True):
             if file is not None and not (little and self._fits(file, part)):
-                parts.append(self._end(file, part, sync))
+                parts.append(self._end(file, part))
                 file = None
             if not little:
                 parts.append(part)
@@ -137,7 +135,7 @@ class _Place:
                 self.made.append(file.file.path)
             self._copy(part, file)
         if file is not None:
-            parts.append(self._end(file, self.parts[-1], sync))
+            parts.append(self._end(file, self.parts[-1]))
         self.parts = parts
 
     def _fits(self, file: PartFile, part: StagedPart) -> bool:
@@ -155,9 +153,8 @@ class _Place:
             headers = scan(data, 0, len(data))
             file.add(data, sum(header.last_offset_delta + 1 for header in headers), crcs_of(headers))
 
-    def _end(self, file: PartFile, part: StagedPart, sync: bool) -> StagedPart:
-        if sync:
-            file.file.sync()
+    def _end(self, file: PartFile, part: StagedPart) -> StagedPart:
+        file.file.sync()
         file.file.close()
         return file.part(part.topic, part.partition, part.topic_id)
 
@@ -184,15 +181,15 @@ class Output:
 
     @classmethod
     def make(
-        cls, logs: LogManager, pieces: Sequence[StagedPart], offsets: Sequence[OffsetStep], *, gathers: bool, sync: bool
+        cls, logs: LogManager, pieces: Sequence[StagedPart], offsets: Sequence[OffsetStep], *, gathers: bool
     ) -> Output:
         """Merges many small pieces, and writes the manifest. Raises: as `gather` and `manifest.write`."""
-        gathered = gather(logs, pieces, sync=sync) if gathers else Gathered(pieces, 0)
+        gathered = gather(logs, pieces) if gathers else Gathered(pieces, 0)
         output = cls(pieces, gathered.parts, gathered.time)
         if not gathered.parts:
             return output
         try:
-            name, crc, start = manifest.write(staging_folder(logs), gathered.parts, offsets, sync=sync)
+            name, crc, start = manifest.write(staging_folder(logs), gathered.parts, offsets)
         except BaseException:
             output.remove_made(logs)
             raise

@@ -35,11 +35,8 @@ from pyspark_log.errors import (
     condition_of,
 )
 from pyspark_log.storage.catalog import INTERNAL_TOPICS, PUBLISH_TOPIC
-from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 from pyspark_log.storage.compaction import compact_if_due
-from pyspark_log.storage.fs.mounts import is_shared
 from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
-from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.publish.applier import apply_decision, is_applied, remove_staged
 from pyspark_log.storage.publish.checks import (
     check_fenced,
@@ -119,56 +116,16 @@ def publish(
     plan: str = "",
     one_off: bool = False,
     about: About = UNKNOWN,
-    sync: bool = True,
 ) -> PublishResult:
-    """Makes staged output visible, exactly once. Returns when all of it is visible, and durable unless `sync` is False.
-
-    The type of an error gives the outcome. After an interrupt it is unknown: as after OutcomeUnknownError, repeating
-    the call answers it.
+    """Makes staged output visible, exactly once; seam.Publishes.publish has the other arguments, and the errors.
 
     Args:
         decisions: the store's decision log.
-        publisher: the publisher's id; any text.
-        number: which of its publishes this is; consecutive, from any start.
-        parts: what StagedWriter.finish gave, of all tasks, in the order in which it is to appear.
         participants: the changes made atomically with it.
-        run: which run of the publisher this is. A newer run fences the ones before it; "": no fencing.
-        claimed: the run has claimed the publisher, so any other run that holds it is newer.
-        location: the publisher's checkpoint. A publisher at another one is refused; "": no check.
-        plan: identifies the output that is planned under this number. A replay with another plan than the number was
-            published with is refused; "": no check.
-        one_off: the publisher has this one publish only, and is forgotten when this call succeeds (if it is killed
-            before that, when the store is cleaned).
-        about: what people want to know of the publisher.
-        sync: False leaves out the syncs. It is still exactly once while the machine stays up. After a power loss it may
-            appear not at all, in part, or twice, and its number be expected again; nothing else is harmed.
-
-    Raises:
-        PublishError: this call has published nothing, and nothing of it will appear. As
-            PublishFailedError: something failed (the disk, a lock of the decision log, a publish of the same publisher
-                that must come first); what was staged is kept, so the same call can be repeated. All others are
-                refusals, and what was staged is removed:
-            PublishNumberError: neither the next number nor the last one, or the last one with another plan.
-            PublisherFencedError: a newer run, or another checkpoint, holds the publisher's id.
-            OffsetConflictError: a group's committed offset is not what the publish started from.
-            StagedOutputError: staged output is gone, or its topic is.
-            SetAsideError: an administrator set it aside before any of it appeared.
-            PublishError itself: the output is in too many pieces.
-        InvalidConfigError: the same, for arguments: a committed offset is moved twice, or cannot be committed, or is to
-            move without syncing; or a decision cannot hold a text or number.
-        PublishPendingError: it is decided, and appears as soon as it can be written; as
-            PartlySetAsideError: some of it never does, as an administrator set it aside.
-        OutcomeUnknownError: it is decided or not; repeating the call answers it, as a replay is recognised.
     """
     check_given(publisher, number, run, location, plan)
-    if participants and not sync:
-        raise InvalidConfigError(
-            "a publish that commits offsets of groups must be synced: otherwise a power "
-            "loss could keep the offsets and lose the output"
-        )
     wanted = Decision(publisher, number, run=run, location=location, plan=plan, one_off=one_off, about=about)
-    sync = sync or is_shared(f"{decisions.logs.path}/{STATE_FOLDER}")
-    publishing = _Publish(decisions, wanted, parts, participants, claimed=claimed, sync=sync)
+    publishing = _Publish(decisions, wanted, parts, participants, claimed=claimed)
     try:
         return publishing.run()
     except Exception as error:
@@ -189,12 +146,11 @@ class _Publish:
         participants: Sequence[Participant],
         *,
         claimed: bool,
-        sync: bool,
     ) -> None:
         """Takes the arguments of `publish`; `wanted` holds some of them."""
         self._decisions, self._logs = decisions, decisions.logs
         self._wanted, self._pieces, self._participants = wanted, pieces, participants
-        self._claimed, self._sync = claimed, sync
+        self._claimed = claimed
         self._stage = _Stage.BEFORE
         # The number was decided already; an error before the decision does not change that.
         self._replays = False
@@ -236,7 +192,7 @@ class _Publish:
         pieces += [part for other in self._participants for part in other.parts()]
         steps = [step for other in self._participants for step in other.steps]
         is_new = last is None or last.number != self._wanted.number  # A replay is dropped anyway.
-        output = Output.make(self._logs, pieces, steps, gathers=is_new, sync=self._sync)
+        output = Output.make(self._logs, pieces, steps, gathers=is_new)
         self._wanted = replace(
             self._wanted,
             records=sum(part.count for part in self._pieces),
@@ -244,7 +200,6 @@ class _Publish:
             manifest=output.manifest,
             manifest_crc=output.manifest_crc,
             time=output.time,
-            boot="" if self._sync else state_file.this_boot().hex(),
         )
         return output
 
@@ -332,15 +287,13 @@ class _Publish:
             _raise_if_set_aside(self._decisions, decision, replayed)
             raise
         _raise_if_set_aside(self._decisions, decision, replayed)
-        if replayed and self._sync and decision.boot:
-            _flush(self._decisions, decision)
 
     def _tidy(self, decision: Decision) -> None:
         """Forgets the publisher if it has this one publish only."""
         if not self._wanted.one_off:
             return
         try:
-            tidy(self._decisions, forget=self._wanted.publisher, sync=self._sync)
+            tidy(self._decisions, forget=self._wanted.publisher)
         except (PylogError, OSError) as error:
             # All of it is published; leftovers cost space until the next publisher removes them.
             log.warning(
@@ -398,17 +351,6 @@ def _inheriting(wanted: Decision, last: Decision) -> Decision:
         set_aside=last.set_aside,
         about=wanted.about.after(last.about),
     )
-
-
-def _flush(decisions: DecisionLog, decision: Decision) -> None:
-    """Syncs what was published without syncing."""
-    with decisions.hold() as held:
-        held.flush()
-    for place in decision.places:
-        with contextlib.suppress(UnknownTopicError):
-            writer = decisions.logs.writer(place.topic, place.partition)
-            with writer.hold():
-                writer.log.flush()
 
 
 def _raise_if_set_aside(decisions: DecisionLog, decision: Decision, replayed: bool) -> None:

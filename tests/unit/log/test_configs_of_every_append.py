@@ -72,7 +72,7 @@ class Ways:
             self._publish(_rows(time, value, key))
 
     def _publish(self, rows):
-        publish(self.store.decisions, "p", self._published, stage(self.store, rows, sync=False), sync=False)
+        publish(self.store.decisions, "p", self._published, stage(self.store, rows))
         self._published += 1
 
 

@@ -10,10 +10,9 @@ from producer_tools import ready
 from pyspark_log.errors import OutcomeUnknownError
 from pyspark_log.storage.catalog import log_dir
 from pyspark_log.storage.catalog.kafka_files import read_offsets
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
-from tests.store_tools import in_partitions, observed, open_files, rows, stage
+from tests.store_tools import observed, open_files
 
 
 @pytest.fixture
@@ -132,18 +131,6 @@ def test_a_batch_that_is_sent_again_is_answered_as_safe_as_the_first_time(make, 
     assert unsynced(store) == (0, 0)
     assert store.append_batch("t", 0, ready(0, b"v")).duplicate
     assert len(syncs) == 1
-
-
-def test_a_publish_that_asks_for_no_sync_counts_too(make, syncs):
-    store = make(flush_messages=5)
-    append(store, 2)
-    for number, records in enumerate((2, 1, 4)):
-        parts = stage(store, in_partitions(rows(*[b"v"] * records), [0]))
-        publish(store.decisions, "q", number, parts, sync=False)
-        # 4, 5!, 4
-        assert syncs.count("t-0") == (number > 0)
-    append(store, 1)
-    assert syncs.count("t-0") == 2
 
 
 def test_a_sync_by_the_setting_that_fails_is_reported(make, fail):

@@ -51,7 +51,7 @@ def test_the_logs_of_groups_and_publishes_need_no_arrow(tmp_path):
     with Store.create(tmp_path / "store") as store:
         store.create_topic("t", 1)
         rows = pa.record_batch({"value": [b"v"]})
-        publish(store.decisions, "job", 0, stage(store, rows, sync=False), sync=False)
+        publish(store.decisions, "job", 0, stage(store, rows))
     code = """
 import sys
 from pyspark_log.storage.folder_store import FolderStore

@@ -32,10 +32,8 @@ _MAX_DESCRIPTION_BYTES = 256 * 1024 * 1024
 _HEADER = struct.Struct(">8sII")  # magic, length of the JSON, its CRC-32C
 
 
-def write(
-    folder: str, parts: Sequence[StagedPart], steps: Sequence[OffsetStep] = (), *, sync: bool = True
-) -> tuple[str, int, int]:
-    """Writes a manifest, durably if `sync`.
+def write(folder: str, parts: Sequence[StagedPart], steps: Sequence[OffsetStep] = ()) -> tuple[str, int, int]:
+    """Writes a manifest, durably.
 
     Args:
         folder: the staging folder; created if it is missing.
@@ -85,9 +83,7 @@ def write(
     crc = crc32c(description)
     files.make_folder(folder)
     name = secrets.token_hex(16) + SUFFIX
-    files.replace_whole(
-        f"{folder}/{name}", _HEADER.pack(MAGIC, len(description), crc) + description + bytes(inline), sync=sync
-    )
+    files.replace_whole(f"{folder}/{name}", _HEADER.pack(MAGIC, len(description), crc) + description + bytes(inline))
     return name, crc, _HEADER.size + len(description)
 
 

@@ -167,7 +167,7 @@ class StagedWriter(EncodingWriter):
     def _topic_id(self, place: Place) -> str:
         return self._planned[place[0]].topic_id
 
-    def finish(self, *, sync: bool = True) -> list[StagedPart]:
+    def finish(self) -> list[StagedPart]:
         self._flush()
         if not self._files and self._size < INLINE_LIMIT:
             return self._inline()
@@ -177,11 +177,9 @@ class StagedWriter(EncodingWriter):
         for place in list(self._own):
             self._end_part(place)
         for file in self._files:
-            if sync:
-                file.sync()
+            file.sync()
             file.close()
-        if sync:
-            files.sync_folder(self._folder)
+        files.sync_folder(self._folder)
         return self._parts
 
     def discard(self) -> None:
