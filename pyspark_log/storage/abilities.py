@@ -28,7 +28,12 @@ class Missing(Enum):
         "a publisher cannot be deleted in an object store: its last decision stays, in some hundred bytes; a query "
         "that is to begin again takes a new checkpoint, and another publishId if it has one"
     )
+    FILES = (
+        "this works on the files of a store in a folder, and that one is in an object store, where `pylog compact`, "
+        "`clean`, `merge`, `verify` and `backup` need no files"
+    )
     # ---- in a folder
+    OBJECTS = "this works on a store in an object store, and that one is in a folder"
     MERGE = "the pieces of a partition are in one file already, as the store is in a folder"
 
 

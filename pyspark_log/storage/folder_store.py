@@ -7,27 +7,18 @@ reads.
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark_log.arguments import check_whole
 from pyspark_log.config import TopicConfig
-from pyspark_log.errors import (
-    InvalidConfigError,
-    OffsetOutOfRangeError,
-    PylogError,
-    StoreExistsError,
-    StoreNotFoundError,
-)
+from pyspark_log.errors import InvalidConfigError, OffsetOutOfRangeError, PylogError, StoreNotFoundError
 from pyspark_log.storage.broker import BrokerLogDirs, BrokerLogManager
 from pyspark_log.storage.catalog import check_not_internal, local_path, store_json
 from pyspark_log.storage.catalog.own_cluster import read_cluster
-from pyspark_log.storage.catalog.store_json import STORE_FILE
 from pyspark_log.storage.folder_partitions import FolderPartitions
 from pyspark_log.storage.folder_publishes import FolderPublishes
-from pyspark_log.storage.fs import Mutex, files
 from pyspark_log.storage.groups import CommittedOffsets, Groups, OffsetsLog
 from pyspark_log.storage.log.read import READ_BYTES, Damage
 from pyspark_log.storage.log_manager import (
@@ -60,9 +51,6 @@ if TYPE_CHECKING:
 
     from pyspark_log.storage.record.rows import Rows
 
-# Stores that a process shares between callers that open them by path; the least recently used are dropped first.
-_SHARED_STORES = 8
-
 
 class FolderStore(Store):
     """A store in a folder: what all stores have, and what tools need.
@@ -72,8 +60,9 @@ class FolderStore(Store):
         logs, decisions, committed_offsets: the parts of the engine, for tools built on it.
     """
 
-    def __init__(self, logs: LogManager) -> None:
-        """For `open`, `create` and `open_or_create`, which check the folder first."""
+    def __init__(self, logs: LogManager, stamp: tuple[int, int] = (-1, -1)) -> None:
+        """For `open`, which checks the folder first; `stamp`: of store_json, before that."""
+        self._stamp = stamp
         self.path, self.cluster_id, self.configs = logs.path, logs.cluster_id, logs.configs
         self.logs = logs
         self.decisions = DecisionLog(logs)
@@ -86,60 +75,25 @@ class FolderStore(Store):
     # ---- opening
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, options: Mapping[str, str] | None = None) -> FolderStore:
+    def _open(cls, path: str, options: Mapping[str, str] | None) -> FolderStore:
         folder = _folder(path, options)
+        stamp = store_json.stamp(folder)  # Before the look at it, so that no store that replaces it is missed.
         try:
             found = store_json.describe(folder)
-            return cls(LogManager(folder, found.cluster_id, found.configs, found.log_dirs, found.next_log_dir))
+            logs = LogManager(folder, found.cluster_id, found.configs, found.log_dirs, found.next_log_dir)
         except StoreNotFoundError:
             broker = BrokerLogDirs.find(folder)
             if broker is None:
                 raise
-            return cls(BrokerLogManager(broker))
+            logs = BrokerLogManager(broker)
+        return cls(logs, stamp)
 
     @classmethod
-    def create(
-        cls,
-        path: str | os.PathLike[str],
-        settings: Mapping[str, str] | None = None,
-        *,
-        options: Mapping[str, str] | None = None,
-    ) -> FolderStore:
-        folder = _folder(path, options)
-        store_json.make(folder, settings or {})
-        return cls.open(folder)
+    def _create(cls, path: str, settings: Mapping[str, str], options: Mapping[str, str] | None) -> None:
+        store_json.make(_folder(path, options), settings)
 
-    @classmethod
-    def open_or_create(
-        cls,
-        path: str | os.PathLike[str],
-        settings: Mapping[str, str] | None = None,
-        *,
-        options: Mapping[str, str] | None = None,
-    ) -> FolderStore:
-        try:
-            return cls.open(path, options=options)
-        except StoreNotFoundError:
-            try:
-                return cls.create(path, settings)
-            except StoreExistsError:
-                # Another process may have been faster; if not, this says why the folder is refused.
-                if files.exists(f"{local_path(path)}/{STORE_FILE}"):
-                    return cls.open(path)
-                raise
-
-    @classmethod
-    def shared(cls, path: str | os.PathLike[str], *, options: Mapping[str, str] | None = None) -> FolderStore:
-        folder = _folder(path, options)
-        stamp = store_json.stamp(folder)
-        with _shared_mutex.lock:
-            known = _shared.pop(folder, None)
-            if known is None or known[0] != stamp:
-                known = (stamp, cls.open(folder))
-            _shared[folder] = known
-            if len(_shared) > _SHARED_STORES:
-                _shared.popitem(last=False)
-            return known[1]
+    def _is_current(self) -> bool:
+        return self._stamp == store_json.stamp(self.path)
 
     def close(self) -> None:
         try:
@@ -451,10 +405,6 @@ def _folder(path: str | os.PathLike[str], options: Mapping[str, str] | None) -> 
             "store is reached"
         )
     return folder
-
-
-_shared: OrderedDict[str, tuple[tuple[int, int], FolderStore]] = OrderedDict()
-_shared_mutex = Mutex()
 
 
 def _forget_topic(offsets: CommittedOffsets, name: str) -> bool:

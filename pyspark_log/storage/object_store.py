@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -30,14 +29,13 @@ from pyspark_log.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
-from pyspark_log.storage.catalog import check_name, check_not_internal
+from pyspark_log.storage.catalog import check_name, check_not_internal, location
 from pyspark_log.storage.catalog.topics import check_id, check_partitions, new_id
-from pyspark_log.storage.fs import Mutex
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.fs.json_fields import Fields
 from pyspark_log.storage.groups import Groups
 from pyspark_log.storage.log.read import READ_BYTES, Damage
-from pyspark_log.storage.objects import ObjectAddress, Objects
+from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.objects.race import RACERS, ROUNDS, faulty_races
 from pyspark_log.storage.publish import StagedPart
 from pyspark_log.storage.publish_log import maintenance, proposals, reading
@@ -48,7 +46,7 @@ from pyspark_log.storage.publish_log.proposals import Proposal, log_of, topic_of
 from pyspark_log.storage.publish_log.publishes import ObjectPublishes
 from pyspark_log.storage.publish_log.staging import in_parts, outputs
 from pyspark_log.storage.publish_log.state import State
-from pyspark_log.storage.store import Store
+from pyspark_log.storage.store import Store, forget_shared
 from pyspark_log.types import (
     EARLIEST,
     LATEST,
@@ -74,8 +72,6 @@ _CHECKED = "race"
 _LOOKED_AT = 1000
 # `shared` looks no more often whether it is still the same store, in seconds: each time is a request.
 _CHECK_SECONDS = 10.0
-# Stores that a process shares; the least recently used are dropped first. A new token makes another one of a store.
-_SHARED_STORES = 8
 
 
 class ObjectStore(Store):
@@ -89,6 +85,7 @@ class ObjectStore(Store):
     def __init__(self, objects: Objects, cluster_id: str, configs: Mapping[str, str]) -> None:
         """For `open` and `create`."""
         self.path, self.cluster_id, self.configs = str(objects.address), cluster_id, configs
+        self._checked = time.monotonic()
         self.log = PublishLog(objects, now_ms, lambda log: maintenance.merge_recent(log, configs, now_ms))
         self.publishes = ObjectPublishes(self.log, cluster_id, configs, now_ms, self.ensure_topic)
         self.partitions = ObjectPartitions(self.log, cluster_id, configs)
@@ -96,105 +93,32 @@ class ObjectStore(Store):
     # ---- opening
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, options: Mapping[str, str] | None = None) -> ObjectStore:
-        objects = Objects(os.fspath(path), options)
-        found = objects.get(_STORE)
-        if found is None:
-            raise StoreNotFoundError(f"there is no store at {objects.address}")
-        try:
-            content = Fields.parse(bytes(found.data))
-            content.check_version(VERSION, f"{objects.address}: the store")
-            cluster_id, configs = content.text("cluster_id"), dict(content.texts("settings"))
-            check_id(cluster_id)
-            check_store_configs(configs)
-        except (ValueError, InvalidConfigError) as error:
-            raise DescriptionError(f"{objects.address}/{_STORE}: {error}") from None
-        return cls(objects, cluster_id, configs)
+    def _open(cls, path: str, options: Mapping[str, str] | None) -> ObjectStore:
+        objects = Objects(path, options)
+        return cls(objects, *_described(objects))
 
     @classmethod
-    def create(
-        cls,
-        path: str | os.PathLike[str],
-        settings: Mapping[str, str] | None = None,
-        *,
-        options: Mapping[str, str] | None = None,
-    ) -> ObjectStore:
-        """Creates a store, after it was checked that the object store lets one of several writers win.
-
-        Raises:
-            StoreExistsError: there are objects below the prefix, or it lies below that of another store.
-            ObjectStoreError: the object store does not keep its conditions; or it refuses a request.
-            InvalidConfigError: an unknown config or a bad value.
-        """
-        return cls.create_from(path, new_id(), settings or {}, lambda _: None, options)
+    def _create(cls, path: str, settings: Mapping[str, str], options: Mapping[str, str] | None) -> None:
+        _make(path, new_id(), settings, lambda _: None, options)
 
     @classmethod
     def create_from(
-        cls, path: str | os.PathLike[str], cluster_id: str, settings: Mapping[str, str],
-        fill: Callable[[Objects], None], options: Mapping[str, str] | None = None,
-    ) -> ObjectStore:  # fmt: skip
-        """The same for a store that begins with what `fill` writes; before it returns there is no store.
+        cls, path: str | os.PathLike[str], cluster_id: str, settings: Mapping[str, str], fill: Callable[[Objects], None]
+    ) -> ObjectStore:
+        """As `create`, for a store that begins with what `fill` writes; before it returns there is no store.
 
         Raises: as `create`; and what `fill` raises.
         """
-        configs = dict(settings)
-        check_store_configs(configs)
-        objects = Objects(os.fspath(path), options)
-        _check_place(objects)
-        prefix = f".{_CHECKED}-{new_id()}"
-        try:
-            faulty = faulty_races(objects, prefix)
-        finally:
-            objects.delete([one.key for one in objects.list(prefix)])
-        if faulty:
-            raise ObjectStoreError(
-                f"{objects.address}: no store can be kept here: {faulty} of {ROUNDS} races of {RACERS} processes for "
-                "one name had more than one winner, or none; see `pylog doctor`",
-                retriable=False,
-            )
-        fill(objects)
-        content = {"version": VERSION, "cluster_id": cluster_id, "settings": configs}
-        if not objects.create(_STORE, json.dumps(content, indent=2).encode()):
-            raise StoreExistsError(f"{objects.address}: another process has just created a store there")
-        with _shared_mutex.lock:
-            for known in [one for one in _shared if one[0] == str(objects.address)]:
-                del _shared[known]  # There was another store before.
-        return cls.open(path, options=options)
+        _make(os.fspath(path), cluster_id, settings, fill, None)
+        forget_shared(location(path))
+        return cls.open(path)
 
-    @classmethod
-    def open_or_create(
-        cls,
-        path: str | os.PathLike[str],
-        settings: Mapping[str, str] | None = None,
-        *,
-        options: Mapping[str, str] | None = None,
-    ) -> ObjectStore:
-        try:
-            return cls.open(path, options=options)
-        except StoreNotFoundError:
-            try:
-                return cls.create(path, settings, options=options)
-            except StoreExistsError as error:
-                try:
-                    return cls.open(path, options=options)
-                except StoreNotFoundError:
-                    raise error from None
-
-    @classmethod
-    def shared(cls, path: str | os.PathLike[str], *, options: Mapping[str, str] | None = None) -> ObjectStore:
-        url = str(ObjectAddress.parse(os.fspath(path)))
-        key = url, frozenset((options or {}).items())
-        with _shared_mutex.lock:
-            known, checked = _shared.pop(key, (None, -inf))
-            if known is None or time.monotonic() - checked > _CHECK_SECONDS:
-                found = cls.open(url, options=options)
-                if known is None or (found.cluster_id, found.configs) != (known.cluster_id, known.configs):
-                    known = found
-                checked = time.monotonic()
-            _shared[key] = known, checked
-            if len(_shared) > _SHARED_STORES:
-                _shared.popitem(last=False)
-            return known
+    def _is_current(self) -> bool:
+        if time.monotonic() - self._checked > _CHECK_SECONDS:
+            if _described(self.log.objects) != (self.cluster_id, self.configs):
+                return False
+            self._checked = time.monotonic()
+        return True
 
     def close(self) -> None:
         """Nothing is open."""
@@ -383,6 +307,54 @@ class ObjectStore(Store):
         return reading.find_timestamp(self.log.objects, TopicPartition(topic, partition), log, int(timestamp), most)
 
 
+def _described(objects: Objects) -> tuple[str, Mapping[str, str]]:
+    """The cluster id and the configs of the store that is there. Raises: as Store.open."""
+    found = objects.get(_STORE)
+    if found is None:
+        raise StoreNotFoundError(f"there is no store at {objects.address}")
+    try:
+        content = Fields.parse(bytes(found.data))
+        content.check_version(VERSION, f"{objects.address}: the store")
+        cluster_id, configs = content.text("cluster_id"), dict(content.texts("settings"))
+        check_id(cluster_id)
+        check_store_configs(configs)
+    except (ValueError, InvalidConfigError) as error:
+        raise DescriptionError(f"{objects.address}/{_STORE}: {error}") from None
+    return cluster_id, configs
+
+
+def _make(
+    path: str, cluster_id: str, settings: Mapping[str, str], fill: Callable[[Objects], None],
+    options: Mapping[str, str] | None,
+) -> None:  # fmt: skip
+    """Creates a store, after it was checked that the object store lets one of several writers win.
+
+    Raises:
+        StoreExistsError: there are objects below the prefix, or it lies below that of another store.
+        ObjectStoreError: the object store does not keep its conditions; or it refuses a request.
+        InvalidConfigError: an unknown config or a bad value.
+    """
+    configs = dict(settings)
+    check_store_configs(configs)
+    objects = Objects(path, options)
+    _check_place(objects)
+    prefix = f".{_CHECKED}-{new_id()}"
+    try:
+        faulty = faulty_races(objects, prefix)
+    finally:
+        objects.delete([one.key for one in objects.list(prefix)])
+    if faulty:
+        raise ObjectStoreError(
+            f"{objects.address}: no store can be kept here: {faulty} of {ROUNDS} races of {RACERS} processes for one "
+            "name had more than one winner, or none; see `pylog doctor`",
+            retriable=False,
+        )
+    fill(objects)
+    content = {"version": VERSION, "cluster_id": cluster_id, "settings": configs}
+    if not objects.create(_STORE, json.dumps(content, indent=2).encode()):
+        raise StoreExistsError(f"{objects.address}: another process has just created a store there")
+
+
 def _check_place(objects: Objects) -> None:
     """Refuses to create a store where others have objects: below its prefix, or where a prefix above is a store's."""
     address = objects.address
@@ -410,8 +382,3 @@ def _check_can_change(name: str) -> None:
     """Refuses names that no topic can have, and those of the engine's own topics. InvalidTopicError."""
     check_name(name)
     check_not_internal(name)
-
-
-# By URL and options.
-_shared: OrderedDict[tuple[str, frozenset[tuple[str, str]]], tuple[ObjectStore, float]] = OrderedDict()
-_shared_mutex = Mutex()

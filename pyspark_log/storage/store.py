@@ -1,16 +1,21 @@
 """A store, as its users see it: topics that any number of processes may open at once.
 
-`Store` is the seam: all that the clients, the Spark connector, the jobs and the commands need of a store, whatever it
-is kept in. `FolderStore` (folder_store.py) keeps one in a folder.
+`Store` is all that the clients, the Spark connector, the jobs and the commands need of a store, whatever it is kept in;
+its parts are in `seam`. `FolderStore` keeps one in a folder, or reads a broker's, `ObjectStore` in an object store.
 """
 
 from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from pyspark_log.errors import StoreExistsError, StoreNotFoundError
+from pyspark_log.storage.abilities import Missing, refuse
+from pyspark_log.storage.catalog import location
+from pyspark_log.storage.fs import Mutex
 from pyspark_log.storage.log.read import READ_BYTES, Damage
 from pyspark_log.storage.objects import is_address
 from pyspark_log.storage.seam import Offsets, Partitions, Publishes
@@ -25,12 +30,15 @@ if TYPE_CHECKING:
 
 _S = TypeVar("_S", bound="Store")
 
+# How many stores a process shares between callers that open them by path.
+_SHARED_STORES = 8
+
 
 class Store(ABC):
     """An open store. Thread-safe; opening one reads one small file.
 
-    An implementation has the abstract members, the attributes, and its own `open`, `create`, `open_or_create` and
-    `shared`: those here choose the implementation by the path.
+    An implementation has the abstract members and the attributes. A path chooses the kind of store; where only one kind
+    will do, as for `FolderStore.open`, another is refused (UnsupportedByStoreError).
 
     Attributes:
         path: where it is: its folder, absolute; or its URL.
@@ -50,7 +58,7 @@ class Store(ABC):
     # ---- opening
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, options: Mapping[str, str] | None = None) -> Store:
+    def open(cls: type[_S], path: str | os.PathLike[str], *, options: Mapping[str, str] | None = None) -> _S:
         """Opens the store in a folder or in an object store; or, read-only, a Kafka broker's log dir.
 
         Args:
@@ -71,16 +79,16 @@ class Store(ABC):
             ObjectStoreError: the object store cannot be reached, or refuses the request.
             OSError: the folder cannot be accessed.
         """
-        return _kind_of(path).open(path, options=options)
+        return _kind_of(path, cls)._open(os.fspath(path), options)
 
     @classmethod
     def create(
-        cls,
+        cls: type[_S],
         path: str | os.PathLike[str],
         settings: Mapping[str, str] | None = None,
         *,
         options: Mapping[str, str] | None = None,
-    ) -> Store:
+    ) -> _S:
         """Creates a store in a missing or empty folder, or below a prefix that no object has.
 
         Args:
@@ -94,26 +102,61 @@ class Store(ABC):
             InvalidConfigError: an unknown config or option, or a bad value.
             ObjectStoreError: as `open`; or the object store cannot keep a store.
         """
-        return _kind_of(path).create(path, settings, options=options)
+        kind = _kind_of(path, cls)
+        kind._create(os.fspath(path), settings or {}, options)
+        forget_shared(location(path))
+        return kind._open(os.fspath(path), options)
 
     @classmethod
     def open_or_create(
-        cls,
+        cls: type[_S],
         path: str | os.PathLike[str],
         settings: Mapping[str, str] | None = None,
         *,
         options: Mapping[str, str] | None = None,
-    ) -> Store:
-        """Opens the store in a folder; creates one if the folder is missing or empty. Args, raises: as both."""
-        return _kind_of(path).open_or_create(path, settings, options=options)
+    ) -> _S:
+        """Opens a store; creates one if its folder is missing or empty. Args, raises: as both."""
+        try:
+            return cls.open(path, options=options)
+        except StoreNotFoundError:
+            try:
+                return cls.create(path, settings, options=options)
+            except StoreExistsError as error:
+                # Another process may have been faster; if not, this error says why the place is refused.
+                try:
+                    return cls.open(path, options=options)
+                except StoreNotFoundError:
+                    raise error from None
 
     @classmethod
-    def shared(cls, path: str | os.PathLike[str], *, options: Mapping[str, str] | None = None) -> Store:
-        """Returns the store in a folder: one object per process as long as the folder holds the same store.
+    def shared(cls: type[_S], path: str | os.PathLike[str], *, options: Mapping[str, str] | None = None) -> _S:
+        """Returns the store in a place: one object per process as long as the place holds the same store.
 
         For workers that outlive their tasks. With other options it is another object. Args, raises: as `open`.
         """
-        return _kind_of(path).shared(path, options=options)
+        place = location(path), frozenset((options or {}).items())
+        with _shared_mutex.lock:
+            known = _shared.pop(place, None)
+            if not isinstance(known, cls) or not known._is_current():
+                known = cls.open(path, options=options)
+            _shared[place] = known
+            if len(_shared) > _SHARED_STORES:
+                _shared.popitem(last=False)
+            return known
+
+    @classmethod
+    @abstractmethod
+    def _open(cls: type[_S], path: str, options: Mapping[str, str] | None) -> _S:
+        """Opens the store of this kind at a path."""
+
+    @classmethod
+    @abstractmethod
+    def _create(cls, path: str, settings: Mapping[str, str], options: Mapping[str, str] | None) -> None:
+        """Creates a store of this kind at a path."""
+
+    @abstractmethod
+    def _is_current(self) -> bool:
+        """Whether the store is the one that is in its place now. Raises: as `open`."""
 
     @abstractmethod
     def close(self) -> None:
@@ -358,12 +401,30 @@ class Store(ABC):
         """
 
 
-def _kind_of(path: str | os.PathLike[str]) -> type[Store]:
-    """Which kind of store a path names. They are built on this module."""
+def _kind_of(path: str | os.PathLike[str], wanted: type[_S]) -> type[_S]:
+    """Which kind of store a path names. UnsupportedByStoreError: another than the wanted one."""
+    kind, missing = _kind_by_path(path)
+    return kind if issubclass(kind, wanted) else refuse(missing, os.fspath(path))
+
+
+def _kind_by_path(path: str | os.PathLike[str]) -> tuple[type[Store], Missing]:
+    """The kind, and what it lacks for those that want another. The kinds are built on this module."""
     if is_address(path):
         from pyspark_log.storage.object_store import ObjectStore  # noqa: PLC0415
 
-        return ObjectStore
+        return ObjectStore, Missing.FILES
     from pyspark_log.storage.folder_store import FolderStore  # noqa: PLC0415
 
-    return FolderStore
+    return FolderStore, Missing.OBJECTS
+
+
+def forget_shared(place: str) -> None:
+    """Has Store.shared look again for what is in a place, where a store was just created."""
+    with _shared_mutex.lock:
+        for known in [known for known in _shared if known[0] == place]:
+            del _shared[known]
+
+
+# By place and options; the least recently used are dropped first. A new token makes another one of a store.
+_shared: OrderedDict[tuple[str, frozenset[tuple[str, str]]], Store] = OrderedDict()
+_shared_mutex = Mutex()

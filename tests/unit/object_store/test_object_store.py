@@ -25,6 +25,7 @@ from pyspark_log.errors import (
 )
 from pyspark_log.spark_connector.reading.task_reader import read_partition
 from pyspark_log.storage import object_store
+from pyspark_log.storage import store as store_module
 from pyspark_log.storage.objects import Objects, race
 from pyspark_log.storage.objects import objects as objects_module
 from pyspark_log.storage.publish_log import log as log_module
@@ -276,8 +277,8 @@ def test_shared_stores_of_other_options_are_others(store, object_server, monkeyp
 
 def test_a_process_shares_few_stores(store, object_server, monkeypatch):
     """Each new token makes another one."""
-    monkeypatch.setattr(object_store, "_SHARED_STORES", 2)
-    monkeypatch.setattr(object_store, "_shared", OrderedDict())
+    monkeypatch.setattr(store_module, "_SHARED_STORES", 2)
+    monkeypatch.setattr(store_module, "_shared", OrderedDict())
     options = [{**object_server.options, "access_key_id": str(number)} for number in range(3)]
     known = [Store.shared(store.path, options=one) for one in options]
     assert Store.shared(store.path, options=options[1]) is known[1]
