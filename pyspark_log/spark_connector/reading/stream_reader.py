@@ -44,6 +44,7 @@ from pyspark_log.spark_connector.planning.ranges import (
     resolved,
     starts_of,
 )
+from pyspark_log.spark_connector.planning.steps import Steps
 from pyspark_log.spark_connector.reading.task_reader import RangePartition, ReadPlan, in_tasks, read_partition
 from pyspark_log.spark_connector.reading.transform import Transform
 from pyspark_log.spark_connector.store_access import StoreRef, looking_at
@@ -118,18 +119,26 @@ class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of the next micro-batch; `start` itself if there are no new records."""
+        steps = Steps()
         with looking_at(self._place, _POLL_SECONDS) as store:
+            steps.done("store")
             begin = SourceOffset.from_json(start)
             # Before the log ends: if a topic is recreated in between, the tasks refuse it by its id.
             partitions, identity = self._current_partitions(store, begin)
+            steps.done("topics")
             # Spark asks with this start only when all earlier batches are done, also after the last batch of
             # Trigger.AvailableNow, which gets no `commit`.
             self._commit_group(store, begin, identity)
+            steps.done("group")
             store.publishes.apply_pending()
+            steps.done("pending publishes")
             ends = self._up_to_target(self._log_ends_after(store, partitions, begin.offsets), begin.offsets)
             self._seen = ends
+            steps.done("ends")
             known = of_same_topics(begin.offsets, begin.identity, identity)
             begins = starts_of(known, ends, partial(earliest, store), self._options.subscription, self._loss)
+            steps.done("begins")
+            steps.log(store.path)
             if not ends or (not isinstance(limit, ReadAllAvailable) and self._waits(begins, ends)):
                 return start
             if not isinstance(limit, ReadAllAvailable):

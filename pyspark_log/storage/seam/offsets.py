@@ -10,10 +10,9 @@ from pyspark_log.types import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark_log.storage.fs import FileLock
+    from pyspark_log.storage.groups import GroupDescription, OffsetAndMetadata
     from pyspark_log.storage.groups.file_group import FileGroup
     from pyspark_log.storage.groups.member_files import MemberFiles
-    from pyspark_log.storage.groups.metadata import GroupDescription
-    from pyspark_log.storage.groups.view import OffsetAndMetadata
 
 
 class Membership(ABC):

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from pyspark_log.errors import PylogError
     from pyspark_log.storage.fs import Process
-    from pyspark_log.storage.publish import AgreedTopic, PublishResult, StagedPart, StagingPlan
-    from pyspark_log.storage.publish.decision import About, Decision
+    from pyspark_log.storage.publish import AgreedTopic, Decision, PublishResult, StagedPart, StagingPlan
+    from pyspark_log.storage.publish.decision import About
 
 
 class StagingWriter(ABC):

@@ -1,6 +1,7 @@
 """The streaming reader as Spark calls it, over a real store but without Spark."""
 
 import json
+import logging
 import os
 import socket
 import subprocess
@@ -13,6 +14,8 @@ from pyspark_log import DefaultSource
 from pyspark_log.errors import StagedOutputError
 from pyspark_log.monitoring.snapshot import take_snapshot
 from pyspark_log.spark_connector.errors import ConnectorError
+from pyspark_log.spark_connector.planning.steps import Steps
+from pyspark_log.spark_connector.reading import stream_reader
 from pyspark_log.storage.fs import Process
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.groups.query_readers import query_of
@@ -475,6 +478,19 @@ def test_a_new_query_starts_at_a_groups_committed_offsets(store):
     (work, _) = late.partitions(start, late.latestOffset(start, ALL))
     with pytest.raises(ConnectorError, match=r"PYLOG_DATA_LOSS\.COULD_NOT_READ_OFFSET_RANGE"):
         list(late.read(work))
+
+
+def test_slow_planning_says_which_step_takes_the_time(store, monkeypatch, caplog):
+    append(store, 0, 1)
+    reader = reader_of(store)
+    start = reader.initialOffset()
+    times = iter([0, 1, 1.5, 4, 4, 4.25, 10.5])
+    monkeypatch.setattr(stream_reader, "Steps", lambda: Steps(times.__next__))
+    reader.latestOffset(start, ALL)
+    assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [
+        f"{store.path}: planned a micro-batch in 10.5 s: store 1000 ms, topics 500 ms, group 2500 ms, "
+        "pending publishes 0 ms, ends 250 ms, begins 6250 ms"
+    ]
 
 
 def test_one_task_can_read_several_partitions(store):

@@ -73,6 +73,7 @@ PARTS = {
         "recovery",
         "staging.manifest",
         "staging.staged_file",
+        "staging.encoding",
         "staging.staged_writer",
     ],
     "groups": [
