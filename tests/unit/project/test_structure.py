@@ -87,7 +87,7 @@ PARTS = {
         "query_readers",
         "records",
     ],
-    "maintenance.verify": ["decisions", "store"],
+    "maintenance.verify": ["decisions", "store", "unowned"],
 }
 PUBLIC_PARTS = {f"pyspark_log.storage.{package}.{part}" for package, parts in PARTS.items() for part in parts}
 MOST_NAMES = 12

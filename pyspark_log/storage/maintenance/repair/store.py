@@ -24,7 +24,8 @@ from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
 from pyspark_log.storage.maintenance.repair.partition import DamagedPartition, Loss, PartitionCopy, PartitionRepairer
 from pyspark_log.storage.maintenance.verify import Finding, RecordCheck, Severity, log_bytes
 from pyspark_log.storage.maintenance.verify.decisions import DecisionRecords, check_group_records
-from pyspark_log.storage.maintenance.verify.store import describe, open_damaged, unknown_files, written_places
+from pyspark_log.storage.maintenance.verify.store import describe, open_damaged, written_places
+from pyspark_log.storage.maintenance.verify.unowned import unknown_files
 from pyspark_log.storage.publish import Decision, TopicIdPartition
 from pyspark_log.storage.publish.partition_applier import apply
 from pyspark_log.storage.publish.staging import manifest
