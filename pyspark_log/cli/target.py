@@ -99,8 +99,8 @@ class Target:
         """
         path = self.store_path()
         with interrupts.fatal():
-            from pyspark_log.storage.objects import is_address  # noqa: PLC0415
-        if is_address(path):
+            from pyspark_log.storage.objects import by_kind  # noqa: PLC0415
+        if by_kind(path, folder=False, objects=True):
             what = f"This works on the files of a store in a folder; {path} is in an object store."
             raise click.UsageError(f"{what} {instead}".rstrip())
         return path

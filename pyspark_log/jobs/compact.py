@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from functools import partial
 
 from pyspark_log import TopicPartition
+from pyspark_log.errors import UnsupportedByStoreError
 from pyspark_log.jobs.support import CallError, JobParser, run, run_tasks, session
 from pyspark_log.storage.compaction import Outcome, compact_partition, due, uncleanable
 from pyspark_log.storage.folder_store import FolderStore
-from pyspark_log.storage.objects import is_address
 
 
 def compact_one(path: str, at: TopicPartition) -> Outcome:
@@ -26,9 +26,12 @@ def compact_one(path: str, at: TopicPartition) -> Outcome:
 
 def work(arguments: argparse.Namespace) -> bool:
     """Runs the job."""
-    if is_address(arguments.store):
-        raise CallError(f"{arguments.store} is in an object store: use `pylog compact`, which needs no tasks there")
-    store = FolderStore.open(arguments.store)
+    try:
+        store = FolderStore.open(arguments.store)
+    except UnsupportedByStoreError:
+        raise CallError(
+            f"{arguments.store} is in an object store: use `pylog compact`, which needs no tasks there"
+        ) from None
     waiting = due(store.logs, arguments.topic)
     left_out = uncleanable(store.logs) if arguments.topic is None else {}
     for at, reason in left_out.items():

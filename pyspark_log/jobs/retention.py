@@ -15,12 +15,11 @@ from functools import partial
 
 from pyspark_log import TopicPartition
 from pyspark_log.cli.support import one_line
-from pyspark_log.errors import PylogError
+from pyspark_log.errors import PylogError, UnsupportedByStoreError
 from pyspark_log.jobs.support import CallError, JobParser, run, run_tasks, session, show_summary
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.log_manager import cleaning
 from pyspark_log.storage.maintenance import janitor
-from pyspark_log.storage.objects import is_address
 
 
 def clean_one(path: str, at: TopicPartition) -> tuple[int, str]:
@@ -33,9 +32,12 @@ def clean_one(path: str, at: TopicPartition) -> tuple[int, str]:
 
 def work(arguments: argparse.Namespace) -> bool:
     """Runs the job."""
-    if is_address(arguments.store):
-        raise CallError(f"{arguments.store} is in an object store: use `pylog clean`, which needs no tasks there")
-    store = FolderStore.open(arguments.store)
+    try:
+        store = FolderStore.open(arguments.store)
+    except UnsupportedByStoreError:
+        raise CallError(
+            f"{arguments.store} is in an object store: use `pylog clean`, which needs no tasks there"
+        ) from None
     store.check_writable()
     topics = store.topics(internal=True) if arguments.topic is None else [arguments.topic]
     partitions = [TopicPartition(topic, number) for topic in topics for number in store.written_partitions(topic)]

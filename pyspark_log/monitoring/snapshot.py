@@ -14,7 +14,6 @@ from pyspark_log.storage.fs import clock
 from pyspark_log.storage.groups import GroupState
 from pyspark_log.storage.groups.query_readers import state_of
 from pyspark_log.storage.log_manager import PartitionDescription
-from pyspark_log.storage.objects import is_address
 from pyspark_log.storage.publish import Decision
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
@@ -132,8 +131,6 @@ def take_snapshot(store: Store, live: Live | None = None) -> Snapshot:
         PylogError, OSError: the store cannot be read. A partition that cannot be is described with its problem.
     """
     began = time.monotonic()
-    if not is_address(store.path):
-        Store.open(store.path)  # A folder that is gone would look like a store without topics.
     with store.partitions.looking():
         publishers, pending = store.publishes.publishers(), len(store.publishes.pending())
         store.publishes.apply_pending()

@@ -6,12 +6,12 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark_log.storage.objects import Objects, is_address
+from pyspark_log.storage.objects import Objects, by_kind
 from pyspark_log.types import TopicPartition
 
 if TYPE_CHECKING:  # Options are parsed in processes that do not load the engine.
@@ -70,12 +70,21 @@ def _pieces_of(damage: Damage, options: Mapping[str, str]) -> Iterator[bytes | m
     ranges = [(at, min(_PIECE, damage.end - at)) for at in range(damage.position, damage.end, _PIECE)]
     if not ranges:
         return
-    if is_address(damage.file):
-        folder, _, name = damage.file.rpartition("/")
-        with contextlib.suppress(FileNotFoundError, EOFError):
-            yield from Objects(folder, options).get_ranges(name, ranges)
-        return
-    with open(damage.file, "rb") as source:
-        source.seek(damage.position)
+    yield from by_kind(damage.file, folder=_pieces_of_file, objects=_pieces_of_object)(damage.file, ranges, options)
+
+
+def _pieces_of_object(
+    url: str, ranges: Sequence[tuple[int, int]], options: Mapping[str, str]
+) -> Iterator[bytes | memoryview]:
+    folder, _, name = url.rpartition("/")
+    with contextlib.suppress(FileNotFoundError, EOFError):
+        yield from Objects(folder, options).get_ranges(name, ranges)
+
+
+def _pieces_of_file(
+    path: str, ranges: Sequence[tuple[int, int]], options: Mapping[str, str]
+) -> Iterator[bytes | memoryview]:
+    with open(path, "rb") as source:
+        source.seek(ranges[0][0])
         for _, size in ranges:
             yield source.read(size)

@@ -34,7 +34,7 @@ class Missing(Enum):
     )
     # ---- in a folder
     OBJECTS = "this works on a store in an object store, and that one is in a folder"
-    MERGE = "the pieces of a partition are in one file already, as the store is in a folder"
+    MERGE = "it is in a folder, where the pieces of a partition are in one file already"
 
 
 def refuse(missing: Missing, where: str) -> NoReturn:

@@ -123,7 +123,10 @@ class FolderStore(Store):
     # ---- topics
 
     def topics(self, *, internal: bool = False) -> list[str]:
-        return self.logs.topics(internal=internal)
+        names = self.logs.topics(internal=internal)
+        if not names:
+            FolderStore.open(self.path)  # Or a folder that is gone would be a store without topics.
+        return names
 
     def describe_topic(self, name: str) -> TopicDescription:
         return self.logs.describe_topic(name)

@@ -29,7 +29,7 @@ from pyspark_log.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
-from pyspark_log.storage.catalog import check_name, check_not_internal, location
+from pyspark_log.storage.catalog import INTERNAL_TOPICS, check_name, check_not_internal, location
 from pyspark_log.storage.catalog.topics import check_id, check_partitions, new_id
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.fs.json_fields import Fields
@@ -258,7 +258,7 @@ class ObjectStore(Store):
 
     def flush(self, topic: str | None = None) -> None:
         """What was appended is durable."""
-        if topic is not None:
+        if topic is not None and topic not in INTERNAL_TOPICS:
             self.describe_topic(topic)
 
     def delete_records(self, topic: str, partition: int, before_offset: int) -> int:

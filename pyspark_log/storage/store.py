@@ -17,7 +17,7 @@ from pyspark_log.storage.abilities import Missing, refuse
 from pyspark_log.storage.catalog import location
 from pyspark_log.storage.fs import Mutex
 from pyspark_log.storage.log.read import READ_BYTES, Damage
-from pyspark_log.storage.objects import is_address
+from pyspark_log.storage.objects import by_kind
 from pyspark_log.storage.seam import Offsets, Partitions, Publishes
 from pyspark_log.storage.topic import Topic
 from pyspark_log.types import EARLIEST, READ_UNCOMMITTED, AppendResult, OffsetAndTimestamp, TopicDescription
@@ -181,7 +181,10 @@ class Store(ABC):
 
     @abstractmethod
     def topics(self, *, internal: bool = False) -> list[str]:
-        """The names of the topics, sorted; with `internal` also those internal to the engine or Kafka's brokers."""
+        """The names of the topics, sorted; with `internal` also those internal to the engine or Kafka's brokers.
+
+        StoreNotFoundError: the folder is gone.
+        """
 
     @abstractmethod
     def describe_topic(self, name: str) -> TopicDescription:
@@ -403,19 +406,23 @@ class Store(ABC):
 
 def _kind_of(path: str | os.PathLike[str], wanted: type[_S]) -> type[_S]:
     """Which kind of store a path names. UnsupportedByStoreError: another than the wanted one."""
-    kind, missing = _kind_by_path(path)
-    return kind if issubclass(kind, wanted) else refuse(missing, os.fspath(path))
+    kind = by_kind(path, folder=_folder_kind, objects=_object_kind)()
+    if issubclass(kind, wanted):
+        return kind
+    refuse(by_kind(path, folder=Missing.OBJECTS, objects=Missing.FILES), os.fspath(path))
 
 
-def _kind_by_path(path: str | os.PathLike[str]) -> tuple[type[Store], Missing]:
-    """The kind, and what it lacks for those that want another. The kinds are built on this module."""
-    if is_address(path):
-        from pyspark_log.storage.object_store import ObjectStore  # noqa: PLC0415
-
-        return ObjectStore, Missing.FILES
+# The kinds are built on this module.
+def _folder_kind() -> type[Store]:
     from pyspark_log.storage.folder_store import FolderStore  # noqa: PLC0415
 
-    return FolderStore, Missing.OBJECTS
+    return FolderStore
+
+
+def _object_kind() -> type[Store]:
+    from pyspark_log.storage.object_store import ObjectStore  # noqa: PLC0415
+
+    return ObjectStore
 
 
 def forget_shared(place: str) -> None:

@@ -15,7 +15,7 @@ from pyspark_log.storage.maintenance.doctor import (
     examine_objects,
     examine_with_peer,
 )
-from pyspark_log.storage.objects import is_address
+from pyspark_log.storage.objects import by_kind
 
 
 class _Place(click.Path):
@@ -25,7 +25,9 @@ class _Place(click.Path):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:  # type: ignore[override]
         """As it is, if it is a URL."""
-        return value if is_address(value) else str(super().convert(value, param, ctx))
+        if by_kind(value, folder=False, objects=True):
+            return value
+        return str(super().convert(value, param, ctx))
 
 
 @click.command()
@@ -44,9 +46,12 @@ def doctor(path: str, peer: bool, as_json: bool) -> None:
     created in a subfolder, which is removed afterwards.
     The exit code is 1 if a check failed; a warning means that it works, within a limit.
     """
-    if peer and is_address(path):
-        raise click.UsageError("--peer is for folders; the examination of an object store needs no second run")
-    findings = list(examine_objects(path) if is_address(path) else examine(path))
+    if by_kind(path, folder=False, objects=True):
+        if peer:
+            raise click.UsageError("--peer is for folders; the examination of an object store needs no second run")
+        findings = list(examine_objects(path))
+    else:
+        findings = list(examine(path))
     if peer:
         click.echo(f"waiting up to {WAIT_SECONDS:.0f} s for a second run: pylog doctor {path} --peer", err=True)
         findings += examine_with_peer(path)

@@ -6,7 +6,7 @@ import click
 
 from pyspark_log.cli.support import ProgressBar, complete_topics, human_size, plural
 from pyspark_log.cli.target import Target
-from pyspark_log.storage.abilities import Missing, refuse
+from pyspark_log.storage.abilities import Missing
 from pyspark_log.storage.object_store import ObjectStore
 
 
@@ -22,7 +22,7 @@ def merge(target: Target, topic: str | None) -> None:
     """
     store = target.open()
     if not isinstance(store, ObjectStore):
-        refuse(Missing.MERGE, store.path)
+        raise click.UsageError(f"{store.path}: {Missing.MERGE.value}")
     with ProgressBar("merge") as progress:
         done = store.merge(topic, progress)
     click.echo(f"{plural(done.before, 'piece')} ({human_size(done.size)}) merged into {done.after}")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
-from pyspark_log.errors import LockTimeoutError, OffsetConflictError
+from pyspark_log.errors import LockTimeoutError, OffsetConflictError, UnsupportedByStoreError
 from pyspark_log.jobs.export.delta import add_version
 from pyspark_log.jobs.export.layout import Layout
 from pyspark_log.jobs.export.plan import Plan, PlannedRange, WrittenFile, check_topic, make_plan
@@ -24,7 +24,6 @@ from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.storage.catalog import OFFSETS_TOPIC
 from pyspark_log.storage.fs import FileLock
 from pyspark_log.storage.groups import NEVER
-from pyspark_log.storage.objects import is_address
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
@@ -92,7 +91,6 @@ class _Export:
             )
         self._group = self._state.groups[request.group]
         self._target = Target(request.target, request.group)
-        self._is_in_objects = is_address(self._state.path)
 
     def run(self) -> list[WrittenFile]:
         """Returns the files that are in place by this run."""
@@ -112,8 +110,11 @@ class _Export:
 
     def _lock(self) -> FileLock:
         """Takes the lock of the group. JobError: another run of the group has it."""
-        # An object store has no locks. There the commit says that another run was faster.
-        lock = self._target.lock() if self._is_in_objects else self._group.lock("export")
+        try:
+            lock = self._group.lock("export")
+        except UnsupportedByStoreError:
+            # An object store has no locks. There the commit says that another run was faster.
+            lock = self._target.lock()
         try:
             lock.acquire(timeout=0)
         except LockTimeoutError as error:
@@ -190,8 +191,7 @@ class _Export:
         # An offset that expired would have its partition exported once more.
         expected = {one.at: one.committed for one in ranges}
         self._group.commit(offsets, expected=expected, expire_timestamp=NEVER)
-        if not self._is_in_objects:  # There it is durable.
-            self._state.flush(OFFSETS_TOPIC)
+        self._state.flush(OFFSETS_TOPIC)
 
 
 def _pieces(planned: PlannedRange, most: int | None) -> Iterator[PlannedRange]:

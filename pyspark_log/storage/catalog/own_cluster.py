@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from pyspark_log.errors import PartitionOwnedError, StoreError
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.json_fields import Fields
-from pyspark_log.storage.objects import is_address
+from pyspark_log.storage.objects import by_kind
 
 #: The file, in the store's folder for state.
 CLUSTER_FILE: Final = "cluster.json"
@@ -37,8 +37,11 @@ def note_cluster(path: str, cluster: OwnCluster) -> None:
 
 def read_cluster(path: str) -> OwnCluster | None:
     """What a node has noted in the store at `path`; None: it is no node's. StoreError, OSError."""
-    if is_address(path):
-        return None
+    read: Callable[[str], OwnCluster | None] = by_kind(path, folder=_read, objects=lambda _path: None)
+    return read(path)
+
+
+def _read(path: str) -> OwnCluster | None:
     place = f"{path}/{STATE_FOLDER}/{CLUSTER_FILE}"
     try:
         fields = Fields.parse(files.read_whole(place, _MOST_BYTES))

@@ -18,7 +18,7 @@ from pyspark_log.storage.catalog.log_dir_list import MOST_FOLDERS, ListedLogDir
 from pyspark_log.storage.catalog.topics import MAX_DESCRIPTION_BYTES, check_id, new_id
 from pyspark_log.storage.fs import files, lock_for
 from pyspark_log.storage.fs.json_fields import Fields
-from pyspark_log.storage.objects import ObjectAddress, is_address
+from pyspark_log.storage.objects import ObjectAddress, by_kind
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,11 @@ class StoreDescription(NamedTuple):
 
 def location(path: str | os.PathLike[str]) -> str:
     """Where the store of a path is: an absolute folder, or a URL. InvalidConfigError: neither."""
-    return str(ObjectAddress.parse(os.fspath(path))) if is_address(path) else local_path(path)
+    return by_kind(path, folder=local_path, objects=_url)(path)
+
+
+def _url(path: str | os.PathLike[str]) -> str:
+    return str(ObjectAddress.parse(os.fspath(path)))
 
 
 def local_path(path: str | os.PathLike[str]) -> str:

@@ -13,11 +13,12 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import CorruptRecordError, LogDamagedError, ReadOnlyError, StoreExistsError
+from pyspark_log.storage.catalog import location
 from pyspark_log.storage.catalog.store_json import STORE_FILE, StoreDescription
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import files
@@ -30,7 +31,7 @@ from pyspark_log.storage.maintenance.new_folder import new_folder_at
 from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
 from pyspark_log.storage.maintenance.transfer import LogCopy
 from pyspark_log.storage.object_store import ObjectStore
-from pyspark_log.storage.objects import Objects, is_address
+from pyspark_log.storage.objects import Objects, by_kind
 from pyspark_log.storage.publish import Decision
 from pyspark_log.storage.publish_log import beginning
 from pyspark_log.storage.publish_log.maintenance.rewriting import Group, fetch, in_turns
@@ -74,12 +75,18 @@ def back_up_store(store: Store, into: str | os.PathLike[str], *, progress: Progr
         CorruptRecordError, LogDamagedError: a record is damaged, or too old a format for an object store.
     """
     if isinstance(store, ObjectStore):
-        if is_address(into) and f"{Objects(os.fspath(into)).address}/".startswith(f"{store.path}/"):
+        if f"{location(into)}/".startswith(f"{store.path}/"):
             raise StoreExistsError(f"{os.fspath(into)}: the copy must be outside of the store {store.path}")
         source = _ObjectSource(store, progress)
-        return source.into_objects(into) if is_address(into) else source.into_folder(into)
+        return by_kind(into, folder=source.into_folder, objects=source.into_objects)(into)
     assert isinstance(store, FolderStore)
-    return _folder_into_objects(store, into, progress) if is_address(into) else back_up(store, into, progress=progress)
+    folder = store
+    copy: Callable[[], Backup] = by_kind(
+        into,
+        folder=lambda: back_up(folder, into, progress=progress),
+        objects=lambda: _folder_into_objects(folder, into, progress),
+    )
+    return copy()
 
 
 # ---- from an object store

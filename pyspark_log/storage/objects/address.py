@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import os
 import re
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from pyspark_log.errors import InvalidConfigError
 
 #: The schemes of object stores, and by which name of its own each is known. Hadoop has several for one.
 SCHEMES = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "az": "az", "abfs": "az", "abfss": "az"}
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9]*)://(.*)", re.DOTALL)
+_T = TypeVar("_T")
 _PREFIX = re.compile(r"[A-Za-z0-9!_.*'()=/@:+~-]*")
 
 
-def is_address(path: str | os.PathLike[str]) -> bool:
-    """Whether a path of a store is the URL of an object store; else it is a folder's."""
+def by_kind(path: str | os.PathLike[str], *, folder: _T, objects: _T) -> _T:
+    """What is right for the path of a store: of two values. All that differs by the kind of a path asks here.
+
+    Args:
+        path: a folder's path, or the URL of an object store.
+        folder, objects: the value for each.
+    """
     found = _URL.fullmatch(os.fspath(path))
-    return found is not None and found[1].lower() in SCHEMES
+    return objects if found is not None and found[1].lower() in SCHEMES else folder
 
 
 class ObjectAddress(NamedTuple):

@@ -8,7 +8,7 @@ import pytest
 
 from pyspark_log import Store
 from pyspark_log.errors import InvalidConfigError, ObjectStoreError
-from pyspark_log.storage.objects import Objects, is_address
+from pyspark_log.storage.objects import Objects, by_kind
 from pyspark_log.storage.objects import objects as objects_module
 from pyspark_log.storage.objects.address import ObjectAddress
 from pyspark_log.storage.objects.objects import ObjectStatus
@@ -282,7 +282,7 @@ def test_options_of_the_connection(server, url):
 )
 def test_addresses(url, expected):
     assert str(ObjectAddress.parse(url)) == expected
-    assert is_address(url)
+    assert by_kind(url, folder=False, objects=True)
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ def test_refused_addresses(url):
 
 @pytest.mark.parametrize("path", ["/a/b", "a", "file:/a", "file:///a", "C:/x", "hdfs://x/y"])
 def test_paths_that_are_no_addresses(path):
-    assert not is_address(path)
+    assert by_kind(path, folder=True, objects=False)
 
 
 @pytest.mark.slow

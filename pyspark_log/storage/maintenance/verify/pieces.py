@@ -27,7 +27,6 @@ class PieceCheck:
         self._objects, self._at, self._log = objects, at, log
         self._finder = Finder(str(objects.address), at.topic, at.partition)
 
-    @property
     def size(self) -> int:
         """Bytes of its records."""
         return sum(piece.size for piece in self._log.pieces)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple
 
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import (
@@ -56,7 +56,7 @@ from pyspark_log.storage.maintenance.verify.unowned import (
     unknown_files,
 )
 from pyspark_log.storage.object_store import ObjectStore
-from pyspark_log.storage.objects import Objects, is_address
+from pyspark_log.storage.objects import Objects, by_kind
 from pyspark_log.storage.publish_log.state import State
 from pyspark_log.storage.segment.file_names import LOG, list_segments, segment_path
 from pyspark_log.types import TopicDescription, TopicPartition
@@ -103,9 +103,8 @@ def verify(
         ObjectStoreError: the object store does not answer.
     """
     threads = jobs or os.cpu_count() or 1
-    if is_address(path):
-        return _verify_objects(path, topic, lambda checks: _side_by_side(checks, threads, progress))
-    return _verify(path, topic, lambda checks: _side_by_side(checks, threads, progress))
+    verify_all = by_kind(path, folder=_verify_folder, objects=_verify_objects)
+    return verify_all(path, topic, lambda checks: _side_by_side(checks, threads, progress))
 
 
 def verify_elsewhere(
@@ -125,42 +124,43 @@ def verify_elsewhere(
         StoreError, SideFileError, UnknownTopicError: as `verify`.
     """
 
-    if is_address(path):
-        return _verify_objects(path, topic, lambda checks: [one for one in check(list(checks)) if one is not None])
+    def run(checks: Sequence[_Check]) -> list[PartitionReport]:
+        internal = [check for check in checks if check.at.topic in INTERNAL_TOPICS]
+        others = [check.at for check in checks if check.at.topic not in INTERNAL_TOPICS]
+        reports = [report for report in check(others) if report is not None]
+        return _in_order([*reports, *_side_by_side(internal, os.cpu_count() or 1, None)])
 
-    def run(checks: Mapping[PartitionPath, _Check]) -> list[PartitionReport]:
-        internal = {place: check for place, check in checks.items() if place.topic in INTERNAL_TOPICS}
-        others = [TopicPartition(place.topic, place.partition) for place in checks if place not in internal]
-        found = [report for report in check(others) if report is not None]
-        return _in_order([*found, *_side_by_side(internal, os.cpu_count() or 1, None)])
-
-    return _verify(path, topic, run)
+    return by_kind(path, folder=_verify_folder, objects=_verify_objects)(path, topic, run)
 
 
 def check_partition(path: str | os.PathLike[str], at: TopicPartition) -> PartitionReport | None:
     """Checks one partition; None: its topic was deleted. Raises: as `verify`."""
-    if is_address(path):
-        log = ObjectStore.shared(path).log
-        there = _object_checks(log.objects, log.follow(), at.topic)
-        return there[at](lambda _: None) if at in there else None
-    brokers = _open_broker(path)
     try:
-        if brokers is not None:
-            checks = _broker_checks(brokers, at.topic)
-        else:
-            store, _ = open_damaged(path)
-            checks = _store_checks(store, [store.describe_topic(at.topic)], DecisionRecords())
+        checks = by_kind(path, folder=_checks_in_folder, objects=_checks_in_objects)(path, at.topic)
     except UnknownTopicError:
         return None
-    return next((check(lambda _: None) for place, check in checks.items() if place.partition == at.partition), None)
+    return next((check.run(lambda _: None) for check in checks if check.at == at), None)
 
 
-def _verify(
-    path: str | os.PathLike[str],
-    topic: str | None,
-    run: Callable[[Mapping[PartitionPath, _Check]], list[PartitionReport]],
+def _checks_in_folder(path: str | os.PathLike[str], topic: str) -> list[_Check]:
+    """How to check each partition of a topic. UnknownTopicError."""
+    brokers = _open_broker(path)
+    if brokers is not None:
+        return _broker_checks(brokers, topic)
+    store, _ = open_damaged(path)
+    return _store_checks(store, [store.describe_topic(topic)], DecisionRecords())
+
+
+def _checks_in_objects(path: str | os.PathLike[str], topic: str) -> list[_Check]:
+    """The same in an object store, by what this process knows of it."""
+    log = ObjectStore.shared(path).log
+    return _object_checks(log.objects, log.follow(), topic)
+
+
+def _verify_folder(
+    path: str | os.PathLike[str], topic: str | None, run: Callable[[Sequence[_Check]], list[PartitionReport]]
 ) -> Report:
-    """The whole check; `run` calls the checks, and returns what they return in the order of partitions."""
+    """The whole check; `run` runs the checks, and returns what they return in the order of partitions."""
     began = time.monotonic()
     brokers = _open_broker(path)
     if brokers is not None:
@@ -190,11 +190,9 @@ def _verify(
 
 
 def _verify_objects(
-    path: str | os.PathLike[str],
-    topic: str | None,
-    run: Callable[[Mapping[TopicPartition, _Check]], list[PartitionReport]],
+    path: str | os.PathLike[str], topic: str | None, run: Callable[[Sequence[_Check]], list[PartitionReport]]
 ) -> Report:
-    """The whole check of a store in an object store, or of one topic; `run` as for _verify."""
+    """The whole check of a store in an object store, or of one topic; `run` as for _verify_folder."""
     began, findings, others = time.monotonic(), list[Finding](), list[Finding]()
     objects = Objects(os.fspath(path))
     try:
@@ -212,14 +210,16 @@ def _verify_objects(
     return _report(findings, run(_object_checks(objects, check.state, topic)), others, began)
 
 
-def _object_checks(objects: Objects, state: State, topic: str | None) -> dict[TopicPartition, PieceCheck]:
+def _object_checks(objects: Objects, state: State, topic: str | None) -> list[_Check]:
     """How to check each partition in an object store that has records."""
-    return {
-        TopicPartition(one.name, number): PieceCheck(objects, TopicPartition(one.name, number), log)
-        for one in sorted(state.topics.values(), key=lambda one: one.name)
-        for number in range(one.partitions)
-        if (log := state.partitions.get((one.topic_id, number))) is not None and topic in (None, one.name)
-    }
+    checks = list[_Check]()
+    for described in sorted(state.topics.values(), key=lambda described: described.name):
+        for number in range(described.partitions):
+            at, log = TopicPartition(described.name, number), state.partitions.get((described.topic_id, number))
+            if log is not None and topic in (None, described.name):
+                check = PieceCheck(objects, at, log)
+                checks.append(_Check(at, check, check.size))
+    return checks
 
 
 def _report(first: list[Finding], parts: list[PartitionReport], others: list[Finding], began: float) -> Report:
@@ -290,14 +290,30 @@ def describe(store: FolderStore, name: str, findings: list[Finding]) -> TopicDes
 # ---- partitions
 
 
-#: Checks one partition; its argument is called with the number of bytes that were checked.
-_Check = Callable[[Callable[[int], None]], PartitionReport]
-_Place = TypeVar("_Place", PartitionPath, TopicPartition)
+class _Check(NamedTuple):
+    """The check of one partition.
+
+    Attributes:
+        at: which one.
+        run: does it; its argument is called with the number of bytes that were checked.
+        size: looks how many bytes that will be.
+    """
+
+    at: TopicPartition
+    run: Callable[[Callable[[int], None]], PartitionReport]
+    size: Callable[[], int]
+
+    @classmethod
+    def of_folder(
+        cls, place: PartitionPath, run: Callable[[PartitionPath, Callable[[int], None]], PartitionReport]
+    ) -> _Check:
+        """The check of a partition in a folder."""
+        return cls(TopicPartition(place.topic, place.partition), partial(run, place), partial(_size, place))
 
 
 def _store_checks(
     store: FolderStore, described: Sequence[TopicDescription], decisions: DecisionRecords
-) -> dict[PartitionPath, _Check]:
+) -> list[_Check]:
     """How to check each partition of topics; the records of decisions are noted."""
     checks: dict[str, RecordCheck] = {PUBLISH_TOPIC: decisions.check, OFFSETS_TOPIC: check_group_records}
     configs: dict[str, TopicConfig] = {}
@@ -321,10 +337,11 @@ def _store_checks(
                 return check_place(now, add)  # It was moved meanwhile.
         return report
 
-    return {place: partial(check_place, place) for place in written_places(store, described) if place.topic in configs}
+    places = written_places(store, described)
+    return [_Check.of_folder(place, check_place) for place in places if place.topic in configs]
 
 
-def _broker_checks(store: FolderStore, topic: str | None) -> dict[PartitionPath, _Check]:
+def _broker_checks(store: FolderStore, topic: str | None) -> list[_Check]:
     """How to check each partition in a broker's folder, or at those of one topic."""
     readers = dict[PartitionPath, BrokerLogReader]()
     for name in [topic] if topic is not None else store.topics(internal=True):
@@ -341,15 +358,15 @@ def _broker_checks(store: FolderStore, topic: str | None) -> dict[PartitionPath,
         except UnknownTopicError:
             return PartitionReport(place, None)
 
-    return {place: partial(check_place, place) for place in readers}
+    return [_Check.of_folder(place, check_place) for place in readers]
 
 
-def _side_by_side(checks: Mapping[_Place, _Check], jobs: int, progress: Progress | None) -> list[PartitionReport]:
+def _side_by_side(checks: Sequence[_Check], jobs: int, progress: Progress | None) -> list[PartitionReport]:
     """Checks all partitions; the largest first, so that no thread is left alone with one at the end."""
-    sizes = {place: check.size if isinstance(check, PieceCheck) else _size(place) for place, check in checks.items()}
+    sizes = {check: check.size() for check in checks}
     done = ProgressCounter(progress, sum(sizes.values()))
-    places = sorted(sizes, key=lambda place: sizes[place], reverse=True)
-    return _in_order(side_by_side(lambda place: checks[place](done.add), places, jobs))
+    by_size = sorted(checks, key=lambda check: sizes[check], reverse=True)
+    return _in_order(side_by_side(lambda check: check.run(done.add), by_size, jobs))
 
 
 def _in_order(reports: Iterable[PartitionReport]) -> list[PartitionReport]:
@@ -386,9 +403,8 @@ def written_places(store: FolderStore, described: Sequence[TopicDescription]) ->
     return places
 
 
-def _size(place: PartitionPath | TopicPartition) -> int:
+def _size(place: PartitionPath) -> int:
     try:
-        assert isinstance(place, PartitionPath), "those in object stores know it"
         return log_bytes(place.folder)
     except OSError:
         return 0  # It is reported when its turn comes.
