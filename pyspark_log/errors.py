@@ -110,7 +110,7 @@ class StoreVersionError(StoreError):
 
 
 class ReadOnlyError(StoreError):
-    """The folder is a log dir of a Kafka broker, which is never written to."""
+    """The folder is a log dir of a Kafka broker, or a server serves replicas of a node in it: nothing is written."""
 
     condition = "PYLOG_READ_ONLY"
 

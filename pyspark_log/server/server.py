@@ -27,6 +27,7 @@ from pyspark_log.server.node.config import ClusterConfig
 from pyspark_log.server.pages import Pages
 from pyspark_log.server.producer_ids import ProducerIds
 from pyspark_log.server.quotas import ClientQuotas, Throttles
+from pyspark_log.server.replicas_alone import WHY, has_replicas, report_hidden
 from pyspark_log.server.security import Acls, Login, PrincipalRules, Sasl, SaslConfig, TlsConfig, Users, subject, user
 from pyspark_log.server.security.sasl import BEARER
 from pyspark_log.server.session import ClientSession, SaslSession
@@ -299,6 +300,9 @@ class _Server:
     def run(self, on_ready: Callable[[tuple[str, int]], object]) -> int:
         self._pages.start()
         if self._node is None:
+            if has_replicas(self._store):
+                self._store.logs.reads_only = WHY
+                self._workers.run(report_hidden, self._store)
             self._groups.load()
             self._transactions.load()
         self._upkeep.start()
@@ -310,7 +314,8 @@ class _Server:
             "" if advertised is None else f", advertised as {advertised[0]}:{advertised[1]}", _described(self._config),
         )  # fmt: skip
         if not self._store.writable:
-            _log.warning("%s is served for reading only: this process may not write to it", self._store.path)
+            why = self._store.logs.reads_only or "this process may not write to it"
+            _log.warning("%s is served for reading only: %s", self._store.path, why)
         if not is_loopback(host) and not _authenticates(self._config):
             _log.warning("%s:%d has no authentication: all that reach it may read and write", host, port)
         elif not is_loopback(host) and self._config.tls is None:

@@ -11,7 +11,14 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 
 from pyspark_log.config import TopicConfig
-from pyspark_log.errors import InvalidConfigError, LogDamagedError, PylogError, StoreError, UnknownTopicError
+from pyspark_log.errors import (
+    InvalidConfigError,
+    LogDamagedError,
+    PylogError,
+    ReadOnlyError,
+    StoreError,
+    UnknownTopicError,
+)
 from pyspark_log.storage.catalog import INTERNAL_TOPICS, LogDirs, PartitionPath, TopicCatalog, log_dir_list, store_json
 from pyspark_log.storage.catalog.log_dir_list import ListedLogDir
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER, TOPICS_FOLDER, TOPICS_LOCK
@@ -150,6 +157,7 @@ class LogManager:
         catalog: the descriptions of its topics.
         led: of a node of a Kafka cluster: the leader epochs of the partitions that it leads, by their state files.
         log_dirs: the store's log dirs.
+        reads_only: why this process changes nothing that it might change; "": it may.
         most_writers: how many partitions are kept open for appending, with five open files each. The least recently
             used is closed; to open it again takes the longer, the more idempotent producers have written to it.
     """
@@ -173,6 +181,7 @@ class LogManager:
         self.most_writers = _OPEN_WRITERS
         self._topics: dict[str, TopicLogs] = {}
         self.led: dict[str, int] = {}
+        self.reads_only = ""
         self._writers: OrderedDict[str, LogWriter] = OrderedDict()  # by their state files
         self._used: dict[str, PartitionPath] = {}  # those that `writer` returned since the last `close`
         self._mutex = Mutex()
@@ -183,7 +192,7 @@ class LogManager:
     @property
     def writable(self) -> bool:
         """Whether this process may change the store; a reader does not need that."""
-        return not self.is_brokers and files.may(self.path, os.W_OK)
+        return not self.is_brokers and not self.reads_only and files.may(self.path, os.W_OK)
 
     # ---- topics
 
@@ -337,7 +346,9 @@ class LogManager:
                 looked.add(number)
 
     def check_writable(self) -> None:
-        """Raises ReadOnlyError if this kind of store is never written to."""
+        """Raises ReadOnlyError if this store is never written to."""
+        if self.reads_only:
+            raise ReadOnlyError(f"{self.path} is for reading only: {self.reads_only}")
 
     def close(self) -> None:
         """Settles the partitions that were opened for changes, and closes their files.
