@@ -1,4 +1,4 @@
-"""What is done for each request: a file an API family, plain functions of a call and a request."""
+"""What is done for each request: a folder for each family of APIs, plain functions of a call and a request."""
 
 from pyspark_log.server.handlers.apis import APIS, OF_CLUSTERS, Api, node_apis
 from pyspark_log.server.handlers.call import Call, Client

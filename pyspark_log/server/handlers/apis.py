@@ -9,24 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NamedTuple
 
-from pyspark_log.server.handlers import api_versions, fetch, produce
-from pyspark_log.server.handlers.acls import create_acls, delete_acls, describe_acls
-from pyspark_log.server.handlers.cluster import (
-    alter_partition_reassignments,
-    delete_records,
-    describe_cluster,
-    elect_leaders,
-    list_partition_reassignments,
+from pyspark_log.server.handlers import api_versions
+from pyspark_log.server.handlers.access.acls import create_acls, delete_acls, describe_acls
+from pyspark_log.server.handlers.access.quotas import alter_client_quotas, describe_client_quotas
+from pyspark_log.server.handlers.access.sasl import sasl_authenticate, sasl_handshake
+from pyspark_log.server.handlers.access.users import alter_user_scram_credentials, describe_user_scram_credentials
+from pyspark_log.server.handlers.coordinators.group_admin import (
+    consumer_group_describe,
+    delete_groups,
+    describe_groups,
+    list_groups,
 )
-from pyspark_log.server.handlers.configs import (
-    alter_configs,
-    describe_configs,
-    incremental_alter_configs,
-    list_config_resources,
-)
-from pyspark_log.server.handlers.group_admin import consumer_group_describe, delete_groups, describe_groups, list_groups
-from pyspark_log.server.handlers.group_offsets import offset_commit, offset_delete, offset_fetch
-from pyspark_log.server.handlers.groups import (
+from pyspark_log.server.handlers.coordinators.group_offsets import offset_commit, offset_delete, offset_fetch
+from pyspark_log.server.handlers.coordinators.membership import (
     consumer_group_heartbeat,
     find_coordinator,
     heartbeat,
@@ -34,27 +29,38 @@ from pyspark_log.server.handlers.groups import (
     leave_group,
     sync_group,
 )
-from pyspark_log.server.handlers.leader_epochs import offset_for_leader_epoch
-from pyspark_log.server.handlers.list_offsets import list_offsets
-from pyspark_log.server.handlers.log_dirs import alter_replica_log_dirs, describe_log_dirs
-from pyspark_log.server.handlers.metadata import metadata
-from pyspark_log.server.handlers.quotas import alter_client_quotas, describe_client_quotas
-from pyspark_log.server.handlers.sasl import sasl_authenticate, sasl_handshake
-from pyspark_log.server.handlers.topics import create_partitions, create_topics, delete_topics
-from pyspark_log.server.handlers.transaction_admin import (
+from pyspark_log.server.handlers.coordinators.transaction_admin import (
     describe_producers,
     describe_transactions,
     list_transactions,
     write_txn_markers,
 )
-from pyspark_log.server.handlers.transactions import (
+from pyspark_log.server.handlers.coordinators.transactions import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     end_txn,
     init_producer_id,
     txn_offset_commit,
 )
-from pyspark_log.server.handlers.users import alter_user_scram_credentials, describe_user_scram_credentials
+from pyspark_log.server.handlers.records import fetch, produce
+from pyspark_log.server.handlers.records.leader_epochs import offset_for_leader_epoch
+from pyspark_log.server.handlers.records.list_offsets import list_offsets
+from pyspark_log.server.handlers.records.log_dirs import alter_replica_log_dirs, describe_log_dirs
+from pyspark_log.server.handlers.topics.admin import create_partitions, create_topics, delete_topics
+from pyspark_log.server.handlers.topics.cluster import (
+    alter_partition_reassignments,
+    delete_records,
+    describe_cluster,
+    elect_leaders,
+    list_partition_reassignments,
+)
+from pyspark_log.server.handlers.topics.configs import (
+    alter_configs,
+    describe_configs,
+    incremental_alter_configs,
+    list_config_resources,
+)
+from pyspark_log.server.handlers.topics.metadata import metadata
 
 
 class Api(NamedTuple):
@@ -144,12 +150,13 @@ def node_apis() -> Mapping[int, Api]:
 
     Some clients ask one broker for what all of them know.
     """
-    from pyspark_log.server.handlers import coordinating, elsewhere, node, node_configs, node_transactions  # noqa: PLC0415  (other servers need not load it)
+    from pyspark_log.server.handlers.node import cluster, configs, coordinating, elsewhere, finding, transactions  # noqa: PLC0415  (other servers need not load it)
+    from pyspark_log.server.handlers.node import fetch as node_fetch  # noqa: PLC0415  (likewise)
 
     handlers = {**elsewhere.HANDLERS, **dict.fromkeys(elsewhere.FORWARDED, elsewhere.forward)}
     here = {key: APIS[key].handler for key in (*coordinating.GROUPS, *coordinating.IDS)}
-    here[24] = node_transactions.add_partitions_to_txn
-    handlers[22] = node.init_producer_id
+    here[24] = transactions.add_partitions_to_txn
+    handlers[22] = finding.init_producer_id
     handlers |= {key: coordinating.coordinating(key, one, handlers[key]) for key, one in here.items()}
     found = {key: APIS[key]._replace(handler=handler, counts_errors=False) for key, handler in handlers.items()}
     return (
@@ -157,13 +164,13 @@ def node_apis() -> Mapping[int, Api]:
         | {key: Api(versions, elsewhere.forward) for key, versions in OF_CLUSTERS.items()}
         | {key: APIS[key] for key in (0, 2, 16, 17, api_versions.KEY, 21, 23, 29, 35, 36, 48, 50, 61, 66)}
         | {
-            fetch.KEY: Api(_versions(4, 18), node.fetch, counts_errors=True),
-            3: Api(_versions(0, 13), node.metadata),
-            10: Api(_versions(0, 5), node.find_coordinator),
+            fetch.KEY: Api(_versions(4, 18), node_fetch.fetch, counts_errors=True),
+            3: Api(_versions(0, 13), cluster.metadata),
+            10: Api(_versions(0, 5), finding.find_coordinator),
             24: found[24]._replace(versions=_versions(0, 5)),
-            27: APIS[27]._replace(handler=node_transactions.write_txn_markers),
-            32: APIS[32]._replace(handler=node_configs.describe_configs),
-            60: Api(_versions(0, 2), node.describe_cluster),
-            74: APIS[74]._replace(handler=node_configs.list_config_resources),
+            27: APIS[27]._replace(handler=transactions.write_txn_markers),
+            32: APIS[32]._replace(handler=configs.describe_configs),
+            60: Api(_versions(0, 2), cluster.describe_cluster),
+            74: APIS[74]._replace(handler=configs.list_config_resources),
         }
     )

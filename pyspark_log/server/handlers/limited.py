@@ -7,8 +7,8 @@ from typing import Any
 
 from pyspark_log.kafka import encode_response
 from pyspark_log.kafka.schemas import Struct
-from pyspark_log.server.handlers import fetch, produce
 from pyspark_log.server.handlers.call import Call
+from pyspark_log.server.handlers.records import fetch, produce
 from pyspark_log.server.network import Wait
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 

@@ -11,8 +11,8 @@ from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.appends import Appends, PartitionKey
 from pyspark_log.server.cluster.image import NO_LEADER, Image
 from pyspark_log.server.coordinator import Topic
+from pyspark_log.server.errors import code_of
 from pyspark_log.server.groups import Groups
-from pyspark_log.server.handlers.errors import code_of
 from pyspark_log.server.network import Loop, Wait, Workers
 from pyspark_log.server.node.gate import Gate
 from pyspark_log.server.node.leaders import Leaders

@@ -8,7 +8,7 @@ import pytest
 from pyspark_log.kafka import decode_request
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.errors import LoginError
-from pyspark_log.server.handlers.elsewhere import forward
+from pyspark_log.server.handlers.node.elsewhere import forward
 from pyspark_log.server.network import ClosedByServerError, Loop, Workers
 from pyspark_log.server.node.controllers import envelope
 

@@ -6,7 +6,7 @@ import pytest
 
 from pyspark_log.admin import verify
 from pyspark_log.errors import DescriptionError
-from pyspark_log.server.handlers import acls as acl_handlers
+from pyspark_log.server.handlers.access import acls as acl_handlers
 from pyspark_log.server.security.acls import Acl, Acls, Operation, Pattern, Permission, Resource, Rules, host_of
 
 READ = Acl(Resource.TOPIC, "orders", Pattern.LITERAL, "User:anna", "*", Operation.READ, Permission.ALLOW)

@@ -14,9 +14,9 @@ from pyspark_log.kafka import FileRange
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import FetchRequest, FetchResponse
 from pyspark_log.server.appends import PartitionKey
+from pyspark_log.server.errors import code_of
 from pyspark_log.server.handlers.call import Call
-from pyspark_log.server.handlers.errors import code_of
-from pyspark_log.server.handlers.leader_epochs import NO_EPOCH, check_epoch, divergence
+from pyspark_log.server.handlers.records.leader_epochs import NO_EPOCH, check_epoch, divergence
 from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import Operation, Resource
 from pyspark_log.storage.catalog import PUBLISH_TOPIC

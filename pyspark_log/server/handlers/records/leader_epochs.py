@@ -7,8 +7,8 @@ from functools import partial
 from pyspark_log.errors import PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from pyspark_log.server.errors import code_of
 from pyspark_log.server.handlers.call import Call
-from pyspark_log.server.handlers.errors import code_of
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 from pyspark_log.storage.log.leader_epochs import FILE_NAME, EpochEnd, LeaderEpochs
 from pyspark_log.storage.log.read import LogReader

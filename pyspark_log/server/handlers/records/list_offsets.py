@@ -7,9 +7,9 @@ from collections import Counter
 from pyspark_log.errors import PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import ListOffsetsRequest, ListOffsetsResponse
+from pyspark_log.server.errors import code_of
 from pyspark_log.server.handlers.call import Call
-from pyspark_log.server.handlers.errors import code_of
-from pyspark_log.server.handlers.leader_epochs import NO_EPOCH, check_epoch, epochs_of
+from pyspark_log.server.handlers.records.leader_epochs import NO_EPOCH, check_epoch, epochs_of
 from pyspark_log.server.security.acls import Operation, Resource
 from pyspark_log.storage.log.read import LogReader
 from pyspark_log.storage.log.state import PartitionState

@@ -11,8 +11,8 @@ from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import ProduceRequest, ProduceResponse
 from pyspark_log.server.appends import PartitionKey
 from pyspark_log.server.counts import Counts
+from pyspark_log.server.errors import code_of
 from pyspark_log.server.handlers.call import Call
-from pyspark_log.server.handlers.errors import code_of
 from pyspark_log.server.network import ClosedByServerError
 from pyspark_log.server.security.acls import Operation, Resource
 from pyspark_log.storage.catalog import check_not_internal

@@ -16,7 +16,7 @@ from pyspark_log.kafka.messages import (
 from pyspark_log.kafka.schemas import Struct
 from pyspark_log.server.coordinator import Topics
 from pyspark_log.server.handlers.call import Call
-from pyspark_log.server.handlers.metadata import NOT_ASKED
+from pyspark_log.server.handlers.topics.metadata import NOT_ASKED
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 
 _Modern = ConsumerGroupDescribeResponse.DescribedGroup

@@ -14,10 +14,10 @@ from pyspark_log.kafka.messages import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from pyspark_log.server.errors import code_of
 from pyspark_log.server.group_topics import matching
 from pyspark_log.server.handlers.call import Call
-from pyspark_log.server.handlers.errors import code_of
-from pyspark_log.server.handlers.group_offsets import unknown
+from pyspark_log.server.handlers.coordinators.group_offsets import unknown
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
 from pyspark_log.storage.transactions import TransactionMetadata, TransactionState

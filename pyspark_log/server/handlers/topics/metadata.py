@@ -6,8 +6,8 @@ from pyspark_log.config import int_config
 from pyspark_log.errors import PylogError, UnknownTopicError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import MetadataRequest, MetadataResponse
+from pyspark_log.server.errors import code_of
 from pyspark_log.server.handlers.call import Call
-from pyspark_log.server.handlers.errors import code_of
 from pyspark_log.server.network import ClosedByServerError
 from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource

@@ -18,9 +18,9 @@ from pyspark_log.kafka.messages import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from pyspark_log.server.errors import attempt, code_of
 from pyspark_log.server.handlers.call import Call
-from pyspark_log.server.handlers.errors import attempt, code_of
-from pyspark_log.server.handlers.metadata import advertised, cluster_operations
+from pyspark_log.server.handlers.topics.metadata import advertised, cluster_operations
 from pyspark_log.server.network import Wait
 from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource

@@ -17,9 +17,9 @@ from pyspark_log.kafka.messages import (
     DeleteTopicsResponse,
 )
 from pyspark_log.server.configs import checked, of_topic
+from pyspark_log.server.errors import attempt
 from pyspark_log.server.handlers.call import Call
-from pyspark_log.server.handlers.errors import attempt
-from pyspark_log.server.handlers.metadata import require_create
+from pyspark_log.server.handlers.topics.metadata import require_create
 from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import Operation, Resource
 from pyspark_log.server.topic_ids import NO_ID, id_bytes

@@ -9,8 +9,8 @@ from pyspark_log.kafka.messages import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from pyspark_log.server.handlers import transactions as plain
 from pyspark_log.server.handlers.call import Call
+from pyspark_log.server.handlers.coordinators import transactions as plain
 from pyspark_log.server.node.gate import Gate
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 from pyspark_log.storage.record.end_txn_marker import EndTxnMarker

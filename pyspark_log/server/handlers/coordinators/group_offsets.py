@@ -16,8 +16,8 @@ from pyspark_log.kafka.messages import (
     OffsetFetchResponse,
     TxnOffsetCommitRequest,
 )
+from pyspark_log.server.errors import code_of
 from pyspark_log.server.handlers.call import Call
-from pyspark_log.server.handlers.errors import code_of
 from pyspark_log.server.security.acls import Operation, Resource
 from pyspark_log.server.topic_ids import NO_ID
 from pyspark_log.storage.groups import OffsetAndMetadata

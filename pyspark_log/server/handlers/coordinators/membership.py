@@ -24,7 +24,7 @@ from pyspark_log.kafka.messages import (
 from pyspark_log.server.coordinator import Client
 from pyspark_log.server.coordinator.modern import JOIN
 from pyspark_log.server.handlers.call import NOT_ALLOWED, Call
-from pyspark_log.server.handlers.metadata import advertised
+from pyspark_log.server.handlers.topics.metadata import advertised
 from pyspark_log.server.security.acls import Operation, Resource
 
 _log = logging.getLogger(__name__)

@@ -1,0 +1,1 @@
+"""Requests to coordinators: members of groups, committed offsets, producers and transactions."""

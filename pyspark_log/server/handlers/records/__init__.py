@@ -1,0 +1,1 @@
+"""Records in and out: Produce, Fetch, ListOffsets, leader epochs, and where partitions are on disks."""

@@ -1,0 +1,1 @@
+"""What there is: topics, their configs, and the servers that have them."""
