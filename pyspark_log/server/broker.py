@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark_log.server.appends import Appends
+from pyspark_log.server.cluster_view import ClusterView
 from pyspark_log.server.counts import Counts
 from pyspark_log.server.groups import Groups
 from pyspark_log.server.network import Loop, Workers
@@ -19,9 +20,7 @@ from pyspark_log.storage.folder_store import FolderStore
 
 if TYPE_CHECKING:
     from pyspark_log.server.handlers import Api
-    from pyspark_log.server.node.coordinators import Coordinators
     from pyspark_log.server.node.gate import Gate
-    from pyspark_log.server.node.node import Node
 
 
 @dataclass(frozen=True)
@@ -32,8 +31,7 @@ class Broker:
         store: what is served.
         apis: what is served, by keys.
         served: the versions of these.
-        node: the node of a cluster that this server is; None: it is a cluster of its own.
-        coordinators: what that node coordinates.
+        cluster: the one that this server is a node of, or that it is alone.
         node_id: this server's, by Kafka's `broker.id`. In a cluster of its own it is the leader of each partition, and
             the controller.
         advertised: host and port that clients get; None: the address at which each has reached the server.
@@ -56,8 +54,7 @@ class Broker:
     store: FolderStore
     apis: Mapping[int, Api]
     served: Mapping[int, range]
-    node: Node | None
-    coordinators: Coordinators | None
+    cluster: ClusterView
     node_id: int
     advertised: tuple[str, int] | None
     sync_acks_all: bool

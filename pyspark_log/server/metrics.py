@@ -24,7 +24,6 @@ from pyspark_log.monitoring import Page, Snapshots
 from pyspark_log.server.broker import Broker
 from pyspark_log.server.loop_calls import LoopStuckError, in_loop
 from pyspark_log.server.network import ApiTimes, Listener
-from pyspark_log.server.node.node import Node
 from pyspark_log.server.quotas import Usage
 from pyspark_log.server.session import ClientSession
 from pyspark_log.storage.fs import files
@@ -33,8 +32,6 @@ from pyspark_log.storage.fs.timings import BOUNDS, LOCK_WAITS, SYNCS, Spans
 # Clients say their own names: so many, of so many characters, get series of their own.
 _MOST_SOFTWARE, _MOST_CHARACTERS = 100, 64
 _MS = 1000
-# Kafka's states of a broker.
-_STARTING, _RUNNING = 1, 3
 #: The parts of the time of requests, by their metrics.
 _PARTS: Mapping[str, Callable[[ApiTimes], Spans]] = {
     "kafka_network_requestmetrics_totaltimems": lambda times: times.total,
@@ -147,8 +144,7 @@ class ServerMetrics:
             *_of_topics(topics), *_of_requests(counted), *_of_connections(counted, self._protocol),
             *_of_quotas(counted.usages), *_of_disks(), *self._process.collect(),
         ]  # fmt: skip
-        if self._broker.node is not None:
-            own += _of_node(self._broker.node)
+        own += _of_node(self._broker.cluster.gauges())
         return Page(as_text(own) + self._store.text(), content_type=TEXT)
 
     def _deleted(self, topics: Collection[str]) -> set[str]:
@@ -291,10 +287,8 @@ def _of_disks() -> Iterator[Metric]:
         yield found
 
 
-def _of_node(node: Node) -> Iterator[Metric]:
-    led = node.leaders.counts()
-    values = (led.all, led.under_replicated, led.under_min_isr, _RUNNING if node.is_unfenced else _STARTING)
-    for name, value in zip(OF_NODES, values, strict=True):
+def _of_node(values: Sequence[int]) -> Iterator[Metric]:
+    for name, value in zip(OF_NODES, values, strict=False):
         found = GaugeMetricFamily(name, OF_NODES[name])
         found.add_metric([], value)
         yield found

@@ -8,7 +8,7 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
@@ -18,10 +18,11 @@ from pyspark_log.errors import InvalidConfigError, LockTimeoutError, StoreError
 from pyspark_log.monitoring import is_loopback
 from pyspark_log.server.appends import Appends, PartitionKey
 from pyspark_log.server.broker import Broker
+from pyspark_log.server.cluster_view import Alone, ClusterView
 from pyspark_log.server.coordinator import Settings
 from pyspark_log.server.counts import Counts
 from pyspark_log.server.groups import Groups
-from pyspark_log.server.handlers import APIS, Client, node_apis
+from pyspark_log.server.handlers import APIS, Api, Client, node_apis
 from pyspark_log.server.network import ClosedByServerError, Limits, Listener, Loop, Workers
 from pyspark_log.server.node.config import ClusterConfig
 from pyspark_log.server.pages import Pages
@@ -189,21 +190,27 @@ class _Server:
             clients.image = self._image
         self._peers: Peers | None = None
         self._coordinators = None if self._node is None else self._made_coordinators(self._node)
-        apis = APIS if self._node is None else node_apis()
+        topics = TopicIds(store)
+        apis: Mapping[int, Api] = APIS
+        cluster: ClusterView = Alone(store, self._workers, topics)
+        if self._node is not None and self._coordinators is not None:
+            from pyspark_log.server.node.view import NodeView  # noqa: PLC0415  (other servers need not load it)
+
+            cluster = view = NodeView(self._node, self._coordinators, store, self._appends)
+            apis = node_apis(view)
         served = {key: api.versions for key, api in apis.items()}
         self.broker = Broker(
             store=store,
             apis=apis,
             served=served,
-            node=self._node,
-            coordinators=self._coordinators,
+            cluster=cluster,
             node_id=config.node_id,
             advertised=config.advertised,
             sync_acks_all=config.sync_acks_all,
             loop=loop,
             workers=self._workers,
             appends=self._appends,
-            topics=TopicIds(store),
+            topics=topics,
             producer_ids=producer_ids,
             groups=self._groups,
             transactions=self._transactions,

@@ -9,13 +9,13 @@ from typing import Any
 from pyspark_log.kafka import MessageError, UnsupportedVersionError, decode_request, encode_response
 from pyspark_log.kafka.schemas import Message, api
 from pyspark_log.server.broker import Broker
-from pyspark_log.server.handlers import APIS, OF_CLUSTERS, Call, Client, answer_limited, api_versions
+from pyspark_log.server.handlers import KEYS, Call, Client, answer_limited, api_versions
 from pyspark_log.server.network import ClosedByServerError
 from pyspark_log.server.security import Login
 
 _log = logging.getLogger(__name__)
 
-_RESPONSES: dict[int, Message] = {key: api(key)[1] for key in (*APIS, *OF_CLUSTERS)}
+_RESPONSES: dict[int, Message] = {key: api(key)[1] for key in KEYS}
 # The APIs that count for quotas: their responses can say how long the pause is. Others log in, or are for brokers.
 _LIMITED = frozenset(key for key, response in _RESPONSES.items() if "throttle_time_ms" in response.struct._fields)
 

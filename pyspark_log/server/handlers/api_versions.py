@@ -8,22 +8,18 @@ from collections.abc import Mapping
 
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import ApiVersionsRequest, ApiVersionsResponse
-from pyspark_log.server.cluster.features import SUPPORTED
-from pyspark_log.server.cluster.image import FeatureRange
-from pyspark_log.server.handlers.call import Call
+from pyspark_log.server.handlers.call import Call, key_of
 
 _log = logging.getLogger(__name__)
 
 _ApiVersion = ApiVersionsResponse.ApiVersion
 _SOFTWARE = re.compile("[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 _FIRST_WITH_SOFTWARE = 3
-# The second version of the protocol of transactions (KIP-890), which clients use if the server says so.
 _Supported, _Finalized = ApiVersionsResponse.SupportedFeatureKey, ApiVersionsResponse.FinalizedFeatureKey
-_FEATURE, _LEVEL, _FIRST_WITH_LEVEL_0 = "transaction.version", 2, 4
-_KNOWN, _FINALIZED = {_FEATURE: FeatureRange(0, _LEVEL)}, {_FEATURE: _LEVEL}
+_FIRST_WITH_LEVEL_0 = 4
 
 #: Its key.
-KEY = 18
+KEY = key_of(ApiVersionsRequest)
 
 
 def described(served: Mapping[int, range]) -> list[ApiVersionsResponse.ApiVersion]:
@@ -44,22 +40,16 @@ async def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsRe
             return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
         call.client.software = " ".join(said)
         _log.debug("%s: %s", call.client.peer, call.client.software)
-    known, finalized, epoch = _features(call)
+    features = call.cluster.features()
     return ApiVersionsResponse(
         ErrorCode.NONE,
         described(call.broker.served),
         # Those with a lowest level of 0 can be said from version 4 on.
         supported_features=[
-            _Supported(name, *one) for name, one in known.items() if one.lowest or call.version >= _FIRST_WITH_LEVEL_0
+            _Supported(name, *levels)
+            for name, levels in features.supported.items()
+            if levels.lowest or call.version >= _FIRST_WITH_LEVEL_0
         ],
-        finalized_features_epoch=epoch,
-        finalized_features=[_Finalized(name, level, level) for name, level in finalized.items() if level],
+        finalized_features_epoch=features.offset,
+        finalized_features=[_Finalized(name, level, level) for name, level in features.finalized.items() if level],
     )
-
-
-def _features(call: Call) -> tuple[Mapping[str, FeatureRange], Mapping[str, int], int]:
-    """The features that are known, those that are finalized, and since which offset of the metadata."""
-    node = call.broker.node
-    if node is None:
-        return _KNOWN, _FINALIZED, 0
-    return SUPPORTED, node.image.features, node.image.position.offset

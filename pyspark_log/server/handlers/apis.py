@@ -1,4 +1,4 @@
-"""The table of the APIs that are served: key, versions, handler.
+"""The table of the APIs that are served, by a server that is alone and by a node of a cluster.
 
 Lowest versions are those of Kafka 4.3, to the letter, and no version is left out in between: librdkafka up to 2.11.0
 turns features off by versions that it misses.
@@ -7,13 +7,18 @@ turns features off by versions that it misses.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, NamedTuple
+from enum import Enum, auto
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pyspark_log.kafka import messages as m
+from pyspark_log.kafka.schemas import Struct
 from pyspark_log.server.handlers import api_versions
 from pyspark_log.server.handlers.access.acls import create_acls, delete_acls, describe_acls
 from pyspark_log.server.handlers.access.quotas import alter_client_quotas, describe_client_quotas
 from pyspark_log.server.handlers.access.sasl import sasl_authenticate, sasl_handshake
 from pyspark_log.server.handlers.access.users import alter_user_scram_credentials, describe_user_scram_credentials
+from pyspark_log.server.handlers.call import Call, key_of
 from pyspark_log.server.handlers.coordinators.group_admin import (
     consumer_group_describe,
     delete_groups,
@@ -42,6 +47,13 @@ from pyspark_log.server.handlers.coordinators.transactions import (
     init_producer_id,
     txn_offset_commit,
 )
+from pyspark_log.server.handlers.node import cluster as node_cluster
+from pyspark_log.server.handlers.node import configs as node_configs
+from pyspark_log.server.handlers.node import fetch as node_fetch
+from pyspark_log.server.handlers.node import finding
+from pyspark_log.server.handlers.node import transactions as node_transactions
+from pyspark_log.server.handlers.node.coordinating import NodeHandler, coordinated
+from pyspark_log.server.handlers.node.elsewhere import forward
 from pyspark_log.server.handlers.records import fetch, produce
 from pyspark_log.server.handlers.records.leader_epochs import offset_for_leader_epoch
 from pyspark_log.server.handlers.records.list_offsets import list_offsets
@@ -62,115 +74,180 @@ from pyspark_log.server.handlers.topics.configs import (
 )
 from pyspark_log.server.handlers.topics.metadata import metadata
 
+if TYPE_CHECKING:
+    from pyspark_log.server.node.view import NodeView
+
+#: A handler. It awaits only `Wait`s; returns the response, None if the client expects none.
+Handler = Callable[[Call, Any], Coroutine[Any, Any, Any]]
+
 
 class Api(NamedTuple):
-    """An API.
+    """An API that a server serves.
 
     Attributes:
         versions: of requests and responses.
-        handler: awaits only `Wait`s; returns the response, None if the client expects none.
+        handler: answers them.
         counts_errors: whether the handler counts errors, as it sees each partition anyway; else its caller does.
     """
 
     versions: range
-    handler: Callable[..., Coroutine[Any, Any, Any]]
+    handler: Handler
     counts_errors: bool = False
 
 
-def _versions(first: int, last: int) -> range:
-    return range(first, last + 1)
+class _Node(Enum):
+    """How a node answers that has no handler of its own."""
+
+    SAME = auto()  # as a server that is alone
+    COORDINATED = auto()  # likewise, if it coordinates what the request names; else it says that others do
 
 
-#: The APIs by key.
-APIS: Mapping[int, Api] = {
+_SAME, _COORDINATED = _Node.SAME, _Node.COORDINATED
+
+
+class _Row(NamedTuple):
+    """An API, by the name of its request.
+
+    Attributes:
+        request: the request.
+        versions: the lowest and the highest.
+        handler: of a server that is alone; None: it does not have the API.
+        at_node: how a node answers; None: it does not have the API.
+        node_versions: those of a node; None: the same.
+        counts_errors: as of Api.
+    """
+
+    request: type[Struct]
+    versions: tuple[int, int]
+    handler: Handler | None
+    at_node: NodeHandler | _Node | None
+    node_versions: tuple[int, int] | None = None
+    counts_errors: bool = False
+
+
+# The numbers before words are versions, and what they add that matters here.
+_TABLE = (
+    # 7: zstd. 11: an error can ask to abort. 12: a batch adds its partition to the transaction. 13: topics by id.
     # Kafka has removed versions 0 to 2, so the schema lacks them. But Kafka lists them, since librdkafka compresses
     # nothing for a server that does not (KAFKA-18659). A client that sends one is disconnected.
-    produce.KEY: Api(_versions(0, 13), produce.produce, counts_errors=True),
-    fetch.KEY: Api(_versions(4, 18), fetch.fetch, counts_errors=True),
-    2: Api(_versions(1, 11), list_offsets),
-    3: Api(_versions(0, 13), metadata),
+    _Row(m.ProduceRequest, (0, 13), produce.produce, _SAME, counts_errors=True),
+    # 9: leader epochs. 11: racks. 12: a copy that has diverged. 13: topics by id. 15: the epochs of followers.
+    _Row(m.FetchRequest, (4, 18), fetch.fetch, node_fetch.fetch, counts_errors=True),
+    # 4: leader epochs. 5: OFFSET_NOT_AVAILABLE. 7, 8, 9, 11: more that a negative time can ask for.
+    _Row(m.ListOffsetsRequest, (1, 11), list_offsets, _SAME),
+    # 4: says whether topics are to be created. 8: operations that are allowed. 12: topics by name or id.
+    _Row(m.MetadataRequest, (0, 13), metadata, node_cluster.metadata),
     # Version 0, whose messages follow without headers, is refused: but librdkafka looks whether it is listed.
-    17: Api(_versions(0, 1), sasl_handshake),
-    api_versions.KEY: Api(_versions(0, 4), api_versions.api_versions),
-    8: Api(_versions(2, 10), offset_commit),
-    9: Api(_versions(1, 10), offset_fetch),
-    10: Api(_versions(0, 5), find_coordinator),
-    11: Api(_versions(0, 9), join_group),
-    12: Api(_versions(0, 4), heartbeat),
-    13: Api(_versions(0, 5), leave_group),
-    14: Api(_versions(0, 5), sync_group),
-    15: Api(_versions(0, 6), describe_groups),
-    16: Api(_versions(0, 5), list_groups),
-    19: Api(_versions(2, 7), create_topics),
-    20: Api(_versions(1, 6), delete_topics),
-    21: Api(_versions(0, 2), delete_records),
-    22: Api(_versions(0, 5), init_producer_id),
-    23: Api(_versions(2, 4), offset_for_leader_epoch),
-    # Versions 4 and 5 are for brokers.
-    24: Api(_versions(0, 3), add_partitions_to_txn),
-    25: Api(_versions(0, 4), add_offsets_to_txn),
-    26: Api(_versions(0, 5), end_txn),
-    27: Api(_versions(1, 2), write_txn_markers),
-    28: Api(_versions(0, 5), txn_offset_commit),
-    29: Api(_versions(1, 3), describe_acls),
-    30: Api(_versions(1, 3), create_acls),
-    31: Api(_versions(1, 3), delete_acls),
-    32: Api(_versions(1, 4), describe_configs),
-    33: Api(_versions(0, 2), alter_configs),
-    34: Api(_versions(1, 2), alter_replica_log_dirs),
-    35: Api(_versions(1, 4), describe_log_dirs),
-    36: Api(_versions(0, 2), sasl_authenticate),
-    37: Api(_versions(0, 3), create_partitions),
-    42: Api(_versions(0, 2), delete_groups),
-    43: Api(_versions(0, 2), elect_leaders),
-    44: Api(_versions(0, 1), incremental_alter_configs),
-    45: Api(_versions(0, 1), alter_partition_reassignments),
-    46: Api(_versions(0, 0), list_partition_reassignments),
-    47: Api(_versions(0, 0), offset_delete),
-    48: Api(_versions(0, 1), describe_client_quotas),
-    49: Api(_versions(0, 1), alter_client_quotas),
-    50: Api(_versions(0, 0), describe_user_scram_credentials),
-    51: Api(_versions(0, 0), alter_user_scram_credentials),
-    60: Api(_versions(0, 2), describe_cluster),
-    61: Api(_versions(0, 0), describe_producers),
-    65: Api(_versions(0, 0), describe_transactions),
-    66: Api(_versions(0, 2), list_transactions),
-    68: Api(_versions(0, 1), consumer_group_heartbeat),
-    69: Api(_versions(0, 1), consumer_group_describe),
-    74: Api(_versions(0, 1), list_config_resources),
+    _Row(m.SaslHandshakeRequest, (0, 1), sasl_handshake, _SAME),
+    # 3: the client's software. 4: features whose lowest level is 0.
+    _Row(m.ApiVersionsRequest, (0, 4), api_versions.api_versions, _SAME),
+    # 6: leader epochs. 9: members of the new protocol. 10: topics by id.
+    _Row(m.OffsetCommitRequest, (2, 10), offset_commit, _COORDINATED),
+    # 2: all of a group, and an error of its own. 7: stable offsets. 8: many groups. 9: members. 10: topics by id.
+    _Row(m.OffsetFetchRequest, (1, 10), offset_fetch, _COORDINATED),
+    # 1: transactions. 4: many keys.
+    _Row(m.FindCoordinatorRequest, (0, 5), find_coordinator, finding.find_coordinator),
+    # 4: members get their ids first. 5: static members. 7: an answer with no protocol.
+    _Row(m.JoinGroupRequest, (0, 9), join_group, _COORDINATED),
+    _Row(m.HeartbeatRequest, (0, 4), heartbeat, _COORDINATED),
+    # 3: many members.
+    _Row(m.LeaveGroupRequest, (0, 5), leave_group, _COORDINATED),
+    _Row(m.SyncGroupRequest, (0, 5), sync_group, _COORDINATED),
+    # 3: operations that are allowed. 6: a group that is not there is an error.
+    _Row(m.DescribeGroupsRequest, (0, 6), describe_groups, _COORDINATED),
+    # 4: by state. 5: by type.
+    _Row(m.ListGroupsRequest, (0, 5), list_groups, _SAME),
+    # 5: configs in the answer. 6: refused when a quota is used up. 7: ids in the answer.
+    _Row(m.CreateTopicsRequest, (2, 7), create_topics, forward),
+    # 5: refused when a quota is used up. 6: by name or id.
+    _Row(m.DeleteTopicsRequest, (1, 6), delete_topics, forward),
+    _Row(m.DeleteRecordsRequest, (0, 2), delete_records, _SAME),
+    # 3: a producer that has an id. 4: PRODUCER_FENCED.
+    _Row(m.InitProducerIdRequest, (0, 5), init_producer_id, _COORDINATED),
+    _Row(m.OffsetForLeaderEpochRequest, (2, 4), offset_for_leader_epoch, _SAME),
+    # 2: PRODUCER_FENCED. 4, 5: for brokers, many transactions at once.
+    _Row(m.AddPartitionsToTxnRequest, (0, 3), add_partitions_to_txn,
+         coordinated(m.AddPartitionsToTxnRequest, node_transactions.add_partitions_to_txn), (0, 5)),
+    # 2: PRODUCER_FENCED.
+    _Row(m.AddOffsetsToTxnRequest, (0, 4), add_offsets_to_txn, _COORDINATED),
+    # 2: PRODUCER_FENCED. 5: an epoch for each transaction.
+    _Row(m.EndTxnRequest, (0, 5), end_txn, _COORDINATED),
+    _Row(m.WriteTxnMarkersRequest, (1, 2), write_txn_markers, node_transactions.write_txn_markers),
+    # 3: members. 5: a commit adds the group's partition to the transaction.
+    _Row(m.TxnOffsetCommitRequest, (0, 5), txn_offset_commit, _COORDINATED),
+    _Row(m.DescribeAclsRequest, (1, 3), describe_acls, _SAME),
+    _Row(m.CreateAclsRequest, (1, 3), create_acls, forward),
+    _Row(m.DeleteAclsRequest, (1, 3), delete_acls, forward),
+    # 3: documentation.
+    _Row(m.DescribeConfigsRequest, (1, 4), describe_configs, node_configs.describe_configs),
+    _Row(m.AlterConfigsRequest, (0, 2), alter_configs, forward),
+    _Row(m.AlterReplicaLogDirsRequest, (1, 2), alter_replica_log_dirs, None),
+    # 4: sizes of the disks.
+    _Row(m.DescribeLogDirsRequest, (1, 4), describe_log_dirs, _SAME),
+    _Row(m.SaslAuthenticateRequest, (0, 2), sasl_authenticate, _SAME),
+    # 3: refused when a quota is used up.
+    _Row(m.CreatePartitionsRequest, (0, 3), create_partitions, forward),
+    _Row(m.DeleteGroupsRequest, (0, 2), delete_groups, _COORDINATED),
+    _Row(m.ElectLeadersRequest, (0, 2), elect_leaders, forward),
+    _Row(m.IncrementalAlterConfigsRequest, (0, 1), incremental_alter_configs, forward),
+    _Row(m.AlterPartitionReassignmentsRequest, (0, 1), alter_partition_reassignments, forward),
+    _Row(m.ListPartitionReassignmentsRequest, (0, 0), list_partition_reassignments, forward),
+    _Row(m.OffsetDeleteRequest, (0, 0), offset_delete, _COORDINATED),
+    _Row(m.DescribeClientQuotasRequest, (0, 1), describe_client_quotas, _SAME),
+    _Row(m.AlterClientQuotasRequest, (0, 1), alter_client_quotas, forward),
+    _Row(m.DescribeUserScramCredentialsRequest, (0, 0), describe_user_scram_credentials, _SAME),
+    _Row(m.AlterUserScramCredentialsRequest, (0, 0), alter_user_scram_credentials, forward),
+    _Row(m.DescribeQuorumRequest, (0, 2), None, forward),
+    _Row(m.UpdateFeaturesRequest, (0, 2), None, forward),
+    # 1: a type of endpoint.
+    _Row(m.DescribeClusterRequest, (0, 2), describe_cluster, node_cluster.describe_cluster),
+    _Row(m.DescribeProducersRequest, (0, 0), describe_producers, _SAME),
+    _Row(m.UnregisterBrokerRequest, (0, 0), None, forward),
+    _Row(m.DescribeTransactionsRequest, (0, 0), describe_transactions, _COORDINATED),
+    # 1: by age. 2: by a pattern.
+    _Row(m.ListTransactionsRequest, (0, 2), list_transactions, _SAME),
+    # 1: regular expressions.
+    _Row(m.ConsumerGroupHeartbeatRequest, (0, 1), consumer_group_heartbeat, _COORDINATED),
+    _Row(m.ConsumerGroupDescribeRequest, (0, 1), consumer_group_describe, _COORDINATED),
+    # 0: metrics of clients alone. 1: all kinds (KIP-1142).
+    _Row(m.ListConfigResourcesRequest, (0, 1), list_config_resources, node_configs.list_config_resources),
+)  # fmt: skip
+
+#: The keys of all APIs that a server of any kind has.
+KEYS = [key_of(row.request) for row in _TABLE]
+
+
+def _versions(bounds: tuple[int, int]) -> range:
+    lowest, highest = bounds
+    return range(lowest, highest + 1)
+
+
+#: The APIs of a server that is alone, by key.
+APIS: Mapping[int, Api] = {
+    key: Api(_versions(row.versions), row.handler, row.counts_errors)
+    for key, row in zip(KEYS, _TABLE, strict=True)
+    if row.handler is not None
 }
 
 
-#: What only the controllers of a cluster do: ElectLeaders, DescribeQuorum, UpdateFeatures, UnregisterBroker.
-OF_CLUSTERS: Mapping[int, range] = {43: _versions(0, 2), 55: _versions(0, 2), 57: _versions(0, 2), 64: _versions(0, 0)}
-
-
-def node_apis() -> Mapping[int, Api]:
-    """Those of a node of a cluster: all that other brokers serve.
+def node_apis(view: NodeView) -> Mapping[int, Api]:
+    """The APIs of a node of a cluster, by key: all that other brokers serve.
 
     Some clients ask one broker for what all of them know.
     """
-    from pyspark_log.server.handlers.node import cluster, configs, coordinating, elsewhere, finding, transactions  # noqa: PLC0415  (other servers need not load it)
-    from pyspark_log.server.handlers.node import fetch as node_fetch  # noqa: PLC0415  (likewise)
+    handlers = {key: (row, _node_handler(row, view)) for key, row in zip(KEYS, _TABLE, strict=True)}
+    return {
+        key: Api(_versions(row.node_versions or row.versions), handler, row.counts_errors)
+        for key, (row, handler) in handlers.items()
+        if handler is not None
+    }
 
-    handlers = {**elsewhere.HANDLERS, **dict.fromkeys(elsewhere.FORWARDED, elsewhere.forward)}
-    here = {key: APIS[key].handler for key in (*coordinating.GROUPS, *coordinating.IDS)}
-    here[24] = transactions.add_partitions_to_txn
-    handlers[22] = finding.init_producer_id
-    handlers |= {key: coordinating.coordinating(key, one, handlers[key]) for key, one in here.items()}
-    found = {key: APIS[key]._replace(handler=handler, counts_errors=False) for key, handler in handlers.items()}
-    return (
-        found
-        | {key: Api(versions, elsewhere.forward) for key, versions in OF_CLUSTERS.items()}
-        | {key: APIS[key] for key in (0, 2, 16, 17, api_versions.KEY, 21, 23, 29, 35, 36, 48, 50, 61, 66)}
-        | {
-            fetch.KEY: Api(_versions(4, 18), node_fetch.fetch, counts_errors=True),
-            3: Api(_versions(0, 13), cluster.metadata),
-            10: Api(_versions(0, 5), finding.find_coordinator),
-            24: found[24]._replace(versions=_versions(0, 5)),
-            27: APIS[27]._replace(handler=transactions.write_txn_markers),
-            32: APIS[32]._replace(handler=configs.describe_configs),
-            60: Api(_versions(0, 2), cluster.describe_cluster),
-            74: APIS[74]._replace(handler=configs.list_config_resources),
-        }
-    )
+
+def _node_handler(row: _Row, view: NodeView) -> Handler | None:
+    """How a node answers; None: it does not have the API."""
+    alone = row.handler
+    if not isinstance(row.at_node, _Node):
+        return None if row.at_node is None else partial(row.at_node, view)
+    if alone is None or row.at_node is _SAME:
+        return alone
+    return partial(coordinated(row.request, lambda _, *call: alone(*call)), view)

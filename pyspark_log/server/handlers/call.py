@@ -6,19 +6,16 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
-from pyspark_log.errors import InvalidTopicError, UnknownTopicError
 from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.kafka.schemas import Struct, message
 from pyspark_log.server.broker import Broker
+from pyspark_log.server.cluster_view import ClusterView
 from pyspark_log.server.quotas import Throttle
 from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security import ANONYMOUS, Login
 from pyspark_log.server.security.acls import OPERATIONS, Operation, Resource, Rules, host_of
 from pyspark_log.types import TopicPartition
-
-if TYPE_CHECKING:
-    from pyspark_log.server.node.coordinators import Coordinators
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +30,13 @@ NOT_ALLOWED: Mapping[Resource, ErrorCode] = {
 
 def _described(operation: Operation, resource: Resource) -> str:
     return f"{operation.name} {resource.name}".lower().replace("_", "-")
+
+
+def key_of(request: type[Struct]) -> int:
+    """The key of the API that a request is of."""
+    key = message(request.__name__).api_key
+    assert key is not None
+    return key
 
 
 @dataclass
@@ -90,32 +94,13 @@ class Call:
         return None if self.broker.acls is None else self.broker.acls.current()
 
     @property
-    def coordinators(self) -> Coordinators:
-        """What the node coordinates, as which the server runs."""
-        assert self.broker.coordinators is not None, "it is no node of a cluster"
-        return self.broker.coordinators
+    def cluster(self) -> ClusterView:
+        """The cluster that the server is one of."""
+        return self.broker.cluster
 
-    def has_partition(self, topic: str, partition: int) -> bool:
-        """Whether there is a partition in the cluster. PylogError, OSError: that cannot be found out."""
-        if self.broker.node is not None:
-            known = self.broker.node.image.topic(topic)
-            return known is not None and partition in known.partitions
-        try:
-            self.broker.store.logs.topic(topic).check(partition)
-        except (UnknownTopicError, InvalidTopicError):
-            return False
-        return True
-
-    async def place_of(self, group: str) -> TopicPartition:
-        """The partition that has a group's records. PylogError, OSError."""
-        if self.broker.coordinators is not None:
-            return self.broker.coordinators.place_of(group)
-        return await self.broker.workers.run(self.broker.store.groups.log.partition_of, group)
-
-    def leads(self, topic: str, partition: int) -> bool:
-        """Whether the server leads a partition: of a cluster of its own each one."""
-        node = self.broker.node
-        return node is None or node.leaders.epoch(TopicPartition(topic, partition)) is not None
+    def leads(self, at: TopicPartition) -> bool:
+        """Whether the server leads a partition."""
+        return self.broker.cluster.leader_epoch(at) is not None
 
     def allows(self, operation: Operation, resource: Resource, name: str) -> bool:
         """Whether the client may do something; if what it may do cannot be read, only a super user may."""
@@ -132,7 +117,7 @@ class Call:
 
     def operations(self, resource: Resource, name: str) -> int:
         """What the client may do with a resource: a bit for each operation, by its number."""
-        return sum(1 << one for one in OPERATIONS[resource] if self.allows(one, resource, name))
+        return sum(1 << operation for operation in OPERATIONS[resource] if self.allows(operation, resource, name))
 
     def require(self, operation: Operation, resource: Resource, name: str) -> None:
         """Refuses what the client may not do. RefusedError."""
@@ -153,11 +138,3 @@ class Call:
         """The same for a request that is strict from a version on. RefusedError: they may not."""
         if not self.may_mutate(partitions, strict=self.version >= first_strict):
             raise RefusedError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "the quota controller_mutation_rate is used up")
-
-    async def name_of(self, topic_id: bytes) -> str | None:
-        """The topic of an id; None: there is none."""
-        if self.broker.node is not None:
-            known = self.broker.node.image.topics.get(bytes(topic_id))
-            return None if known is None else known.name
-        topics = self.broker.topics
-        return topics.known_name(topic_id) or await self.broker.workers.run(topics.name, topic_id)

@@ -1,1 +1,1 @@
-"""Who a client is, what it may do, and how much of it: SASL, users, ACLs, quotas."""
+"""Which user a client is, what it may do, and how much: SASL, users, ACLs, quotas."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING
 
 from pyspark_log.errors import UnknownTopicError
 from pyspark_log.kafka.error_codes import ErrorCode
@@ -12,7 +14,6 @@ from pyspark_log.kafka.messages import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from pyspark_log.server.cluster import Image
 from pyspark_log.server.configs import Config
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.topics.configs import ResourceKind, described_configs, listed_resources
@@ -21,27 +22,25 @@ from pyspark_log.server.node import configs
 from pyspark_log.server.refusal import RefusedError
 from pyspark_log.storage.catalog import check_name
 
-
-def _image(call: Call) -> Image:
-    node = call.broker.node
-    assert node is not None
-    return node.image
+if TYPE_CHECKING:
+    from pyspark_log.server.node.view import NodeView
 
 
-async def describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+async def describe_configs(view: NodeView, call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """Describes the configs of topics, of this node, and of all brokers."""
-    return await described_configs(call, request, _configs_of)
+    return await described_configs(call, request, partial(_configs_of, view))
 
 
-async def list_config_resources(call: Call, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+async def list_config_resources(
+    view: NodeView, call: Call, request: ListConfigResourcesRequest
+) -> ListConfigResourcesResponse:
     """Lists what has configs: topics and brokers of the cluster."""
-    image = _image(call)
-    brokers = [number for number, one in image.brokers.items() if not one.fenced]
-    return listed_resources(call, request, [one.name for one in image.topics.values()], brokers)
+    brokers = [number for number, broker in view.image.brokers.items() if not broker.fenced]
+    return listed_resources(call, request, [topic.name for topic in view.image.topics.values()], brokers)
 
 
-def _configs_of(call: Call, kind: int, name: str) -> Iterable[Config]:
-    broker, image = call.broker, _image(call)
+def _configs_of(view: NodeView, call: Call, kind: int, name: str) -> Iterable[Config]:
+    broker, image = call.broker, view.image
     own, of_store = broker.node_id, broker.store.configs
     if kind == ResourceKind.TOPIC:
         check_name(name)
@@ -55,7 +54,6 @@ def _configs_of(call: Call, kind: int, name: str) -> Iterable[Config]:
             raise RefusedError(ErrorCode.INVALID_REQUEST, f"this is broker {own}, and not {name!r}")
         if kind == ResourceKind.BROKER_LOGGER:
             return ()
-        assert broker.node is not None
         host, port = advertised(call)
-        return configs.configs_of_node(image, own, f"{broker.node.listener}://{host}:{port}", of_store)
+        return configs.configs_of_node(image, own, f"{view.node.listener}://{host}:{port}", of_store)
     raise RefusedError(ErrorCode.INVALID_REQUEST, f"configs of kind {kind} are not described here")

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine
-from typing import Any
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any
 
 from pyspark_log.kafka import messages as m
-from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.schemas import Struct
 from pyspark_log.server.handlers.call import Call
+from pyspark_log.server.handlers.node.elsewhere import ANSWERS
 
-Handler = Callable[[Call, Any], Coroutine[Any, Any, Any]]
+if TYPE_CHECKING:
+    from pyspark_log.server.node.view import NodeView
+
+#: The handler of a node. It awaits only `Wait`s; returns the response, None if the client expects none.
+NodeHandler = Callable[["NodeView", Call, Any], Coroutine[Any, Any, Any]]
 Names = Callable[[Any], Collection[str]]
 
 
 def _groups_of_fetch(request: m.OffsetFetchRequest) -> Collection[str]:
-    return [one.group_id for one in request.groups] if request.groups else [request.group_id]
+    return [group.group_id for group in request.groups] if request.groups else [request.group_id]
 
 
 def _one_group(request: Any) -> Collection[str]:  # noqa: ANN401  (several requests have the field)
@@ -26,45 +30,43 @@ def _one_id(request: Any) -> Collection[str]:  # noqa: ANN401  (several requests
     return [] if request.transactional_id is None else [request.transactional_id]
 
 
-#: The groups that a request is about, by its key.
-GROUPS: dict[int, Names] = {
-    8: _one_group,
-    9: _groups_of_fetch,
-    11: _one_group,
-    12: _one_group,
-    13: _one_group,
-    14: _one_group,
-    15: lambda request: request.groups,
-    28: _one_group,
-    42: lambda request: request.groups_names,
-    47: _one_group,
-    68: _one_group,
-    69: lambda request: request.group_ids,
+#: The groups that a request is about, by its kind.
+GROUPS: Mapping[type[Struct], Names] = {
+    m.OffsetCommitRequest: _one_group,
+    m.OffsetFetchRequest: _groups_of_fetch,
+    m.JoinGroupRequest: _one_group,
+    m.HeartbeatRequest: _one_group,
+    m.LeaveGroupRequest: _one_group,
+    m.SyncGroupRequest: _one_group,
+    m.DescribeGroupsRequest: lambda request: request.groups,
+    m.TxnOffsetCommitRequest: _one_group,
+    m.DeleteGroupsRequest: lambda request: request.groups_names,
+    m.OffsetDeleteRequest: _one_group,
+    m.ConsumerGroupHeartbeatRequest: _one_group,
+    m.ConsumerGroupDescribeRequest: lambda request: request.group_ids,
 }
 #: The transactional ids, likewise.
-IDS: dict[int, Names] = {
-    22: _one_id,
-    24: lambda request: [] if request.transactions else [request.v3_and_below_transactional_id],
-    25: _one_id,
-    26: _one_id,
-    65: lambda request: request.transactional_ids,
+IDS: Mapping[type[Struct], Names] = {
+    m.InitProducerIdRequest: _one_id,
+    # Brokers ask for several, and get an answer for each.
+    m.AddPartitionsToTxnRequest: lambda txn: [] if txn.transactions else [txn.v3_and_below_transactional_id],
+    m.AddOffsetsToTxnRequest: _one_id,
+    m.EndTxnRequest: _one_id,
+    m.DescribeTransactionsRequest: lambda request: request.transactional_ids,
 }
 
 
-def coordinating(key: int, here: Handler, elsewhere: Handler) -> Handler:
-    """A handler that asks `here` if this node coordinates all that a request names, and else `elsewhere`.
+def coordinated(kind: type[Struct], here: NodeHandler) -> NodeHandler:
+    """A handler for a kind of requests that asks `here` if this node coordinates all that a request names.
 
-    A client looks for the coordinator after that; it finds this one again while it loads what it coordinates.
+    A client looks for the coordinator after other answers; it finds this one again while it loads what it coordinates.
     """
+    names, elsewhere = GROUPS.get(kind) or IDS[kind], ANSWERS[kind]
 
-    async def handler(call: Call, request: Struct) -> Struct:
-        coordinators = call.coordinators
-        if key in GROUPS:
-            errors = [coordinators.of_group(name) for name in GROUPS[key](request)]
-        else:
-            errors = [coordinators.of_transaction(name) for name in IDS[key](request)]
-        is_here = all(error == ErrorCode.NONE for error in errors)
-        response: Struct = await (here if is_here else elsewhere)(call, request)
-        return response
+    async def handler(view: NodeView, call: Call, request: Any) -> Any:  # noqa: ANN401  (any request)
+        coordinators = view.coordinators
+        error_of = coordinators.of_group if kind in GROUPS else coordinators.of_transaction
+        errors = [error_of(name) for name in names(request)]
+        return await here(view, call, request) if not any(errors) else elsewhere(request)
 
     return handler

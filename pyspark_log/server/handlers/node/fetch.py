@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import FetchRequest, FetchResponse
 from pyspark_log.server.cluster.leading import UNKNOWN, Fetched
@@ -12,45 +14,45 @@ from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 from pyspark_log.storage.log.state import PartitionState
 from pyspark_log.types import TopicPartition
 
+if TYPE_CHECKING:
+    from pyspark_log.server.node.view import NodeView
+
 _ELSEWHERE = ErrorCode.NOT_LEADER_OR_FOLLOWER
 _WITH_RACKS = 11  # the version from which on consumers say their racks (KIP-392)
 
 
-async def fetch(call: Call, request: FetchRequest) -> FetchResponse:
+async def fetch(view: NodeView, call: Call, request: FetchRequest) -> FetchResponse:
     """Answers followers of what is led here; and consumers, from any replica up to its high watermark (KIP-392)."""
     replica = plain.follower_of(request, call.version)
     epoch = request.replica_state.replica_epoch if call.version >= plain.WITH_REPLICA_STATE else UNKNOWN
-    return await plain.fetch(call, request, _Replica(call, request, replica, epoch))
+    return await plain.fetch(call, request, _Replica(view, call, request, replica, epoch))
 
 
 class _Replica:
     """How a fetch is answered; see plain.Replica."""
 
-    def __init__(self, call: Call, request: FetchRequest, replica: int, broker_epoch: int) -> None:
-        node = call.broker.node
-        assert node is not None
+    def __init__(self, view: NodeView, call: Call, request: FetchRequest, replica: int, broker_epoch: int) -> None:
         self._call = call
-        self._node, self._rack, self._id, self._broker_epoch = node, request.rack_id, replica, broker_epoch
-        self.is_follower = replica >= 0
+        self._node, self._rack, self._id, self._broker_epoch = view.node, request.rack_id, replica, broker_epoch
+        self.is_follower = view.is_follower(replica)
         self._may_ask_followers = call.version >= _WITH_RACKS
 
     def refusal(self, topic: str, wanted: FetchRequest.FetchPartition) -> FetchResponse.PartitionData | None:
         may = not self.is_follower or self._call.allows(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME)
         if not may:
             return self._error(wanted, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        at, image = TopicPartition(topic, wanted.partition), self._node.image
-        known = image.topic(topic)
-        one = None if known is None else known.partitions.get(wanted.partition)
+        at, described = TopicPartition(topic, wanted.partition), self._node.image.topic(topic)
+        partition = None if described is None else described.partitions.get(wanted.partition)
         epoch = self._node.leaders.epoch(at)
         needs_leader = self.is_follower or not self._may_ask_followers
-        if one is None or (epoch is None and (needs_leader or not self._node.has_replica(at))):
+        if partition is None or (epoch is None and (needs_leader or not self._node.has_replica(at))):
             return self._error(wanted, _ELSEWHERE)
-        if error := check_epoch(wanted.current_leader_epoch, one.leader_epoch if epoch is None else epoch):
+        if error := check_epoch(wanted.current_leader_epoch, partition.leader_epoch if epoch is None else epoch):
             return self._error(wanted, error)
         if self.is_follower:
             # It may know of its replica before this node does.
-            is_known = self._node.leaders.has_follower(at, self._id)
-            return None if is_known else self._error(wanted, ErrorCode.UNKNOWN_LEADER_EPOCH)
+            has_follower = self._node.leaders.has_follower(at, self._id)
+            return None if has_follower else self._error(wanted, ErrorCode.UNKNOWN_LEADER_EPOCH)
         closest = self._node.leaders.closest(at, self._rack, wanted.fetch_offset) if self._rack else None
         if closest is None:
             return None

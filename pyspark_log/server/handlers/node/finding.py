@@ -1,52 +1,51 @@
-"""FindCoordinator and InitProducerId at a node: coordinators are the leaders of partitions of Kafka's own topics."""
+"""FindCoordinator at a node: coordinators are the leaders of partitions of Kafka's own topics."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyspark_log.kafka.error_codes import ErrorCode
-from pyspark_log.kafka.messages import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
+from pyspark_log.kafka.messages import FindCoordinatorRequest, FindCoordinatorResponse
 from pyspark_log.server.handlers.call import NOT_ALLOWED, Call
 from pyspark_log.server.handlers.coordinators.membership import KINDS
-from pyspark_log.server.handlers.coordinators.transactions import init_producer_id as init_plain
-from pyspark_log.server.handlers.node.cluster import COORDINATES, NO_NODE, alive_of, image_of
+from pyspark_log.server.handlers.node.cluster import COORDINATES, NO_NODE, reachable
 from pyspark_log.server.handlers.node.topics import create_own
 from pyspark_log.server.security.acls import Operation
 from pyspark_log.storage.groups.records import partition_for
+
+if TYPE_CHECKING:
+    from pyspark_log.server.node.view import NodeView
 
 _Coordinator = FindCoordinatorResponse.Coordinator
 
 _FIRST_OF_MANY = 4  # versions of FindCoordinator
 
 
-async def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+async def find_coordinator(view: NodeView, call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     """Names the brokers that coordinate groups or transactions: the leaders of partitions of Kafka's own topics.
 
     A topic that is missing is created, and until it is there no coordinator is available.
     """
     keys = request.coordinator_keys if call.version >= _FIRST_OF_MANY else [request.key]
-    found = [_coordinator(call, request.key_type, key) for key in keys]
+    rows = [_coordinator(view, call, request.key_type, key) for key in keys]
     own = COORDINATES.get(request.key_type)
-    is_asked_for = any(one.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE for one in found)
-    if own is not None and is_asked_for and image_of(call).topic(own) is None:
-        await create_own(call, own)
+    is_asked_for = any(row.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE for row in rows)
+    if own is not None and is_asked_for and view.image.topic(own) is None:
+        await create_own(view, call, own)
     if call.version >= _FIRST_OF_MANY:
-        return FindCoordinatorResponse(coordinators=found)
-    [one] = found
+        return FindCoordinatorResponse(coordinators=rows)
+    [one] = rows
     return FindCoordinatorResponse(0, one.error_code, one.error_message or "NONE", one.node_id, one.host, one.port)
 
 
-def _coordinator(call: Call, kind: int, key: str) -> FindCoordinatorResponse.Coordinator:
+def _coordinator(view: NodeView, call: Call, kind: int, key: str) -> FindCoordinatorResponse.Coordinator:
     if kind not in COORDINATES:
         why = f"no kind of coordinator has the number {kind}"
         return _Coordinator(key, NO_NODE, "", -1, ErrorCode.INVALID_REQUEST, why)
     resource = KINDS[kind]
     if not call.allows(Operation.DESCRIBE, resource, key):
         return _Coordinator(key, NO_NODE, "", -1, NOT_ALLOWED[resource], "the client may not ask for that")
-    alive, topic = alive_of(call), image_of(call).topic(COORDINATES[kind])
+    alive, topic = reachable(view), view.image.topic(COORDINATES[kind])
     if topic is None:
         why = f"{COORDINATES[kind]} is being created"
         return _Coordinator(key, NO_NODE, "", -1, ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
@@ -55,10 +54,3 @@ def _coordinator(call: Call, kind: int, key: str) -> FindCoordinatorResponse.Coo
         host, port, _ = alive[leader]
         return _Coordinator(key, leader, host, port, ErrorCode.NONE, "")
     return _Coordinator(key, NO_NODE, "", -1, ErrorCode.COORDINATOR_NOT_AVAILABLE, "its partition has no leader")
-
-
-async def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    """Gives an id to a producer without transactions."""
-    if request.transactional_id is not None:
-        return InitProducerIdResponse(error_code=ErrorCode.NOT_COORDINATOR, producer_id=-1, producer_epoch=-1)
-    return await init_plain(call, request)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import (
     AddPartitionsToTxnRequest,
@@ -11,10 +14,14 @@ from pyspark_log.kafka.messages import (
 )
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.coordinators import transactions as plain
-from pyspark_log.server.node.gate import Gate
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
 from pyspark_log.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark_log.server.node.coordinators import Coordinators
+    from pyspark_log.server.node.gate import Gate
+    from pyspark_log.server.node.view import NodeView
 
 # From this version on brokers ask, for many transactions at once.
 _OF_BROKERS = 4
@@ -29,7 +36,9 @@ def _may(call: Call) -> bool:
     return call.allows(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME)
 
 
-async def add_partitions_to_txn(call: Call, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+async def add_partitions_to_txn(
+    view: NodeView, call: Call, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse:
     """Adds partitions to transactions, or says whether they are in them, for the leaders of these partitions."""
     if call.version < _OF_BROKERS:
         return await plain.add_partitions_to_txn(call, request)
@@ -37,39 +46,39 @@ async def add_partitions_to_txn(call: Call, request: AddPartitionsToTxnRequest) 
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return AddPartitionsToTxnResponse(
         results_by_transaction=[
-            AddPartitionsToTxnResponse.AddPartitionsToTxnResult(one.transactional_id, await _added(call, one))
-            for one in request.transactions
+            AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
+                transaction.transactional_id, await _added(view.coordinators, transaction)
+            )
+            for transaction in request.transactions
         ]
     )
 
 
 async def _added(
-    call: Call, wanted: AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+    coordinators: Coordinators, transaction: AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 ) -> list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult]:
-    coordinators = call.coordinators
-    partitions = frozenset(TopicPartition(topic.name, number) for topic in wanted.topics for number in topic.partitions)
-    error = coordinators.of_transaction(wanted.transactional_id)
-    if error:
-        found = dict.fromkeys(partitions, error)
+    partitions = frozenset(
+        TopicPartition(topic.name, number) for topic in transaction.topics for number in topic.partitions
+    )
+    errors: Mapping[TopicPartition, ErrorCode]
+    if error := coordinators.of_transaction(transaction.transactional_id):
+        errors = dict.fromkeys(partitions, error)
     else:
-        join = coordinators.transactions.join
-        found = dict(
-            await join(
-                wanted.transactional_id, wanted.producer_id, wanted.producer_epoch, partitions,
-                adds=not wanted.verify_only,
-            )
+        errors = await coordinators.transactions.join(
+            transaction.transactional_id, transaction.producer_id, transaction.producer_epoch, partitions,
+            adds=not transaction.verify_only,
         )  # fmt: skip
     return [
         _Topic(
-            topic.name, [_Partition(number, found[TopicPartition(topic.name, number)]) for number in topic.partitions]
+            topic.name, [_Partition(number, errors[TopicPartition(topic.name, number)]) for number in topic.partitions]
         )
-        for topic in wanted.topics
+        for topic in transaction.topics
     ]
 
 
-async def write_txn_markers(call: Call, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+async def write_txn_markers(view: NodeView, call: Call, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
     """Appends markers to partitions that are led here, and answers when all replicas in sync have them."""
-    gate, loop = call.coordinators.gate, call.broker.loop
+    gate, loop = view.coordinators.gate, call.broker.loop
     begun = [
         (
             marker,

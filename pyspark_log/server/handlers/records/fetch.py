@@ -15,7 +15,7 @@ from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import FetchRequest, FetchResponse
 from pyspark_log.server.appends import PartitionKey
 from pyspark_log.server.errors import code_of
-from pyspark_log.server.handlers.call import Call
+from pyspark_log.server.handlers.call import Call, key_of
 from pyspark_log.server.handlers.records.leader_epochs import NO_EPOCH, check_epoch, divergence
 from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import Operation, Resource
@@ -29,7 +29,7 @@ _Partition = FetchResponse.PartitionData
 _Aborted = FetchResponse.AbortedTransaction
 
 #: Its key.
-KEY = 1
+KEY = key_of(FetchRequest)
 #: The version from which on followers say their epochs (KIP-903).
 WITH_REPLICA_STATE = 15
 
@@ -113,7 +113,7 @@ async def fetch(call: Call, request: FetchRequest, replica: Replica | None = Non
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     topics = []
     for topic in request.topics:
-        name = topic.topic if call.version < _FIRST_BY_ID else await call.name_of(topic.topic_id)
+        name = topic.topic if call.version < _FIRST_BY_ID else await call.cluster.name_of(topic.topic_id)
         topics.append([_part(call, name, part, replica) for part in topic.partitions])
     parts = [part for topic in topics for part in topic]
     search = _Search(call, request, replica)

@@ -13,6 +13,7 @@ from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 from pyspark_log.storage.log.leader_epochs import FILE_NAME, EpochEnd, LeaderEpochs
 from pyspark_log.storage.log.read import LogReader
 from pyspark_log.storage.log.state import PartitionState
+from pyspark_log.types import TopicPartition
 
 _Topic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 _End = OffsetForLeaderEpochResponse.EpochEndOffset
@@ -67,7 +68,7 @@ def _end(
     if not (call.allows(Operation.DESCRIBE, Resource.TOPIC, topic) or is_broker()):
         return _End(ErrorCode.TOPIC_AUTHORIZATION_FAILED, wanted.partition, NO_EPOCH, _NO_OFFSET)
     try:
-        if not call.leads(topic, wanted.partition):
+        if not call.leads(TopicPartition(topic, wanted.partition)):
             return _End(ErrorCode.NOT_LEADER_OR_FOLLOWER, wanted.partition, NO_EPOCH, _NO_OFFSET)
         reader = call.broker.store.logs.recovered(topic, wanted.partition)
         state = reader.state()

@@ -60,19 +60,19 @@ def _partition(
     is_twice: bool,
 ) -> ListOffsetsResponse.ListOffsetsPartitionResponse:
     number, time = wanted.partition_index, wanted.timestamp
+    at = TopicPartition(topic, number)
     if not call.allows(Operation.DESCRIBE, Resource.TOPIC, topic):
         return _Partition(number, ErrorCode.TOPIC_AUTHORIZATION_FAILED, _NOTHING, _NOTHING, NO_EPOCH)
     try:
-        if not call.leads(topic, number):
+        if not call.leads(at):
             return _Partition(number, ErrorCode.NOT_LEADER_OR_FOLLOWER, _NOTHING, _NOTHING, NO_EPOCH)
         reader = call.broker.store.logs.recovered(topic, number)
         state = reader.state()
         error = check_epoch(wanted.current_leader_epoch, state.leader_epoch)
-        node = call.broker.node
-        if time != _EARLIEST and node is not None and request.replica_id < 0:
+        is_client = request.replica_id < 0
+        if not error and time != _EARLIEST and is_client and call.cluster.is_behind(at, state.high_watermark):
             # Else an offset could be lower than one that the leader before has answered (KIP-207).
-            is_behind = node.leaders.is_behind(TopicPartition(topic, number), state.high_watermark)
-            error = error or (_NOT_AVAILABLE[call.version >= _SINCE_NOT_AVAILABLE] if is_behind else error)
+            error = _NOT_AVAILABLE[call.version >= _SINCE_NOT_AVAILABLE]
         if is_twice:
             error = ErrorCode.INVALID_REQUEST
         elif time < 0 and call.version < _SINCE.get(time, 1 << 15):

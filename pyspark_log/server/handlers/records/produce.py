@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from pyspark_log.errors import InvalidRecordError, ProducerError, PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import ProduceRequest, ProduceResponse
-from pyspark_log.server.appends import PartitionKey
+from pyspark_log.server.cluster_view import LogEnd
 from pyspark_log.server.counts import Counts
 from pyspark_log.server.errors import code_of
-from pyspark_log.server.handlers.call import Call
+from pyspark_log.server.handlers.call import Call, key_of
 from pyspark_log.server.network import ClosedByServerError
 from pyspark_log.server.security.acls import Operation, Resource
 from pyspark_log.storage.catalog import check_not_internal
@@ -32,19 +32,17 @@ from pyspark_log.storage.record.layout import (
 )
 from pyspark_log.types import TopicPartition
 
-if TYPE_CHECKING:
-    from pyspark_log.server.node.leaders import Leaders
-
 _Topic = ProduceResponse.TopicProduceResponse
 _Partition = ProduceResponse.PartitionProduceResponse
 
 #: Its key.
-KEY = 0
+KEY = key_of(ProduceRequest)
 
 # Up to as many bytes are checked and appended in the loop's thread, if the partition's lock is in hand: that takes some
 # 50 us, and to have another thread do it as long again.
 _AT_ONCE_BYTES = 64 * 1024
-_ACKS = (-1, 0, 1)
+_ALL = -1
+_ACKS = (_ALL, 0, 1)
 # The byte of a record batch that has its codec and the bit of transactions.
 _FLAGS_AT = ATTRIBUTES_AT + 1
 _ZSTD = CODECS.index("zstd")
@@ -56,21 +54,21 @@ _FIRST_THAT_ADDS, _FIRST_ABORTABLE = 12, 11
 _WRITE, _WRITE_AS = (Operation.WRITE, Resource.TOPIC), (Operation.WRITE, Resource.TRANSACTIONAL_ID)
 # Topics are named by their ids from this version on.
 _FIRST_BY_ID = 13
+_NOT_BY_ALL = "it was appended, but not by all replicas that must have it"
 
 
 async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None:
     """Appends batches, each for itself; no answer for acks=0. ClosedByServerError: an error that cannot be answered."""
     started = call.broker.loop.time()
     names = [
-        topic.name if call.version < _FIRST_BY_ID else await call.name_of(topic.topic_id)
+        topic.name if call.version < _FIRST_BY_ID else await call.cluster.name_of(topic.topic_id)
         for topic in request.topic_data
     ]
     if request.transactional_id is None:
         appends = await _append(call, request, names, {})
     else:
         appends = await call.broker.loop.start(_append_in_transaction(call, request, names))
-    if call.broker.node is not None:
-        await _replicate(call, call.broker.node.leaders, request, appends, started)
+    await _replicate(call, request, appends, started)
     responses = [
         _Topic(topic.name, topic.topic_id, [one.response for one in done if one.response is not None])
         for topic, done in zip(request.topic_data, appends, strict=True)
@@ -84,24 +82,13 @@ async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None
     return None
 
 
-async def _replicate(
-    call: Call, leaders: Leaders, request: ProduceRequest, appends: Iterable[Sequence[_Append]], started: float
-) -> None:
+async def _replicate(call: Call, request: ProduceRequest, appends: Iterable[Sequence[_Append]], started: float) -> None:
     """Waits until all replicas in sync have what was appended, if acks=all asks for that; the answers say so."""
-    left = {one.key: one for topic in appends for one in topic if one.end is not None}
-    for one in left.values():
-        leaders.appended(one.at)
-    if request.acks != -1 or not left:
-        return
-
-    def is_done() -> bool:
-        nonlocal left
-        left = {key: one for key, one in left.items() if not one.is_replicated(leaders)}
-        return not left
-
-    await call.broker.appends.until(left.keys(), is_done, started + request.timeout_ms / 1000)
-    for one in left.values():
-        one.time_out()
+    appended = {append.at: append for topic in appends for append in topic if append.end is not None}
+    ends = {at: append.end for at, append in appended.items() if append.end is not None}
+    deadline = started + request.timeout_ms / 1000 if request.acks == _ALL else None
+    for at, error in (await call.cluster.replicate(ends, deadline)).items():
+        appended[at].take_back(error)
 
 
 async def _append_in_transaction(
@@ -163,7 +150,7 @@ async def _append(
         for topic, name in zip(request.topic_data, names, strict=True)
     ]
     left = [one for topic in appends for one in topic if one.response is None]
-    sync = request.acks == -1 and call.broker.sync_acks_all
+    sync = request.acks == _ALL and call.broker.sync_acks_all
     if not sync and sum(one.size for one in left) <= _AT_ONCE_BYTES:
         left = [one for one in left if not one.is_done_at_once()]
     if left:
@@ -197,18 +184,18 @@ class _Append:
         messages: how many records were appended.
         response: what became of it; None: it is not appended yet.
         at: its partition.
-        end: the offset after it, once it is appended.
+        end: where the log ends with it, once it is appended.
     """
 
-    end: int | None
+    end: LogEnd | None
 
     def __init__(
         self, call: Call, request: ProduceRequest, topic: str | None, part: ProduceRequest.PartitionProduceData,
         refused: Mapping[TopicPartition, ErrorCode],
     ) -> None:  # fmt: skip
         self._store, self.topic, self._part, self.messages = call.broker.store, topic, part, 0
-        self.at, self.end, node = TopicPartition(topic or "", part.index), None, call.broker.node
-        self._epoch = None if node is None else node.leaders.epoch(self.at)
+        self.at, self.end = TopicPartition(topic or "", part.index), None
+        self._leader_epoch = call.cluster.leader_epoch(self.at)
         # A view of the request's frame, which does all that bytes do here.
         self._records = cast("bytes", part.records or b"")
         self._writer: LogWriter | None = None
@@ -216,7 +203,7 @@ class _Append:
         self.size = len(self._records)
         self.response: ProduceResponse.PartitionProduceResponse | None = None
         why = _refusal(call, request, topic, self.at, self._records)
-        if why is None and refused and (code := refused.get(TopicPartition(topic or "", part.index))):
+        if why is None and (code := refused.get(self.at)):
             why = code, f"not in the transaction of {request.transactional_id}: {code.name}"
         if why is not None:
             self._refuse(*why)
@@ -258,28 +245,16 @@ class _Append:
         if isinstance(outcome, Appended):
             start = writer.log.lease.log_start_left
             self.response = _Partition(self._part.index, ErrorCode.NONE, outcome.base_offset, time, start)
-            self.end = outcome.next_offset
+            self.end = LogEnd(self._leader_epoch, outcome.next_offset)
             if not outcome.duplicate:
                 self.messages = outcome.next_offset - outcome.base_offset
         else:
             self._fail(outcome)
 
-    @property
-    def key(self) -> PartitionKey:
-        """By which to wait for changes of its partition; it exists."""
-        return PartitionKey(self._store.logs.topic(self.at.topic).description.topic_id, self.at.partition)
-
-    def is_replicated(self, leaders: Leaders) -> bool:
-        """Whether the wait for the replicas in sync has ended; the answer then says how."""
-        assert self.end is not None
-        error = leaders.is_replicated(self.at, self._epoch, self.end)
-        if error:
-            self._refuse(error, "it was appended, but not by all replicas that must have it")
-        return error is not None
-
-    def time_out(self) -> None:
-        """Ends the wait: there was no time left."""
-        self._refuse(ErrorCode.REQUEST_TIMED_OUT, "the replicas in sync did not all have it in time")
+    def take_back(self, error: ErrorCode) -> None:
+        """Answers that it was appended, but is not replicated."""
+        in_time = error != ErrorCode.REQUEST_TIMED_OUT
+        self._refuse(error, _NOT_BY_ALL if in_time else "the replicas in sync did not all have it in time")
 
     def _fail(self, error: Exception) -> None:
         """Answers with an error: as Kafka, with the single records, and the log start where the log was looked at."""
@@ -310,8 +285,7 @@ def _refusal(
         return refusal
     if request.acks not in _ACKS:
         return ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}; it must be 0, 1 or -1 (all)"
-    node = call.broker.node
-    if node is not None and (error := node.leaders.refusal(at, request.acks)):
+    if error := call.cluster.refusal(at, request.acks):
         return error, "another broker leads it" if error == ErrorCode.NOT_LEADER_OR_FOLLOWER else "too few are in sync"
     if len(records) <= _FLAGS_AT:
         return ErrorCode.INVALID_RECORD, f"{len(records)} bytes are no record batch"

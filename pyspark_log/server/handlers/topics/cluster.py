@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pyspark_log.errors import InvalidConfigError, PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import (
@@ -26,9 +24,6 @@ from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 from pyspark_log.storage.catalog import INTERNAL_TOPICS
 from pyspark_log.types import LATEST, TopicPartition
-
-if TYPE_CHECKING:
-    from pyspark_log.server.node.leaders import Leaders
 
 _Broker = DescribeClusterResponse.DescribeClusterBroker
 _Deleted = DeleteRecordsResponse.DeleteRecordsPartitionResult
@@ -128,21 +123,19 @@ async def delete_records(call: Call, request: DeleteRecordsRequest) -> DeleteRec
             (topic.name, [_deleted(call, topic.name, part) for part in topic.partitions]) for topic in request.topics
         ]
     )
-    if call.broker.node is not None:
-        leaders = call.broker.node.leaders
-        topics = [
-            (name, [await _replicated(call, leaders, name, one, deadline) for one in parts]) for name, parts in topics
-        ]
-    return DeleteRecordsResponse(topics=[DeleteRecordsResponse.DeleteRecordsTopicResult(*one) for one in topics])
+    row = DeleteRecordsResponse.DeleteRecordsTopicResult
+    return DeleteRecordsResponse(
+        topics=[row(name, [await _replicated(call, name, part, deadline) for part in parts]) for name, parts in topics]
+    )
 
 
 async def _replicated(
-    call: Call, leaders: Leaders, topic: str, done: DeleteRecordsResponse.DeleteRecordsPartitionResult, deadline: float
+    call: Call, topic: str, done: DeleteRecordsResponse.DeleteRecordsPartitionResult, deadline: float
 ) -> DeleteRecordsResponse.DeleteRecordsPartitionResult:
     """Waits until all replicas have deleted; they say so when they fetch."""
     at = TopicPartition(topic, done.partition_index)
     try:
-        while not done.error_code and leaders.low_watermark(at) < done.low_watermark:
+        while not done.error_code and not call.cluster.has_deleted(at, done.low_watermark):
             if call.broker.loop.time() >= deadline:
                 return _Deleted(done.partition_index, -1, ErrorCode.REQUEST_TIMED_OUT)
             pause: Wait[None] = Wait()
@@ -160,7 +153,7 @@ def _deleted(
 
     def delete() -> None:
         call.require(Operation.DELETE, Resource.TOPIC, topic)
-        if not call.leads(topic, wanted.partition_index):
+        if not call.leads(TopicPartition(topic, wanted.partition_index)):
             raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another broker leads it")
         if topic in INTERNAL_TOPICS:
             raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")

@@ -37,13 +37,13 @@ def test_controllers_that_do_not_answer_hold_back_nothing_else():
         assert done.wait(PATIENCE), "the other work is held back"
         raise LoginError("they refuse it in the end")
 
-    node = SimpleNamespace(forward=silent, asking=asking)
+    view = SimpleNamespace(node=SimpleNamespace(forward=silent, asking=asking))
     client = SimpleNamespace(principal="User:anna", host="127.0.0.1")
-    call = SimpleNamespace(broker=SimpleNamespace(node=node, workers=workers), client=client, version=7, client_id="c")
+    call = SimpleNamespace(client=client, version=7, client_id="c")
 
     async def ask():
         with pytest.raises(ClosedByServerError, match="do not answer: they refuse it in the end"):
-            await forward(call, m.CreateTopicsRequest())
+            await forward(view, call, m.CreateTopicsRequest())
 
     async def both():
         asked = loop.start(ask())
