@@ -5,18 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from pyspark_log.errors import InvalidTopicError, UnknownTopicError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.cluster.image import FeatureRange
-from pyspark_log.server.network import Workers
-from pyspark_log.server.topic_ids import TopicIds
-from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.types import TopicPartition
 
 #: A leader epoch that means nothing.
 NO_EPOCH = -1
-# The second version of the protocol of transactions (KIP-890), which clients use if the server says so.
-_TRANSACTIONS, _LEVEL = "transaction.version", 2
 
 
 class Features(NamedTuple):
@@ -85,62 +79,3 @@ class ClusterView(Protocol):
 
     def gauges(self) -> Sequence[int]:
         """The values of the metrics that only nodes have (metrics.OF_NODES); none: it is no node."""
-
-
-class Alone:
-    """A server that is a cluster of its own: it has all topics, and leads each partition."""
-
-    def __init__(self, store: FolderStore, workers: Workers, topics: TopicIds) -> None:
-        """Of a store; `workers`: look through it; `topics`: those of the store by their ids."""
-        self._store, self._workers, self._topics = store, workers, topics
-        self._features = Features({_TRANSACTIONS: FeatureRange(0, _LEVEL)}, {_TRANSACTIONS: _LEVEL}, 0)
-
-    def features(self) -> Features:
-        """Those of this version."""
-        return self._features
-
-    def has_partition(self, at: TopicPartition) -> bool:
-        """Whether the store has it."""
-        try:
-            self._store.logs.topic(at.topic).check(at.partition)
-        except (UnknownTopicError, InvalidTopicError):
-            return False
-        return True
-
-    async def name_of(self, topic_id: bytes) -> str | None:
-        """The store's."""
-        return self._topics.known_name(topic_id) or await self._workers.run(self._topics.name, topic_id)
-
-    async def place_of(self, group: str) -> TopicPartition:
-        """Where the store has them."""
-        return await self._workers.run(self._store.groups.log.partition_of, group)
-
-    def leader_epoch(self, _at: TopicPartition) -> int | None:
-        """NO_EPOCH, of each partition."""
-        return NO_EPOCH
-
-    def refusal(self, _at: TopicPartition, _acks: int) -> ErrorCode:
-        """None is refused."""
-        return ErrorCode.NONE
-
-    def is_behind(self, _at: TopicPartition, _high_watermark: int) -> bool:
-        """Never: there was no other leader."""
-        return False
-
-    async def replicate(
-        self, _ends: Mapping[TopicPartition, LogEnd], _deadline: float | None
-    ) -> Mapping[TopicPartition, ErrorCode]:
-        """Waits for nothing: there are no other replicas."""
-        return {}
-
-    def has_deleted(self, _at: TopicPartition, _log_start: int) -> bool:
-        """Always, likewise."""
-        return True
-
-    def is_follower(self, _replica: int) -> bool:
-        """Never: a client that calls itself a broker is a client."""
-        return False
-
-    def gauges(self) -> Sequence[int]:
-        """None."""
-        return ()

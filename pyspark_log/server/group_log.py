@@ -20,11 +20,14 @@ class GroupLog:
     All calls come from the loop's thread.
     """
 
-    def __init__(self, workers: Workers, offsets: OffsetsLog) -> None:
-        """Writes to `offsets` in a thread of `workers`."""
-        self._workers, self._offsets = workers, offsets
-        #: Of a node: waits until all replicas in sync have what was written of groups; the wait gives why not.
-        self.written: Callable[[Collection[str]], Wait[Failure]] | None = None
+    def __init__(
+        self, workers: Workers, offsets: OffsetsLog, confirm: Callable[[Collection[str]], Wait[Failure]]
+    ) -> None:
+        """Writes to `offsets` in a thread of `workers`.
+
+        `confirm`: waits until all replicas in sync have what was written of groups; the wait gives why not.
+        """
+        self._workers, self._offsets, self.confirm = workers, offsets, confirm
         self._queue = deque[tuple[GroupChange | Callable[[], Any], Wait[Any]]]()
         self._is_busy = False
         self._changing: Counter[str] = Counter()
@@ -73,15 +76,15 @@ class GroupLog:
         self._begin()
 
     def _appended(self, changes: list[GroupChange], waits: list[Wait[Failure]], written: Wait[Any]) -> None:
-        if self.written is None or written.error is not None:
+        if written.error is not None:
             self._written(changes, waits, written)
             return
-        confirmed = self.written({change.group for change in changes})
+        confirmed = self.confirm({change.group for change in changes})
 
         def take() -> None:
             failure = confirmed.value if confirmed.error is None else confirmed.error
             if failure is not None:
-                written.value = [one or failure for one in written.value]
+                written.value = [outcome or failure for outcome in written.value]
             self._written(changes, waits, written)
 
         confirmed.then(take)

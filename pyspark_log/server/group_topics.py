@@ -22,17 +22,12 @@ class GroupTopics:
     """Reads the topics from time to time. All calls come from the loop's thread.
 
     Args:
-        clock: the time in seconds, which never goes back.
-
-    Attributes:
         read: gives the topics by name; called in a thread.
+        clock: the time in seconds, which never goes back.
     """
 
-    read: Callable[[], dict[str, Topic]]
-
-    def __init__(self, workers: Workers, store: FolderStore, clock: Callable[[], float]) -> None:
-        self._workers, self._store, self._clock = workers, store, clock
-        self.read = self._read
+    def __init__(self, workers: Workers, read: Callable[[], dict[str, Topic]], clock: Callable[[], float]) -> None:
+        self._workers, self._read, self._clock = workers, read, clock
         self._topics = Topics(0, {}, partial(matching, ()))
         self._read_at = float("-inf")
 
@@ -40,7 +35,7 @@ class GroupTopics:
         """The topics, as they are now or were a moment ago. Their version is the same as long as they are."""
         if at_once or self._clock() - self._read_at >= _FRESH:
             asked_at = self._clock()
-            found = await self._workers.run(self.read)
+            found = await self._workers.run(self._read)
             if asked_at < self._read_at:
                 return self._topics  # another request has read them since
             self._read_at = asked_at
@@ -48,16 +43,18 @@ class GroupTopics:
                 self._topics = Topics(self._topics.version + 1, found, partial(matching, found))
         return self._topics
 
-    def _read(self) -> dict[str, Topic]:
-        found = dict[str, Topic]()
-        for name in self._store.topics(internal=True):
-            try:
-                topic = self._store.describe_topic(name)
-            except UnknownTopicError:
-                continue  # deleted meanwhile
-            if name != PUBLISH_TOPIC:
-                found[name] = Topic(id_bytes(topic.topic_id), topic.partitions)
-        return found
+
+def topics_of(store: FolderStore) -> dict[str, Topic]:
+    """The topics of a store, as groups see them."""
+    topics = dict[str, Topic]()
+    for name in store.topics(internal=True):
+        try:
+            topic = store.describe_topic(name)
+        except UnknownTopicError:
+            continue  # deleted meanwhile
+        if name != PUBLISH_TOPIC:
+            topics[name] = Topic(id_bytes(topic.topic_id), topic.partitions)
+    return topics
 
 
 def matching(names: Collection[str], pattern: str) -> list[str]:

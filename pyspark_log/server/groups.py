@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from typing import Any, Protocol
 
 from pyspark_log.errors import GroupNotEmptyError
 from pyspark_log.group_records import RecordKey, Value
@@ -23,7 +24,7 @@ from pyspark_log.server.coordinator import (
     Topics,
 )
 from pyspark_log.server.group_log import GroupLog
-from pyspark_log.server.group_topics import GroupTopics
+from pyspark_log.server.group_topics import GroupTopics, topics_of
 from pyspark_log.server.network import Loop, Timer, Wait, Workers
 from pyspark_log.server.refusal import RefusedError
 from pyspark_log.storage.folder_store import FolderStore
@@ -37,24 +38,53 @@ _EMPTY = "Empty"
 _MEMBER_ID_BYTES = 12
 
 
+class GroupCluster(Protocol):
+    """The cluster of a coordinator of groups."""
+
+    def has_group(self, group: str) -> bool:
+        """Whether a group is coordinated here."""
+
+    def topics(self) -> dict[str, Topic]:
+        """The topics by name; called in a thread."""
+
+    def groups_written(self, groups: Collection[str]) -> Wait[Exception | None]:
+        """Waits until all replicas in sync have what was written of groups; the wait gives why not."""
+
+
+class AllGroups:
+    """The cluster of a server that is alone, which coordinates all groups of its store."""
+
+    def __init__(self, store: FolderStore) -> None:
+        """`store`: what is served."""
+        self.topics = partial(topics_of, store)
+
+    def has_group(self, _group: str) -> bool:
+        """Whether it is one of the store."""
+        return True
+
+    def groups_written(self, _groups: Collection[str]) -> Wait[Exception | None]:
+        """There are no other replicas."""
+        written: Wait[Exception | None] = Wait()
+        written.finish(None)
+        return written
+
+
 class Groups:
     """Runs the coordinator. All calls come from the loop's thread.
 
     Attributes:
         coordinator: the groups. What its calls return goes to `take`.
         log: for changes of committed offsets.
-        is_ours: whether a group is coordinated here, by its name.
     """
 
-    is_ours: Callable[[str], bool]
-
-    def __init__(self, loop: Loop, workers: Workers, store: FolderStore, settings: Settings) -> None:
+    def __init__(
+        self, loop: Loop, workers: Workers, store: FolderStore, settings: Settings, cluster: GroupCluster
+    ) -> None:
         """Knows no groups yet; `load` finds them."""
-        self._loop, self._store = loop, store
+        self._loop, self._store, self._cluster = loop, store, cluster
         self.coordinator = Coordinator(settings, lambda: secrets.token_urlsafe(_MEMBER_ID_BYTES))
-        self.log = GroupLog(workers, store.groups.log)
-        self._topics = GroupTopics(workers, store, loop.time)
-        self.is_ours = lambda _: True
+        self.log = GroupLog(workers, store.groups.log, cluster.groups_written)
+        self._topics = GroupTopics(workers, cluster.topics, loop.time)
         self._timer: Timer | None = None
         self._timer_at = 0
         # The time of the store at the beginning, and since then that of a clock that nothing sets.
@@ -138,10 +168,6 @@ class Groups:
         """Takes in all groups of the log, before any request."""
         self._take_in(*self._store.groups.log.members())
 
-    def topics_from(self, read: Callable[[], dict[str, Topic]]) -> None:
-        """Has groups see the topics that a function gives, in place of those of the store."""
-        self._topics.read = read
-
     def names(self) -> list[str]:
         """The groups that there are."""
         return [one.group_id for one in self.coordinator.list_groups(ListGroupsRequest())]
@@ -167,11 +193,11 @@ class Groups:
     ) -> None:
         known = {one.group_id: one.group_state for one in self.coordinator.list_groups(ListGroupsRequest())}
         for name, value in classic.items():
-            if name not in known and self.is_ours(name):
+            if name not in known and self._cluster.has_group(name):
                 record = None if value is None else _record(value)
                 self.take(self.coordinator.load(name, record, self.now()))
         for name, records in modern.items():
-            if name not in known and self.is_ours(name):
+            if name not in known and self._cluster.has_group(name):
                 self.take(self.coordinator.load_modern(name, records, self.now()))
         for name, state in known.items():
             if name not in classic and name not in modern and state == _EMPTY and not self.log.is_changing(name):

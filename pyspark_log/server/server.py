@@ -10,51 +10,38 @@ import signal
 import socket
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark_log.errors import InvalidConfigError, LockTimeoutError, StoreError
 from pyspark_log.monitoring import is_loopback
-from pyspark_log.server.appends import Appends, PartitionKey
+from pyspark_log.server.appends import Appends
 from pyspark_log.server.broker import Broker
-from pyspark_log.server.cluster_view import Alone, ClusterView
 from pyspark_log.server.coordinator import Settings
 from pyspark_log.server.counts import Counts
-from pyspark_log.server.groups import Groups
 from pyspark_log.server.handlers import APIS, Api, Client, node_apis
+from pyspark_log.server.member import Member, Parts, alone
 from pyspark_log.server.network import ClosedByServerError, Limits, Listener, Loop, Workers
 from pyspark_log.server.node.config import ClusterConfig
 from pyspark_log.server.pages import Pages
 from pyspark_log.server.producer_ids import ProducerIds
 from pyspark_log.server.quotas import ClientQuotas, Throttles
-from pyspark_log.server.replicas_alone import WHY, has_replicas, report_hidden
 from pyspark_log.server.security import Acls, Login, PrincipalRules, Sasl, SaslConfig, TlsConfig, Users, subject, user
 from pyspark_log.server.security.sasl import BEARER
 from pyspark_log.server.session import ClientSession, SaslSession
 from pyspark_log.server.topic_ids import TopicIds
-from pyspark_log.server.transactions import Transactions
 from pyspark_log.server.upkeep import Upkeep
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import contextmanager, files, lock_for
-from pyspark_log.types import TopicPartition
 
 if TYPE_CHECKING:
     import ssl
-
-    from pyspark_log.server.cluster import Image
-    from pyspark_log.server.node.cluster_clients import ClusterClients
-    from pyspark_log.server.node.coordinators import Coordinators
-    from pyspark_log.server.node.node import Node
-    from pyspark_log.server.node.peers import Peers
 
 _log = logging.getLogger(__name__)
 
 # Threads for what may wait. Appends of one partition join each other, so a few are enough for many clients.
 _THREADS = 4
-# Threads of a node for what may wait for the controllers of its cluster.
-_ASKING = 2
 # A partition is kept open for appending for each so many files that the system allows; it has five of them.
 _FILES_PER_WRITER = 16
 _LOCK = "server.lock"
@@ -124,7 +111,11 @@ def serve(store: FolderStore, config: ServerConfig, on_ready: Callable[[tuple[st
     loop = Loop()
     try:
         with _only_server(store):
-            return _Server(loop, store, config).run(on_ready)
+            if config.cluster is None:
+                server = _build_alone(loop, store, config)
+            else:
+                server = _build_node(loop, store, config, config.cluster)
+            return server.run(on_ready)
     finally:
         loop.close()
 
@@ -154,70 +145,90 @@ def _only_server(store: FolderStore) -> Iterator[None]:
         raise StoreError(f"another server serves this store: {error}") from None
 
 
+def _build_alone(loop: Loop, store: FolderStore, config: ServerConfig) -> _Server:
+    """A server that is a cluster of its own. As `serve`."""
+    users = Users(store.path)
+    acls = None if config.super_users is None else Acls(store.path, config.super_users)
+    known = _Known(users, users, acls, ClientQuotas(store.path))
+    return _Server(loop, store, config, known, lambda parts: (alone(parts), APIS))
+
+
+def _build_node(loop: Loop, store: FolderStore, config: ServerConfig, cluster: ClusterConfig) -> _Server:
+    """A node of a cluster. As `serve`, and the errors of clients_of_cluster and Node."""
+    from pyspark_log.server.node.cluster_clients import clients_of_cluster  # noqa: PLC0415  (other servers need not load it)
+    from pyspark_log.server.node.view import NodeView  # noqa: PLC0415  (likewise)
+
+    rules, acls = config.super_users, None
+    clients = clients_of_cluster(store.path, has_rules=rules is not None)
+    if rules is not None:
+        acls = Acls(store.path, rules, clients.rules(rules))
+    # A broker has users with plain passwords in its own settings, and so has a node.
+    known = _Known(Users(store.path, clients.users), Users(store.path), acls, ClientQuotas(store.path, clients.quotas))
+
+    def join(parts: Parts) -> tuple[Member, Mapping[int, Api]]:
+        node = NodeView(parts, config.node_id, cluster, _protocol(config), clients)
+        return node, node_apis(node)
+
+    return _Server(loop, store, config, known, join)
+
+
+class _Known(NamedTuple):
+    """What is known of clients: users; those whose passwords are sent as they are; their rights and quotas."""
+
+    users: Users
+    plain_users: Users
+    acls: Acls | None
+    quotas: ClientQuotas
+
+
 class _Server:
-    def __init__(self, loop: Loop, store: FolderStore, config: ServerConfig) -> None:
+    def __init__(
+        self, loop: Loop, store: FolderStore, config: ServerConfig, known: _Known,
+        join: Callable[[Parts], tuple[Member, Mapping[int, Api]]],
+    ) -> None:  # fmt: skip
         self._loop, self._store, self._signal, self._config = loop, store, 0, config
-        clients = None if config.cluster is None else self._clients_of_cluster()
-        # A broker has users with plain passwords in its own settings, and so has a node.
-        plain_users = Users(store.path)
-        users = plain_users if clients is None else Users(store.path, clients.users)
-        acls = None
-        if config.super_users is not None:
-            rules = None if clients is None else clients.rules(config.super_users)
-            acls = Acls(store.path, config.super_users, rules)
         self._rules = PrincipalRules("DEFAULT" if config.tls is None else config.tls.principal_rules)
         self._sasl = None
         if config.sasl is not None:
-            self._sasl = Sasl(loop, config.sasl, plain_users, lambda: store.logs.clock() / 1000, users)
+            clock = store.logs.clock
+            self._sasl = Sasl(loop, config.sasl, known.plain_users, lambda: clock() / 1000, known.users)
         tls = None if config.tls is None else _certificates(config.tls, loop)
-        quotas = ClientQuotas(store.path, None if clients is None else clients.quotas)
-        throttles = Throttles(quotas, loop.time)
+        throttles = Throttles(known.quotas, loop.time)
         self._listener = Listener(
             loop, config.host, config.port, self._open_session, config.limits, tls, throttles.connection_wait
         )
         host, port = self._listener.address
         _check_reach(config, host, port, "read and write")
         self._workers = Workers(loop, _THREADS)
-        self._groups = Groups(loop, self._workers, store, config.groups)
-        producer_ids = ProducerIds()
-        self._transactions = Transactions(loop, self._workers, store, producer_ids.next, sync=config.sync_acks_all)
         self._upkeep = Upkeep(loop, self._workers, store)
         self._appends = Appends(loop, store.partitions.events())
         self._failure: BaseException | None = None
         self._on_ready: Callable[[tuple[str, int]], object] = lambda _: None
-        self._node = None if config.cluster is None else self._made_node(config.cluster)
-        if clients is not None:
-            clients.image = self._image
-        self._peers: Peers | None = None
-        self._coordinators = None if self._node is None else self._made_coordinators(self._node)
-        topics = TopicIds(store)
-        apis: Mapping[int, Api] = APIS
-        cluster: ClusterView = Alone(store, self._workers, topics)
-        if self._node is not None and self._coordinators is not None:
-            from pyspark_log.server.node.view import NodeView  # noqa: PLC0415  (other servers need not load it)
-
-            cluster = view = NodeView(self._node, self._coordinators, store, self._appends)
-            apis = node_apis(view)
+        parts = Parts(
+            loop, self._workers, store, self._appends, TopicIds(store), ProducerIds(), config.groups,
+            config.sync_acks_all, config.advertised or (host, port), self._serve, self._fail,
+        )  # fmt: skip
+        self._member, apis = join(parts)
         served = {key: api.versions for key, api in apis.items()}
         self.broker = Broker(
             store=store,
             apis=apis,
             served=served,
-            cluster=cluster,
+            cluster=self._member,
             node_id=config.node_id,
             advertised=config.advertised,
             sync_acks_all=config.sync_acks_all,
             loop=loop,
             workers=self._workers,
             appends=self._appends,
-            topics=topics,
-            producer_ids=producer_ids,
-            groups=self._groups,
-            transactions=self._transactions,
-            gate=self._transactions if self._coordinators is None else self._coordinators.gate,
-            users=users,
-            acls=acls,
-            quotas=quotas,
+            topics=parts.topics,
+            producer_ids=parts.producer_ids,
+            groups=self._member.groups,
+            transactions=self._member.transactions,
+            gate=self._member.gate,
+            users=known.users,
+            acls=known.acls,
+            quotas=known.quotas,
             throttles=throttles,
             counts=Counts(served),
         )
@@ -226,48 +237,6 @@ class _Server:
             self._pages.add_metrics(config.metrics, _protocol(config))
         if config.ui is not None:
             self._add_ui(config.ui, config)
-
-    def _clients_of_cluster(self) -> ClusterClients:
-        from pyspark_log.server.node.cluster_clients import clients_of_cluster  # noqa: PLC0415  (other servers need not load it)
-
-        return clients_of_cluster(self._store.path, has_rules=self._config.super_users is not None)
-
-    def _made_node(self, cluster: ClusterConfig) -> Node:
-        from pyspark_log.server.node.node import Node  # noqa: PLC0415  (other servers need not load it)
-
-        host, port = self._config.advertised or self._listener.address
-        reached_at = host, port, _protocol(self._config)
-        return Node(
-            self._store, self._config.node_id, cluster, reached_at, self._fail,
-            partial(self._loop.call_from_elsewhere, self._serve), self._changed_elsewhere, self._run_later,
-            Workers(self._loop, _ASKING),
-        )  # fmt: skip
-
-    def _made_coordinators(self, node: Node) -> Coordinators:
-        from pyspark_log.server.node.coordinators import Coordinators  # noqa: PLC0415  (as above)
-        from pyspark_log.server.node.peers import Peers  # noqa: PLC0415  (as above)
-
-        self._peers = Peers(self._loop, node.connect)
-        return Coordinators(
-            self._loop, self._workers, self._store, self._appends, node.leaders, self._peers, self._groups,
-            self._transactions, self._image,
-        )  # fmt: skip
-
-    def _image(self) -> Image:
-        """The newest image of the cluster that the server is a node of."""
-        assert self._node is not None
-        return self._node.image
-
-    def _changed_elsewhere(self, at: TopicPartition) -> None:
-        """Wakes what waits for a partition; called by any thread."""
-        key = PartitionKey(self._store.logs.topic(at.topic).description.topic_id, at.partition)
-        self._loop.call_from_elsewhere(self._appends.changed, key)
-        if self._coordinators is not None:
-            self._loop.call_from_elsewhere(self._coordinators.changed, at)
-
-    def _run_later(self, action: Callable[[], object]) -> None:
-        """Has a worker do something; called by any thread."""
-        self._loop.call_from_elsewhere(self._workers.run, action)
 
     def _add_ui(self, address: tuple[str, int], config: ServerConfig) -> None:
         if config.sasl is not None and not set(config.sasl.mechanisms) - {BEARER}:
@@ -306,12 +275,7 @@ class _Server:
 
     def run(self, on_ready: Callable[[tuple[str, int]], object]) -> int:
         self._pages.start()
-        if self._node is None:
-            if has_replicas(self._store):
-                self._store.logs.reads_only = WHY
-                self._workers.run(report_hidden, self._store)
-            self._groups.load()
-            self._transactions.load()
+        self._member.load()
         self._upkeep.start()
         self._on_ready = on_ready
         host, port = self._listener.address
@@ -329,10 +293,7 @@ class _Server:
             _log.warning("what clients of %s:%d send is not encrypted: others on the way can read it", host, port)
         try:
             with self._signals():
-                if self._node is None:
-                    self._serve()
-                else:
-                    self._node.start()
+                self._member.start()
                 self._loop.run()
         finally:
             self._close()
@@ -347,7 +308,7 @@ class _Server:
         self._on_ready(self._listener.address)
 
     def _fail(self, error: BaseException) -> None:
-        """Ends the server, as it cannot be a node of its cluster any more."""
+        """Ends the server, as it cannot be a member of its cluster any more; called by any thread."""
         self._failure = self._failure or error
         self._loop.call_from_elsewhere(self._loop.stop)
 
@@ -365,9 +326,8 @@ class _Server:
 
     def _stop(self, number: int, _frame: FrameType | None) -> None:
         is_first, self._signal = not self._signal, self._signal or number
-        if self._node is not None and is_first:
-            # Its followers and clients are served until others lead.
-            self._node.leave(partial(self._loop.call_from_elsewhere, self._loop.stop))
+        if is_first:
+            self._member.leave(self._loop.stop)
         else:
             self._loop.stop()
 
@@ -377,19 +337,17 @@ class _Server:
         self._pages.stop()
         self._listener.close()
         # Nodes that stop at the same time do not wait for each other's answers, as no connection is left.
-        if self._node is not None:
-            self._node.stop()
-        self._groups.close()
+        self._member.stop()
+        self.broker.groups.close()
         self._upkeep.stop()
-        if self._peers is not None:
-            self._peers.close()
+        self._member.close()
         self._workers.close()
         if self._sasl is not None:
             self._sasl.close()
         self._appends.close()
         try:
-            if self._node is not None and self._signal and self._failure is None:
-                self._node.note_end()
+            if self._signal and self._failure is None:
+                self._member.note_end()
         finally:
             self._store.close()
         self._pages.close()

@@ -14,65 +14,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.schemas import Struct
 from pyspark_log.server.handlers import api_versions
-from pyspark_log.server.handlers.access.acls import create_acls, delete_acls, describe_acls
-from pyspark_log.server.handlers.access.quotas import alter_client_quotas, describe_client_quotas
-from pyspark_log.server.handlers.access.sasl import sasl_authenticate, sasl_handshake
-from pyspark_log.server.handlers.access.users import alter_user_scram_credentials, describe_user_scram_credentials
+from pyspark_log.server.handlers.access import acls, quotas, sasl, users
 from pyspark_log.server.handlers.call import Call, key_of
-from pyspark_log.server.handlers.coordinators.group_admin import (
-    consumer_group_describe,
-    delete_groups,
-    describe_groups,
-    list_groups,
-)
-from pyspark_log.server.handlers.coordinators.group_offsets import offset_commit, offset_delete, offset_fetch
-from pyspark_log.server.handlers.coordinators.membership import (
-    consumer_group_heartbeat,
-    find_coordinator,
-    heartbeat,
-    join_group,
-    leave_group,
-    sync_group,
-)
-from pyspark_log.server.handlers.coordinators.transaction_admin import (
-    describe_producers,
-    describe_transactions,
-    list_transactions,
-    write_txn_markers,
-)
-from pyspark_log.server.handlers.coordinators.transactions import (
-    add_offsets_to_txn,
-    add_partitions_to_txn,
-    end_txn,
-    init_producer_id,
-    txn_offset_commit,
+from pyspark_log.server.handlers.coordinators import (
+    group_admin,
+    group_offsets,
+    membership,
+    transaction_admin,
+    transactions,
 )
 from pyspark_log.server.handlers.node import cluster as node_cluster
 from pyspark_log.server.handlers.node import configs as node_configs
 from pyspark_log.server.handlers.node import fetch as node_fetch
-from pyspark_log.server.handlers.node import finding
 from pyspark_log.server.handlers.node import transactions as node_transactions
-from pyspark_log.server.handlers.node.coordinating import NodeHandler, coordinated
-from pyspark_log.server.handlers.node.elsewhere import forward
-from pyspark_log.server.handlers.records import fetch, produce
-from pyspark_log.server.handlers.records.leader_epochs import offset_for_leader_epoch
-from pyspark_log.server.handlers.records.list_offsets import list_offsets
-from pyspark_log.server.handlers.records.log_dirs import alter_replica_log_dirs, describe_log_dirs
-from pyspark_log.server.handlers.topics.admin import create_partitions, create_topics, delete_topics
-from pyspark_log.server.handlers.topics.cluster import (
-    alter_partition_reassignments,
-    delete_records,
-    describe_cluster,
-    elect_leaders,
-    list_partition_reassignments,
-)
-from pyspark_log.server.handlers.topics.configs import (
-    alter_configs,
-    describe_configs,
-    incremental_alter_configs,
-    list_config_resources,
-)
-from pyspark_log.server.handlers.topics.metadata import metadata
+from pyspark_log.server.handlers.node.elsewhere import NodeHandler, coordinated, forward
+from pyspark_log.server.handlers.records import fetch, leader_epochs, list_offsets, log_dirs, produce
+from pyspark_log.server.handlers.topics import admin, cluster, configs, metadata
 
 if TYPE_CHECKING:
     from pyspark_log.server.node.view import NodeView
@@ -134,83 +91,83 @@ _TABLE = (
     # 9: leader epochs. 11: racks. 12: a copy that has diverged. 13: topics by id. 15: the epochs of followers.
     _Row(m.FetchRequest, (4, 18), fetch.fetch, node_fetch.fetch, counts_errors=True),
     # 4: leader epochs. 5: OFFSET_NOT_AVAILABLE. 7, 8, 9, 11: more that a negative time can ask for.
-    _Row(m.ListOffsetsRequest, (1, 11), list_offsets, _SAME),
+    _Row(m.ListOffsetsRequest, (1, 11), list_offsets.list_offsets, _SAME),
     # 4: says whether topics are to be created. 8: operations that are allowed. 12: topics by name or id.
-    _Row(m.MetadataRequest, (0, 13), metadata, node_cluster.metadata),
+    _Row(m.MetadataRequest, (0, 13), metadata.metadata, node_cluster.metadata),
     # Version 0, whose messages follow without headers, is refused: but librdkafka looks whether it is listed.
-    _Row(m.SaslHandshakeRequest, (0, 1), sasl_handshake, _SAME),
+    _Row(m.SaslHandshakeRequest, (0, 1), sasl.sasl_handshake, _SAME),
     # 3: the client's software. 4: features whose lowest level is 0.
     _Row(m.ApiVersionsRequest, (0, 4), api_versions.api_versions, _SAME),
     # 6: leader epochs. 9: members of the new protocol. 10: topics by id.
-    _Row(m.OffsetCommitRequest, (2, 10), offset_commit, _COORDINATED),
+    _Row(m.OffsetCommitRequest, (2, 10), group_offsets.offset_commit, _COORDINATED),
     # 2: all of a group, and an error of its own. 7: stable offsets. 8: many groups. 9: members. 10: topics by id.
-    _Row(m.OffsetFetchRequest, (1, 10), offset_fetch, _COORDINATED),
+    _Row(m.OffsetFetchRequest, (1, 10), group_offsets.offset_fetch, _COORDINATED),
     # 1: transactions. 4: many keys.
-    _Row(m.FindCoordinatorRequest, (0, 5), find_coordinator, finding.find_coordinator),
+    _Row(m.FindCoordinatorRequest, (0, 5), membership.find_coordinator, node_cluster.find_coordinator),
     # 4: members get their ids first. 5: static members. 7: an answer with no protocol.
-    _Row(m.JoinGroupRequest, (0, 9), join_group, _COORDINATED),
-    _Row(m.HeartbeatRequest, (0, 4), heartbeat, _COORDINATED),
+    _Row(m.JoinGroupRequest, (0, 9), membership.join_group, _COORDINATED),
+    _Row(m.HeartbeatRequest, (0, 4), membership.heartbeat, _COORDINATED),
     # 3: many members.
-    _Row(m.LeaveGroupRequest, (0, 5), leave_group, _COORDINATED),
-    _Row(m.SyncGroupRequest, (0, 5), sync_group, _COORDINATED),
+    _Row(m.LeaveGroupRequest, (0, 5), membership.leave_group, _COORDINATED),
+    _Row(m.SyncGroupRequest, (0, 5), membership.sync_group, _COORDINATED),
     # 3: operations that are allowed. 6: a group that is not there is an error.
-    _Row(m.DescribeGroupsRequest, (0, 6), describe_groups, _COORDINATED),
+    _Row(m.DescribeGroupsRequest, (0, 6), group_admin.describe_groups, _COORDINATED),
     # 4: by state. 5: by type.
-    _Row(m.ListGroupsRequest, (0, 5), list_groups, _SAME),
+    _Row(m.ListGroupsRequest, (0, 5), group_admin.list_groups, _SAME),
     # 5: configs in the answer. 6: refused when a quota is used up. 7: ids in the answer.
-    _Row(m.CreateTopicsRequest, (2, 7), create_topics, forward),
+    _Row(m.CreateTopicsRequest, (2, 7), admin.create_topics, forward),
     # 5: refused when a quota is used up. 6: by name or id.
-    _Row(m.DeleteTopicsRequest, (1, 6), delete_topics, forward),
-    _Row(m.DeleteRecordsRequest, (0, 2), delete_records, _SAME),
+    _Row(m.DeleteTopicsRequest, (1, 6), admin.delete_topics, forward),
+    _Row(m.DeleteRecordsRequest, (0, 2), cluster.delete_records, _SAME),
     # 3: a producer that has an id. 4: PRODUCER_FENCED.
-    _Row(m.InitProducerIdRequest, (0, 5), init_producer_id, _COORDINATED),
-    _Row(m.OffsetForLeaderEpochRequest, (2, 4), offset_for_leader_epoch, _SAME),
+    _Row(m.InitProducerIdRequest, (0, 5), transactions.init_producer_id, _COORDINATED),
+    _Row(m.OffsetForLeaderEpochRequest, (2, 4), leader_epochs.offset_for_leader_epoch, _SAME),
     # 2: PRODUCER_FENCED. 4, 5: for brokers, many transactions at once.
-    _Row(m.AddPartitionsToTxnRequest, (0, 3), add_partitions_to_txn,
+    _Row(m.AddPartitionsToTxnRequest, (0, 3), transactions.add_partitions_to_txn,
          coordinated(m.AddPartitionsToTxnRequest, node_transactions.add_partitions_to_txn), (0, 5)),
     # 2: PRODUCER_FENCED.
-    _Row(m.AddOffsetsToTxnRequest, (0, 4), add_offsets_to_txn, _COORDINATED),
+    _Row(m.AddOffsetsToTxnRequest, (0, 4), transactions.add_offsets_to_txn, _COORDINATED),
     # 2: PRODUCER_FENCED. 5: an epoch for each transaction.
-    _Row(m.EndTxnRequest, (0, 5), end_txn, _COORDINATED),
-    _Row(m.WriteTxnMarkersRequest, (1, 2), write_txn_markers, node_transactions.write_txn_markers),
+    _Row(m.EndTxnRequest, (0, 5), transactions.end_txn, _COORDINATED),
+    _Row(m.WriteTxnMarkersRequest, (1, 2), transaction_admin.write_txn_markers, node_transactions.write_txn_markers),
     # 3: members. 5: a commit adds the group's partition to the transaction.
-    _Row(m.TxnOffsetCommitRequest, (0, 5), txn_offset_commit, _COORDINATED),
-    _Row(m.DescribeAclsRequest, (1, 3), describe_acls, _SAME),
-    _Row(m.CreateAclsRequest, (1, 3), create_acls, forward),
-    _Row(m.DeleteAclsRequest, (1, 3), delete_acls, forward),
+    _Row(m.TxnOffsetCommitRequest, (0, 5), transactions.txn_offset_commit, _COORDINATED),
+    _Row(m.DescribeAclsRequest, (1, 3), acls.describe_acls, _SAME),
+    _Row(m.CreateAclsRequest, (1, 3), acls.create_acls, forward),
+    _Row(m.DeleteAclsRequest, (1, 3), acls.delete_acls, forward),
     # 3: documentation.
-    _Row(m.DescribeConfigsRequest, (1, 4), describe_configs, node_configs.describe_configs),
-    _Row(m.AlterConfigsRequest, (0, 2), alter_configs, forward),
-    _Row(m.AlterReplicaLogDirsRequest, (1, 2), alter_replica_log_dirs, None),
+    _Row(m.DescribeConfigsRequest, (1, 4), configs.describe_configs, node_configs.describe_configs),
+    _Row(m.AlterConfigsRequest, (0, 2), configs.alter_configs, forward),
+    _Row(m.AlterReplicaLogDirsRequest, (1, 2), log_dirs.alter_replica_log_dirs, None),
     # 4: sizes of the disks.
-    _Row(m.DescribeLogDirsRequest, (1, 4), describe_log_dirs, _SAME),
-    _Row(m.SaslAuthenticateRequest, (0, 2), sasl_authenticate, _SAME),
+    _Row(m.DescribeLogDirsRequest, (1, 4), log_dirs.describe_log_dirs, _SAME),
+    _Row(m.SaslAuthenticateRequest, (0, 2), sasl.sasl_authenticate, _SAME),
     # 3: refused when a quota is used up.
-    _Row(m.CreatePartitionsRequest, (0, 3), create_partitions, forward),
-    _Row(m.DeleteGroupsRequest, (0, 2), delete_groups, _COORDINATED),
-    _Row(m.ElectLeadersRequest, (0, 2), elect_leaders, forward),
-    _Row(m.IncrementalAlterConfigsRequest, (0, 1), incremental_alter_configs, forward),
-    _Row(m.AlterPartitionReassignmentsRequest, (0, 1), alter_partition_reassignments, forward),
-    _Row(m.ListPartitionReassignmentsRequest, (0, 0), list_partition_reassignments, forward),
-    _Row(m.OffsetDeleteRequest, (0, 0), offset_delete, _COORDINATED),
-    _Row(m.DescribeClientQuotasRequest, (0, 1), describe_client_quotas, _SAME),
-    _Row(m.AlterClientQuotasRequest, (0, 1), alter_client_quotas, forward),
-    _Row(m.DescribeUserScramCredentialsRequest, (0, 0), describe_user_scram_credentials, _SAME),
-    _Row(m.AlterUserScramCredentialsRequest, (0, 0), alter_user_scram_credentials, forward),
+    _Row(m.CreatePartitionsRequest, (0, 3), admin.create_partitions, forward),
+    _Row(m.DeleteGroupsRequest, (0, 2), group_admin.delete_groups, _COORDINATED),
+    _Row(m.ElectLeadersRequest, (0, 2), cluster.elect_leaders, forward),
+    _Row(m.IncrementalAlterConfigsRequest, (0, 1), configs.incremental_alter_configs, forward),
+    _Row(m.AlterPartitionReassignmentsRequest, (0, 1), cluster.alter_partition_reassignments, forward),
+    _Row(m.ListPartitionReassignmentsRequest, (0, 0), cluster.list_partition_reassignments, forward),
+    _Row(m.OffsetDeleteRequest, (0, 0), group_offsets.offset_delete, _COORDINATED),
+    _Row(m.DescribeClientQuotasRequest, (0, 1), quotas.describe_client_quotas, _SAME),
+    _Row(m.AlterClientQuotasRequest, (0, 1), quotas.alter_client_quotas, forward),
+    _Row(m.DescribeUserScramCredentialsRequest, (0, 0), users.describe_user_scram_credentials, _SAME),
+    _Row(m.AlterUserScramCredentialsRequest, (0, 0), users.alter_user_scram_credentials, forward),
     _Row(m.DescribeQuorumRequest, (0, 2), None, forward),
     _Row(m.UpdateFeaturesRequest, (0, 2), None, forward),
     # 1: a type of endpoint.
-    _Row(m.DescribeClusterRequest, (0, 2), describe_cluster, node_cluster.describe_cluster),
-    _Row(m.DescribeProducersRequest, (0, 0), describe_producers, _SAME),
+    _Row(m.DescribeClusterRequest, (0, 2), cluster.describe_cluster, node_cluster.describe_cluster),
+    _Row(m.DescribeProducersRequest, (0, 0), transaction_admin.describe_producers, _SAME),
     _Row(m.UnregisterBrokerRequest, (0, 0), None, forward),
-    _Row(m.DescribeTransactionsRequest, (0, 0), describe_transactions, _COORDINATED),
+    _Row(m.DescribeTransactionsRequest, (0, 0), transaction_admin.describe_transactions, _COORDINATED),
     # 1: by age. 2: by a pattern.
-    _Row(m.ListTransactionsRequest, (0, 2), list_transactions, _SAME),
+    _Row(m.ListTransactionsRequest, (0, 2), transaction_admin.list_transactions, _SAME),
     # 1: regular expressions.
-    _Row(m.ConsumerGroupHeartbeatRequest, (0, 1), consumer_group_heartbeat, _COORDINATED),
-    _Row(m.ConsumerGroupDescribeRequest, (0, 1), consumer_group_describe, _COORDINATED),
+    _Row(m.ConsumerGroupHeartbeatRequest, (0, 1), membership.consumer_group_heartbeat, _COORDINATED),
+    _Row(m.ConsumerGroupDescribeRequest, (0, 1), group_admin.consumer_group_describe, _COORDINATED),
     # 0: metrics of clients alone. 1: all kinds (KIP-1142).
-    _Row(m.ListConfigResourcesRequest, (0, 1), list_config_resources, node_configs.list_config_resources),
+    _Row(m.ListConfigResourcesRequest, (0, 1), configs.list_config_resources, node_configs.list_config_resources),
 )  # fmt: skip
 
 #: The keys of all APIs that a server of any kind has.

@@ -32,20 +32,23 @@ class ClusterClients:
     """The clients of a cluster, as the newest image has them.
 
     Attributes:
-        image: gives that image; it has nothing until this is set.
         users: those with passwords.
         quotas: how much each may use.
     """
 
     def __init__(self) -> None:
-        self.image: Callable[[], Image] = Image
+        self._image = Image()
         secret = secrets.token_bytes(32)
-        self.users: Followed[Known] = _Followed(lambda: self.image().scram, lambda scram: _users(scram, secret))
-        self.quotas: Followed[Table] = _Followed(lambda: self.image().quotas, _quotas)
+        self.users: Followed[Known] = _Followed(lambda: self._image.scram, lambda scram: _users(scram, secret))
+        self.quotas: Followed[Table] = _Followed(lambda: self._image.quotas, _quotas)
+
+    def follow(self, image: Image) -> None:
+        """Takes a newer image; before the first, there is nothing."""
+        self._image = image
 
     def rules(self, super_users: Collection[str]) -> Followed[Rules]:
         """What each principal may do; `super_users`: of this node."""
-        return _Followed(lambda: self.image().acls, lambda acls: Rules(map(_acl, acls.values()), super_users))
+        return _Followed(lambda: self._image.acls, lambda acls: Rules(map(_acl, acls.values()), super_users))
 
 
 def clients_of_cluster(folder: str, *, has_rules: bool) -> ClusterClients:
@@ -93,20 +96,20 @@ class _Followed(Generic[_P, _T]):
 
 
 def _users(scram: Mapping[tuple[str, int], UserScramCredentialRecord], secret: bytes) -> Known:
-    found = defaultdict[str, dict[str, Credential]](dict)
-    for (name, number), one in scram.items():
+    users = defaultdict[str, dict[str, Credential]](dict)
+    for (name, number), record in scram.items():
         if number in SCRAM_NUMBERS:
-            keys = bytes(one.salt), bytes(one.stored_key), bytes(one.server_key)
-            found[name][SCRAM_NUMBERS[number]] = Credential(*keys, one.iterations)
-    return Known(dict(found), secret)
+            keys = bytes(record.salt), bytes(record.stored_key), bytes(record.server_key)
+            users[name][SCRAM_NUMBERS[number]] = Credential(*keys, record.iterations)
+    return Known(dict(users), secret)
 
 
 def _quotas(quotas: Mapping[ClusterEntity, Mapping[str, float]]) -> Table:
-    found = {}
+    table = {}
     for entity, values in quotas.items():
         parts = {kind: DEFAULT if name is None else name for kind, name in entity}
-        found[Entity(*(parts.get(kind) for kind in KINDS))] = values
-    return Table(found)
+        table[Entity(*(parts.get(kind) for kind in KINDS))] = values
+    return Table(table)
 
 
 @lru_cache(_MOST_KNOWN)  # An image has most records of the one before.

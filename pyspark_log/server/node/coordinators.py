@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from pyspark_log.errors import PylogError, UnknownTopicError
 from pyspark_log.kafka.error_codes import ErrorCode
-from pyspark_log.server.appends import Appends, PartitionKey
-from pyspark_log.server.cluster.image import NO_LEADER, Image
+from pyspark_log.server.appends import PartitionKey
+from pyspark_log.server.cluster.image import NO_LEADER
 from pyspark_log.server.coordinator import Topic
 from pyspark_log.server.errors import code_of
 from pyspark_log.server.groups import Groups
-from pyspark_log.server.network import Loop, Wait, Workers
+from pyspark_log.server.member import Parts
+from pyspark_log.server.network import Wait
 from pyspark_log.server.node.gate import Gate
-from pyspark_log.server.node.leaders import Leaders
+from pyspark_log.server.node.node import Node
 from pyspark_log.server.node.peers import Peers
 from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.transactions import Transactions
 from pyspark_log.storage.catalog import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.groups.records import partition_for
 from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
 from pyspark_log.types import TopicPartition
@@ -37,36 +37,36 @@ class Coordinators:
     """Loads what a node begins to coordinate, and gives up what it coordinates no more. All calls come from the loop.
 
     Attributes:
-        leaders, transactions: of the node.
+        leaders: what the node leads.
+        groups, transactions: those that it coordinates.
         gate: what may be appended in transactions.
     """
 
-    def __init__(
-        self, loop: Loop, workers: Workers, store: FolderStore, appends: Appends, leaders: Leaders, peers: Peers,
-        groups: Groups, transactions: Transactions, image: Callable[[], Image],
-    ) -> None:  # fmt: skip
-        """
-        Args:
-            loop, workers, store, appends, groups, transactions: of the server.
-            leaders, peers: of the node.
-            image: gives the newest one.
-        """
-        self._loop, self._workers, self._store, self._appends = loop, workers, store, appends
-        self.leaders, self.transactions, self._groups, self._image = leaders, transactions, groups, image
-        self.gate = Gate(self, peers)
+    def __init__(self, parts: Parts, node: Node) -> None:
+        """Coordinates nothing yet; `parts`: of the server."""
+        loop, workers, store = self._loop, self._workers, self._store = parts.loop, parts.workers, parts.store
+        self._appends, self._node, self.leaders = parts.appends, node, node.leaders
+        self._peers = Peers(loop, node.connect)
+        self.gate = Gate(self, self._peers)
         self._epochs: dict[TopicPartition, int] = {}
         self._ready = set[TopicPartition]()
-        transactions.cluster = self
-        groups.log.written = self.groups_written
-        groups.topics_from(self._topics)
-        groups.is_ours = lambda group: self.of_group(group) == ErrorCode.NONE
-        transactions.watch()
+        self.groups = Groups(loop, workers, store, parts.settings, self)
+        self.transactions = Transactions(loop, workers, store, parts.producer_ids.next, sync=parts.sync, cluster=self)
+        self.transactions.watch()
+
+    def close(self) -> None:
+        """Closes the connections to other brokers."""
+        self._peers.close()
 
     # ---- which are coordinated here
 
     def of_group(self, group: str) -> ErrorCode:
         """Whether a group is coordinated here; else what its clients are answered."""
         return self._of(OFFSETS_TOPIC, group)
+
+    def has_group(self, group: str) -> bool:
+        """Whether a group is coordinated here, and loaded."""
+        return self.of_group(group) == ErrorCode.NONE
 
     def of_transaction(self, transactional_id: str) -> ErrorCode:
         """The same for a transactional id."""
@@ -79,8 +79,8 @@ class Coordinators:
         return ErrorCode.NONE if at in self._ready else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     def _place_of(self, topic: str, name: str) -> TopicPartition | None:
-        found = self._image().topic(topic)
-        return None if found is None else TopicPartition(topic, partition_for(name, len(found.partitions)))
+        described = self._node.image.topic(topic)
+        return None if described is None else TopicPartition(topic, partition_for(name, len(described.partitions)))
 
     def place_of(self, group: str) -> TopicPartition:
         """The partition that has a group's records. UnknownTopicError: there is none yet."""
@@ -96,9 +96,9 @@ class Coordinators:
 
     def leader_of(self, at: TopicPartition) -> int | None:
         """The broker that leads a partition."""
-        topic = self._image().topic(at.topic)
-        one = None if topic is None else topic.partitions.get(at.partition)
-        return None if one is None or one.leader == NO_LEADER else one.leader
+        topic = self._node.image.topic(at.topic)
+        partition = None if topic is None else topic.partitions.get(at.partition)
+        return None if partition is None or partition.leader == NO_LEADER else partition.leader
 
     def changed(self, at: TopicPartition) -> None:
         """Takes that a partition may be led since now, or no more."""
@@ -119,7 +119,7 @@ class Coordinators:
 
     def _give_up(self, at: TopicPartition) -> None:
         if at.topic == OFFSETS_TOPIC:
-            self._groups.give_up(self._names_in(at, self._groups.names()))
+            self.groups.give_up(self._names_in(at, self.groups.names()))
         else:
             self.transactions.give_up(self._names_in(at, self.transactions.names()))
 
@@ -132,13 +132,13 @@ class Coordinators:
                     await self._pause(_LOOK)
                     continue
                 if at.topic == OFFSETS_TOPIC:
-                    found = await self._workers.run(self._store.groups.log.members, [at.partition])
+                    members = await self._workers.run(self._store.groups.log.members, [at.partition])
                     if self._epochs.get(at) == epoch:
-                        self._groups.take_over(*found)
+                        self.groups.take_over(*members)
                 else:
-                    known = await self._workers.run(self.transactions.log.load, [at.partition])
+                    transactions = await self._workers.run(self.transactions.log.load, [at.partition])
                     if self._epochs.get(at) == epoch:
-                        self.transactions.take_over(known)
+                        self.transactions.take_over(transactions)
             except (PylogError, OSError) as error:
                 log.warning("%s cannot be coordinated, and is tried again: %s", at, error)
                 await self._pause(_PATIENCE)
@@ -148,9 +148,9 @@ class Coordinators:
                 log.info("%s: coordinated in leader epoch %d", at, epoch)
             return
 
-    def _topics(self) -> dict[str, Topic]:
+    def topics(self) -> dict[str, Topic]:
         """The topics, as groups see them."""
-        return {one.name: Topic(one.id, len(one.partitions)) for one in self._image().topics.values()}
+        return {topic.name: Topic(topic.id, len(topic.partitions)) for topic in self._node.image.topics.values()}
 
     async def _pause(self, seconds: float) -> None:
         wait: Wait[None] = Wait()
@@ -191,7 +191,7 @@ class Coordinators:
 
     def groups_written(self, groups: Iterable[str]) -> Wait[Exception | None]:
         """The same for groups; the wait gives why not."""
-        return self._loop.start(self._groups_written({self._place_of(OFFSETS_TOPIC, one) for one in groups}))
+        return self._loop.start(self._groups_written({self._place_of(OFFSETS_TOPIC, group) for group in groups}))
 
     async def _groups_written(self, places: Iterable[TopicPartition | None]) -> Exception | None:
         for at in places:
@@ -201,7 +201,7 @@ class Coordinators:
 
     async def mark(self, at: TopicPartition, producer_id: int, epoch: int, marker: EndTxnMarker) -> bool:
         """Writes a marker of a transaction that is coordinated here; whether it is written, or needs not be."""
-        topic = self._image().topic(at.topic)
+        topic = self._node.image.topic(at.topic)
         if topic is None or at.partition not in topic.partitions:
             log.info("%s is gone, with the transaction of producer %d there", at, producer_id)
             return True

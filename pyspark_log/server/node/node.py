@@ -26,6 +26,7 @@ from pyspark_log.server.cluster.registration import NO_EPOCH, NodeConfig, Regist
 from pyspark_log.server.cluster.requests import Address, Send
 from pyspark_log.server.network import Workers
 from pyspark_log.server.node.clean_shutdown import note_clean_shutdown, take_clean_shutdown
+from pyspark_log.server.node.cluster_clients import ClusterClients
 from pyspark_log.server.node.config import ClusterConfig
 from pyspark_log.server.node.controllers import TIMEOUT, Connections, envelope
 from pyspark_log.server.node.leaders import Leaders
@@ -66,7 +67,8 @@ class Node:
         node_id: int,
         config: ClusterConfig,
         reached_at: tuple[str, int, str],
-        failed: Callable[[BaseException], None],
+        clients: ClusterClients,
+        failed: Callable[[BaseException], object],
         joined: Callable[[], object],
         changed: Callable[[TopicPartition], object],
         later: Callable[[Callable[[], object]], object],
@@ -78,6 +80,7 @@ class Node:
             node_id: its broker.id.
             config: how it is a node.
             reached_at: where clients and brokers find it: host, port, and Kafka's security protocol.
+            clients: those of the cluster, which follow the image, too.
             failed: called, by any thread, with an error that ends the node.
             joined: called once, by another thread, when clients can be served: the node knows the cluster, and is known
                 to it as unfenced, unless it stays fenced. Clients that learned of no broker before would find none.
@@ -96,7 +99,7 @@ class Node:
         self.asking, self.creating = asking, set[str]()
         endpoint = Endpoint(self.listener, host, port, _PROTOCOLS.index(protocol))
         self._node_id, self._config, self._failed, self._joined = node_id, config, failed, joined
-        self._later = later
+        self._clients, self._later = clients, later
         controllers = tuple(Address(*one) for one in config.controllers)
         self._incarnation_id = incarnation_id = secrets.token_bytes(16)
         self._observer = Observer(
@@ -275,6 +278,7 @@ class Node:
         if image.brokers != self.image.brokers:
             self._note_brokers(image)
         self.image = image
+        self._clients.follow(image)
         self._replicas.follow(image, topics, configs)
         with self._changed:
             self._registration.be_ready()

@@ -1,35 +1,75 @@
-"""A cluster as the handlers of one of its nodes see it."""
+"""A server as a node of a Kafka cluster: how its handlers see the cluster, and its life from beginning to end."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from pyspark_log.kafka.error_codes import ErrorCode
-from pyspark_log.server.appends import Appends, PartitionKey
+from pyspark_log.server.appends import PartitionKey
 from pyspark_log.server.cluster import Image
 from pyspark_log.server.cluster.features import SUPPORTED
 from pyspark_log.server.cluster_view import Features, LogEnd
+from pyspark_log.server.member import Parts
+from pyspark_log.server.network import Workers
+from pyspark_log.server.node.cluster_clients import ClusterClients
+from pyspark_log.server.node.config import ClusterConfig
 from pyspark_log.server.node.coordinators import Coordinators
+from pyspark_log.server.node.gate import Gate
 from pyspark_log.server.node.node import Node
-from pyspark_log.storage.folder_store import FolderStore
+from pyspark_log.server.transactions import Transactions
 from pyspark_log.types import TopicPartition
 
+# Threads for what may wait for the controllers of the cluster.
+_ASKING = 2
 # Kafka's numbers of the states of a broker: it is fenced, or serves.
 _STARTING, _RUNNING = 1, 3
 
 
 class NodeView:
-    """See ClusterView. What only nodes answer uses `node` and `coordinators` as well.
+    """A node: see Member. What only nodes answer uses `node` and `coordinators` as well.
 
     Attributes:
         node: the node that the server is.
         coordinators: what it coordinates.
     """
 
-    def __init__(self, node: Node, coordinators: Coordinators, store: FolderStore, appends: Appends) -> None:
-        """`store`, `appends`: of the server."""
-        self.node, self.coordinators, self._leaders = node, coordinators, node.leaders
-        self._store, self._appends = store, appends
+    def __init__(
+        self, parts: Parts, node_id: int, config: ClusterConfig, protocol: str, clients: ClusterClients
+    ) -> None:
+        """
+        Args:
+            parts: of the server.
+            node_id: its broker.id.
+            config: how it is a node.
+            protocol: Kafka's `security.protocol` of the server's clients.
+            clients: those of the cluster.
+        """
+        self._parts, loop = parts, parts.loop
+        self.node = Node(
+            parts.store, node_id, config, (*parts.address, protocol), clients, parts.fail,
+            partial(loop.call_from_elsewhere, parts.serve), self._changed,
+            partial(loop.call_from_elsewhere, parts.workers.run), Workers(loop, _ASKING),
+        )  # fmt: skip
+        self.coordinators, self._leaders = Coordinators(parts, self.node), self.node.leaders
+        self.groups, self.transactions = self.coordinators.groups, self.coordinators.transactions
+        self.gate: Transactions | Gate = self.coordinators.gate
+        self.start, self.stop, self.note_end = self.node.start, self.node.stop, self.node.note_end
+        self.close = self.coordinators.close
+
+    def _changed(self, at: TopicPartition) -> None:
+        """Wakes what waits for a partition; called by any thread."""
+        loop, topic = self._parts.loop, self._parts.store.logs.topic(at.topic)
+        key = PartitionKey(topic.description.topic_id, at.partition)
+        loop.call_from_elsewhere(self._parts.appends.changed, key)
+        loop.call_from_elsewhere(self.coordinators.changed, at)
+
+    def load(self) -> None:
+        """Nothing: the coordinators load what the node leads."""
+
+    def leave(self, stop: Callable[[], object]) -> None:
+        """Its followers and clients are served until others lead."""
+        self.node.leave(partial(self._parts.loop.call_from_elsewhere, stop))
 
     @property
     def image(self) -> Image:
@@ -74,7 +114,7 @@ class NodeView:
             self._leaders.appended(at)
         if deadline is None or not ends:
             return {}
-        logs, waiting, errors = self._store.logs, dict(ends), dict[TopicPartition, ErrorCode]()
+        logs, waiting, errors = self._parts.store.logs, dict(ends), dict[TopicPartition, ErrorCode]()
         keys = [PartitionKey(logs.topic(at.topic).description.topic_id, at.partition) for at in ends]
 
         def is_done() -> bool:
@@ -86,7 +126,7 @@ class NodeView:
                     errors[at] = error
             return not waiting
 
-        await self._appends.until(keys, is_done, deadline)
+        await self._parts.appends.until(keys, is_done, deadline)
         return errors | dict.fromkeys(waiting, ErrorCode.REQUEST_TIMED_OUT)
 
     def has_deleted(self, at: TopicPartition, log_start: int) -> bool:

@@ -81,12 +81,12 @@ class Transactions:
     Attributes:
         log: the log of transactions.
         max_timeout: for how long a transaction may last at most, in ms.
-        cluster: that the server is a node of; None: it is none.
     """
 
     def __init__(
-        self, loop: Loop, workers: Workers, store: FolderStore, new_producer_id: Callable[[], int], *, sync: bool
-    ) -> None:
+        self, loop: Loop, workers: Workers, store: FolderStore, new_producer_id: Callable[[], int], *, sync: bool,
+        cluster: Cluster | None = None,
+    ) -> None:  # fmt: skip
         """Knows no transactions yet.
 
         Args:
@@ -94,11 +94,11 @@ class Transactions:
             store: what is served.
             new_producer_id: gives ids for producers.
             sync: whether decisions and markers survive a power loss before they are answered.
+            cluster: that the server is a node of; None: it is none.
         """
         self._loop, self._workers, self._store = loop, workers, store
-        self._new_producer_id, self._sync = new_producer_id, sync
+        self._new_producer_id, self._sync, self._cluster = new_producer_id, sync, cluster
         self.log = TransactionLog(store.logs)
-        self.cluster: Cluster | None = None
         self._ids = dict[str, _Id]()
         self.max_timeout = int_config(store.logs.configs, "transaction.max.timeout.ms")
         self._expiration = int_config(store.logs.configs, "transactional.id.expiration.ms")
@@ -313,7 +313,7 @@ class Transactions:
         one.is_changing = True
         try:
             await self._workers.run(lambda: self.log.write(name, made, sync=self._sync))
-            if self.cluster is not None and (error := await self.cluster.written(name)):
+            if self._cluster is not None and (error := await self._cluster.written(name)):
                 return error
             if self._ids.get(name) is not one:
                 # It was given up, and maybe taken over again: what was loaded then may lack this, and counts.
@@ -344,10 +344,10 @@ class Transactions:
 
     def _marked(self, name: str, known: TransactionMetadata, at: TopicPartition) -> Wait[bool]:
         """Writes one marker; whether it is written."""
-        if self.cluster is None:
+        if self._cluster is None:
             return self._workers.run(self._mark, name, known, at)
         marker = EndTxnMarker(known.state is TransactionState.PREPARE_COMMIT, self.log.coordinator_epoch(name))
-        return self._loop.start(self.cluster.mark(at, known.producer_id, known.epoch, marker))
+        return self._loop.start(self._cluster.mark(at, known.producer_id, known.epoch, marker))
 
     def _mark(self, name: str, known: TransactionMetadata, at: TopicPartition) -> bool:
         """Writes one marker, in a thread; whether it is written."""

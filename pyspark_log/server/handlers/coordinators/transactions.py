@@ -212,7 +212,7 @@ async def _commit(
             await groups.log.read(
                 lambda: commit(request.group_id, offsets, request.producer_id, request.producer_epoch)
             )
-            if groups.log.written is not None and (failure := await groups.log.written({request.group_id})):
+            if failure := await groups.log.confirm({request.group_id}):
                 return code_of(failure)
         finally:
             gate.release(request.transactional_id, request.producer_id)

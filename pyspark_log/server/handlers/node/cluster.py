@@ -1,4 +1,4 @@
-"""What a node of a cluster answers of the cluster: topics and brokers, as its image has them."""
+"""What a node of a cluster answers of the cluster: topics, brokers and coordinators, as its image has them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,20 @@ from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import (
     DescribeClusterRequest,
     DescribeClusterResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
     MetadataRequest,
     MetadataResponse,
 )
 from pyspark_log.server.cluster.image import Broker, Topic
-from pyspark_log.server.handlers.call import Call
-from pyspark_log.server.handlers.node.topics import create_missing
+from pyspark_log.server.handlers.call import NOT_ALLOWED, Call
+from pyspark_log.server.handlers.coordinators.membership import KINDS
+from pyspark_log.server.handlers.node.topics import create_missing, create_own
 from pyspark_log.server.handlers.topics.metadata import NOT_ASKED, cluster_operations, require_create
 from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import Operation, Resource
 from pyspark_log.storage.catalog import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, check_name
+from pyspark_log.storage.groups.records import partition_for
 
 if TYPE_CHECKING:
     from pyspark_log.server.node.view import NodeView
@@ -28,20 +32,21 @@ if TYPE_CHECKING:
 _MetadataBroker = MetadataResponse.MetadataResponseBroker
 _MetadataTopic = MetadataResponse.MetadataResponseTopic
 _MetadataPartition = MetadataResponse.MetadataResponsePartition
+_Coordinator = FindCoordinatorResponse.Coordinator
 
 _NO_ID = bytes(16)
-#: The number of no broker.
-NO_NODE = -1
+_NO_NODE = -1
 _BROKERS = 1  # a type of endpoint
-#: The topics whose leaders coordinate, by the kind of coordinator.
-COORDINATES = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
-_INTERNAL = frozenset({*COORDINATES.values(), "__share_group_state"})
+_FIRST_OF_MANY = 4  # versions of FindCoordinator
+# The topics whose leaders coordinate, by the kind of coordinator.
+_COORDINATES = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
+_INTERNAL = frozenset({*_COORDINATES.values(), "__share_group_state"})
 # Topics that no client's question makes.
-_NEVER_MADE = INTERNAL_TOPICS - set(COORDINATES.values())
+_NEVER_MADE = INTERNAL_TOPICS - set(_COORDINATES.values())
 _FIRST_TO_ASK = 4  # versions of Metadata that say whether topics are to be created
 
 
-def reachable(view: NodeView) -> dict[int, tuple[str, int, str | None]]:
+def _reachable(view: NodeView) -> dict[int, tuple[str, int, str | None]]:
     """Brokers that clients may ask, by id: host, port and rack. Those that listen as this node does."""
     addresses = {}
     for broker in view.image.brokers.values():
@@ -57,8 +62,8 @@ def _address(broker: Broker, listener: str) -> tuple[str, int] | None:
 
 def _controller(view: NodeView, own: int) -> int:
     """A broker that takes requests for the controller: any; others rather than this node, which is `own`."""
-    alive = sorted(reachable(view))
-    return next((broker for broker in alive if broker != own), own if alive else NO_NODE)
+    alive = sorted(_reachable(view))
+    return next((broker for broker in alive if broker != own), own if alive else _NO_NODE)
 
 
 async def metadata(view: NodeView, call: Call, request: MetadataRequest) -> MetadataResponse:
@@ -77,7 +82,7 @@ async def metadata(view: NodeView, call: Call, request: MetadataRequest) -> Meta
             topics = await _created(view, call, topics)
     return MetadataResponse(
         brokers=[
-            _MetadataBroker(node, host, port, rack) for node, (host, port, rack) in sorted(reachable(view).items())
+            _MetadataBroker(node, host, port, rack) for node, (host, port, rack) in sorted(_reachable(view).items())
         ],
         cluster_id=call.broker.store.cluster_id,
         controller_id=_controller(view, call.broker.node_id),
@@ -132,9 +137,9 @@ async def _created(
 
 
 def _described(view: NodeView, call: Call, topic: Topic, *, asked: bool) -> MetadataResponse.MetadataResponseTopic:
-    alive, partitions = reachable(view), []
+    alive, partitions = _reachable(view), []
     for number, partition in sorted(topic.partitions.items()):
-        leader = partition.leader if partition.leader in alive else NO_NODE
+        leader = partition.leader if partition.leader in alive else _NO_NODE
         error = ErrorCode.NONE if leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE
         replicas, offline = partition.replicas, [node for node in partition.replicas if node not in alive]
         partitions.append(
@@ -154,6 +159,41 @@ async def describe_cluster(view: NodeView, call: Call, request: DescribeClusterR
     return DescribeClusterResponse(
         cluster_id=call.broker.store.cluster_id,
         controller_id=_controller(view, call.broker.node_id),
-        brokers=[row(number, *reached) for number, reached in sorted(reachable(view).items())],
+        brokers=[row(number, *reached) for number, reached in sorted(_reachable(view).items())],
         cluster_authorized_operations=cluster_operations(call, asked=request.include_cluster_authorized_operations),
     )
+
+
+async def find_coordinator(view: NodeView, call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    """Names the brokers that coordinate groups or transactions: the leaders of partitions of Kafka's own topics.
+
+    A topic that is missing is created, and until it is there no coordinator is available.
+    """
+    keys = request.coordinator_keys if call.version >= _FIRST_OF_MANY else [request.key]
+    rows = [_coordinator(view, call, request.key_type, key) for key in keys]
+    own = _COORDINATES.get(request.key_type)
+    is_asked_for = any(row.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE for row in rows)
+    if own is not None and is_asked_for and view.image.topic(own) is None:
+        await create_own(view, call, own)
+    if call.version >= _FIRST_OF_MANY:
+        return FindCoordinatorResponse(coordinators=rows)
+    [one] = rows
+    return FindCoordinatorResponse(0, one.error_code, one.error_message or "NONE", one.node_id, one.host, one.port)
+
+
+def _coordinator(view: NodeView, call: Call, kind: int, key: str) -> FindCoordinatorResponse.Coordinator:
+    if kind not in _COORDINATES:
+        why = f"no kind of coordinator has the number {kind}"
+        return _Coordinator(key, _NO_NODE, "", -1, ErrorCode.INVALID_REQUEST, why)
+    resource = KINDS[kind]
+    if not call.allows(Operation.DESCRIBE, resource, key):
+        return _Coordinator(key, _NO_NODE, "", -1, NOT_ALLOWED[resource], "the client may not ask for that")
+    alive, topic = _reachable(view), view.image.topic(_COORDINATES[kind])
+    if topic is None:
+        why = f"{_COORDINATES[kind]} is being created"
+        return _Coordinator(key, _NO_NODE, "", -1, ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
+    leader = topic.partitions[partition_for(key, len(topic.partitions))].leader
+    if leader in alive:
+        host, port, _ = alive[leader]
+        return _Coordinator(key, leader, host, port, ErrorCode.NONE, "")
+    return _Coordinator(key, _NO_NODE, "", -1, ErrorCode.COORDINATOR_NOT_AVAILABLE, "its partition has no leader")

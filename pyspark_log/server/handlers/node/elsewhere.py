@@ -1,11 +1,11 @@
-"""What a node of a cluster answers to requests for coordinators and controllers, which are elsewhere.
+"""Requests to a node for coordinators and controllers, which may be elsewhere.
 
-Clients look for coordinators again after these errors. What is for the controllers is forwarded (KIP-590).
+Clients look for coordinators again after its errors. What is for the controllers is forwarded (KIP-590).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark_log.kafka import messages as m
@@ -16,11 +16,24 @@ from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.network import ClosedByServerError
 
 if TYPE_CHECKING:
+    from pyspark_log.server.node.coordinators import Coordinators
     from pyspark_log.server.node.view import NodeView
 
 _COORDINATOR = ErrorCode.NOT_COORDINATOR
 
-Answer = Callable[[Any], Struct]
+#: The handler of a node. It awaits only `Wait`s; returns the response, None if the client expects none.
+NodeHandler = Callable[["NodeView", Call, Any], Coroutine[Any, Any, Any]]
+_Answer = Callable[[Any], Struct]
+_Names = Callable[[Any], Collection[str]]
+_Errors = Callable[["Coordinators", Any], Iterable[ErrorCode]]
+
+
+def _of_groups(names: _Names) -> _Errors:
+    return lambda coordinators, request: [coordinators.of_group(name) for name in names(request)]
+
+
+def _of_ids(names: _Names) -> _Errors:
+    return lambda coordinators, request: [coordinators.of_transaction(name) for name in names(request)]
 
 
 def _committed(request: m.OffsetCommitRequest) -> Struct:
@@ -60,37 +73,61 @@ def _committed_in_transaction(request: m.TxnOffsetCommitRequest) -> Struct:
     ])  # fmt: skip
 
 
-#: The answers to requests for what another server coordinates.
-ANSWERS: Mapping[type[Struct], Answer] = {
-    m.OffsetCommitRequest: _committed,
-    m.OffsetFetchRequest: _fetched,
-    m.JoinGroupRequest: lambda _: m.JoinGroupResponse(error_code=_COORDINATOR, generation_id=-1, protocol_name=""),
-    m.HeartbeatRequest: lambda _: m.HeartbeatResponse(error_code=_COORDINATOR),
-    m.LeaveGroupRequest: lambda _: m.LeaveGroupResponse(error_code=_COORDINATOR),
-    m.SyncGroupRequest: lambda _: m.SyncGroupResponse(error_code=_COORDINATOR),
-    m.DescribeGroupsRequest: lambda request: m.DescribeGroupsResponse(
-        groups=[m.DescribeGroupsResponse.DescribedGroup(_COORDINATOR, None, name) for name in request.groups]
-    ),
-    m.AddPartitionsToTxnRequest: _added,
-    m.InitProducerIdRequest: lambda _: m.InitProducerIdResponse(
-        error_code=_COORDINATOR, producer_id=-1, producer_epoch=-1
-    ),
-    m.AddOffsetsToTxnRequest: lambda _: m.AddOffsetsToTxnResponse(error_code=_COORDINATOR),
-    m.EndTxnRequest: lambda _: m.EndTxnResponse(error_code=_COORDINATOR),
-    m.TxnOffsetCommitRequest: _committed_in_transaction,
-    m.DeleteGroupsRequest: lambda request: m.DeleteGroupsResponse(
-        results=[m.DeleteGroupsResponse.DeletableGroupResult(name, _COORDINATOR) for name in request.groups_names]
-    ),
-    m.OffsetDeleteRequest: lambda _: m.OffsetDeleteResponse(error_code=_COORDINATOR),
-    m.DescribeTransactionsRequest: lambda request: m.DescribeTransactionsResponse(
-        transaction_states=[
-            m.DescribeTransactionsResponse.TransactionState(_COORDINATOR, name) for name in request.transactional_ids
-        ]
-    ),
-    m.ConsumerGroupHeartbeatRequest: lambda _: m.ConsumerGroupHeartbeatResponse(error_code=_COORDINATOR),
-    m.ConsumerGroupDescribeRequest: lambda request: m.ConsumerGroupDescribeResponse(
-        groups=[m.ConsumerGroupDescribeResponse.DescribedGroup(_COORDINATOR, None, name) for name in request.group_ids]
-    ),
+def _described_groups(request: m.DescribeGroupsRequest) -> Struct:
+    row = m.DescribeGroupsResponse.DescribedGroup
+    return m.DescribeGroupsResponse(groups=[row(_COORDINATOR, None, name) for name in request.groups])
+
+
+def _described_modern_groups(request: m.ConsumerGroupDescribeRequest) -> Struct:
+    row = m.ConsumerGroupDescribeResponse.DescribedGroup
+    return m.ConsumerGroupDescribeResponse(groups=[row(_COORDINATOR, None, name) for name in request.group_ids])
+
+
+def _deleted_groups(request: m.DeleteGroupsRequest) -> Struct:
+    row = m.DeleteGroupsResponse.DeletableGroupResult
+    return m.DeleteGroupsResponse(results=[row(name, _COORDINATOR) for name in request.groups_names])
+
+
+def _described_transactions(request: m.DescribeTransactionsRequest) -> Struct:
+    row = m.DescribeTransactionsResponse.TransactionState
+    names = request.transactional_ids
+    return m.DescribeTransactionsResponse(transaction_states=[row(_COORDINATOR, name) for name in names])
+
+
+def _no_group(response: Callable[..., Struct], **fields: object) -> tuple[_Errors, _Answer]:
+    return _GROUP, lambda _: response(error_code=_COORDINATOR, **fields)
+
+
+def _no_id(response: Callable[..., Struct], **fields: object) -> tuple[_Errors, _Answer]:
+    return _ID, lambda _: response(error_code=_COORDINATOR, **fields)
+
+
+_GROUP = _of_groups(lambda request: [request.group_id])
+_GROUPS_OF_FETCH = _of_groups(
+    lambda request: [group.group_id for group in request.groups] if request.groups else [request.group_id]
+)
+_ID = _of_ids(lambda request: [] if request.transactional_id is None else [request.transactional_id])
+# Brokers ask for several, and get an answer for each.
+_ID_OF_CLIENT = _of_ids(lambda request: [] if request.transactions else [request.v3_and_below_transactional_id])
+# Requests for coordinators: why the node does not coordinate what one names, and the answer if it does not.
+_COORDINATED: Mapping[type[Struct], tuple[_Errors, _Answer]] = {
+    m.OffsetCommitRequest: (_GROUP, _committed),
+    m.OffsetFetchRequest: (_GROUPS_OF_FETCH, _fetched),
+    m.JoinGroupRequest: _no_group(m.JoinGroupResponse, generation_id=-1, protocol_name=""),
+    m.HeartbeatRequest: _no_group(m.HeartbeatResponse),
+    m.LeaveGroupRequest: _no_group(m.LeaveGroupResponse),
+    m.SyncGroupRequest: _no_group(m.SyncGroupResponse),
+    m.DescribeGroupsRequest: (_of_groups(lambda request: request.groups), _described_groups),
+    m.InitProducerIdRequest: _no_id(m.InitProducerIdResponse, producer_id=-1, producer_epoch=-1),
+    m.AddPartitionsToTxnRequest: (_ID_OF_CLIENT, _added),
+    m.AddOffsetsToTxnRequest: _no_id(m.AddOffsetsToTxnResponse),
+    m.EndTxnRequest: _no_id(m.EndTxnResponse),
+    m.TxnOffsetCommitRequest: (_GROUP, _committed_in_transaction),
+    m.DeleteGroupsRequest: (_of_groups(lambda request: request.groups_names), _deleted_groups),
+    m.OffsetDeleteRequest: _no_group(m.OffsetDeleteResponse),
+    m.DescribeTransactionsRequest: (_of_ids(lambda request: request.transactional_ids), _described_transactions),
+    m.ConsumerGroupHeartbeatRequest: _no_group(m.ConsumerGroupHeartbeatResponse),
+    m.ConsumerGroupDescribeRequest: (_of_groups(lambda request: request.group_ids), _described_modern_groups),
 }
 
 
@@ -101,3 +138,17 @@ async def forward(view: NodeView, call: Call, request: Struct) -> Struct:
         return await node.asking.run(node.forward, request, call.version, call.client_id or "", principal, host)
     except (OSError, ClusterError) as error:
         raise ClosedByServerError(f"the controllers do not answer: {error}") from None
+
+
+def coordinated(kind: type[Struct], here: NodeHandler) -> NodeHandler:
+    """A handler for a kind of requests that asks `here` if this node coordinates all that a request names.
+
+    A client looks for the coordinator after other answers; it finds this one again while it loads what it coordinates.
+    """
+    errors, elsewhere = _COORDINATED[kind]
+
+    async def handler(view: NodeView, call: Call, request: Any) -> Any:  # noqa: ANN401  (any request)
+        is_elsewhere = any(errors(view.coordinators, request))
+        return elsewhere(request) if is_elsewhere else await here(view, call, request)
+
+    return handler

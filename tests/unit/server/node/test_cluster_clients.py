@@ -27,10 +27,10 @@ class Cluster:
         self.image, self.clients = Image(), ClusterClients()
         self.users, self.quotas = Users(folder, self.clients.users), ClientQuotas(folder, self.clients.quotas)
         self.acls = Acls(folder, {ADMIN}, self.clients.rules({ADMIN}))
-        self.clients.image = lambda: self.image
 
     def change(self, **parts):
         self.image = replace(self.image, **parts)
+        self.clients.follow(self.image)
 
     def allows(self, principal, operation, name, resource=Resource.TOPIC):
         return self.acls.current().allow(principal, "10.0.0.1", operation, resource, name)

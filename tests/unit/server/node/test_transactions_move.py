@@ -18,15 +18,15 @@ class Moving:
     What is loaded then lacks what is being written, as not all replicas had it.
     """
 
-    def __init__(self, transactions):
-        self._transactions, self.is_armed, self.marked = transactions, False, []
+    def __init__(self):
+        self.transactions, self.is_armed, self.marked = None, False, []
 
     async def written(self, name):
         if self.is_armed:
             self.is_armed = False
-            known = self._transactions.known[name]
-            self._transactions.give_up([name])
-            self._transactions.take_over({name: known})
+            known = self.transactions.known[name]
+            self.transactions.give_up([name])
+            self.transactions.take_over({name: known})
         return ErrorCode.NONE
 
     async def mark(self, at, _producer_id, _epoch, marker):
@@ -40,27 +40,27 @@ def transactions(tmp_path):
         store.create_topic("t", 1)
         loop = Loop()
         workers = Workers(loop, 1)
-        made = Transactions(loop, workers, store, iter(range(1000, 2000)).__next__, sync=False)
-        made.cluster = Moving(made)
+        cluster, ids = Moving(), iter(range(1000, 2000))
+        made = cluster.transactions = Transactions(loop, workers, store, ids.__next__, sync=False, cluster=cluster)
 
         def run(wait):
             wait.then(loop.stop)
             loop.run()
             return wait.value
 
-        yield made, run
+        yield made, cluster, run
         workers.close()
 
 
 def test_no_commit_is_confirmed_that_the_new_epoch_may_not_know(transactions):
-    made, run = transactions
+    made, cluster, run = transactions
     begun = run(made.init_producer("x", 60_000, (-1, -1)))
     assert run(made.add("x", begun.producer_id, begun.epoch, frozenset({AT}), 0)) == ErrorCode.NONE
-    made.cluster.is_armed = True
+    cluster.is_armed = True
     ended = run(made.end("x", begun.producer_id, begun.epoch, commit=True, version=0))
     assert ended.error == ErrorCode.NOT_COORDINATOR
     assert made.known["x"].state is TransactionState.ONGOING
-    assert made.cluster.marked == []
+    assert cluster.marked == []
     # The client asks again.
     assert run(made.end("x", begun.producer_id, begun.epoch, commit=True, version=0)).error == ErrorCode.NONE
-    assert made.cluster.marked == [(AT, True)]
+    assert cluster.marked == [(AT, True)]

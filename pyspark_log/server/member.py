@@ -1,0 +1,157 @@
+"""A server as a member of a cluster: here one that is alone; node/view.py has a node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from pyspark_log.errors import InvalidTopicError, UnknownTopicError
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.server.appends import Appends
+from pyspark_log.server.cluster.image import FeatureRange
+from pyspark_log.server.cluster_view import NO_EPOCH, ClusterView, Features, LogEnd
+from pyspark_log.server.coordinator import Settings
+from pyspark_log.server.groups import AllGroups, Groups
+from pyspark_log.server.network import Loop, Workers
+from pyspark_log.server.producer_ids import ProducerIds
+from pyspark_log.server.replicas_alone import WHY, has_replicas, report_hidden
+from pyspark_log.server.topic_ids import TopicIds
+from pyspark_log.server.transactions import Transactions
+from pyspark_log.storage.folder_store import FolderStore
+from pyspark_log.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark_log.server.node.gate import Gate
+
+# The second version of the protocol of transactions (KIP-890), which clients use if the server says so.
+_TRANSACTIONS, _LEVEL = "transaction.version", 2
+_FEATURES = Features({_TRANSACTIONS: FeatureRange(0, _LEVEL)}, {_TRANSACTIONS: _LEVEL}, 0)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a member has of its server: parts, as of Broker, and settings.
+
+    Attributes:
+        settings: the times of groups.
+        sync: whether decisions about transactions survive a power loss before they are answered.
+        address: host and port at which clients find the server.
+        serve: accepts clients from then on; for the loop's thread.
+        fail: ends the server with an error; for any thread.
+    """
+
+    loop: Loop
+    workers: Workers
+    store: FolderStore
+    appends: Appends
+    topics: TopicIds
+    producer_ids: ProducerIds
+    settings: Settings
+    sync: bool
+    address: tuple[str, int]
+    serve: Callable[[], object]
+    fail: Callable[[BaseException], object]
+
+
+class Member(ClusterView, Protocol):
+    """What a server does as a member of a cluster, from its beginning to its end.
+
+    Attributes:
+        groups, transactions: what it coordinates.
+        gate: says what producers may append in transactions.
+    """
+
+    groups: Groups
+    transactions: Transactions
+    gate: Transactions | Gate
+
+    def load(self) -> None:
+        """Takes in what the store has, before any request."""
+
+    def start(self) -> None:
+        """Accepts clients, as soon as the cluster lets it."""
+
+    def leave(self, stop: Callable[[], object]) -> None:
+        """Has `stop` called in the loop's thread once no other member needs this one."""
+
+    def stop(self) -> None:
+        """Ends what it does in the cluster, when no connection is left."""
+
+    def close(self) -> None:
+        """Ends its connections to others."""
+
+    def note_end(self) -> None:
+        """Notes that it has ended in order, once nothing changes its logs any more. PylogError, OSError."""
+
+
+def alone(parts: Parts) -> Member:
+    """A cluster of one server: it has all topics, leads each partition, and coordinates all groups and transactions."""
+    return _Alone(parts)
+
+
+class _Alone:
+    def __init__(self, parts: Parts) -> None:
+        self._parts, store = parts, parts.store
+        self.groups = Groups(parts.loop, parts.workers, store, parts.settings, AllGroups(store))
+        self.transactions = Transactions(parts.loop, parts.workers, store, parts.producer_ids.next, sync=parts.sync)
+        self.gate: Transactions | Gate = self.transactions
+
+    def features(self) -> Features:
+        return _FEATURES
+
+    def has_partition(self, at: TopicPartition) -> bool:
+        try:
+            self._parts.store.logs.topic(at.topic).check(at.partition)
+        except (UnknownTopicError, InvalidTopicError):
+            return False
+        return True
+
+    async def name_of(self, topic_id: bytes) -> str | None:
+        topics = self._parts.topics
+        return topics.known_name(topic_id) or await self._parts.workers.run(topics.name, topic_id)
+
+    async def place_of(self, group: str) -> TopicPartition:
+        return await self._parts.workers.run(self._parts.store.groups.log.partition_of, group)
+
+    def leader_epoch(self, _at: TopicPartition) -> int | None:
+        return NO_EPOCH
+
+    def refusal(self, _at: TopicPartition, _acks: int) -> ErrorCode:
+        return ErrorCode.NONE
+
+    def is_behind(self, _at: TopicPartition, _high_watermark: int) -> bool:
+        return False
+
+    async def replicate(
+        self, _ends: Mapping[TopicPartition, LogEnd], _deadline: float | None
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        return {}
+
+    def has_deleted(self, _at: TopicPartition, _log_start: int) -> bool:
+        return True
+
+    def is_follower(self, _replica: int) -> bool:
+        return False
+
+    def gauges(self) -> Sequence[int]:
+        return ()
+
+    def load(self) -> None:
+        store = self._parts.store
+        if has_replicas(store):
+            store.logs.reads_only = WHY
+            self._parts.workers.run(report_hidden, store)
+        self.groups.load()
+        self.transactions.load()
+
+    def start(self) -> None:
+        self._parts.serve()
+
+    def leave(self, stop: Callable[[], object]) -> None:
+        stop()
+
+    def stop(self) -> None:
+        """There is nothing to end."""
+
+    close = note_end = stop
