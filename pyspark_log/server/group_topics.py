@@ -35,12 +35,12 @@ class GroupTopics:
         """The topics, as they are now or were a moment ago. Their version is the same as long as they are."""
         if at_once or self._clock() - self._read_at >= _FRESH:
             asked_at = self._clock()
-            found = await self._workers.run(self._read)
+            topics = await self._workers.run(self._read)
             if asked_at < self._read_at:
                 return self._topics  # another request has read them since
             self._read_at = asked_at
-            if found != self._topics.topics:
-                self._topics = Topics(self._topics.version + 1, found, partial(matching, found))
+            if topics != self._topics.topics:
+                self._topics = Topics(self._topics.version + 1, topics, partial(matching, topics))
         return self._topics
 
 
@@ -66,11 +66,11 @@ def matching(names: Collection[str], pattern: str) -> list[str]:
     options = re2.Options()
     options.log_errors = False
     try:
-        found = re2.compile(pattern, options)
+        expression = re2.compile(pattern, options)
     except re2.error as error:
         [why] = error.args
         raise ValueError(f"{pattern} is no regular expression of RE2: {why.decode(errors='replace')}") from error
-    return [name for name in names if found.fullmatch(name)]
+    return [name for name in names if expression.fullmatch(name)]
 
 
 def _re2() -> ModuleType:

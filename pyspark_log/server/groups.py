@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Collection, Iterable
-from functools import partial
 from typing import Any, Protocol
 
 from pyspark_log.errors import GroupNotEmptyError
@@ -24,7 +23,7 @@ from pyspark_log.server.coordinator import (
     Topics,
 )
 from pyspark_log.server.group_log import GroupLog
-from pyspark_log.server.group_topics import GroupTopics, topics_of
+from pyspark_log.server.group_topics import GroupTopics
 from pyspark_log.server.network import Loop, Timer, Wait, Workers
 from pyspark_log.server.refusal import RefusedError
 from pyspark_log.storage.folder_store import FolderStore
@@ -49,24 +48,6 @@ class GroupCluster(Protocol):
 
     def groups_written(self, groups: Collection[str]) -> Wait[Exception | None]:
         """Waits until all replicas in sync have what was written of groups; the wait gives why not."""
-
-
-class AllGroups:
-    """The cluster of a server that is alone, which coordinates all groups of its store."""
-
-    def __init__(self, store: FolderStore) -> None:
-        """`store`: what is served."""
-        self.topics = partial(topics_of, store)
-
-    def has_group(self, _group: str) -> bool:
-        """Whether it is one of the store."""
-        return True
-
-    def groups_written(self, _groups: Collection[str]) -> Wait[Exception | None]:
-        """There are no other replicas."""
-        written: Wait[Exception | None] = Wait()
-        written.finish(None)
-        return written
 
 
 class Groups:
@@ -170,7 +151,7 @@ class Groups:
 
     def names(self) -> list[str]:
         """The groups that there are."""
-        return [one.group_id for one in self.coordinator.list_groups(ListGroupsRequest())]
+        return [group.group_id for group in self.coordinator.list_groups(ListGroupsRequest())]
 
     def take_over(
         self, classic: dict[str, GroupMetadataValue | None], modern: dict[str, dict[RecordKey, Value]]
@@ -191,7 +172,7 @@ class Groups:
     def _take_in(
         self, classic: dict[str, GroupMetadataValue | None], modern: dict[str, dict[RecordKey, Value]]
     ) -> None:
-        known = {one.group_id: one.group_state for one in self.coordinator.list_groups(ListGroupsRequest())}
+        known = {group.group_id: group.group_state for group in self.coordinator.list_groups(ListGroupsRequest())}
         for name, value in classic.items():
             if name not in known and self._cluster.has_group(name):
                 record = None if value is None else _record(value)
@@ -223,16 +204,16 @@ def _change(store: Store | ModernStore) -> GroupChange:
 def _value(record: GroupRecord) -> GroupMetadataValue:
     members = tuple(
         GroupMember(
-            one.member_id,
-            one.instance_id,
-            one.client_id,
-            one.client_host,
-            one.subscription,
-            one.assignment,
-            rebalance_timeout=one.rebalance_timeout,
-            session_timeout=one.session_timeout,
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            member.subscription,
+            member.assignment,
+            rebalance_timeout=member.rebalance_timeout,
+            session_timeout=member.session_timeout,
         )
-        for one in record.members
+        for member in record.members
     )
     return GroupMetadataValue(
         record.protocol_type, record.generation, record.protocol, record.leader, record.state_timestamp, members
@@ -242,16 +223,16 @@ def _value(record: GroupRecord) -> GroupMetadataValue:
 def _record(value: GroupMetadataValue) -> GroupRecord:
     members = tuple(
         MemberRecord(
-            one.member_id,
-            one.instance_id,
-            one.client_id,
-            one.client_host,
-            one.rebalance_timeout,
-            one.session_timeout,
-            one.subscription,
-            one.assignment,
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            member.rebalance_timeout,
+            member.session_timeout,
+            member.subscription,
+            member.assignment,
         )
-        for one in value.members
+        for member in value.members
     )
     return GroupRecord(
         value.protocol_type, value.generation, value.protocol, value.leader, value.state_timestamp, members

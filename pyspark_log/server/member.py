@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,9 +11,10 @@ from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.appends import Appends
 from pyspark_log.server.cluster.image import FeatureRange
 from pyspark_log.server.cluster_view import NO_EPOCH, ClusterView, Features, LogEnd
-from pyspark_log.server.coordinator import Settings
-from pyspark_log.server.groups import AllGroups, Groups
-from pyspark_log.server.network import Loop, Workers
+from pyspark_log.server.coordinator import Settings, Topic
+from pyspark_log.server.group_topics import topics_of
+from pyspark_log.server.groups import Groups
+from pyspark_log.server.network import Loop, Wait, Workers
 from pyspark_log.server.producer_ids import ProducerIds
 from pyspark_log.server.replicas_alone import WHY, has_replicas, report_hidden
 from pyspark_log.server.topic_ids import TopicIds
@@ -93,7 +94,7 @@ def alone(parts: Parts) -> Member:
 class _Alone:
     def __init__(self, parts: Parts) -> None:
         self._parts, store = parts, parts.store
-        self.groups = Groups(parts.loop, parts.workers, store, parts.settings, AllGroups(store))
+        self.groups = Groups(parts.loop, parts.workers, store, parts.settings, self)
         self.transactions = Transactions(parts.loop, parts.workers, store, parts.producer_ids.next, sync=parts.sync)
         self.gate: Transactions | Gate = self.transactions
 
@@ -136,6 +137,21 @@ class _Alone:
 
     def gauges(self) -> Sequence[int]:
         return ()
+
+    # ---- what groups ask
+
+    def has_group(self, _group: str) -> bool:
+        return True
+
+    def topics(self) -> dict[str, Topic]:
+        return topics_of(self._parts.store)
+
+    def groups_written(self, _groups: Collection[str]) -> Wait[Exception | None]:
+        written: Wait[Exception | None] = Wait()
+        written.finish(None)
+        return written
+
+    # ---- from the beginning to the end
 
     def load(self) -> None:
         store = self._parts.store

@@ -190,8 +190,8 @@ class _Server:
         self._rules = PrincipalRules("DEFAULT" if config.tls is None else config.tls.principal_rules)
         self._sasl = None
         if config.sasl is not None:
-            clock = store.logs.clock
-            self._sasl = Sasl(loop, config.sasl, known.plain_users, lambda: clock() / 1000, known.users)
+            users, plain_users = known.users, known.plain_users
+            self._sasl = Sasl(loop, config.sasl, plain_users, lambda: store.logs.clock() / 1000, users)
         tls = None if config.tls is None else _certificates(config.tls, loop)
         throttles = Throttles(known.quotas, loop.time)
         self._listener = Listener(

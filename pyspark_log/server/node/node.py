@@ -62,18 +62,10 @@ class Node:
     """
 
     def __init__(
-        self,
-        store: FolderStore,
-        node_id: int,
-        config: ClusterConfig,
-        reached_at: tuple[str, int, str],
-        clients: ClusterClients,
-        failed: Callable[[BaseException], object],
-        joined: Callable[[], object],
-        changed: Callable[[TopicPartition], object],
-        later: Callable[[Callable[[], object]], object],
-        asking: Workers,
-    ) -> None:
+        self, store: FolderStore, node_id: int, config: ClusterConfig, reached_at: tuple[str, int, str],
+        clients: ClusterClients, failed: Callable[[BaseException], object], joined: Callable[[], object],
+        changed: Callable[[TopicPartition], object], later: Callable[[Callable[[], object]], object], asking: Workers,
+    ) -> None:  # fmt: skip
         """
         Args:
             store: of the cluster's id.
@@ -100,23 +92,16 @@ class Node:
         endpoint = Endpoint(self.listener, host, port, _PROTOCOLS.index(protocol))
         self._node_id, self._config, self._failed, self._joined = node_id, config, failed, joined
         self._clients, self._later = clients, later
-        controllers = tuple(Address(*one) for one in config.controllers)
+        controllers = tuple(Address(*address) for address in config.controllers)
         self._incarnation_id = incarnation_id = secrets.token_bytes(16)
         self._observer = Observer(
             ObserverConfig(controllers, cluster_id=store.cluster_id, node_id=node_id, directory_id=directories[0])
         )
-        self._registration = Registration(
-            NodeConfig(
-                node_id,
-                store.cluster_id,
-                incarnation_id,
-                (endpoint,),
-                directories,
-                config.rack,
-                previous_epoch,
-                stay_fenced=config.stay_fenced,
-            )
-        )
+        registered = NodeConfig(
+            node_id, store.cluster_id, incarnation_id, (endpoint,), directories, config.rack, previous_epoch,
+            stay_fenced=config.stay_fenced,
+        )  # fmt: skip
+        self._registration = Registration(registered)
         self.leaders = Leaders(store, node_id, changed, later)
         self._replicas = NodeReplicas(
             store, node_id, self.listener, config.client, self._replica, self.leaders, incarnation_id, self._end
@@ -126,8 +111,8 @@ class Node:
         self._changed = threading.Condition()
         self._stopping = threading.Event()
         self._threads = [
-            threading.Thread(target=self._guarded, args=(one,), name=one.__name__, daemon=True)
-            for one in (self._follow_metadata, self._beat, self._propose)
+            threading.Thread(target=self._guarded, args=(loop,), name=loop.__name__, daemon=True)
+            for loop in (self._follow_metadata, self._beat, self._propose)
         ]
 
     def start(self) -> None:
@@ -290,10 +275,10 @@ class Node:
     def _note_brokers(self, image: Image) -> None:
         """Notes where the cluster is, for programs that write to its topics with the files of this store."""
         brokers = [
-            (one.host, one.port)
+            (endpoint.host, endpoint.port)
             for broker in image.brokers.values()
-            for one in broker.endpoints
-            if one.listener == self.listener
+            for endpoint in broker.endpoints
+            if endpoint.listener == self.listener
         ]
         try:
             note_cluster(self._store.path, OwnCluster(brokers, self._config.client_file))
@@ -327,11 +312,11 @@ class Node:
     def _assign(self, connections: Connections) -> None:
         """Reports to the controllers which log dirs the replicas are in, so that they know what a failed one takes."""
         try:
-            found = self._replicas.misplaced(self._directories)
+            misplaced = self._replicas.misplaced(self._directories)
         except (PylogError, OSError) as error:
             log.warning("it is not known where all replicas are: %s", error)
             return
-        if not found or self._registration.epoch == NO_EPOCH:
+        if not misplaced or self._registration.epoch == NO_EPOCH:
             return
         of = AssignReplicasToDirsRequest
         directories = [
@@ -339,7 +324,7 @@ class Node:
                 of.TopicData(topic_id, [of.PartitionData(number) for number in numbers])
                 for topic_id, numbers in topics.items()
             ])
-            for directory, topics in found.items()
+            for directory, topics in misplaced.items()
         ]  # fmt: skip
         request = of(self._node_id, self._registration.epoch, directories)
         response = connections.ask(Send(0, None, request, 0), self._observer.leader)
@@ -405,7 +390,7 @@ def _now_ms() -> int:
 
 def _directory_id(path: str) -> bytes:
     """The id of a log dir. RegistrationError: it has none."""
-    found = read_meta_properties(f"{path}/{META_PROPERTIES}")
-    if found is None or found.directory_id is None:
+    properties = read_meta_properties(f"{path}/{META_PROPERTIES}")
+    if properties is None or properties.directory_id is None:
         raise RegistrationError(f"{path} has no directory.id in its {META_PROPERTIES}")
-    return id_bytes(found.directory_id)
+    return id_bytes(properties.directory_id)

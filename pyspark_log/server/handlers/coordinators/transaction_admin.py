@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pyspark_log.errors import PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import (
@@ -48,7 +50,7 @@ def _described(
     if known is None:
         return _Described(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, name)
     topics: dict[str, list[int]] = {}
-    for at in sorted(one for one in known.partitions if call.allows(Operation.DESCRIBE, Resource.TOPIC, one.topic)):
+    for at in sorted(at for at in known.partitions if call.allows(Operation.DESCRIBE, Resource.TOPIC, at.topic)):
         topics.setdefault(at.topic, []).append(at.partition)
     return _Described(
         ErrorCode.NONE, name, known.state.kafkas_name, known.timeout, known.started, known.producer_id, known.epoch,
@@ -60,10 +62,10 @@ async def list_transactions(call: Call, request: ListTransactionsRequest) -> Lis
     """Lists transactional ids, by state, producer id, age, and a pattern of their names."""
     known = call.broker.transactions.known
     states = {state.kafkas_name: state for state in TransactionState}
-    wanted = {states[name] for name in request.state_filters if name in states}
+    asked_for = {states[name] for name in request.state_filters if name in states}
     strange = [name for name in request.state_filters if name not in states]
     # Not those that the client may not see: the time that a pattern takes would reveal something of their names.
-    seen = [one for one in known if call.allows(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, one)]
+    seen = [name for name in known if call.allows(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, name)]
     if request.transactional_id_pattern:
         try:
             seen = matching(seen, request.transactional_id_pattern)
@@ -73,11 +75,11 @@ async def list_transactions(call: Call, request: ListTransactionsRequest) -> Lis
     return ListTransactionsResponse(
         unknown_state_filters=strange,
         transaction_states=[
-            ListTransactionsResponse.TransactionState(name, one.producer_id, one.state.kafkas_name)
-            for name, one in ((name, known[name]) for name in seen)
-            if (not request.state_filters or one.state in wanted)
-            and (not ids or one.producer_id in ids)
-            and (request.duration_filter < 0 or now - one.started > request.duration_filter)
+            ListTransactionsResponse.TransactionState(name, transaction.producer_id, transaction.state.kafkas_name)
+            for name, transaction in ((name, known[name]) for name in seen)
+            if (not request.state_filters or transaction.state in asked_for)
+            and (not ids or transaction.producer_id in ids)
+            and (request.duration_filter < 0 or now - transaction.started > request.duration_filter)
         ],
     )
 
@@ -88,7 +90,10 @@ async def describe_producers(call: Call, request: DescribeProducersRequest) -> D
         topics=[
             DescribeProducersResponse.TopicResponse(
                 topic.name,
-                [await call.broker.workers.run(_producers, call, topic.name, one) for one in topic.partition_indexes],
+                [
+                    await call.broker.workers.run(_producers, call, topic.name, number)
+                    for number in topic.partition_indexes
+                ],
             )
             for topic in request.topics
         ]
@@ -108,10 +113,10 @@ def _producers(call: Call, topic: str, partition: int) -> DescribeProducersRespo
         partition, ErrorCode.NONE, None,
         [
             _Producer(
-                one.producer_id, one.epoch, one.last_sequence, one.last_timestamp, one.coordinator_epoch,
-                -1 if one.txn_first_offset is None else one.txn_first_offset,
+                entry.producer_id, entry.epoch, entry.last_sequence, entry.last_timestamp, entry.coordinator_epoch,
+                -1 if entry.txn_first_offset is None else entry.txn_first_offset,
             )
-            for one in entries
+            for entry in entries
         ],
     )  # fmt: skip
 
@@ -122,39 +127,37 @@ async def write_txn_markers(call: Call, request: WriteTxnMarkersRequest) -> Writ
 
 
 def _write_markers(call: Call, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-    return WriteTxnMarkersResponse(
-        markers=[
-            WriteTxnMarkersResponse.WritableTxnMarkerResult(
-                marker.producer_id,
-                [
-                    WriteTxnMarkersResponse.WritableTxnMarkerTopicResult(
-                        topic.name,
-                        [
-                            WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult(
-                                number, _write_marker(call, marker, TopicPartition(topic.name, number))
-                            )
-                            for number in topic.partition_indexes
-                        ],
-                    )
-                    for topic in marker.topics
-                ],
-            )
-            for marker in request.markers
-        ]
-    )
+    return marked(request, lambda number, at: _write_marker(call, request.markers[number], at))
 
 
-def _write_marker(call: Call, wanted: WriteTxnMarkersRequest.WritableTxnMarker, at: TopicPartition) -> ErrorCode:
+def marked(
+    request: WriteTxnMarkersRequest, error_of: Callable[[int, TopicPartition], ErrorCode]
+) -> WriteTxnMarkersResponse:
+    """The response; `error_of`: what became of a marker, by its place in the request, in a partition."""
+    response = WriteTxnMarkersResponse
+    row, part = response.WritableTxnMarkerTopicResult, response.WritableTxnMarkerPartitionResult
+    return response(markers=[
+        response.WritableTxnMarkerResult(marker.producer_id, [
+            row(topic.name, [
+                part(index, error_of(number, TopicPartition(topic.name, index))) for index in topic.partition_indexes
+            ])
+            for topic in marker.topics
+        ])
+        for number, marker in enumerate(request.markers)
+    ])  # fmt: skip
+
+
+def _write_marker(call: Call, asked: WriteTxnMarkersRequest.WritableTxnMarker, at: TopicPartition) -> ErrorCode:
     cluster = Resource.CLUSTER, CLUSTER_NAME
     may = call.allows(Operation.CLUSTER_ACTION, *cluster) or call.allows(Operation.ALTER, *cluster)
     if not call.broker.store.writable or not may:
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     if error := unknown(call, at.topic, at.partition):
         return error
-    marker = EndTxnMarker(wanted.transaction_result, wanted.coordinator_epoch)
+    marker = EndTxnMarker(asked.transaction_result, asked.coordinator_epoch)
     try:
         call.broker.transactions.log.end(
-            at, wanted.producer_id, wanted.producer_epoch, marker, sync=call.broker.sync_acks_all
+            at, asked.producer_id, asked.producer_epoch, marker, sync=call.broker.sync_acks_all
         )
     except (PylogError, OSError) as failure:
         return code_of(failure)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from pyspark_log.errors import PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
@@ -43,8 +43,8 @@ async def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitPr
         return InitProducerIdResponse(error_code=error, producer_epoch=-1)
     if name is None:
         return InitProducerIdResponse(producer_id=broker.producer_ids.next(), producer_epoch=0)
-    wanted = request.producer_id, request.producer_epoch
-    outcome = await broker.transactions.init_producer(name, request.transaction_timeout_ms, wanted)
+    producer = request.producer_id, request.producer_epoch
+    outcome = await broker.transactions.init_producer(name, request.transaction_timeout_ms, producer)
     error = outcome.error if call.version >= _INIT_SAYS_FENCED else _before_fencing(outcome.error)
     return InitProducerIdResponse(error_code=error, producer_id=outcome.producer_id, producer_epoch=outcome.epoch)
 
@@ -73,34 +73,34 @@ def _before_fencing(error: ErrorCode) -> ErrorCode:
 async def add_partitions_to_txn(call: Call, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
     """Adds partitions to the producer's transaction, all or none of them."""
     name = request.v3_and_below_transactional_id
-    found = {
+    errors = {
         TopicPartition(topic.name, number): _partition_error(call, topic.name, number)
         for topic in request.v3_and_below_topics
         for number in topic.partitions
     }
     if not _may_write(call, name):
-        found = dict.fromkeys(found, _NOT_ALLOWED)
-    elif any(found.values()):
-        found = {at: error or ErrorCode.OPERATION_NOT_ATTEMPTED for at, error in found.items()}
+        errors = dict.fromkeys(errors, _NOT_ALLOWED)
+    elif any(errors.values()):
+        errors = {at: error or ErrorCode.OPERATION_NOT_ATTEMPTED for at, error in errors.items()}
     else:
         error = await _add(
-            call, name, request.v3_and_below_producer_id, request.v3_and_below_producer_epoch, frozenset(found)
+            call, name, request.v3_and_below_producer_id, request.v3_and_below_producer_epoch, frozenset(errors)
         )
-        found = dict.fromkeys(found, error)
-    return AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=[
-            AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult(
-                topic.name,
-                [
-                    AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult(
-                        number, found[TopicPartition(topic.name, number)]
-                    )
-                    for number in topic.partitions
-                ],
-            )
-            for topic in request.v3_and_below_topics
-        ]
-    )
+        errors = dict.fromkeys(errors, error)
+    rows = added(request.v3_and_below_topics, errors.__getitem__)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows)
+
+
+def added(
+    topics: Iterable[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic], error_of: Callable[[TopicPartition], ErrorCode]
+) -> list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult]:
+    """The rows of topics, with what became of each partition."""
+    row = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
+    part = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
+    return [
+        row(topic.name, [part(number, error_of(TopicPartition(topic.name, number))) for number in topic.partitions])
+        for topic in topics
+    ]
 
 
 def _partition_error(call: Call, topic: str, partition: int) -> ErrorCode:
@@ -173,20 +173,21 @@ async def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> TxnO
     if offsets:
         error = await call.broker.loop.start(_commit(call, request, offsets, now))
         errors = {at: known or error for at, known in errors.items()}
-    return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(
-                topic.name,
-                [
-                    TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(
-                        part.partition_index, errors[TopicPartition(topic.name, part.partition_index)]
-                    )
-                    for part in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    return offsets_committed(request, errors.__getitem__)
+
+
+def offsets_committed(
+    request: TxnOffsetCommitRequest, error_of: Callable[[TopicPartition], ErrorCode]
+) -> TxnOffsetCommitResponse:
+    """The response, with what became of each partition."""
+    response, row = TxnOffsetCommitResponse, TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
+    return response(topics=[
+        response.TxnOffsetCommitResponseTopic(topic.name, [
+            row(part.partition_index, error_of(TopicPartition(topic.name, part.partition_index)))
+            for part in topic.partitions
+        ])
+        for topic in request.topics
+    ])  # fmt: skip
 
 
 async def _commit(
@@ -204,7 +205,7 @@ async def _commit(
             # Nothing may come between the check and the place in the queue of the log.
             error = groups.coordinator.check_commit(
                 request.group_id, request.generation_id, request.member_id, request.group_instance_id, call.version,
-                now, transactional=True, partitions=[(one.topic, one.partition) for one in offsets],
+                now, transactional=True, partitions=[(at.topic, at.partition) for at in offsets],
             )  # fmt: skip
             if error:
                 return error

@@ -57,7 +57,7 @@ def _reachable(view: NodeView) -> dict[int, tuple[str, int, str | None]]:
 
 
 def _address(broker: Broker, listener: str) -> tuple[str, int] | None:
-    return next(((one.host, one.port) for one in broker.endpoints if one.listener == listener), None)
+    return next(((at.host, at.port) for at in broker.endpoints if at.listener == listener), None)
 
 
 def _controller(view: NodeView, own: int) -> int:
@@ -76,7 +76,7 @@ async def metadata(view: NodeView, call: Call, request: MetadataRequest) -> Meta
             if call.allows(Operation.DESCRIBE, Resource.TOPIC, topic.name)
         ]
     else:
-        topics = [_asked(view, call, wanted, asked=asked) for wanted in request.topics]
+        topics = [_asked(view, call, topic, asked=asked) for topic in request.topics]
         # Versions without the field create what is missing.
         if call.version < _FIRST_TO_ASK or request.allow_auto_topic_creation:
             topics = await _created(view, call, topics)
@@ -92,12 +92,12 @@ async def metadata(view: NodeView, call: Call, request: MetadataRequest) -> Meta
 
 
 def _asked(
-    view: NodeView, call: Call, wanted: MetadataRequest.MetadataRequestTopic, *, asked: bool
+    view: NodeView, call: Call, asked_for: MetadataRequest.MetadataRequestTopic, *, asked: bool
 ) -> MetadataResponse.MetadataResponseTopic:
-    name, image = wanted.name, view.image
+    name, image = asked_for.name, view.image
     if name is None:
-        topic = image.topics.get(bytes(wanted.topic_id))
-        missing = _MetadataTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, wanted.topic_id, False, (), NOT_ASKED)
+        topic = image.topics.get(bytes(asked_for.topic_id))
+        missing = _MetadataTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, asked_for.topic_id, False, (), NOT_ASKED)
     else:
         topic = image.topic(name)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -105,7 +105,7 @@ def _asked(
     described = name if topic is None else topic.name
     if described is not None and not call.allows(Operation.DESCRIBE, Resource.TOPIC, described):
         # One that asks by an id does not learn the name, and the other way round.
-        topic_id = _NO_ID if name is not None else wanted.topic_id
+        topic_id = _NO_ID if name is not None else asked_for.topic_id
         return _MetadataTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, topic_id, False, (), NOT_ASKED)
     if name is not None:
         try:
@@ -177,8 +177,8 @@ async def find_coordinator(view: NodeView, call: Call, request: FindCoordinatorR
         await create_own(view, call, own)
     if call.version >= _FIRST_OF_MANY:
         return FindCoordinatorResponse(coordinators=rows)
-    [one] = rows
-    return FindCoordinatorResponse(0, one.error_code, one.error_message or "NONE", one.node_id, one.host, one.port)
+    [row] = rows
+    return FindCoordinatorResponse(0, row.error_code, row.error_message or "NONE", row.node_id, row.host, row.port)
 
 
 def _coordinator(view: NodeView, call: Call, kind: int, key: str) -> FindCoordinatorResponse.Coordinator:

@@ -13,6 +13,7 @@ from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.errors import ClusterError
 from pyspark_log.kafka.schemas import Struct
 from pyspark_log.server.handlers.call import Call
+from pyspark_log.server.handlers.coordinators.transactions import added, offsets_committed
 from pyspark_log.server.network import ClosedByServerError
 
 if TYPE_CHECKING:
@@ -54,23 +55,8 @@ def _fetched(request: m.OffsetFetchRequest) -> Struct:
 
 
 def _added(request: m.AddPartitionsToTxnRequest) -> Struct:
-    response = m.AddPartitionsToTxnResponse
-    row = response.AddPartitionsToTxnPartitionResult
-    return response(results_by_topic_v3_and_below=[
-        response.AddPartitionsToTxnTopicResult(topic.name, [row(number, _COORDINATOR) for number in topic.partitions])
-        for topic in request.v3_and_below_topics
-    ])  # fmt: skip
-
-
-def _committed_in_transaction(request: m.TxnOffsetCommitRequest) -> Struct:
-    response = m.TxnOffsetCommitResponse
-    row = response.TxnOffsetCommitResponsePartition
-    return response(topics=[
-        response.TxnOffsetCommitResponseTopic(
-            topic.name, [row(part.partition_index, _COORDINATOR) for part in topic.partitions]
-        )
-        for topic in request.topics
-    ])  # fmt: skip
+    rows = added(request.v3_and_below_topics, lambda _: _COORDINATOR)
+    return m.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows)
 
 
 def _described_groups(request: m.DescribeGroupsRequest) -> Struct:
@@ -122,7 +108,7 @@ _COORDINATED: Mapping[type[Struct], tuple[_Errors, _Answer]] = {
     m.AddPartitionsToTxnRequest: (_ID_OF_CLIENT, _added),
     m.AddOffsetsToTxnRequest: _no_id(m.AddOffsetsToTxnResponse),
     m.EndTxnRequest: _no_id(m.EndTxnResponse),
-    m.TxnOffsetCommitRequest: (_GROUP, _committed_in_transaction),
+    m.TxnOffsetCommitRequest: (_GROUP, lambda request: offsets_committed(request, lambda _: _COORDINATOR)),
     m.DeleteGroupsRequest: (_of_groups(lambda request: request.groups_names), _deleted_groups),
     m.OffsetDeleteRequest: _no_group(m.OffsetDeleteResponse),
     m.DescribeTransactionsRequest: (_of_ids(lambda request: request.transactional_ids), _described_transactions),

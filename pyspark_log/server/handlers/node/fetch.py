@@ -37,27 +37,27 @@ class _Replica:
         self.is_follower = view.is_follower(replica)
         self._may_ask_followers = call.version >= _WITH_RACKS
 
-    def refusal(self, topic: str, wanted: FetchRequest.FetchPartition) -> FetchResponse.PartitionData | None:
+    def refusal(self, topic: str, asked: FetchRequest.FetchPartition) -> FetchResponse.PartitionData | None:
         may = not self.is_follower or self._call.allows(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME)
         if not may:
-            return self._error(wanted, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        at, described = TopicPartition(topic, wanted.partition), self._node.image.topic(topic)
-        partition = None if described is None else described.partitions.get(wanted.partition)
+            return self._error(asked, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        at, described = TopicPartition(topic, asked.partition), self._node.image.topic(topic)
+        partition = None if described is None else described.partitions.get(asked.partition)
         epoch = self._node.leaders.epoch(at)
         needs_leader = self.is_follower or not self._may_ask_followers
         if partition is None or (epoch is None and (needs_leader or not self._node.has_replica(at))):
-            return self._error(wanted, _ELSEWHERE)
-        if error := check_epoch(wanted.current_leader_epoch, partition.leader_epoch if epoch is None else epoch):
-            return self._error(wanted, error)
+            return self._error(asked, _ELSEWHERE)
+        if error := check_epoch(asked.current_leader_epoch, partition.leader_epoch if epoch is None else epoch):
+            return self._error(asked, error)
         if self.is_follower:
             # It may know of its replica before this node does.
             has_follower = self._node.leaders.has_follower(at, self._id)
-            return None if has_follower else self._error(wanted, ErrorCode.UNKNOWN_LEADER_EPOCH)
-        closest = self._node.leaders.closest(at, self._rack, wanted.fetch_offset) if self._rack else None
+            return None if has_follower else self._error(asked, ErrorCode.UNKNOWN_LEADER_EPOCH)
+        closest = self._node.leaders.closest(at, self._rack, asked.fetch_offset) if self._rack else None
         if closest is None:
             return None
         return FetchResponse.PartitionData(
-            wanted.partition, ErrorCode.NONE, -1, -1, -1, preferred_read_replica=closest, records=b""
+            asked.partition, ErrorCode.NONE, -1, -1, -1, preferred_read_replica=closest, records=b""
         )
 
     def holds_back(self, topic: str, partition: int) -> bool:
@@ -68,14 +68,14 @@ class _Replica:
         if self.is_follower:
             self._node.leaders.throttle.count(self._node.image, TopicPartition(topic, partition), self._id, size)
 
-    def read(self, topic: str, wanted: FetchRequest.FetchPartition, state: PartitionState) -> ErrorCode:
+    def read(self, topic: str, asked: FetchRequest.FetchPartition, state: PartitionState) -> ErrorCode:
         if not self.is_follower:
             return ErrorCode.NONE
-        fetched = Fetched(self._id, self._broker_epoch, wanted.fetch_offset, wanted.log_start_offset)
-        is_in_log = state.log_start <= wanted.fetch_offset <= state.next_offset
-        if is_in_log and not self._node.leaders.fetched(TopicPartition(topic, wanted.partition), fetched, state):
+        fetched = Fetched(self._id, self._broker_epoch, asked.fetch_offset, asked.log_start_offset)
+        is_in_log = state.log_start <= asked.fetch_offset <= state.next_offset
+        if is_in_log and not self._node.leaders.fetched(TopicPartition(topic, asked.partition), fetched, state):
             return _ELSEWHERE
         return ErrorCode.NONE
 
-    def _error(self, wanted: FetchRequest.FetchPartition, error: ErrorCode) -> FetchResponse.PartitionData:
-        return FetchResponse.PartitionData(wanted.partition, error, -1, -1, -1, records=b"")
+    def _error(self, asked: FetchRequest.FetchPartition, error: ErrorCode) -> FetchResponse.PartitionData:
+        return FetchResponse.PartitionData(asked.partition, error, -1, -1, -1, records=b"")

@@ -14,6 +14,7 @@ from pyspark_log.kafka.messages import (
 )
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.coordinators import transactions as plain
+from pyspark_log.server.handlers.coordinators.transaction_admin import marked
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
 from pyspark_log.types import TopicPartition
@@ -25,11 +26,6 @@ if TYPE_CHECKING:
 
 # From this version on brokers ask, for many transactions at once.
 _OF_BROKERS = 4
-_Topic = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
-_Partition = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
-_Markers = WriteTxnMarkersResponse.WritableTxnMarkerResult
-_MarkedTopic = WriteTxnMarkersResponse.WritableTxnMarkerTopicResult
-_Marked = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
 
 
 def _may(call: Call) -> bool:
@@ -68,54 +64,27 @@ async def _added(
             transaction.transactional_id, transaction.producer_id, transaction.producer_epoch, partitions,
             adds=not transaction.verify_only,
         )  # fmt: skip
-    return [
-        _Topic(
-            topic.name, [_Partition(number, errors[TopicPartition(topic.name, number)]) for number in topic.partitions]
-        )
-        for topic in transaction.topics
-    ]
+    return plain.added(transaction.topics, errors.__getitem__)
 
 
 async def write_txn_markers(view: NodeView, call: Call, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
     """Appends markers to partitions that are led here, and answers when all replicas in sync have them."""
     gate, loop = view.coordinators.gate, call.broker.loop
-    begun = [
-        (
-            marker,
-            {
-                TopicPartition(topic.name, number): loop.start(
-                    _mark(call, gate, marker, TopicPartition(topic.name, number))
-                )
-                for topic in marker.topics
-                for number in topic.partition_indexes
-            },
-        )
-        for marker in request.markers
+    waits = [
+        {at: loop.start(_mark(call, gate, marker, at)) for at in _partitions(marker)} for marker in request.markers
     ]
-    return WriteTxnMarkersResponse(
-        markers=[
-            _Markers(
-                marker.producer_id,
-                [
-                    _MarkedTopic(
-                        topic.name,
-                        [
-                            _Marked(number, await waits[TopicPartition(topic.name, number)])
-                            for number in topic.partition_indexes
-                        ],
-                    )
-                    for topic in marker.topics
-                ],
-            )
-            for marker, waits in begun
-        ]
-    )
+    errors = [{at: await wait for at, wait in marker.items()} for marker in waits]
+    return marked(request, lambda number, at: errors[number][at])
+
+
+def _partitions(marker: WriteTxnMarkersRequest.WritableTxnMarker) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, number) for topic in marker.topics for number in topic.partition_indexes]
 
 
 async def _mark(
-    call: Call, gate: Gate, wanted: WriteTxnMarkersRequest.WritableTxnMarker, at: TopicPartition
+    call: Call, gate: Gate, asked: WriteTxnMarkersRequest.WritableTxnMarker, at: TopicPartition
 ) -> ErrorCode:
     if not _may(call):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    marker = EndTxnMarker(wanted.transaction_result, wanted.coordinator_epoch)
-    return await gate.mark(at, wanted.producer_id, wanted.producer_epoch, marker, is_client=True)
+    marker = EndTxnMarker(asked.transaction_result, asked.coordinator_epoch)
+    return await gate.mark(at, asked.producer_id, asked.producer_epoch, marker, is_client=True)

@@ -31,10 +31,10 @@ def check_epoch(known: int, current: int) -> ErrorCode:
 
 def epochs_of(reader: LogReader, state: PartitionState) -> LeaderEpochs:
     """The leader epochs of a partition."""
-    found = LeaderEpochs.read(f"{reader.place_in(state).folder}/{FILE_NAME}")
+    epochs = LeaderEpochs.read(f"{reader.place_in(state).folder}/{FILE_NAME}")
     # One that has no records yet is in no file.
-    found.assign(state.leader_epoch, state.next_offset)
-    return found
+    epochs.assign(state.leader_epoch, state.next_offset)
+    return epochs
 
 
 def divergence(reader: LogReader, state: PartitionState, epoch: int, offset: int) -> EpochEnd | None:
@@ -61,21 +61,21 @@ async def offset_for_leader_epoch(call: Call, request: OffsetForLeaderEpochReque
 
 
 def _end(
-    call: Call, topic: str, wanted: OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+    call: Call, topic: str, asked: OffsetForLeaderEpochRequest.OffsetForLeaderPartition
 ) -> OffsetForLeaderEpochResponse.EpochEndOffset:
     # Followers ask, too.
     is_broker = partial(call.allows, Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME)
     if not (call.allows(Operation.DESCRIBE, Resource.TOPIC, topic) or is_broker()):
-        return _End(ErrorCode.TOPIC_AUTHORIZATION_FAILED, wanted.partition, NO_EPOCH, _NO_OFFSET)
+        return _End(ErrorCode.TOPIC_AUTHORIZATION_FAILED, asked.partition, NO_EPOCH, _NO_OFFSET)
     try:
-        if not call.leads(TopicPartition(topic, wanted.partition)):
-            return _End(ErrorCode.NOT_LEADER_OR_FOLLOWER, wanted.partition, NO_EPOCH, _NO_OFFSET)
-        reader = call.broker.store.logs.recovered(topic, wanted.partition)
+        if not call.leads(TopicPartition(topic, asked.partition)):
+            return _End(ErrorCode.NOT_LEADER_OR_FOLLOWER, asked.partition, NO_EPOCH, _NO_OFFSET)
+        reader = call.broker.store.logs.recovered(topic, asked.partition)
         state = reader.state()
-        error = check_epoch(wanted.current_leader_epoch, state.leader_epoch)
+        error = check_epoch(asked.current_leader_epoch, state.leader_epoch)
         if error:
-            return _End(error, wanted.partition)
-        epoch, end = epochs_of(reader, state).end_of(wanted.leader_epoch, state.next_offset)
-        return _End(ErrorCode.NONE, wanted.partition, epoch, end)
+            return _End(error, asked.partition)
+        epoch, end = epochs_of(reader, state).end_of(asked.leader_epoch, state.next_offset)
+        return _End(ErrorCode.NONE, asked.partition, epoch, end)
     except (PylogError, OSError) as error:
-        return _End(code_of(error), wanted.partition, NO_EPOCH, _NO_OFFSET)
+        return _End(code_of(error), asked.partition, NO_EPOCH, _NO_OFFSET)

@@ -43,9 +43,10 @@ def _topics(call: Call, request: ListOffsetsRequest) -> list[ListOffsetsResponse
     for topic in request.topics:
         times = Counter(part.partition_index for part in topic.partitions)
         # One that is named twice is answered once.
-        wanted = {part.partition_index: part for part in topic.partitions}
+        by_number = {part.partition_index: part for part in topic.partitions}
         parts = [
-            _partition(call, request, topic.name, part, is_twice=times[number] > 1) for number, part in wanted.items()
+            _partition(call, request, topic.name, part, is_twice=times[number] > 1)
+            for number, part in by_number.items()
         ]
         topics.append(_Topic(topic.name, parts))
     return topics
@@ -55,11 +56,11 @@ def _partition(
     call: Call,
     request: ListOffsetsRequest,
     topic: str,
-    wanted: ListOffsetsRequest.ListOffsetsPartition,
+    asked: ListOffsetsRequest.ListOffsetsPartition,
     *,
     is_twice: bool,
 ) -> ListOffsetsResponse.ListOffsetsPartitionResponse:
-    number, time = wanted.partition_index, wanted.timestamp
+    number, time = asked.partition_index, asked.timestamp
     at = TopicPartition(topic, number)
     if not call.allows(Operation.DESCRIBE, Resource.TOPIC, topic):
         return _Partition(number, ErrorCode.TOPIC_AUTHORIZATION_FAILED, _NOTHING, _NOTHING, NO_EPOCH)
@@ -68,7 +69,7 @@ def _partition(
             return _Partition(number, ErrorCode.NOT_LEADER_OR_FOLLOWER, _NOTHING, _NOTHING, NO_EPOCH)
         reader = call.broker.store.logs.recovered(topic, number)
         state = reader.state()
-        error = check_epoch(wanted.current_leader_epoch, state.leader_epoch)
+        error = check_epoch(asked.current_leader_epoch, state.leader_epoch)
         is_client = request.replica_id < 0
         if not error and time != _EARLIEST and is_client and call.cluster.is_behind(at, state.high_watermark):
             # Else an offset could be lower than one that the leader before has answered (KIP-207).
@@ -80,13 +81,13 @@ def _partition(
         if error:
             return _Partition(number, error, _NOTHING, _NOTHING, NO_EPOCH)
         if request.replica_id >= 0 and time == _LATEST:
-            found, offset = _NOTHING, state.next_offset
+            timestamp, offset = _NOTHING, state.next_offset
         else:
             is_committed = request.isolation_level == _READ_COMMITTED
-            found, offset = _look_up(reader, state, time, is_committed=is_committed)
+            timestamp, offset = _look_up(reader, state, time, is_committed=is_committed)
         has_epoch = offset != _NOTHING and call.version >= _FIRST_WITH_EPOCH
         epoch = epochs_of(reader, state).of(offset) if has_epoch else NO_EPOCH
-        return _Partition(number, ErrorCode.NONE, found, offset, epoch)
+        return _Partition(number, ErrorCode.NONE, timestamp, offset, epoch)
     except (PylogError, OSError) as error:
         return _Partition(number, code_of(error), _NOTHING, _NOTHING, NO_EPOCH)
 
@@ -100,7 +101,7 @@ def _look_up(reader: LogReader, state: PartitionState, time: int, *, is_committe
     end = min(reader.last_stable_offset(), state.high_watermark) if is_committed else state.high_watermark
     if time == _LATEST:
         return _NOTHING, end
-    found = reader.find_max_timestamp() if time == _LARGEST_TIME else reader.find_timestamp(time)
-    if found is None or found.offset >= end:
+    record = reader.find_max_timestamp() if time == _LARGEST_TIME else reader.find_timestamp(time)
+    if record is None or record.offset >= end:
         return _NOTHING, _NOTHING
-    return found.timestamp, found.offset
+    return record.timestamp, record.offset

@@ -70,12 +70,12 @@ async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None
         appends = await call.broker.loop.start(_append_in_transaction(call, request, names))
     await _replicate(call, request, appends, started)
     responses = [
-        _Topic(topic.name, topic.topic_id, [one.response for one in done if one.response is not None])
-        for topic, done in zip(request.topic_data, appends, strict=True)
+        _Topic(topic.name, topic.topic_id, [append.response for append in parts if append.response is not None])
+        for topic, parts in zip(request.topic_data, appends, strict=True)
     ]
     if request.acks != 0:
         return ProduceResponse(responses)
-    refused = [one for topic in responses for one in topic.partition_responses if one.error_code]
+    refused = [part for topic in responses for part in topic.partition_responses if part.error_code]
     if refused:
         # The client then asks for the topic again; there is no other way to report it.
         raise ClosedByServerError(f"a batch with acks=0 was refused: {refused[0].error_message}")
@@ -97,24 +97,23 @@ async def _append_in_transaction(
     """Appends the batches of a transactional producer, if they belong to its transaction, which does not end before."""
     name, gate = request.transactional_id or "", call.broker.gate
     by_producer: dict[tuple[int, int], set[TopicPartition]] = {}
-    for topic, found in zip(request.topic_data, names, strict=True):
+    for topic, topic_name in zip(request.topic_data, names, strict=True):
         for part in topic.partition_data:
             records = cast("bytes", part.records or b"")
-            if found is not None and len(records) >= HEADER_SIZE and records[_FLAGS_AT] & TRANSACTIONAL:
+            if topic_name is not None and len(records) >= HEADER_SIZE and records[_FLAGS_AT] & TRANSACTIONAL:
                 producer = _PRODUCER.unpack_from(records, PRODUCER_ID_AT)
-                by_producer.setdefault(producer, set()).add(TopicPartition(found, part.index))
+                by_producer.setdefault(producer, set()).add(TopicPartition(topic_name, part.index))
     errors, admitted = dict[TopicPartition, ErrorCode](), list[int]()
     if not call.allows(*_WRITE_AS, name):
         return await _append(call, request, names, {})
     try:
         for (producer_id, epoch), partitions in by_producer.items():
-            known = {at: _unknown(call, at) or not call.allows(*_WRITE, at.topic) for at in partitions}
+            refused = {at for at in partitions if _unknown(call, at) or not call.allows(*_WRITE, at.topic)}
             adds = call.version >= _FIRST_THAT_ADDS
-            wanted = frozenset(at for at, error in known.items() if not error)
             admitted.append(producer_id)
-            errors |= await gate.admit(name, producer_id, epoch, wanted, adds=adds)
+            errors |= await gate.admit(name, producer_id, epoch, frozenset(partitions - refused), adds=adds)
         codes = _codes(call.version)
-        return await _append(call, request, names, {at: codes.get(one, one) for at, one in errors.items() if one})
+        return await _append(call, request, names, {at: codes.get(code, code) for at, code in errors.items() if code})
     finally:
         for producer_id in admitted:
             gate.release(name, producer_id)
@@ -149,10 +148,10 @@ async def _append(
         [_Append(call, request, name, part, refused) for part in topic.partition_data]
         for topic, name in zip(request.topic_data, names, strict=True)
     ]
-    left = [one for topic in appends for one in topic if one.response is None]
+    left = [append for topic in appends for append in topic if append.response is None]
     sync = request.acks == _ALL and call.broker.sync_acks_all
-    if not sync and sum(one.size for one in left) <= _AT_ONCE_BYTES:
-        left = [one for one in left if not one.is_done_at_once()]
+    if not sync and sum(append.size for append in left) <= _AT_ONCE_BYTES:
+        left = [append for append in left if not append.is_done_at_once()]
     if left:
         await call.broker.workers.run(_finish, left, sync)
     _count(call.broker.counts, appends)
@@ -161,18 +160,18 @@ async def _append(
 
 def _count(counts: Counts, appends: Iterable[Sequence[_Append]]) -> None:
     for topic in appends:
-        for one in topic:
-            if one.messages and one.topic is not None:
-                found = counts.topic(one.topic)
-                found.messages_in += one.messages
-                found.bytes_in += one.size
-            elif one.response is not None and one.response.error_code:
-                counts.errors[KEY, one.response.error_code] += 1
+        for append in topic:
+            if append.messages and append.topic is not None:
+                topic_counts = counts.topic(append.topic)
+                topic_counts.messages_in += append.messages
+                topic_counts.bytes_in += append.size
+            elif append.response is not None and append.response.error_code:
+                counts.errors[KEY, append.response.error_code] += 1
 
 
 def _finish(appends: Sequence[_Append], sync: bool) -> None:
-    for one in appends:
-        one.finish(sync=sync)
+    for append in appends:
+        append.finish(sync=sync)
 
 
 class _Append:

@@ -98,9 +98,9 @@ async def elect_leaders(call: Call, request: ElectLeadersRequest) -> ElectLeader
     may = call.allows(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME)
     topics = [
         ElectLeadersResponse.ReplicaElectionResult(
-            one.topic, [_elected(call, one.topic, number) for number in one.partitions]
+            topic.topic, [_elected(call, topic.topic, number) for number in topic.partitions]
         )
-        for one in request.topic_partitions or ()
+        for topic in request.topic_partitions or ()
     ]
     error = ErrorCode.NONE if may else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     return ElectLeadersResponse(error_code=error, replica_election_results=topics)
@@ -147,24 +147,24 @@ async def _replicated(
 
 
 def _deleted(
-    call: Call, topic: str, wanted: DeleteRecordsRequest.DeleteRecordsPartition
+    call: Call, topic: str, asked: DeleteRecordsRequest.DeleteRecordsPartition
 ) -> DeleteRecordsResponse.DeleteRecordsPartitionResult:
     log_start = [-1]
 
     def delete() -> None:
         call.require(Operation.DELETE, Resource.TOPIC, topic)
-        if not call.leads(TopicPartition(topic, wanted.partition_index)):
+        if not call.leads(TopicPartition(topic, asked.partition_index)):
             raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another broker leads it")
         if topic in INTERNAL_TOPICS:
             raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
-        if wanted.offset < _ALL_RECORDS:
-            raise RefusedError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {wanted.offset}")
-        before = LATEST if wanted.offset == _ALL_RECORDS else wanted.offset
+        if asked.offset < _ALL_RECORDS:
+            raise RefusedError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {asked.offset}")
+        before = LATEST if asked.offset == _ALL_RECORDS else asked.offset
         try:
-            log_start[0] = call.broker.store.delete_records(topic, wanted.partition_index, before)
+            log_start[0] = call.broker.store.delete_records(topic, asked.partition_index, before)
         except InvalidConfigError as error:
             # A compacted topic.
             raise RefusedError(ErrorCode.POLICY_VIOLATION, str(error)) from None
 
     code, _ = attempt(delete)
-    return _Deleted(wanted.partition_index, log_start[0], code)
+    return _Deleted(asked.partition_index, log_start[0], code)
