@@ -38,7 +38,7 @@ _PLACE, _ORIGIN = TopicIdPartition("t", "Xo3aN0fPQvCd5yJmK2s9Bg", 0), Origin("ho
 _DECISION = Decision(
     "p", 3, run="r", replaced=("q",), location="/c", plan="p", records=10, places=(_PLACE,),
     manifest=f"{'0' * 32}.manifest", manifest_crc=5, host="h", process=1, time=2, holder=_ORIGIN,
-    set_aside=SetAside(1, 2, _ORIGIN, (_PLACE,)), boot="0011223344556677",
+    set_aside=SetAside(1, 2, _ORIGIN, (_PLACE,)),
 )  # fmt: skip
 _KEY = OffsetCommitKey("group", "topic", 3)
 _VALUE = OffsetCommitValue(5, 1, "metadata", 1000)

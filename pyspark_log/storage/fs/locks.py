@@ -19,11 +19,11 @@ import fcntl
 import os
 import threading
 import time
-import weakref
 
 from pyspark_log.errors import LockTimeoutError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.guarded import GuardedLock
+from pyspark_log.storage.fs.living import Living
 from pyspark_log.storage.fs.timings import LOCK_WAITS
 
 # Polling keeps timeouts possible in any thread. The first pause, in seconds, is short, as most holders release soon;
@@ -50,7 +50,7 @@ class Mutex:
         self.lock = threading.Lock()
 
 
-_mutexes: weakref.WeakSet[Mutex] = weakref.WeakSet()
+_mutexes = Living[Mutex]()
 
 
 class FileLock(GuardedLock):
@@ -176,7 +176,7 @@ def _described(pid: str) -> str:
     return f"process {pid}"
 
 
-_table: weakref.WeakValueDictionary[str, FileLock] = weakref.WeakValueDictionary()
+_table = Living[FileLock]()
 _table_mutex = Mutex()
 
 
@@ -186,14 +186,15 @@ def lock_for(path: str) -> FileLock:
     with _table_mutex.lock:
         lock = _table.get(key)
         if lock is None:
-            lock = _table[key] = FileLock(key)
+            lock = FileLock(key)
+            _table.put(key, lock)
         return lock
 
 
 def _in_child() -> None:
-    for mutex in list(_mutexes):
+    for mutex in _mutexes:
         mutex.reset()
-    for lock in list(_table.values()):
+    for lock in _table:
         lock.reset()
 
 

@@ -47,7 +47,7 @@ class PendingAppend:
         self._process = os.getpid()
         self._token = [True]
         self._outcomes: Outcomes | None = None
-        self._error: BaseException | None = None
+        self._error: Exception | None = None
 
     def claim(self) -> bool:
         """Whether the calling thread appends the batches from now on; once True, never again.
@@ -67,7 +67,8 @@ class PendingAppend:
 
     def fail(self, error: BaseException) -> None:
         """Notes that the append has failed."""
-        self._error, self.batches = error, ()
+        # A copy has no frames, which would keep these batches, and the error with them, until a garbage collection.
+        self._error, self.batches = copy.copy(error) if isinstance(error, Exception) else None, ()
 
     def outcomes(self) -> Outcomes:
         """What became of the batches, which were claimed; or raises the error with which the append has failed.
@@ -77,7 +78,7 @@ class PendingAppend:
         """
         if self._outcomes is not None:
             return self._outcomes
-        if isinstance(self._error, Exception):
+        if self._error is not None:
             raise copy.copy(self._error)  # Each thread adds to its own.
         raise OutcomeUnknownError(
             "this append was handed to another thread that has not finished; check the log end before trying again"

@@ -5,6 +5,7 @@ import errno
 import fcntl
 import os
 import statistics
+import sys
 import threading
 import time
 
@@ -271,3 +272,23 @@ def test_a_context_manager_of_ours_may_swallow_and_change_errors():
         raise OSError
     with changes():
         raise IndexError
+
+
+def test_no_python_code_runs_when_a_lock_dies(tmp_path):
+    """A Ctrl-C that comes in such code is lost."""
+    called = []
+    lock, mutex = locks.lock_for(str(tmp_path / "file")), locks.Mutex()
+    sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        del lock, mutex
+    finally:
+        sys.setprofile(None)
+    assert called == []
+
+
+def test_the_table_of_locks_does_not_grow(tmp_path):
+    living = [locks.lock_for(str(tmp_path / str(number))) for number in range(10)]
+    for number in range(1000):
+        locks.lock_for(str(tmp_path / f"dead {number}"))
+    assert len(locks._table._references) < 500
+    assert [locks.lock_for(lock.path) for lock in living] == living
