@@ -19,6 +19,7 @@ from pyspark_log.storage.catalog import check_not_internal, local_path, store_js
 from pyspark_log.storage.catalog.own_cluster import read_cluster
 from pyspark_log.storage.folder_partitions import FolderPartitions
 from pyspark_log.storage.folder_publishes import FolderPublishes
+from pyspark_log.storage.fs import files
 from pyspark_log.storage.groups import CommittedOffsets, Groups, OffsetsLog
 from pyspark_log.storage.log.read import READ_BYTES, Damage
 from pyspark_log.storage.log_manager import (
@@ -124,8 +125,9 @@ class FolderStore(Store):
 
     def topics(self, *, internal: bool = False) -> list[str]:
         names = self.logs.topics(internal=internal)
-        if not names:
-            FolderStore.open(self.path)  # Or a folder that is gone would be a store without topics.
+        # A folder that is gone would be a store without topics. Several of a broker are named with commas in between.
+        if not names and not any(map(files.is_folder, (self.path, *self.path.split(",")))):
+            raise StoreNotFoundError(f"{self.path} is gone")
         return names
 
     def describe_topic(self, name: str) -> TopicDescription:

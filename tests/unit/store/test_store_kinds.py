@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import threading
 import time
 from datetime import UTC, datetime
@@ -47,6 +48,15 @@ def publish(store, number, *wanted, publisher="p", **more):
 
 
 # ---- opening
+
+
+def test_a_folder_that_is_gone_has_no_topics(tmp_path):
+    store = Store.create(tmp_path / "store")
+    (tmp_path / "store" / "store.json").write_text("{")
+    assert store.topics() == []  # as for `verify`, which reports that
+    shutil.rmtree(tmp_path / "store")
+    with pytest.raises(StoreNotFoundError, match="is gone"):
+        store.topics()
 
 
 def test_a_store_is_found_again(store):
