@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 _T = TypeVar("_T")
 
-# Dead ones are swept away when there are so many entries, or twice as many as lived then.
+# Dead ones are swept away at this number of entries, and then at twice the number of those that live.
 _LEAST = 64
 
 
