@@ -107,7 +107,7 @@ class BothSides:
             version,
         )
 
-    def enter(self, member, names, *, rebalance=60_000, **how):
+    def enter(self, member, names, *, rebalance=600_000, **how):
         return self.beat(member, 0, names=list(names), owned={}, rebalance=rebalance, **how)
 
     def look(self):

@@ -302,7 +302,7 @@ class Script:
     def full(self, process):
         answer = self.both.beat(
             process.member, process.epoch, names=self.topics(), owned=process.owned if process.epoch else {},
-            rebalance=50_000, instance=process.instance,
+            rebalance=500_000, instance=process.instance,
         )  # fmt: skip
         self.read(process, answer)
 
