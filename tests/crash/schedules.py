@@ -8,9 +8,9 @@ import contextlib
 import fcntl
 import os
 import threading
-import weakref
 
 from pyspark_log.storage.fs import locks
+from pyspark_log.storage.fs.living import Living
 from tests.store_tools import Stopped, observed
 
 _current = threading.local()
@@ -21,7 +21,7 @@ class _Tables:
     """The table of locks of the process that runs."""
 
     def __init__(self):
-        self._main = weakref.WeakValueDictionary()
+        self._main = Living()
 
     def _table(self):
         program = getattr(_current, "program", None)
@@ -30,11 +30,11 @@ class _Tables:
     def get(self, key):
         return self._table().get(key)
 
-    def __setitem__(self, key, lock):
-        self._table()[key] = lock
+    def put(self, key, lock):
+        self._table().put(key, lock)
 
-    def values(self):
-        return self._table().values()
+    def __iter__(self):
+        return iter(self._table())
 
 
 class Program:
@@ -48,7 +48,7 @@ class Program:
 
     def __init__(self, name, work, back):
         self.name, self._work, self._back = name, work, back
-        self.locks = weakref.WeakValueDictionary()
+        self.locks = Living()
         self.at, self.waits = None, -1
         self.begun = self.ended = self.killed = False
         self.error = None
