@@ -14,9 +14,10 @@ from pyspark_log.server.network import Loop, Workers
 from pyspark_log.server.producer_ids import ProducerIds
 from pyspark_log.server.quotas import ClientQuotas, Throttles
 from pyspark_log.server.security import Acls, Users
+from pyspark_log.server.served import ServedLogs
 from pyspark_log.server.topic_ids import TopicIds
 from pyspark_log.server.transactions import Transactions
-from pyspark_log.storage.folder_store import FolderStore
+from pyspark_log.storage.store import Store
 
 if TYPE_CHECKING:
     from pyspark_log.server.handlers import Api
@@ -28,7 +29,8 @@ class Broker:
     """A server over one store, as its handlers see it.
 
     Attributes:
-        store: what is served.
+        store: what is served: its topics.
+        logs: its logs, with groups and transactions.
         apis: what is served, by keys.
         served: the versions of these.
         cluster: the one that this server is a node of, or that it is alone.
@@ -51,7 +53,8 @@ class Broker:
         counts: what is counted.
     """
 
-    store: FolderStore
+    store: Store
+    logs: ServedLogs
     apis: Mapping[int, Api]
     served: Mapping[int, range]
     cluster: ClusterView

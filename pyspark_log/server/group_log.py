@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from pyspark_log.server.network import Wait, Workers
-from pyspark_log.storage.groups import OffsetsLog
+from pyspark_log.server.served.logs import GroupsLog
 from pyspark_log.storage.groups.changes import GroupChange
 
 #: Why a change was not written; None: it was.
@@ -21,13 +21,13 @@ class GroupLog:
     """
 
     def __init__(
-        self, workers: Workers, offsets: OffsetsLog, confirm: Callable[[Collection[str]], Wait[Failure]]
+        self, workers: Workers, groups: GroupsLog, confirm: Callable[[Collection[str]], Wait[Failure]]
     ) -> None:
-        """Writes to `offsets` in a thread of `workers`.
+        """Writes to `groups` in a thread of `workers`.
 
         `confirm`: waits until all replicas in sync have what was written of groups; the wait gives why not.
         """
-        self._workers, self._offsets, self.confirm = workers, offsets, confirm
+        self._workers, self._groups, self.confirm = workers, groups, confirm
         self._queue = deque[tuple[GroupChange | Callable[[], Any], Wait[Any]]]()
         self._is_busy = False
         self._changing: Counter[str] = Counter()
@@ -67,7 +67,7 @@ class GroupLog:
             assert isinstance(change, GroupChange)
             changes.append(change)
             waits.append(wait)
-        written = self._workers.run(self._offsets.write, changes)
+        written = self._workers.run(self._groups.write, changes)
         written.then(lambda: self._appended(changes, waits, written))
 
     def _read(self, result: Wait[Any], wait: Wait[Any]) -> None:

@@ -12,7 +12,7 @@ from pyspark_log.server.coordinator import Topic, Topics
 from pyspark_log.server.network import Workers
 from pyspark_log.server.topic_ids import id_bytes
 from pyspark_log.storage.catalog import PUBLISH_TOPIC
-from pyspark_log.storage.folder_store import FolderStore
+from pyspark_log.storage.store import Store
 
 # For how long what was read is taken for what there is, in seconds.
 _FRESH = 1.0
@@ -44,7 +44,7 @@ class GroupTopics:
         return self._topics
 
 
-def topics_of(store: FolderStore) -> dict[str, Topic]:
+def topics_of(store: Store) -> dict[str, Topic]:
     """The topics of a store, as groups see them."""
     topics = dict[str, Topic]()
     for name in store.topics(internal=True):

@@ -26,7 +26,7 @@ from pyspark_log.server.group_log import GroupLog
 from pyspark_log.server.group_topics import GroupTopics
 from pyspark_log.server.network import Loop, Timer, Wait, Workers
 from pyspark_log.server.refusal import RefusedError
-from pyspark_log.storage.folder_store import FolderStore
+from pyspark_log.server.served import ServedLogs
 from pyspark_log.storage.groups import GroupMember
 from pyspark_log.storage.groups.changes import GroupChange
 from pyspark_log.storage.groups.metadata import GroupMetadataValue
@@ -59,17 +59,17 @@ class Groups:
     """
 
     def __init__(
-        self, loop: Loop, workers: Workers, store: FolderStore, settings: Settings, cluster: GroupCluster
+        self, loop: Loop, workers: Workers, logs: ServedLogs, settings: Settings, cluster: GroupCluster
     ) -> None:
         """Knows no groups yet; `load` finds them."""
-        self._loop, self._store, self._cluster = loop, store, cluster
+        self._loop, self._logs, self._cluster = loop, logs, cluster
         self.coordinator = Coordinator(settings, lambda: secrets.token_urlsafe(_MEMBER_ID_BYTES))
-        self.log = GroupLog(workers, store.groups.log, cluster.groups_written)
+        self.log = GroupLog(workers, logs.groups, cluster.groups_written)
         self._topics = GroupTopics(workers, cluster.topics, loop.time)
         self._timer: Timer | None = None
         self._timer_at = 0
         # The time of the store at the beginning, and since then that of a clock that nothing sets.
-        self._begin = store.logs.clock() - self._monotonic()
+        self._begin = logs.clock() - self._monotonic()
 
     def _monotonic(self) -> int:
         return int(self._loop.time() * 1000)
@@ -132,7 +132,7 @@ class Groups:
     async def refresh(self) -> None:
         """Takes in groups that others have made or deleted: commits of Spark, `pylog groups`."""
         done: Wait[None] = Wait()
-        read = self.log.read(self._store.groups.log.members)
+        read = self.log.read(self._logs.groups.members)
 
         def take_in() -> None:
             # At once, before any later change is written.
@@ -147,7 +147,7 @@ class Groups:
 
     def load(self) -> None:
         """Takes in all groups of the log, before any request."""
-        self._take_in(*self._store.groups.log.members())
+        self._take_in(*self._logs.groups.members())
 
     def names(self) -> list[str]:
         """The groups that there are."""

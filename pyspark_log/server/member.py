@@ -16,10 +16,10 @@ from pyspark_log.server.group_topics import topics_of
 from pyspark_log.server.groups import Groups
 from pyspark_log.server.network import Loop, Wait, Workers
 from pyspark_log.server.producer_ids import ProducerIds
-from pyspark_log.server.replicas_alone import WHY, has_replicas, report_hidden
+from pyspark_log.server.served import ServedLogs
 from pyspark_log.server.topic_ids import TopicIds
 from pyspark_log.server.transactions import Transactions
-from pyspark_log.storage.folder_store import FolderStore
+from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ class Parts:
 
     loop: Loop
     workers: Workers
-    store: FolderStore
+    store: Store
+    logs: ServedLogs
     appends: Appends
     topics: TopicIds
     producer_ids: ProducerIds
@@ -93,9 +94,9 @@ def alone(parts: Parts) -> Member:
 
 class _Alone:
     def __init__(self, parts: Parts) -> None:
-        self._parts, store = parts, parts.store
-        self.groups = Groups(parts.loop, parts.workers, store, parts.settings, self)
-        self.transactions = Transactions(parts.loop, parts.workers, store, parts.producer_ids.next, sync=parts.sync)
+        self._parts, logs = parts, parts.logs
+        self.groups = Groups(parts.loop, parts.workers, logs, parts.settings, self)
+        self.transactions = Transactions(parts.loop, parts.workers, logs, parts.producer_ids.next, sync=parts.sync)
         self.gate: Transactions | Gate = self.transactions
 
     def features(self) -> Features:
@@ -103,7 +104,7 @@ class _Alone:
 
     def has_partition(self, at: TopicPartition) -> bool:
         try:
-            self._parts.store.logs.topic(at.topic).check(at.partition)
+            self._parts.logs.topic(at.topic).check(at.partition)
         except (UnknownTopicError, InvalidTopicError):
             return False
         return True
@@ -113,7 +114,7 @@ class _Alone:
         return topics.known_name(topic_id) or await self._parts.workers.run(topics.name, topic_id)
 
     async def place_of(self, group: str) -> TopicPartition:
-        return await self._parts.workers.run(self._parts.store.groups.log.partition_of, group)
+        return await self._parts.workers.run(self._parts.logs.groups.partition_of, group)
 
     def leader_epoch(self, _at: TopicPartition) -> int | None:
         return NO_EPOCH
@@ -154,10 +155,9 @@ class _Alone:
     # ---- from the beginning to the end
 
     def load(self) -> None:
-        store = self._parts.store
-        if has_replicas(store):
-            store.logs.reads_only = WHY
-            self._parts.workers.run(report_hidden, store)
+        report_hidden = self._parts.logs.begin_alone()
+        if report_hidden is not None:
+            self._parts.workers.run(report_hidden)
         self.groups.load()
         self.transactions.load()
 

@@ -6,7 +6,6 @@ those of Kafka's JMX exporter where it has one.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from http import HTTPStatus
@@ -26,7 +25,6 @@ from pyspark_log.server.loop_calls import LoopStuckError, in_loop
 from pyspark_log.server.network import ApiTimes, Listener
 from pyspark_log.server.quotas import Usage
 from pyspark_log.server.session import ClientSession
-from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.timings import BOUNDS, LOCK_WAITS, SYNCS, Spans
 
 # Clients say their own names: so many, of so many characters, get series of their own.
@@ -86,7 +84,7 @@ class ServerMetrics:
         self._broker, self._listener, self._protocol = broker, listener, protocol
         self.not_ready = "the server is starting"
         # A server without it at the start is one for reading.
-        self._writes = broker.store.writable
+        self._writes = broker.logs.writable
         self._process = ProcessCollector(registry=None)
         self._store = StoreMetrics(snapshots)
 
@@ -115,22 +113,11 @@ class ServerMetrics:
         return Page(b"the process serves\n")
 
     def _ready(self) -> Page:
-        problem = self.not_ready or self._problem_of_store()
+        problem = self.not_ready or self._broker.logs.problem()
         if problem:
             return _unavailable(problem)
         in_loop(self._broker.loop, lambda: None)
         return Page(b"clients are served\n" if self._writes else b"clients are served, for reading\n")
-
-    def _problem_of_store(self) -> str:
-        store = self._broker.store
-        for folder in {store.path, *(one.path for one in store.logs.log_dirs if self._writes)}:
-            if not files.is_folder(folder):
-                return f"{folder} is missing"
-            if self._writes and not files.may(folder, os.W_OK):
-                return f"{folder} may not be written any more"
-            if self._writes and not files.room_at(folder).f_bavail:
-                return f"the disk of {folder} is full"
-        return ""
 
     def _metrics(self) -> Page:
         if self.not_ready:
@@ -151,7 +138,7 @@ class ServerMetrics:
         """Those that do not exist any more; none, if the store cannot be looked at."""
         store = self._broker.store
         try:
-            known = store.topics(internal=True) if files.is_folder(store.path) else topics
+            known = store.topics(internal=True) if self._broker.logs.is_there() else topics
         except (PylogError, OSError):
             known = topics
         return set(topics).difference(known)

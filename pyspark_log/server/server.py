@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark_log.errors import InvalidConfigError, LockTimeoutError, StoreError
+from pyspark_log.errors import InvalidConfigError
 from pyspark_log.monitoring import is_loopback
 from pyspark_log.server.appends import Appends
 from pyspark_log.server.broker import Broker
@@ -28,25 +28,23 @@ from pyspark_log.server.producer_ids import ProducerIds
 from pyspark_log.server.quotas import ClientQuotas, Throttles
 from pyspark_log.server.security import Acls, Login, PrincipalRules, Sasl, SaslConfig, TlsConfig, Users, subject, user
 from pyspark_log.server.security.sasl import BEARER
+from pyspark_log.server.served import ServedLogs
+from pyspark_log.server.served.folder import FolderLogs, in_folder
 from pyspark_log.server.session import ClientSession, SaslSession
 from pyspark_log.server.topic_ids import TopicIds
 from pyspark_log.server.upkeep import Upkeep
-from pyspark_log.storage.catalog.store_json import STATE_FOLDER
-from pyspark_log.storage.folder_store import FolderStore
-from pyspark_log.storage.fs import contextmanager, files, lock_for
+from pyspark_log.storage.fs import contextmanager
+from pyspark_log.storage.store import Store
 
 if TYPE_CHECKING:
     import ssl
+
+    from pyspark_log.storage.folder_store import FolderStore
 
 _log = logging.getLogger(__name__)
 
 # Threads for what may wait. Appends of one partition join each other, so a few are enough for many clients.
 _THREADS = 4
-# A partition is kept open for appending for each so many files that the system allows; it has five of them.
-_FILES_PER_WRITER = 16
-_LOCK = "server.lock"
-# How long the lock of another server is waited for, in seconds: long enough to find which process has it.
-_LOCK_TIMEOUT = 0.1
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ class ServerConfig:
     groups: Settings = field(default_factory=lambda: Settings(initial_rebalance_delay=0))
 
 
-def serve(store: FolderStore, config: ServerConfig, on_ready: Callable[[tuple[str, int]], object]) -> int:
+def serve(store: Store, config: ServerConfig, on_ready: Callable[[tuple[str, int]], object]) -> int:
     """Serves a store until SIGTERM or SIGINT comes.
 
     Args:
@@ -102,21 +100,23 @@ def serve(store: FolderStore, config: ServerConfig, on_ready: Callable[[tuple[st
         The number of the signal.
 
     Raises:
-        StoreError: another server serves the store.
+        StoreError: another server serves the store. UnsupportedByStoreError: it is not in a folder.
         InvalidConfigError: others than this machine would be served without authentication, which is not allowed; or
             the files for TLS, or the mechanisms of SASL, are of no use.
         OSError: the address cannot be used.
     """
-    store.logs.most_writers = max(store.logs.most_writers, _raise_file_limit() // _FILES_PER_WRITER)
-    loop = Loop()
+    folder, loop = in_folder(store), Loop()
+    workers = Workers(loop, _THREADS)
+    served = _Served(loop, workers, store, FolderLogs(folder, workers))
     try:
-        with _only_server(store):
+        with served.logs.held(_raise_file_limit()):
             if config.cluster is None:
-                server = _build_alone(loop, store, config)
+                server = _build_alone(served, config)
             else:
-                server = _build_node(loop, store, config, config.cluster)
+                server = _build_node(served, folder, config, config.cluster)
             return server.run(on_ready)
     finally:
+        workers.close()
         loop.close()
 
 
@@ -129,31 +129,25 @@ def _raise_file_limit() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-@contextmanager
-def _only_server(store: FolderStore) -> Iterator[None]:
-    """Holds the store's lock for servers: two would each think that they lead its partitions and groups."""
-    if not store.writable:
-        yield
-        return
-    store.logs.make_folders()
-    path = f"{store.path}/{STATE_FOLDER}/{_LOCK}"
-    files.open_or_create(path).close()
-    try:
-        with lock_for(path).held(_LOCK_TIMEOUT):
-            yield
-    except LockTimeoutError as error:
-        raise StoreError(f"another server serves this store: {error}") from None
+class _Served(NamedTuple):
+    """What is served, with the loop and the workers for it."""
+
+    loop: Loop
+    workers: Workers
+    store: Store
+    logs: ServedLogs
 
 
-def _build_alone(loop: Loop, store: FolderStore, config: ServerConfig) -> _Server:
+def _build_alone(served: _Served, config: ServerConfig) -> _Server:
     """A server that is a cluster of its own. As `serve`."""
-    users = Users(store.path)
-    acls = None if config.super_users is None else Acls(store.path, config.super_users)
-    known = _Known(users, users, acls, ClientQuotas(store.path))
-    return _Server(loop, store, config, known, lambda parts: (alone(parts), APIS))
+    path = served.store.path
+    users = Users(path)
+    acls = None if config.super_users is None else Acls(path, config.super_users)
+    known = _Known(users, users, acls, ClientQuotas(path))
+    return _Server(served, config, known, lambda parts: (alone(parts), APIS))
 
 
-def _build_node(loop: Loop, store: FolderStore, config: ServerConfig, cluster: ClusterConfig) -> _Server:
+def _build_node(served: _Served, store: FolderStore, config: ServerConfig, cluster: ClusterConfig) -> _Server:
     """A node of a cluster. As `serve`, and the errors of clients_of_cluster and Node."""
     from pyspark_log.server.node.cluster_clients import clients_of_cluster  # noqa: PLC0415  (other servers need not load it)
     from pyspark_log.server.node.view import NodeView  # noqa: PLC0415  (likewise)
@@ -166,10 +160,10 @@ def _build_node(loop: Loop, store: FolderStore, config: ServerConfig, cluster: C
     known = _Known(Users(store.path, clients.users), Users(store.path), acls, ClientQuotas(store.path, clients.quotas))
 
     def join(parts: Parts) -> tuple[Member, Mapping[int, Api]]:
-        node = NodeView(parts, config.node_id, cluster, _protocol(config), clients)
+        node = NodeView(parts, store, config.node_id, cluster, _protocol(config), clients)
         return node, node_apis(node)
 
-    return _Server(loop, store, config, known, join)
+    return _Server(served, config, known, join)
 
 
 class _Known(NamedTuple):
@@ -183,15 +177,16 @@ class _Known(NamedTuple):
 
 class _Server:
     def __init__(
-        self, loop: Loop, store: FolderStore, config: ServerConfig, known: _Known,
+        self, served: _Served, config: ServerConfig, known: _Known,
         join: Callable[[Parts], tuple[Member, Mapping[int, Api]]],
     ) -> None:  # fmt: skip
-        self._loop, self._store, self._signal, self._config = loop, store, 0, config
+        loop, workers, store, logs = served
+        self._loop, self._logs, self._signal, self._config = loop, logs, 0, config
         self._rules = PrincipalRules("DEFAULT" if config.tls is None else config.tls.principal_rules)
         self._sasl = None
         if config.sasl is not None:
             users, plain_users = known.users, known.plain_users
-            self._sasl = Sasl(loop, config.sasl, plain_users, lambda: store.logs.clock() / 1000, users)
+            self._sasl = Sasl(loop, config.sasl, plain_users, lambda: logs.clock() / 1000, users)
         tls = None if config.tls is None else _certificates(config.tls, loop)
         throttles = Throttles(known.quotas, loop.time)
         self._listener = Listener(
@@ -199,27 +194,27 @@ class _Server:
         )
         host, port = self._listener.address
         _check_reach(config, host, port, "read and write")
-        self._workers = Workers(loop, _THREADS)
-        self._upkeep = Upkeep(loop, self._workers, store)
+        self._upkeep = Upkeep(loop, workers, store, logs)
         self._appends = Appends(loop, store.partitions.events())
         self._failure: BaseException | None = None
         self._on_ready: Callable[[tuple[str, int]], object] = lambda _: None
         parts = Parts(
-            loop, self._workers, store, self._appends, TopicIds(store), ProducerIds(), config.groups,
+            loop, workers, store, logs, self._appends, TopicIds(store, logs), ProducerIds(), config.groups,
             config.sync_acks_all, config.advertised or (host, port), self._serve, self._fail,
         )  # fmt: skip
         self._member, apis = join(parts)
-        served = {key: api.versions for key, api in apis.items()}
+        versions = {key: api.versions for key, api in apis.items()}
         self.broker = Broker(
             store=store,
+            logs=logs,
             apis=apis,
-            served=served,
+            served=versions,
             cluster=self._member,
             node_id=config.node_id,
             advertised=config.advertised,
             sync_acks_all=config.sync_acks_all,
             loop=loop,
-            workers=self._workers,
+            workers=workers,
             appends=self._appends,
             topics=parts.topics,
             producer_ids=parts.producer_ids,
@@ -230,7 +225,7 @@ class _Server:
             acls=known.acls,
             quotas=known.quotas,
             throttles=throttles,
-            counts=Counts(served),
+            counts=Counts(versions),
         )
         self._pages = Pages(self.broker, self._listener)
         if config.metrics is not None:
@@ -281,12 +276,11 @@ class _Server:
         host, port = self._listener.address
         advertised = self.broker.advertised
         _log.info(
-            "serving %s as node %d on %s:%d%s%s", self._store.path, self.broker.node_id, host, port,
+            "serving %s as node %d on %s:%d%s%s", self.broker.store.path, self.broker.node_id, host, port,
             "" if advertised is None else f", advertised as {advertised[0]}:{advertised[1]}", _described(self._config),
         )  # fmt: skip
-        if not self._store.writable:
-            why = self._store.logs.reads_only or "this process may not write to it"
-            _log.warning("%s is served for reading only: %s", self._store.path, why)
+        if not self._logs.writable:
+            _log.warning("%s is served for reading only: %s", self.broker.store.path, self._logs.why_read_only)
         if not is_loopback(host) and not _authenticates(self._config):
             _log.warning("%s:%d has no authentication: all that reach it may read and write", host, port)
         elif not is_loopback(host) and self._config.tls is None:
@@ -341,7 +335,7 @@ class _Server:
         self.broker.groups.close()
         self._upkeep.stop()
         self._member.close()
-        self._workers.close()
+        self.broker.workers.close()
         if self._sasl is not None:
             self._sasl.close()
         self._appends.close()
@@ -349,7 +343,7 @@ class _Server:
             if self._signal and self._failure is None:
                 self._member.note_end()
         finally:
-            self._store.close()
+            self._logs.close()
         self._pages.close()
         _log.info("stopped")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 
 from pyspark_log.errors import InvalidTopicError, UnknownTopicError
-from pyspark_log.storage.folder_store import FolderStore
+from pyspark_log.server.served import ServedLogs
+from pyspark_log.storage.store import Store
 
 #: The id of no topic.
 NO_ID = bytes(16)
@@ -19,9 +20,9 @@ def id_bytes(topic_id: str) -> bytes:
 class TopicIds:
     """Finds the names of topics; safe to use from several threads."""
 
-    def __init__(self, store: FolderStore) -> None:
-        """Of one store."""
-        self._store = store
+    def __init__(self, store: Store, logs: ServedLogs) -> None:
+        """Of one store, and its logs."""
+        self._store, self._logs = store, logs
         self._names: dict[bytes, str] = {}
 
     def known_name(self, topic_id: bytes) -> str | None:
@@ -30,7 +31,7 @@ class TopicIds:
         if name is None:
             return None
         try:
-            if id_bytes(self._store.describe_topic(name).topic_id) == topic_id:
+            if id_bytes(self._logs.topic(name).topic_id) == topic_id:
                 return name
         except (UnknownTopicError, InvalidTopicError):
             pass
@@ -47,7 +48,7 @@ class TopicIds:
     def note(self, name: str) -> bytes | None:
         """The id of a topic, which is remembered; None: it does not exist."""
         try:
-            found = id_bytes(self._store.describe_topic(name).topic_id)
+            found = id_bytes(self._logs.topic(name).topic_id)
         except (UnknownTopicError, InvalidTopicError):
             return None
         self._names[found] = name

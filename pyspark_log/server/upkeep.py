@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from pyspark_log.errors import PylogError
 from pyspark_log.server.network import Loop, Workers
-from pyspark_log.storage.compaction import LogCleaner
-from pyspark_log.storage.folder_store import FolderStore
+from pyspark_log.server.served import ServedLogs
+from pyspark_log.storage.store import Store
 
 _log = logging.getLogger(__name__)
 
@@ -20,25 +20,24 @@ _APPLY, _CLEAN = 1.0, 300.0
 class Upkeep:
     """Applies publishes that were decided, deletes what exceeds retention, and compacts; each in a thread."""
 
-    def __init__(self, loop: Loop, workers: Workers, store: FolderStore) -> None:
+    def __init__(self, loop: Loop, workers: Workers, store: Store, logs: ServedLogs) -> None:
         """Begins with nothing yet."""
-        self._loop, self._workers, self._store = loop, workers, store
-        self._cleaner = LogCleaner(store.logs)
+        self._loop, self._workers, self._store, self._logs = loop, workers, store, logs
 
     def start(self) -> None:
         """Begins, if this process may write to the store."""
-        if self._store.writable:
-            self._cleaner.start()
+        if self._logs.writable:
+            self._logs.compaction.start()
             self._repeat(_APPLY, self._store.publishes.apply_pending)
             self._loop.call_later(_CLEAN, self._repeat, _CLEAN, self.clean)
 
     def stop(self) -> None:
         """Stops compacting, after the partition at hand. The rest ends with the loop."""
-        self._cleaner.stop()
+        self._logs.compaction.stop()
 
     def clean(self) -> None:
         """Deletes what exceeds the retention of topics and of committed offsets; a problem is logged."""
-        for clean in (self._store.clean, self._store.groups.log.expire):
+        for clean in (self._logs.clean, self._logs.groups.expire):
             try:
                 clean()
             except (PylogError, OSError) as error:

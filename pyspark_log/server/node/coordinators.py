@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from pyspark_log.errors import PylogError, UnknownTopicError
@@ -44,14 +45,14 @@ class Coordinators:
 
     def __init__(self, parts: Parts, node: Node) -> None:
         """Coordinates nothing yet; `parts`: of the server."""
-        loop, workers, store = self._loop, self._workers, self._store = parts.loop, parts.workers, parts.store
+        loop, workers, logs = self._loop, self._workers, self._logs = parts.loop, parts.workers, parts.logs
         self._appends, self._node, self.leaders = parts.appends, node, node.leaders
         self._peers = Peers(loop, node.connect)
         self.gate = Gate(self, self._peers)
         self._epochs: dict[TopicPartition, int] = {}
         self._ready = set[TopicPartition]()
-        self.groups = Groups(loop, workers, store, parts.settings, self)
-        self.transactions = Transactions(loop, workers, store, parts.producer_ids.next, sync=parts.sync, cluster=self)
+        self.groups = Groups(loop, workers, logs, parts.settings, self)
+        self.transactions = Transactions(loop, workers, logs, parts.producer_ids.next, sync=parts.sync, cluster=self)
         self.transactions.watch()
 
     def close(self) -> None:
@@ -127,12 +128,12 @@ class Coordinators:
         """Takes in what the log has, once it is known that all of it counts."""
         while self._epochs.get(at) == epoch:
             try:
-                state = self._store.logs.topic(at.topic).reader(at.partition).state()
-                if self.leaders.is_behind(at, state.high_watermark):
+                view = await self._workers.run(partial(self._logs.topic(at.topic).view, at.partition, may_wait=True))
+                if self.leaders.is_behind(at, view.high_watermark):
                     await self._pause(_LOOK)
                     continue
                 if at.topic == OFFSETS_TOPIC:
-                    members = await self._workers.run(self._store.groups.log.members, [at.partition])
+                    members = await self._workers.run(self._logs.groups.members, [at.partition])
                     if self._epochs.get(at) == epoch:
                         self.groups.take_over(*members)
                 else:
@@ -161,8 +162,8 @@ class Coordinators:
 
     async def replicated(self, at: TopicPartition, epoch: int) -> ErrorCode:
         """Waits until all replicas in sync have what was appended to a partition so far, in a leader epoch."""
-        topic = self._store.logs.topic(at.topic)
-        offset = topic.reader(at.partition).state().next_offset
+        topic = self._logs.topic(at.topic)
+        offset = topic.view(at.partition, may_wait=True).next_offset
         self.leaders.appended(at)
         error: ErrorCode | None = None
 
@@ -171,7 +172,7 @@ class Coordinators:
             error = self.leaders.is_replicated(at, epoch, offset)
             return error is not None
 
-        key = PartitionKey(topic.description.topic_id, at.partition)
+        key = PartitionKey(topic.topic_id, at.partition)
         await self._appends.until([key], is_done, self._loop.time() + _PATIENCE)
         return ErrorCode.REQUEST_TIMED_OUT if error is None else error
 

@@ -17,9 +17,9 @@ from pyspark_log.kafka.messages import AlterPartitionRequest, AlterPartitionResp
 from pyspark_log.server.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE, Image, Partition, Resource
 from pyspark_log.server.cluster.leading import UNKNOWN, Fetched, LedPartition
 from pyspark_log.server.node.throttles import ReplicaThrottle
+from pyspark_log.server.served import LogView
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.log.replica import begin_to_lead
-from pyspark_log.storage.log.state import PartitionState
 from pyspark_log.types import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -201,16 +201,16 @@ class Leaders:
         known = self._led.get(at)
         return known is not None and known.partition.has_replica(replica)
 
-    def fetched(self, at: TopicPartition, what: Fetched, state: PartitionState) -> bool:
-        """Takes a follower's fetch; `state`: of the log. False: it is no follower (see LedPartition.fetched)."""
+    def fetched(self, at: TopicPartition, what: Fetched, log: LogView) -> bool:
+        """Takes a follower's fetch of a log. False: it is no follower (see LedPartition.fetched)."""
         with self._mutex:
             known = self._led.get(at)
-            if known is None or not known.partition.fetched(what, state.next_offset, _now()):
+            if known is None or not known.partition.fetched(what, log.next_offset, _now()):
                 return False
-            mark = self._mark(known, state.next_offset)
+            mark = self._mark(known, log.next_offset)
             if what.replica not in known.partition.isr:
                 self._ask_soon(at)
-        self._raise_soon(at, known, state, mark)
+        self._raise_soon(at, known, log.high_watermark, mark)
         return True
 
     def appended(self, at: TopicPartition) -> None:
@@ -221,10 +221,10 @@ class Leaders:
         state = self._store.logs.topic(at.topic).reader(at.partition).state()
         with self._mutex:
             mark = self._mark(known, state.next_offset)
-        self._raise_soon(at, known, state, mark)
+        self._raise_soon(at, known, state.high_watermark, mark)
 
-    def _raise_soon(self, at: TopicPartition, known: _Led, state: PartitionState, mark: int) -> None:
-        if mark <= max(state.high_watermark, known.mark):
+    def _raise_soon(self, at: TopicPartition, known: _Led, high_watermark: int, mark: int) -> None:
+        if mark <= max(high_watermark, known.mark):
             return
         # Noted first: the change of the log wakes what waits for that.
         self._note_mark(known, mark)

@@ -18,6 +18,7 @@ from pyspark_log.server.node.coordinators import Coordinators
 from pyspark_log.server.node.gate import Gate
 from pyspark_log.server.node.node import Node
 from pyspark_log.server.transactions import Transactions
+from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.types import TopicPartition
 
 # Threads for what may wait for the controllers of the cluster.
@@ -35,11 +36,18 @@ class NodeView:
     """
 
     def __init__(
-        self, parts: Parts, node_id: int, config: ClusterConfig, protocol: str, clients: ClusterClients
+        self,
+        parts: Parts,
+        store: FolderStore,
+        node_id: int,
+        config: ClusterConfig,
+        protocol: str,
+        clients: ClusterClients,
     ) -> None:
         """
         Args:
             parts: of the server.
+            store: its store.
             node_id: its broker.id.
             config: how it is a node.
             protocol: Kafka's `security.protocol` of the server's clients.
@@ -47,7 +55,7 @@ class NodeView:
         """
         self._parts, loop = parts, parts.loop
         self.node = Node(
-            parts.store, node_id, config, (*parts.address, protocol), clients, parts.fail,
+            store, node_id, config, (*parts.address, protocol), clients, parts.fail,
             partial(loop.call_from_elsewhere, parts.serve), self._changed,
             partial(loop.call_from_elsewhere, parts.workers.run), Workers(loop, _ASKING),
         )  # fmt: skip
@@ -59,8 +67,8 @@ class NodeView:
 
     def _changed(self, at: TopicPartition) -> None:
         """Wakes what waits for a partition; called by any thread."""
-        loop, topic = self._parts.loop, self._parts.store.logs.topic(at.topic)
-        key = PartitionKey(topic.description.topic_id, at.partition)
+        loop, topic = self._parts.loop, self._parts.logs.topic(at.topic)
+        key = PartitionKey(topic.topic_id, at.partition)
         loop.call_from_elsewhere(self._parts.appends.changed, key)
         loop.call_from_elsewhere(self.coordinators.changed, at)
 
@@ -114,8 +122,8 @@ class NodeView:
             self._leaders.appended(at)
         if deadline is None or not ends:
             return {}
-        logs, waiting, errors = self._parts.store.logs, dict(ends), dict[TopicPartition, ErrorCode]()
-        keys = [PartitionKey(logs.topic(at.topic).description.topic_id, at.partition) for at in ends]
+        logs, waiting, errors = self._parts.logs, dict(ends), dict[TopicPartition, ErrorCode]()
+        keys = [PartitionKey(logs.topic(at.topic).topic_id, at.partition) for at in ends]
 
         def is_done() -> bool:
             for at, end in list(waiting.items()):

@@ -12,16 +12,10 @@ from pyspark_log.config import int_config
 from pyspark_log.errors import PartitionOwnedError, PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.network import Loop, Wait, Workers
+from pyspark_log.server.served import ServedLogs
 from pyspark_log.server.transactions import transitions
-from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
-from pyspark_log.storage.transactions import (
-    NO_EPOCH,
-    NO_PRODUCER,
-    TransactionLog,
-    TransactionMetadata,
-    TransactionState,
-)
+from pyspark_log.storage.transactions import NO_EPOCH, NO_PRODUCER, TransactionMetadata, TransactionState
 from pyspark_log.types import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -84,24 +78,24 @@ class Transactions:
     """
 
     def __init__(
-        self, loop: Loop, workers: Workers, store: FolderStore, new_producer_id: Callable[[], int], *, sync: bool,
+        self, loop: Loop, workers: Workers, logs: ServedLogs, new_producer_id: Callable[[], int], *, sync: bool,
         cluster: Cluster | None = None,
     ) -> None:  # fmt: skip
         """Knows no transactions yet.
 
         Args:
             loop, workers: of the server.
-            store: what is served.
+            logs: what is served.
             new_producer_id: gives ids for producers.
             sync: whether decisions and markers survive a power loss before they are answered.
             cluster: that the server is a node of; None: it is none.
         """
-        self._loop, self._workers, self._store = loop, workers, store
+        self._loop, self._workers, self._logs = loop, workers, logs
         self._new_producer_id, self._sync, self._cluster = new_producer_id, sync, cluster
-        self.log = TransactionLog(store.logs)
+        self.log = logs.transactions
         self._ids = dict[str, _Id]()
-        self.max_timeout = int_config(store.logs.configs, "transaction.max.timeout.ms")
-        self._expiration = int_config(store.logs.configs, "transactional.id.expiration.ms")
+        self.max_timeout = int_config(logs.configs, "transaction.max.timeout.ms")
+        self._expiration = int_config(logs.configs, "transactional.id.expiration.ms")
         self._checks = 0
 
     @property
@@ -113,7 +107,7 @@ class Transactions:
 
     def load(self) -> None:
         """Takes in what the log has, before any request; what a killed server had decided is completed."""
-        if not self._store.writable:
+        if not self._logs.writable:
             return
         self.take_over(self.log.load())
         self.watch()
@@ -143,7 +137,7 @@ class Transactions:
         self._loop.start(self._complete(name, one))
 
     def _now(self) -> int:
-        return self._store.logs.clock()
+        return self._logs.clock()
 
     # ---- requests
 

@@ -14,6 +14,7 @@ from pyspark_log import Store
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.network import Loop, Workers
+from pyspark_log.server.served.folder import FolderLogs
 from pyspark_log.server.transactions import Transactions
 from pyspark_log.storage.transactions import TransactionLog, TransactionState
 from pyspark_log.types import TopicPartition
@@ -187,7 +188,13 @@ def coordinator(tmp_path):
             loop.run()
             return wait.value
 
-        yield Transactions(loop, workers, store, iter(range(99)).__next__, sync=False), done, loop, workers, store
+        yield (
+            Transactions(loop, workers, FolderLogs(store, workers), iter(range(99)).__next__, sync=False),
+            done,
+            loop,
+            workers,
+            store,
+        )
         workers.close()
         loop.close()
 

@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.server.network import Loop, Workers
+from pyspark_log.server.served.folder import FolderLogs
 from pyspark_log.server.upkeep import Upkeep
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.types import TopicPartition
@@ -18,7 +19,7 @@ def store(tmp_path):
 def upkeep(store):
     loop = Loop()
     workers = Workers(loop, 1)
-    yield Upkeep(loop, workers, store)
+    yield Upkeep(loop, workers, store, FolderLogs(store, workers))
     workers.close()
     loop.close()
 

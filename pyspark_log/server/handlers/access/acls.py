@@ -84,7 +84,7 @@ def _create(call: Call, wanted: Sequence[CreateAclsRequest.AclCreation]) -> list
 def _require_alter(call: Call) -> None:
     """Refuses a client that may not change ACLs, and each one where they cannot be changed. RefusedError."""
     call.require(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME)
-    if not call.broker.store.writable:
+    if not call.broker.logs.writable:
         raise RefusedError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "the store is served for reading only")
 
 

@@ -102,7 +102,7 @@ def _alter(call: Call, request: AlterClientQuotasRequest) -> list[AlterClientQuo
 
     def alter() -> None:
         call.require(Operation.ALTER_CONFIGS, Resource.CLUSTER, CLUSTER_NAME)
-        if not call.broker.store.writable:
+        if not call.broker.logs.writable:
             raise RefusedError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "the store is served for reading only")
         if request.validate_only:
             altered(call.broker.quotas.table().quotas)

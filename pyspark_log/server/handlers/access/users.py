@@ -86,7 +86,7 @@ def _altered(
 
         def alter(name: str = name) -> None:
             call.require(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME)
-            if not call.broker.store.writable:
+            if not call.broker.logs.writable:
                 raise RefusedError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "the store is served for reading only")
             try:
                 check_name(name)

@@ -47,7 +47,7 @@ async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommi
     groups = call.broker.groups
     now = groups.now()
     # The group may be "", which only its members may not name.
-    may = call.broker.store.writable and call.allows(Operation.READ, Resource.GROUP, request.group_id)
+    may = call.broker.logs.writable and call.allows(Operation.READ, Resource.GROUP, request.group_id)
     error = ErrorCode.NONE if may else ErrorCode.GROUP_AUTHORIZATION_FAILED
     names = [await _name_of(call, topic.name, topic.topic_id) for topic in request.topics]
     errors = dict[tuple[int, int], ErrorCode]()
@@ -206,7 +206,7 @@ def _topic(
 
 async def _committed(call: Call, group: str, *, is_stable: bool) -> tuple[_Committed, ErrorCode]:
     """The committed offsets of a group; if they are to be stable, _UNSTABLE where a transaction may change them."""
-    log, workers = call.broker.store.groups.log, call.broker.workers
+    log, workers = call.broker.logs.groups, call.broker.workers
     if not call.allows(Operation.DESCRIBE, Resource.GROUP, group):
         return {}, ErrorCode.GROUP_AUTHORIZATION_FAILED
     try:

@@ -57,7 +57,7 @@ def _coordinator(call: Call, kind: int, key: str) -> FindCoordinatorResponse.Coo
         return _Coordinator(key, _NO_NODE, "", -1, error, why)
     resource = KINDS[kind]
     refused = NOT_ALLOWED[resource]
-    if not call.broker.store.writable:
+    if not call.broker.logs.writable:
         return _Coordinator(key, _NO_NODE, "", -1, refused, "the store is served for reading only")
     if not call.allows(Operation.DESCRIBE, resource, key):
         return _Coordinator(key, _NO_NODE, "", -1, refused, "the client may not ask for that")

@@ -71,7 +71,7 @@ async def list_transactions(call: Call, request: ListTransactionsRequest) -> Lis
             seen = matching(seen, request.transactional_id_pattern)
         except ValueError:
             return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
-    now, ids = call.broker.store.logs.clock(), set(request.producer_id_filters)
+    now, ids = call.broker.logs.clock(), set(request.producer_id_filters)
     return ListTransactionsResponse(
         unknown_state_filters=strange,
         transaction_states=[
@@ -101,12 +101,10 @@ async def describe_producers(call: Call, request: DescribeProducersRequest) -> D
 
 
 def _producers(call: Call, topic: str, partition: int) -> DescribeProducersResponse.PartitionResponse:
-    logs = call.broker.store.logs
     if not call.allows(Operation.READ, Resource.TOPIC, topic):
         return DescribeProducersResponse.PartitionResponse(partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     try:
-        logs.topic(topic).check(partition)
-        entries = logs.producers(topic, partition)
+        entries = call.broker.logs.producers(TopicPartition(topic, partition))
     except (PylogError, OSError) as error:
         return DescribeProducersResponse.PartitionResponse(partition, code_of(error), str(error))
     return DescribeProducersResponse.PartitionResponse(
@@ -150,7 +148,7 @@ def marked(
 def _write_marker(call: Call, asked: WriteTxnMarkersRequest.WritableTxnMarker, at: TopicPartition) -> ErrorCode:
     cluster = Resource.CLUSTER, CLUSTER_NAME
     may = call.allows(Operation.CLUSTER_ACTION, *cluster) or call.allows(Operation.ALTER, *cluster)
-    if not call.broker.store.writable or not may:
+    if not call.broker.logs.writable or not may:
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     if error := unknown(call, at.topic, at.partition):
         return error

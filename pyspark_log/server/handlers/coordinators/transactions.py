@@ -53,7 +53,7 @@ def _init_refusal(call: Call, request: InitProducerIdRequest) -> ErrorCode:
     name = request.transactional_id
     if name is None:
         may = call.allows(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER, CLUSTER_NAME) or call.may_write_any()
-        return ErrorCode.NONE if call.broker.store.writable and may else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return ErrorCode.NONE if call.broker.logs.writable and may else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     if not _may_write(call, name):
         return _NOT_ALLOWED
     if not name or (request.producer_id < 0) != (request.producer_epoch < 0):
@@ -63,7 +63,7 @@ def _init_refusal(call: Call, request: InitProducerIdRequest) -> ErrorCode:
 
 
 def _may_write(call: Call, transactional_id: str) -> bool:
-    return call.broker.store.writable and call.allows(Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id)
+    return call.broker.logs.writable and call.allows(Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id)
 
 
 def _before_fencing(error: ErrorCode) -> ErrorCode:
@@ -193,7 +193,7 @@ def offsets_committed(
 async def _commit(
     call: Call, request: TxnOffsetCommitRequest, offsets: Mapping[TopicPartition, OffsetAndMetadata], now: int
 ) -> ErrorCode:
-    groups, log, gate = call.broker.groups, call.broker.store.groups.log, call.broker.gate
+    groups, log, gate = call.broker.groups, call.broker.logs.groups, call.broker.gate
     producer = request.transactional_id, request.producer_id, request.producer_epoch
     try:
         at = await call.cluster.place_of(request.group_id)

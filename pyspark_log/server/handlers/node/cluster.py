@@ -119,8 +119,8 @@ async def _created(
     view: NodeView, call: Call, topics: Iterable[MetadataResponse.MetadataResponseTopic]
 ) -> list[MetadataResponse.MetadataResponseTopic]:
     """Has the controllers create topics that are missing, if the client may; clients look for them again."""
-    rows, missing, store = list[MetadataResponse.MetadataResponseTopic](), list[str](), call.broker.store
-    may_create = store_config(store.configs, "auto.create.topics.enable")
+    rows, missing = list[MetadataResponse.MetadataResponseTopic](), list[str]()
+    may_create = store_config(call.broker.logs.configs, "auto.create.topics.enable")
     for topic in topics:
         row = topic
         if may_create and topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic.name not in _NEVER_MADE:

@@ -41,7 +41,7 @@ async def list_config_resources(
 
 def _configs_of(view: NodeView, call: Call, kind: int, name: str) -> Iterable[Config]:
     broker, image = call.broker, view.image
-    own, of_store = broker.node_id, broker.store.configs
+    own, of_store = broker.node_id, broker.logs.configs
     if kind == ResourceKind.TOPIC:
         check_name(name)
         if image.topic(name) is None:

@@ -11,7 +11,7 @@ from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.records import fetch as plain
 from pyspark_log.server.handlers.records.leader_epochs import check_epoch
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
-from pyspark_log.storage.log.state import PartitionState
+from pyspark_log.server.served import LogView
 from pyspark_log.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -68,12 +68,12 @@ class _Replica:
         if self.is_follower:
             self._node.leaders.throttle.count(self._node.image, TopicPartition(topic, partition), self._id, size)
 
-    def read(self, topic: str, asked: FetchRequest.FetchPartition, state: PartitionState) -> ErrorCode:
+    def read(self, topic: str, asked: FetchRequest.FetchPartition, log: LogView) -> ErrorCode:
         if not self.is_follower:
             return ErrorCode.NONE
         fetched = Fetched(self._id, self._broker_epoch, asked.fetch_offset, asked.log_start_offset)
-        is_in_log = state.log_start <= asked.fetch_offset <= state.next_offset
-        if is_in_log and not self._node.leaders.fetched(TopicPartition(topic, asked.partition), fetched, state):
+        is_in_log = log.log_start <= asked.fetch_offset <= log.next_offset
+        if is_in_log and not self._node.leaders.fetched(TopicPartition(topic, asked.partition), fetched, log):
             return _ELSEWHERE
         return ErrorCode.NONE
 

@@ -63,7 +63,7 @@ async def create_missing(view: NodeView, call: Call, names: Collection[str]) -> 
 def _own_topic(view: NodeView, call: Call, name: str) -> CreateTopicsRequest.CreatableTopic:
     """One of Kafka's own topics as brokers create it; with fewer replicas if there are not as many brokers."""
     broker = call.broker
-    partitions = broker_config(view.image, broker.node_id, broker.store.configs, _PARTITIONS[name])
+    partitions = broker_config(view.image, broker.node_id, broker.logs.configs, _PARTITIONS[name])
     copies = max(1, min(_COPIES, _brokers(view.image)))
     configs = {"cleanup.policy": "compact", "segment.bytes": "104857600", **_CONFIGS[name]}
     if name == TRANSACTIONS_TOPIC:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pyspark_log.errors import OffsetOutOfRangeError, PylogError, UnknownTopicError
-from pyspark_log.kafka import FileRange
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import FetchRequest, FetchResponse
 from pyspark_log.server.appends import PartitionKey
@@ -19,10 +18,8 @@ from pyspark_log.server.handlers.call import Call, key_of
 from pyspark_log.server.handlers.records.leader_epochs import NO_EPOCH, check_epoch, divergence
 from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import Operation, Resource
+from pyspark_log.server.served import LogView, MustWaitError, ServedTopic
 from pyspark_log.storage.catalog import PUBLISH_TOPIC
-from pyspark_log.storage.log.read import LogReader
-from pyspark_log.storage.log.state import PartitionState
-from pyspark_log.storage.log_manager import TopicLogs
 
 _Topic = FetchResponse.FetchableTopicResponse
 _Partition = FetchResponse.PartitionData
@@ -59,7 +56,7 @@ class _Part:
     """
 
     wanted: FetchRequest.FetchPartition
-    topic: TopicLogs | None
+    topic: ServedTopic | None
     key: PartitionKey
     error: ErrorCode
     found: FetchResponse.PartitionData | None = None
@@ -87,12 +84,8 @@ class Replica(Protocol):
     def sent(self, topic: str, partition: int, size: int) -> None:
         """Takes that bytes are sent."""
 
-    def read(self, topic: str, wanted: FetchRequest.FetchPartition, state: PartitionState) -> ErrorCode:
+    def read(self, topic: str, wanted: FetchRequest.FetchPartition, log: LogView) -> ErrorCode:
         """Takes that a partition was read, which does not differ from what the client has; an error instead of it."""
-
-
-class _MustWaitError(Exception):
-    """The partition cannot be read without waiting for a disk or a lock."""
 
 
 def follower_of(request: FetchRequest, version: int) -> int:
@@ -123,11 +116,11 @@ async def fetch(call: Call, request: FetchRequest, replica: Replica | None = Non
         await search.look(parts)
     for part in parts:
         if replica is not None and part.size and part.topic is not None:
-            replica.sent(part.topic.description.name, part.wanted.partition, part.size)
+            replica.sent(part.topic.name, part.wanted.partition, part.size)
         if part.error:
             counts.errors[KEY, part.error] += 1
         elif part.size and part.topic is not None:
-            counts.topic(part.topic.description.name).bytes_out += part.size
+            counts.topic(part.topic.name).bytes_out += part.size
     return FetchResponse(
         responses=[
             _Topic(topic.topic, topic.topic_id, [search.answer(part) for part in found])
@@ -177,9 +170,9 @@ def _part(call: Call, name: str | None, wanted: FetchRequest.FetchPartition, rep
         if refusal is not None:
             code = ErrorCode(refusal.error_code)
             return _Part(wanted, None, PartitionKey("", wanted.partition), code, refusal)
-        logs = call.broker.store.logs.topic(name)
-        logs.check(wanted.partition)
-        return _Part(wanted, logs, PartitionKey(logs.description.topic_id, wanted.partition), ErrorCode.NONE)
+        topic = call.broker.logs.topic(name)
+        topic.check(wanted.partition)
+        return _Part(wanted, topic, PartitionKey(topic.topic_id, wanted.partition), ErrorCode.NONE)
     except RefusedError as error:
         return _Part(wanted, None, PartitionKey("", wanted.partition), error.code)
     except (PylogError, OSError) as error:
@@ -206,7 +199,7 @@ class _Search:
         for number, part in enumerate(left):
             try:
                 self._look_at(part, may_wait=False)
-            except _MustWaitError:
+            except MustWaitError:
                 await self._call.broker.workers.run(self._look_at_all, left[number:])
                 return
 
@@ -215,7 +208,7 @@ class _Search:
             self._look_at(part, may_wait=True)
 
     def _look_at(self, part: _Part, *, may_wait: bool) -> None:
-        if part.topic is None or self._is_as_seen(part, part.topic):
+        if part.topic is None or self._is_as_seen(part, part.topic, may_wait=may_wait):
             return
         self.size -= part.size
         self.there -= part.there
@@ -227,87 +220,74 @@ class _Search:
         self.size += part.size
         self.there += part.there
 
-    def _is_as_seen(self, part: _Part, topic: TopicLogs) -> bool:
+    def _is_as_seen(self, part: _Part, topic: ServedTopic, *, may_wait: bool) -> bool:
         """Whether there is nothing new for a follower: the high watermark alone has moved."""
         if part.end < 0 or part.error:
             return False
         try:
-            return topic.reader(part.wanted.partition).state().next_offset == part.end
+            return topic.view(part.wanted.partition, may_wait=may_wait).next_offset == part.end
         except (PylogError, OSError):
             return False  # The look reports what is wrong.
 
-    def _find(self, part: _Part, topic: TopicLogs, *, may_wait: bool) -> None:
-        wanted, logs = part.wanted, self._call.broker.store.logs
-        is_recovered = wanted.partition in topic.recovered
-        if not may_wait and not logs.is_brokers and not is_recovered:
-            raise _MustWaitError
-        if is_recovered:
-            reader = topic.reader(wanted.partition)
-        else:
-            reader = logs.recovered(topic.description.name, wanted.partition)
-        state = reader.state()
+    def _find(self, part: _Part, topic: ServedTopic, *, may_wait: bool) -> None:
+        wanted, log = part.wanted, topic.view(part.wanted.partition, may_wait=may_wait)
         # A replica has the epoch of its last record, which may be older than its leader's.
-        part.error = ErrorCode.NONE if self._replica else check_epoch(wanted.current_leader_epoch, state.leader_epoch)
+        part.error = ErrorCode.NONE if self._replica else check_epoch(wanted.current_leader_epoch, log.leader_epoch)
         if part.error:
-            # The client asks for the leader epoch next.
-            topic.note_leader_epoch(wanted.partition, state.leader_epoch)
             return
-        if wanted.last_fetched_epoch > NO_EPOCH and self._has_diverged(part, reader, state, may_wait=may_wait):
+        if wanted.last_fetched_epoch > NO_EPOCH and self._has_diverged(part, log, may_wait=may_wait):
             return
         if self._replica is not None:
-            part.error = self._replica.read(topic.description.name, wanted, state)
+            part.error = self._replica.read(topic.name, wanted, log)
         if not part.error:
-            self._read(part, reader, state, may_wait=may_wait)
+            self._read(part, topic.name, log, may_wait=may_wait)
 
-    def _read(self, part: _Part, reader: LogReader, state: PartitionState, *, may_wait: bool) -> None:
-        wanted = part.wanted
-        is_filtered = self._is_committed and state.may_have_transactions
-        # Inactive segments may be on the disk alone.
-        is_near = wanted.fetch_offset >= state.active_base and (not is_filtered or reader.stable.is_near(state))
-        if not may_wait and not is_near:
-            raise _MustWaitError
-        stable = reader.last_stable_offset() if is_filtered else state.high_watermark
-        end = min(stable, state.high_watermark)
-        if self._replica is not None and self._replica.is_follower:
-            end = part.end = state.next_offset
-        start, records = wanted.fetch_offset, None
+    def _read(self, part: _Part, topic: str, log: LogView, *, may_wait: bool) -> None:
+        wanted, replica = part.wanted, self._replica
+        is_filtered = self._is_committed and log.may_have_transactions
+        if not may_wait and not log.is_near(wanted.fetch_offset, committed=is_filtered):
+            raise MustWaitError
+        stable = log.last_stable_offset() if is_filtered else log.high_watermark
+        end = min(stable, log.high_watermark)
+        if replica is not None and replica.is_follower:
+            end = part.end = log.next_offset
+        start, batches = wanted.fetch_offset, None
         aborted: Sequence[FetchResponse.AbortedTransaction] | None = () if self._is_committed else None
         # A consumer may know a later high watermark than a leader that was just elected.
-        if not state.log_start <= start <= state.next_offset:
-            raise OffsetOutOfRangeError(reader.place.topic, wanted.partition, start, state.log_start, end)
+        if not log.log_start <= start <= log.next_offset:
+            raise OffsetOutOfRangeError(topic, wanted.partition, start, log.log_start, end)
         room = self.most - self.size
         limit = max(min(wanted.partition_max_bytes, room), 0)
-        replica, topic = self._replica, reader.place.topic
         is_held = replica is not None and replica.holds_back(topic, wanted.partition)
         if start < end and (room > 0 or self.size == 0) and not is_held:
-            records = reader.stored_batches(start, end, limit, state)
-        if records is not None:
-            part.there = records.length if records.next_offset >= end else max(limit, records.length)
-        if records is not None and records.length > room and self.size > 0:
-            records.file.close()
-            records, part.there = None, limit
-        if records is not None:
-            part.size = records.length
-        if is_filtered:
-            aborted = _aborted(reader, start, records.next_offset if records is not None else start)
+            batches = log.batches(start, end, limit)
+        if batches is not None:
+            length = len(batches.records)
+            if length > room and self.size > 0:
+                batches, part.there = None, limit
+            else:
+                part.size, part.there = length, length if batches.next_offset >= end else max(limit, length)
+        if is_filtered and batches is not None:
+            aborted = [_Aborted(*transaction) for transaction in log.aborted(start, batches.next_offset)]
+        elif is_filtered:
+            aborted = []
         part.found = _Partition(
-            wanted.partition, ErrorCode.NONE, state.high_watermark, stable, state.log_start,
-            aborted_transactions=aborted,
-            records=b"" if records is None else FileRange(records.file, records.position, records.length),
+            wanted.partition, ErrorCode.NONE, log.high_watermark, stable, log.log_start,
+            aborted_transactions=aborted, records=b"" if batches is None else batches.records,
         )  # fmt: skip
 
-    def _has_diverged(self, part: _Part, reader: LogReader, state: PartitionState, *, may_wait: bool) -> bool:
+    def _has_diverged(self, part: _Part, log: LogView, *, may_wait: bool) -> bool:
         """Whether a copy of the log has other records, which is answered at once."""
         wanted = part.wanted
-        if not may_wait and wanted.last_fetched_epoch != state.leader_epoch:
-            raise _MustWaitError
-        diverging = divergence(reader, state, wanted.last_fetched_epoch, wanted.fetch_offset)
+        if not may_wait and wanted.last_fetched_epoch != log.leader_epoch:
+            raise MustWaitError
+        diverging = divergence(log, wanted.last_fetched_epoch, wanted.fetch_offset)
         if diverging is None:
             return False
         end = FetchResponse.EpochEndOffset(*diverging)
         part.there = self.most
         part.found = _Partition(
-            wanted.partition, ErrorCode.NONE, state.high_watermark, state.high_watermark, state.log_start,
+            wanted.partition, ErrorCode.NONE, log.high_watermark, log.high_watermark, log.log_start,
             diverging_epoch=end, records=b"",
         )  # fmt: skip
         return True
@@ -320,8 +300,3 @@ class _Search:
         aborted = () if part.topic is None else None
         error = part.error or ErrorCode.UNKNOWN_SERVER_ERROR
         return _Partition(part.wanted.partition, error, -1, -1, -1, aborted_transactions=aborted, records=b"")
-
-
-def _aborted(reader: LogReader, start: int, end: int) -> list[FetchResponse.AbortedTransaction]:
-    found = reader.aborted(start, end) if start < end else ()
-    return [_Aborted(one.producer_id, one.first_offset) for one in found]

@@ -10,9 +10,8 @@ from pyspark_log.kafka.messages import OffsetForLeaderEpochRequest, OffsetForLea
 from pyspark_log.server.errors import code_of
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
-from pyspark_log.storage.log.leader_epochs import FILE_NAME, EpochEnd, LeaderEpochs
-from pyspark_log.storage.log.read import LogReader
-from pyspark_log.storage.log.state import PartitionState
+from pyspark_log.server.served import LogView
+from pyspark_log.storage.log.leader_epochs import EpochEnd
 from pyspark_log.types import TopicPartition
 
 _Topic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
@@ -29,23 +28,15 @@ def check_epoch(known: int, current: int) -> ErrorCode:
     return ErrorCode.FENCED_LEADER_EPOCH if known < current else ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def epochs_of(reader: LogReader, state: PartitionState) -> LeaderEpochs:
-    """The leader epochs of a partition."""
-    epochs = LeaderEpochs.read(f"{reader.place_in(state).folder}/{FILE_NAME}")
-    # One that has no records yet is in no file.
-    epochs.assign(state.leader_epoch, state.next_offset)
-    return epochs
-
-
-def divergence(reader: LogReader, state: PartitionState, epoch: int, offset: int) -> EpochEnd | None:
+def divergence(log: LogView, epoch: int, offset: int) -> EpochEnd | None:
     """Where a log that has records of `epoch` up to `offset` may first differ from this one (KIP-595); None: nowhere.
 
     Raises:
         SideFileError, OSError: the file of epochs cannot be read.
     """
-    if epoch == state.leader_epoch and offset <= state.next_offset:
+    if epoch == log.leader_epoch and offset <= log.next_offset:
         return None
-    end = epochs_of(reader, state).end_of(epoch, state.next_offset)
+    end = log.end_of_epoch(epoch)
     return end if end.epoch < epoch or end.end_offset < offset else None
 
 
@@ -70,12 +61,11 @@ def _end(
     try:
         if not call.leads(TopicPartition(topic, asked.partition)):
             return _End(ErrorCode.NOT_LEADER_OR_FOLLOWER, asked.partition, NO_EPOCH, _NO_OFFSET)
-        reader = call.broker.store.logs.recovered(topic, asked.partition)
-        state = reader.state()
-        error = check_epoch(asked.current_leader_epoch, state.leader_epoch)
+        log = call.broker.logs.topic(topic).view(asked.partition, may_wait=True)
+        error = check_epoch(asked.current_leader_epoch, log.leader_epoch)
         if error:
             return _End(error, asked.partition)
-        epoch, end = epochs_of(reader, state).end_of(asked.leader_epoch, state.next_offset)
+        epoch, end = log.end_of_epoch(asked.leader_epoch)
         return _End(ErrorCode.NONE, asked.partition, epoch, end)
     except (PylogError, OSError) as error:
         return _End(code_of(error), asked.partition, NO_EPOCH, _NO_OFFSET)

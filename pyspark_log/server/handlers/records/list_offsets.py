@@ -9,10 +9,9 @@ from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import ListOffsetsRequest, ListOffsetsResponse
 from pyspark_log.server.errors import code_of
 from pyspark_log.server.handlers.call import Call
-from pyspark_log.server.handlers.records.leader_epochs import NO_EPOCH, check_epoch, epochs_of
+from pyspark_log.server.handlers.records.leader_epochs import NO_EPOCH, check_epoch
 from pyspark_log.server.security.acls import Operation, Resource
-from pyspark_log.storage.log.read import LogReader
-from pyspark_log.storage.log.state import PartitionState
+from pyspark_log.server.served import LogView
 from pyspark_log.types import TopicPartition
 
 _Topic = ListOffsetsResponse.ListOffsetsTopicResponse
@@ -67,11 +66,10 @@ def _partition(
     try:
         if not call.leads(at):
             return _Partition(number, ErrorCode.NOT_LEADER_OR_FOLLOWER, _NOTHING, _NOTHING, NO_EPOCH)
-        reader = call.broker.store.logs.recovered(topic, number)
-        state = reader.state()
-        error = check_epoch(asked.current_leader_epoch, state.leader_epoch)
+        log = call.broker.logs.topic(topic).view(number, may_wait=True)
+        error = check_epoch(asked.current_leader_epoch, log.leader_epoch)
         is_client = request.replica_id < 0
-        if not error and time != _EARLIEST and is_client and call.cluster.is_behind(at, state.high_watermark):
+        if not error and time != _EARLIEST and is_client and call.cluster.is_behind(at, log.high_watermark):
             # Else an offset could be lower than one that the leader before has answered (KIP-207).
             error = _NOT_AVAILABLE[call.version >= _SINCE_NOT_AVAILABLE]
         if is_twice:
@@ -81,27 +79,27 @@ def _partition(
         if error:
             return _Partition(number, error, _NOTHING, _NOTHING, NO_EPOCH)
         if request.replica_id >= 0 and time == _LATEST:
-            timestamp, offset = _NOTHING, state.next_offset
+            timestamp, offset = _NOTHING, log.next_offset
         else:
             is_committed = request.isolation_level == _READ_COMMITTED
-            timestamp, offset = _look_up(reader, state, time, is_committed=is_committed)
+            timestamp, offset = _look_up(log, time, is_committed=is_committed)
         has_epoch = offset != _NOTHING and call.version >= _FIRST_WITH_EPOCH
-        epoch = epochs_of(reader, state).of(offset) if has_epoch else NO_EPOCH
+        epoch = log.epoch_of(offset) if has_epoch else NO_EPOCH
         return _Partition(number, ErrorCode.NONE, timestamp, offset, epoch)
     except (PylogError, OSError) as error:
         return _Partition(number, code_of(error), _NOTHING, _NOTHING, NO_EPOCH)
 
 
-def _look_up(reader: LogReader, state: PartitionState, time: int, *, is_committed: bool) -> tuple[int, int]:
+def _look_up(log: LogView, time: int, *, is_committed: bool) -> tuple[int, int]:
     """A time (ms) and an offset; -1 for what there is not."""
     if time in (_EARLIEST, _EARLIEST_LOCAL):
-        return _NOTHING, state.log_start
+        return _NOTHING, log.log_start
     if time in (_LATEST_TIERED, _EARLIEST_PENDING):
         return _NOTHING, _NOTHING
-    end = min(reader.last_stable_offset(), state.high_watermark) if is_committed else state.high_watermark
+    end = min(log.last_stable_offset(), log.high_watermark) if is_committed else log.high_watermark
     if time == _LATEST:
         return _NOTHING, end
-    record = reader.find_max_timestamp() if time == _LARGEST_TIME else reader.find_timestamp(time)
+    record = log.find_max_timestamp() if time == _LARGEST_TIME else log.find_timestamp(time)
     if record is None or record.offset >= end:
         return _NOTHING, _NOTHING
     return record.timestamp, record.offset

@@ -37,7 +37,7 @@ async def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> Desc
 
 
 def _log_dirs(call: Call, wanted: set[TopicPartition] | None) -> DescribeLogDirsResponse:
-    results, described = [], call.broker.store.describe_log_dirs()
+    results, described = [], call.broker.logs.log_dirs()
     served = _partitions(call)
     # A partition gets its log with its first record. Kafka's has one from the start: the first log dir lists it.
     without_log = served.difference(*(one.partitions for one in described))
@@ -58,18 +58,22 @@ def _log_dirs(call: Call, wanted: set[TopicPartition] | None) -> DescribeLogDirs
 
 def _partitions(call: Call) -> set[TopicPartition]:
     """All partitions of the topics that are served."""
-    logs = call.broker.store.logs
+    store = call.broker.store
     return {
         TopicPartition(name, number)
-        for name in logs.topics(internal=True)
+        for name in store.topics(internal=True)
         if name != PUBLISH_TOPIC
-        for number in range(logs.describe_topic(name).partitions)
+        for number in range(store.describe_topic(name).partitions)
     }
 
 
 async def alter_replica_log_dirs(call: Call, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
     """Begins to move partitions to other log dirs; DescribeLogDirs shows when one has arrived."""
-    paths = {folder.path for folder in call.broker.store.logs.log_dirs}
+    return await call.broker.workers.run(_begin_moves, call, request)
+
+
+def _begin_moves(call: Call, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+    paths = {log_dir.path for log_dir in call.broker.logs.log_dirs()}
     topics = dict[str, list[AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult]]()
     for folder in request.dirs:
         for topic in folder.topics:
@@ -83,19 +87,19 @@ async def alter_replica_log_dirs(call: Call, request: AlterReplicaLogDirsRequest
 
 
 def _begin_move(call: Call, at: TopicPartition, path: str, *, is_known: bool) -> ErrorCode:
-    store = call.broker.store
+    logs = call.broker.logs
 
     def begin() -> None:
         call.require(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME)
-        store.check_writable()
-        store.logs.topic(at.topic).check(at.partition)
+        logs.check_writable()
+        logs.topic(at.topic).check(at.partition)
         if not is_known:
             raise RefusedError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is no log dir of this store")
         call.broker.workers.run(move)
 
     def move() -> None:
         try:
-            store.move_partition(at.topic, at.partition, path)
+            logs.move(at, path)
         except (PylogError, OSError) as error:
             _log.error("%s could not be moved to %s: %s", at, path, error)
 

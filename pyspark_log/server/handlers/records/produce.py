@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from struct import Struct
 from typing import cast
 
-from pyspark_log.errors import InvalidRecordError, ProducerError, PylogError
+from pyspark_log.errors import InvalidRecordError, PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import ProduceRequest, ProduceResponse
 from pyspark_log.server.cluster_view import LogEnd
@@ -15,9 +15,7 @@ from pyspark_log.server.errors import code_of
 from pyspark_log.server.handlers.call import Call, key_of
 from pyspark_log.server.network import ClosedByServerError
 from pyspark_log.server.security.acls import Operation, Resource
-from pyspark_log.storage.catalog import check_not_internal
-from pyspark_log.storage.log import Appended, LogWriter
-from pyspark_log.storage.log_manager import check_batch
+from pyspark_log.server.served import Batch, Refused, Stored
 from pyspark_log.storage.record import crc32c
 from pyspark_log.storage.record.layout import (
     ATTRIBUTES_AT,
@@ -38,9 +36,6 @@ _Partition = ProduceResponse.PartitionProduceResponse
 #: Its key.
 KEY = key_of(ProduceRequest)
 
-# Up to as many bytes are checked and appended in the loop's thread, if the partition's lock is in hand: that takes some
-# 50 us, and to have another thread do it as long again.
-_AT_ONCE_BYTES = 64 * 1024
 _ALL = -1
 _ACKS = (_ALL, 0, 1)
 # The byte of a record batch that has its codec and the bit of transactions.
@@ -122,7 +117,7 @@ async def _append_in_transaction(
 def _unknown(call: Call, at: TopicPartition) -> bool:
     """Whether there is no such partition; the append then says so."""
     try:
-        call.broker.store.logs.topic(at.topic).check(at.partition)
+        call.broker.logs.topic(at.topic).check(at.partition)
     except (PylogError, OSError):
         return True
     return False
@@ -150,10 +145,9 @@ async def _append(
     ]
     left = [append for topic in appends for append in topic if append.response is None]
     sync = request.acks == _ALL and call.broker.sync_acks_all
-    if not sync and sum(append.size for append in left) <= _AT_ONCE_BYTES:
-        left = [append for append in left if not append.is_done_at_once()]
-    if left:
-        await call.broker.workers.run(_finish, left, sync)
+    outcomes = await call.broker.logs.append([append.batch for append in left], sync=sync)
+    for append, outcome in zip(left, outcomes, strict=True):
+        append.answer(outcome)
     _count(call.broker.counts, appends)
     return appends
 
@@ -169,17 +163,12 @@ def _count(counts: Counts, appends: Iterable[Sequence[_Append]]) -> None:
                 counts.errors[KEY, append.response.error_code] += 1
 
 
-def _finish(appends: Sequence[_Append], sync: bool) -> None:
-    for append in appends:
-        append.finish(sync=sync)
-
-
 class _Append:
     """A batch on its way into its partition.
 
     Attributes:
         topic: the topic's name; None: there is none.
-        size: its bytes.
+        batch, size: its bytes.
         messages: how many records were appended.
         response: what became of it; None: it is not appended yet.
         at: its partition.
@@ -192,81 +181,44 @@ class _Append:
         self, call: Call, request: ProduceRequest, topic: str | None, part: ProduceRequest.PartitionProduceData,
         refused: Mapping[TopicPartition, ErrorCode],
     ) -> None:  # fmt: skip
-        self._store, self.topic, self._part, self.messages = call.broker.store, topic, part, 0
+        self.topic, self._part, self.messages = topic, part, 0
         self.at, self.end = TopicPartition(topic or "", part.index), None
         self._leader_epoch = call.cluster.leader_epoch(self.at)
         # A view of the request's frame, which does all that bytes do here.
-        self._records = cast("bytes", part.records or b"")
-        self._writer: LogWriter | None = None
-        self._checked: tuple[LogWriter, bytes | bytearray, int] | None = None
-        self.size = len(self._records)
+        self.batch = Batch(self.at, cast("bytes", part.records or b""))
+        self.size = len(self.batch.records)
         self.response: ProduceResponse.PartitionProduceResponse | None = None
-        why = _refusal(call, request, topic, self.at, self._records)
+        why = _refusal(call, request, topic, self.at, self.batch.records)
         if why is None and (code := refused.get(self.at)):
             why = code, f"not in the transaction of {request.transactional_id}: {code.name}"
         if why is not None:
             self._refuse(*why)
 
-    def is_done_at_once(self) -> bool:
-        """Appends the batch unless that may have to wait; whether there is a response."""
-        try:
-            writer, data, time = self._check()
-            outcomes = writer.append_at_once([data])
-            if outcomes is not None:
-                self._answer(writer, outcomes[0], time)
-        except (PylogError, OSError) as error:
-            self._fail(error)
-        return self.response is not None
-
-    def finish(self, *, sync: bool) -> None:
-        """Appends the batch."""
-        try:
-            writer, data, time = self._check()
-            self._answer(writer, writer.append_in_turn([data], sync=sync)[0], time)
-        except Exception as error:  # noqa: BLE001  (the other batches of the request have their own answers)
-            self._fail(error)
-
-    def _check(self) -> tuple[LogWriter, bytes | bytearray, int]:
-        """The writer, the batch as it is to be stored, and the time that its records get (ms; -1: they keep theirs)."""
-        if self._checked is None:
-            assert self.topic is not None
-            check_not_internal(self.topic)
-            logs = self._store.logs
-            writer, now = logs.writer(self.topic, self._part.index), logs.clock()
-            self._writer = writer
-            data = check_batch(self._records, writer, now)
-            if isinstance(data, PylogError):
-                raise data
-            self._checked = writer, data, now if writer.config.log_append_time else -1
-        return self._checked
-
-    def _answer(self, writer: LogWriter, outcome: Appended | PylogError, time: int) -> None:
-        if isinstance(outcome, Appended):
-            start = writer.log.lease.log_start_left
-            self.response = _Partition(self._part.index, ErrorCode.NONE, outcome.base_offset, time, start)
-            self.end = LogEnd(self._leader_epoch, outcome.next_offset)
-            if not outcome.duplicate:
-                self.messages = outcome.next_offset - outcome.base_offset
-        else:
-            self._fail(outcome)
+    def answer(self, outcome: Stored | Refused) -> None:
+        """Takes in what became of the batch."""
+        if isinstance(outcome, Refused):
+            self._answer_error(outcome)
+            return
+        base, end, log_start, time, is_duplicate = outcome
+        self.response = _Partition(self._part.index, ErrorCode.NONE, base, time, log_start)
+        self.end = LogEnd(self._leader_epoch, end)
+        if not is_duplicate:
+            self.messages = end - base
 
     def take_back(self, error: ErrorCode) -> None:
         """Answers that it was appended, but is not replicated."""
         in_time = error != ErrorCode.REQUEST_TIMED_OUT
         self._refuse(error, _NOT_BY_ALL if in_time else "the replicas in sync did not all have it in time")
 
-    def _fail(self, error: Exception) -> None:
-        """Answers with an error: as Kafka, with the single records, and the log start where the log was looked at."""
-        refused = error.records if isinstance(error, InvalidRecordError) else ()
-        start = -1
-        if self._writer is not None and (refused or isinstance(error, ProducerError)):
-            place = self._writer.place
-            start = self._store.logs.reader(place.topic, place.partition).state().log_start
-        rows = [ProduceResponse.BatchIndexAndErrorMessage(number, None) for number in refused]
+    def _answer_error(self, outcome: Refused) -> None:
+        """Answers with an error: as Kafka, with the single records."""
+        error = outcome.error
+        records = error.records if isinstance(error, InvalidRecordError) else ()
+        rows = [ProduceResponse.BatchIndexAndErrorMessage(number, None) for number in records]
         code = code_of(error)
-        if code == ErrorCode.CORRUPT_MESSAGE and _is_checksum_right(self._records):
+        if code == ErrorCode.CORRUPT_MESSAGE and _is_checksum_right(self.batch.records):
             code = ErrorCode.INVALID_RECORD  # So the client does not send it again.
-        self.response = _Partition(self._part.index, code, -1, -1, start, rows, str(error))
+        self.response = _Partition(self._part.index, code, -1, -1, outcome.log_start, rows, str(error))
 
     def _refuse(self, code: ErrorCode, why: str) -> None:
         self.response = _Partition(self._part.index, code, -1, -1, -1, (), why)
@@ -292,7 +244,7 @@ def _refusal(
 
 
 def _refusal_of_client(call: Call, transactional_id: str | None, topic: str | None) -> tuple[ErrorCode, str] | None:
-    if not call.broker.store.writable:
+    if not call.broker.logs.writable:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED, "the store is served for reading only"
     if transactional_id is not None and not call.allows(*_WRITE_AS, transactional_id):
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

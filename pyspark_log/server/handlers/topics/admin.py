@@ -54,7 +54,7 @@ async def create_topics(call: Call, request: CreateTopicsRequest) -> CreateTopic
 def _create(
     call: Call, topic: CreateTopicsRequest.CreatableTopic, validate_only: bool, is_twice: bool
 ) -> CreateTopicsResponse.CreatableTopicResult:
-    store, made = call.broker.store, list[TopicDescription]()
+    store, logs, made = call.broker.store, call.broker.logs, list[TopicDescription]()
 
     def create() -> None:
         if is_twice:
@@ -62,11 +62,11 @@ def _create(
         require_create(call, topic.name)
         check_name(topic.name)
         check_not_internal(topic.name)
-        store.check_writable()
+        logs.check_writable()
         partitions, configs = _partitions(call, topic), _configs(topic)
-        if store.logs.catalog.exists(topic.name):
+        if logs.has_topic(topic.name):
             raise TopicExistsError(f"topic {topic.name!r} exists already")
-        partitions = partitions or int_config(store.configs, "num.partitions")
+        partitions = partitions or int_config(call.broker.logs.configs, "num.partitions")
         call.require_mutation(partitions, _CREATE_IS_STRICT)
         if validate_only:
             made.append(TopicDescription(topic.name, "", partitions, configs))
@@ -128,7 +128,7 @@ def _configs(topic: CreateTopicsRequest.CreatableTopic) -> dict[str, str]:
 
 def _described(call: Call, configs: Mapping[str, str]) -> list[CreateTopicsResponse.CreatableTopicConfigs]:
     return [
-        _Config(one.name, one.value, one.read_only, one.source) for one in of_topic(configs, call.broker.store.configs)
+        _Config(one.name, one.value, one.read_only, one.source) for one in of_topic(configs, call.broker.logs.configs)
     ]
 
 
@@ -166,7 +166,7 @@ def _grow(
                 )
             for one in topic.assignments:
                 _check_replicas(call, one.broker_ids)
-        call.broker.store.check_writable()
+        call.broker.logs.check_writable()
         call.require_mutation(topic.count - now, _GROW_IS_STRICT)
         if not validate_only:
             call.broker.store.add_partitions(topic.name, topic.count)
@@ -199,12 +199,12 @@ async def _delete(call: Call, name: str, topic_id: bytes) -> DeleteTopicsRespons
 
     def delete() -> None:
         call.require(Operation.DELETE, Resource.TOPIC, name)
-        call.broker.store.check_writable()
+        call.broker.logs.check_writable()
         call.require_mutation(call.broker.store.describe_topic(name).partitions, _DELETE_IS_STRICT)
         call.broker.store.delete_topic(name)
 
     try:
-        topic_id = id_bytes(call.broker.store.describe_topic(name).topic_id)
+        topic_id = id_bytes(call.broker.logs.topic(name).topic_id)
     except PylogError:
         topic_id = NO_ID  # Deleting it says what is wrong.
     code, why = await call.broker.workers.run(attempt, delete)

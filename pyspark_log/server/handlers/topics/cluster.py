@@ -81,7 +81,7 @@ def _reassigned(
 ) -> tuple[ErrorCode, str | None]:
     def reassign() -> None:
         call.require(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME)
-        call.broker.store.logs.topic(topic).check(part.partition_index)
+        call.broker.logs.topic(topic).check(part.partition_index)
         if part.replicas is None:
             raise RefusedError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "there is none that could be cancelled")
         if list(part.replicas) != [call.broker.node_id]:
@@ -109,7 +109,7 @@ async def elect_leaders(call: Call, request: ElectLeadersRequest) -> ElectLeader
 def _elected(call: Call, topic: str, partition: int) -> ElectLeadersResponse.PartitionResult:
     def elect() -> None:
         call.require(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME)
-        call.broker.store.logs.topic(topic).check(partition)
+        call.broker.logs.topic(topic).check(partition)
         raise RefusedError(ErrorCode.ELECTION_NOT_NEEDED, f"node {call.broker.node_id} leads it already")
 
     return ElectLeadersResponse.PartitionResult(partition, *attempt(elect))

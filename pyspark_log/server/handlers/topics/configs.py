@@ -94,14 +94,14 @@ def _configs_of(call: Call, kind: int, name: str) -> Iterable[Config]:
         check_name(name)
         if name == PUBLISH_TOPIC:
             raise UnknownTopicError(f"{name} is not served")
-        return configs.of_topic(broker.store.describe_topic(name).configs, broker.store.configs)
+        return configs.of_topic(broker.store.describe_topic(name).configs, broker.logs.configs)
     if kind == ResourceKind.BROKER:
         if name == "":
             return ()  # what is set for all servers while they run: nothing is
         if name != str(broker.node_id):
             raise RefusedError(ErrorCode.INVALID_REQUEST, f"there is no server {name!r}; this is {broker.node_id}")
         host, port = advertised(call)
-        return configs.of_server(broker.store.configs, broker.node_id, f"PLAINTEXT://{host}:{port}")
+        return configs.of_server(broker.logs.configs, broker.node_id, f"PLAINTEXT://{host}:{port}")
     if kind == ResourceKind.BROKER_LOGGER:
         return ()
     raise RefusedError(ErrorCode.INVALID_REQUEST, f"nothing of kind {kind} has configs here")
@@ -213,7 +213,7 @@ def _change(
         if kind != ResourceKind.TOPIC:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "only configs of topics can be changed while the server runs")
         before = store.describe_topic(topic).configs
-        current = {one.name: one.value for one in configs.of_topic(before, store.configs)}
+        current = {one.name: one.value for one in configs.of_topic(before, call.broker.logs.configs)}
         values, deleted = dict[str, str](), set(before) if replaces else set[str]()
         for name, how, value in checked:
             if how is Change.DELETE:
@@ -226,7 +226,7 @@ def _change(
         values = configs.checked(values)
         # As in Kafka, what is not set may be deleted.
         deleted = (deleted & before.keys()) - values.keys()
-        store.check_writable()
+        call.broker.logs.check_writable()
         if not validate_only:
             store.alter_configs(topic, values, deleted)
 

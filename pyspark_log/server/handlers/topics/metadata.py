@@ -93,18 +93,18 @@ def _described(
     try:
         call.require(*_DESCRIBE, name)
         check_name(name)
-        if may_create and name not in INTERNAL_TOPICS and broker.store.writable:
-            if not broker.store.logs.catalog.exists(name):
+        if may_create and name not in INTERNAL_TOPICS and broker.logs.writable:
+            if not broker.logs.has_topic(name):
                 require_create(call, name)
-                if not call.may_mutate(int_config(broker.store.configs, "num.partitions"), strict=True):
+                if not call.may_mutate(int_config(broker.logs.configs, "num.partitions"), strict=True):
                     # As Kafka: the client asks again.
                     raise UnknownTopicError(f"topic {name!r} cannot be created now")
             broker.store.ensure_topic(name)
-        topic = broker.store.logs.topic(name)
+        topic = broker.logs.topic(name)
         nodes = [broker.node_id]
         partitions = [
             _Partition(ErrorCode.NONE, number, broker.node_id, topic.leader_epoch(number), nodes, nodes)
-            for number in range(topic.description.partitions)
+            for number in range(topic.partitions)
         ]
     except RefusedError as error:
         return _Topic(error.code, name, NO_ID, False, (), NOT_ASKED)
@@ -113,5 +113,5 @@ def _described(
         return _Topic(code_of(error), name, NO_ID, name in INTERNAL_TOPICS, (), operations)
     operations = call.operations(Resource.TOPIC, name) if asked else NOT_ASKED
     broker.topics.note(name)
-    topic_id = id_bytes(topic.description.topic_id)
+    topic_id = id_bytes(topic.topic_id)
     return _Topic(ErrorCode.NONE, name, topic_id, name in INTERNAL_TOPICS, partitions, operations)

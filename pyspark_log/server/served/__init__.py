@@ -1,0 +1,14 @@
+"""What a server serves: the logs of a store, as its handlers ask for them. `logs` has the contracts."""
+
+from pyspark_log.server.served.logs import (
+    Batch,
+    Batches,
+    LogView,
+    MustWaitError,
+    Refused,
+    ServedLogs,
+    ServedTopic,
+    Stored,
+)
+
+__all__ = ["Batch", "Batches", "LogView", "MustWaitError", "Refused", "ServedLogs", "ServedTopic", "Stored"]

@@ -1,0 +1,123 @@
+"""A store in a folder, as it is served; see `logs`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+
+from pyspark_log.errors import LockTimeoutError, StoreError
+from pyspark_log.server.network import Workers
+from pyspark_log.server.served import replicas_alone
+from pyspark_log.server.served.folder_append import append
+from pyspark_log.server.served.folder_log import FolderTopic
+from pyspark_log.server.served.logs import Batch, Refused, ServedLogs, Stored
+from pyspark_log.storage.abilities import Missing, refuse
+from pyspark_log.storage.catalog.store_json import STATE_FOLDER
+from pyspark_log.storage.compaction import LogCleaner
+from pyspark_log.storage.folder_store import FolderStore
+from pyspark_log.storage.fs import contextmanager, files, lock_for
+from pyspark_log.storage.log.producers import ProducerEntry
+from pyspark_log.storage.log_manager import LogDirDescription
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.transactions import TransactionLog
+from pyspark_log.types import TopicPartition
+
+# A partition is kept open for appending for each so many files that the system allows; it has five of them.
+_FILES_PER_WRITER = 16
+_LOCK = "server.lock"
+# How long the lock of another server is waited for, in seconds: long enough to find which process has it.
+_LOCK_TIMEOUT = 0.1
+
+
+def in_folder(store: Store) -> FolderStore:
+    """A store, which has to be in a folder. UnsupportedByStoreError: it is not."""
+    if not isinstance(store, FolderStore):
+        refuse(Missing.FILES, store.path)
+    return store
+
+
+class FolderLogs(ServedLogs):
+    """The logs of a store in a folder, which this process or others have open as well."""
+
+    def __init__(self, store: FolderStore, workers: Workers) -> None:
+        """Of a store; `workers` append what has to wait."""
+        self._store, self._logs, self._workers = store, store.logs, workers
+        # A server without it at the start is one for reading.
+        self._writes = store.writable
+        self.configs, self.groups = store.configs, store.groups.log
+        self.transactions, self.compaction = TransactionLog(store.logs), LogCleaner(store.logs)
+
+    @property
+    def writable(self) -> bool:
+        return self._store.writable
+
+    @property
+    def why_read_only(self) -> str:
+        return self._logs.reads_only or "this process may not write to it"
+
+    def check_writable(self) -> None:
+        self._store.check_writable()
+
+    def clock(self) -> int:
+        return self._logs.clock()
+
+    def has_topic(self, name: str) -> bool:
+        return self._logs.catalog.exists(name)
+
+    def topic(self, name: str) -> FolderTopic:
+        return FolderTopic(self._logs, self._logs.topic(name))
+
+    def problem(self) -> str:
+        for folder in {self._store.path, *(log_dir.path for log_dir in self._logs.log_dirs if self._writes)}:
+            if not files.is_folder(folder):
+                return f"{folder} is missing"
+            if self._writes and not files.may(folder, os.W_OK):
+                return f"{folder} may not be written any more"
+            if self._writes and not files.room_at(folder).f_bavail:
+                return f"the disk of {folder} is full"
+        return ""
+
+    def is_there(self) -> bool:
+        return files.is_folder(self._store.path)
+
+    async def append(self, batches: Sequence[Batch], *, sync: bool) -> Sequence[Stored | Refused]:
+        return await append(self._logs, self._workers, batches, sync=sync)
+
+    def producers(self, at: TopicPartition) -> Sequence[ProducerEntry]:
+        self._logs.topic(at.topic).check(at.partition)
+        return self._logs.producers(at.topic, at.partition)
+
+    def log_dirs(self) -> Sequence[LogDirDescription]:
+        return self._store.describe_log_dirs()
+
+    def move(self, at: TopicPartition, path: str) -> None:
+        self._store.move_partition(at.topic, at.partition, path)
+
+    def clean(self) -> None:
+        self._store.clean()
+
+    @contextmanager
+    def held(self, most_files: int) -> Iterator[None]:
+        """Two would each think that they lead its partitions and groups."""
+        self._logs.most_writers = max(self._logs.most_writers, most_files // _FILES_PER_WRITER)
+        if not self._writes:
+            yield
+            return
+        self._logs.make_folders()
+        path = f"{self._store.path}/{STATE_FOLDER}/{_LOCK}"
+        files.open_or_create(path).close()
+        try:
+            with lock_for(path).held(_LOCK_TIMEOUT):
+                yield
+        except LockTimeoutError as error:
+            raise StoreError(f"another server serves this store: {error}") from None
+
+    def begin_alone(self) -> Callable[[], object] | None:
+        """A copy of a node's folder is for reading alone."""
+        if not replicas_alone.has_replicas(self._store):
+            return None
+        self._logs.reads_only = replicas_alone.WHY
+        return lambda: replicas_alone.report_hidden(self._store)
+
+    def close(self) -> None:
+        self._store.close()

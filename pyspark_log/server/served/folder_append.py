@@ -1,0 +1,96 @@
+"""Appends clients' batches to the partitions of a store in a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark_log.errors import InvalidRecordError, ProducerError, PylogError
+from pyspark_log.server.network import Workers
+from pyspark_log.server.served.logs import Batch, Refused, Stored
+from pyspark_log.storage.catalog import check_not_internal
+from pyspark_log.storage.log import Appended, LogWriter
+from pyspark_log.storage.log_manager import LogManager, check_batch
+
+# Up to as many bytes are checked and appended in the loop's thread, if the partition's lock is in hand: that takes some
+# 50 us, and to have another thread do it as long again.
+_AT_ONCE_BYTES = 64 * 1024
+
+
+async def append(logs: LogManager, workers: Workers, batches: Sequence[Batch], *, sync: bool) -> list[Stored | Refused]:
+    """See ServedLogs.append."""
+    appends = [_Append(logs, batch) for batch in batches]
+    left = appends
+    if not sync and sum(len(batch.records) for batch in batches) <= _AT_ONCE_BYTES:
+        left = [append for append in appends if not append.is_done_at_once()]
+    if left:
+        await workers.run(_finish, left, sync)
+    return [append.outcome for append in appends]
+
+
+def _finish(appends: Sequence[_Append], sync: bool) -> None:
+    for append in appends:
+        append.finish(sync=sync)
+
+
+class _Append:
+    """One batch.
+
+    Attributes:
+        outcome: what became of it, once that is known.
+    """
+
+    outcome: Stored | Refused
+
+    def __init__(self, logs: LogManager, batch: Batch) -> None:
+        self._logs, self._batch = logs, batch
+        self._writer: LogWriter | None = None
+        self._checked: tuple[LogWriter, bytes | bytearray, int] | None = None
+
+    def is_done_at_once(self) -> bool:
+        """Appends the batch unless that may have to wait; whether there is an outcome."""
+        try:
+            writer, data, time = self._check()
+            outcomes = writer.append_at_once([data])
+            if outcomes is None:
+                return False
+            self._note(writer, outcomes[0], time)
+        except (PylogError, OSError) as error:
+            self._fail(error)
+        return True
+
+    def finish(self, *, sync: bool) -> None:
+        """Appends the batch."""
+        try:
+            writer, data, time = self._check()
+            self._note(writer, writer.append_in_turn([data], sync=sync)[0], time)
+        except Exception as error:  # noqa: BLE001  (the other batches of the request have their own outcomes)
+            self._fail(error)
+
+    def _check(self) -> tuple[LogWriter, bytes | bytearray, int]:
+        """The writer, the batch as it is to be stored, and the time that its records get (ms; -1: they keep theirs)."""
+        if self._checked is None:
+            at = self._batch.at
+            check_not_internal(at.topic)
+            writer, now = self._logs.writer(at.topic, at.partition), self._logs.clock()
+            self._writer = writer
+            data = check_batch(self._batch.records, writer, now)
+            if isinstance(data, PylogError):
+                raise data
+            self._checked = writer, data, now if writer.config.log_append_time else -1
+        return self._checked
+
+    def _note(self, writer: LogWriter, outcome: Appended | PylogError, time: int) -> None:
+        if isinstance(outcome, Appended):
+            log_start = writer.log.lease.log_start_left
+            self.outcome = Stored(outcome.base_offset, outcome.next_offset, log_start, time, outcome.duplicate)
+        else:
+            self._fail(outcome)
+
+    def _fail(self, error: Exception) -> None:
+        """Takes in why it was refused, with the log start where Kafka has looked at the log."""
+        start = -1
+        is_of_log = isinstance(error, ProducerError) or (isinstance(error, InvalidRecordError) and error.records)
+        if self._writer is not None and is_of_log:
+            place = self._writer.place
+            start = self._logs.reader(place.topic, place.partition).state().log_start
+        self.outcome = Refused(error, start)
