@@ -170,7 +170,7 @@ class CopiedPartition:
                 delete_before(held, start)
             self._note(held)
         if missing:
-            log.warning("%s: the cluster has no batches of %d offsets from %d on any more", self.at, missing, before)
+            log.warning("%s: the cluster no longer has %d offsets from %d on", self.at, missing, before)
         self.missing += missing
         self.bytes += sum(header.size for header in headers)
         return ()

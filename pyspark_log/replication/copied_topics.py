@@ -61,7 +61,7 @@ class CopiedTopics:
             )
         if found.partitions < partitions:
             self._admin.add_partitions(name, partitions)
-            log.info("%s: the cluster has %s now", name, plural(partitions, "partition"))
+            log.info("%s: the cluster now has %s", name, plural(partitions, "partition"))
 
     def configure(self, name: str, configs: Mapping[str, str]) -> None:
         """Gives a topic of the store the configs that the cluster has. PylogError, OSError."""

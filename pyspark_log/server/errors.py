@@ -48,7 +48,7 @@ def code_of(error: Exception) -> ErrorCode:
     if isinstance(error, RefusedError):
         return error.code
     if isinstance(error, OSError) and error.errno in _READ_ONLY:
-        _log.warning("refused, as the system does not let the server write: %s", error)
+        _log.warning("refused, as this process may not write: %s", error)
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     code = next((code for kind, code in _CODES if isinstance(error, kind)), ErrorCode.UNKNOWN_SERVER_ERROR)
     if code in _OURS:

@@ -104,7 +104,7 @@ class Groups:
 
         def go_on() -> None:
             if written.value is not None:
-                _log.error("group %s: its members could not be stored: %s", store.group_id, written.value)
+                _log.error("group %s: cannot store its members: %s", store.group_id, written.value)
             self.take(self.coordinator.stored(store.ticket, _code(written.value), self.now()))
 
         written.then(go_on)

@@ -282,9 +282,9 @@ class _Server:
         if not self._logs.writable:
             _log.warning("%s is served for reading only: %s", self.broker.store.path, self._logs.why_read_only)
         if not is_loopback(host) and not _authenticates(self._config):
-            _log.warning("%s:%d has no authentication: all that reach it may read and write", host, port)
+            _log.warning("%s:%d has no authentication: anything that reaches it may read and write", host, port)
         elif not is_loopback(host) and self._config.tls is None:
-            _log.warning("what clients of %s:%d send is not encrypted: others on the way can read it", host, port)
+            _log.warning("connections to %s:%d are not encrypted: others on the way can read them", host, port)
         try:
             with self._signals():
                 self._member.start()

@@ -141,12 +141,12 @@ class Coordinators:
                     if self._epochs.get(at) == epoch:
                         self.transactions.take_over(transactions)
             except (PylogError, OSError) as error:
-                log.warning("%s cannot be coordinated, and is tried again: %s", at, error)
+                log.warning("%s: cannot load what it coordinates, trying again: %s", at, error)
                 await self._pause(_PATIENCE)
                 continue
             if self._epochs.get(at) == epoch:
                 self._ready.add(at)
-                log.info("%s: coordinated in leader epoch %d", at, epoch)
+                log.info("%s: coordinator in leader epoch %d", at, epoch)
             return
 
     def topics(self) -> dict[str, Topic]:

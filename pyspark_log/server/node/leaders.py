@@ -336,12 +336,12 @@ class Leaders:
                         continue
                     led.partition.answered(one.error_code, one.leader_epoch, tuple(one.isr), one.partition_epoch)
                 if one.error_code:
-                    log.info("%s: the controllers answer %s", at, ErrorCode(one.error_code).name)
+                    log.info("%s: the controllers refuse the ISR: %s", at, ErrorCode(one.error_code).name)
                 try:
                     self.raise_high_watermark(at)
                     self._changed(at)
                 except (PylogError, OSError) as error:
-                    log.warning("%s: its high watermark cannot be raised: %s", at, error)
+                    log.warning("%s: cannot raise its high watermark: %s", at, error)
                 if one.error_code:
                     self._dirty.add(at)
 

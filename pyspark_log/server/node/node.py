@@ -283,7 +283,7 @@ class Node:
         try:
             note_cluster(self._store.path, OwnCluster(brokers, self._config.client_file))
         except OSError as error:
-            log.warning("where the cluster is could not be noted: %s", error)
+            log.warning("cannot note the addresses of the cluster: %s", error)
 
     def _propose(self) -> None:
         """Asks the controllers for changes of which replicas are in sync, until the node stops."""
@@ -303,7 +303,7 @@ class Node:
                 if isinstance(response, AlterPartitionResponse):
                     leaders.answered(request, response)
                 else:
-                    log.info("the controllers do not answer which replicas are in sync: %s", response)
+                    log.info("the controllers do not change the ISR: %s", response)
                     leaders.failed(request)
                     self._stopping.wait(_AGAIN)
         finally:
@@ -314,7 +314,7 @@ class Node:
         try:
             misplaced = self._replicas.misplaced(self._directories)
         except (PylogError, OSError) as error:
-            log.warning("it is not known where all replicas are: %s", error)
+            log.warning("cannot report the log dirs of replicas: %s", error)
             return
         if not misplaced or self._registration.epoch == NO_EPOCH:
             return
@@ -329,7 +329,7 @@ class Node:
         request = of(self._node_id, self._registration.epoch, directories)
         response = connections.ask(Send(0, None, request, 0), self._observer.leader)
         if isinstance(response, str) or response.error_code:
-            log.info("the controllers do not take where replicas are: %s", response)
+            log.info("the controllers refuse the log dirs of replicas: %s", response)
             self._stopping.wait(_AGAIN)
 
     def _check_log_dirs(self) -> None:
@@ -338,7 +338,7 @@ class Node:
             directory = self._directories.get(number)
             if directory is None or directory in self._lost or not (problem := folder.write_problem()):
                 continue
-            log.error("%s has failed, and is not used until this node is started again: %s", folder.path, problem)
+            log.error("log dir %s has failed, and is offline until this node restarts: %s", folder.path, problem)
             self._lost.add(directory)
             self._replicas.lose_log_dir(number)
             with self._changed:

@@ -136,7 +136,7 @@ class NodeReplicas(Copies):
         try:
             state = self._store.logs.topic(at.topic).reader(at.partition).state()
         except (PylogError, OSError) as error:
-            log.warning("%s: it cannot be read: %s", at, error)
+            log.warning("%s: cannot read the replica: %s", at, error)
             return False
         return state.owner_node == of_node(self._node_id)
 
@@ -148,7 +148,7 @@ class NodeReplicas(Copies):
         try:
             action(*given)
         except (PylogError, OSError) as error:
-            log.warning("%s: it is not replicated as the cluster wants, and is tried again: %s", what, error)
+            log.warning("%s: cannot apply the cluster's change, trying again: %s", what, error)
             self._undone.add(topic_id)
             self._undone_at = time.monotonic()
 
@@ -235,7 +235,7 @@ class NodeReplicas(Copies):
         self._led.resign(at)
         self._forget(at)
         self._admin.remove_partition(at.topic, at.partition)
-        log.info("%s: the replica was moved away, and is deleted", at)
+        log.info("%s: deleting the replica, which was reassigned", at)
 
     def _delete(self, topic_id: bytes) -> None:
         """Deletes a topic that the cluster has deleted."""
@@ -250,7 +250,7 @@ class NodeReplicas(Copies):
                 self._led.resign(at)
                 self._forget(at)
             self._admin.delete(name)
-            log.info("%s: the topic was deleted in the cluster, and is here", name)
+            log.info("%s: deleting the topic, as the cluster has", name)
         del self._names[topic_id]
 
     def _forget(self, at: TopicPartition) -> None:
@@ -328,7 +328,7 @@ class NodeReplicas(Copies):
             self._forget(at)
             if topic_id is not None:
                 self._undone.add(topic_id)
-        log.error("%s: its replica cannot be continued, and is tried again: %s", at, what)
+        log.error("%s: replication has stopped, trying again: %s", at, what)
 
     def crash(self, error: BaseException) -> None:
         """Ends the node."""

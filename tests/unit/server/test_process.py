@@ -146,7 +146,7 @@ def test_it_says_that_others_can_reach_it(path, tmp_path):
     server = Server(path, tmp_path, "--allow-anonymous")
     server.bootstrap = f"0.0.0.0:{server.port}"
     server.start().stop()
-    assert "has no authentication: all that reach it may read and write" in server.output()
+    assert "has no authentication: anything that reaches it may read and write" in server.output()
 
 
 def test_the_ready_file_of_a_server_that_was_killed(path, tmp_path):
