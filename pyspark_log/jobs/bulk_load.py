@@ -9,40 +9,36 @@ executors see; STORE can be the URL of a store in an object store. docs/jobs.md 
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+from types import SimpleNamespace
 
-from pyspark_log.jobs.export import add_arguments, check_delta, compact_table, export_topics, request_of
-from pyspark_log.jobs.support import CallError, JobParser, run, session, show_summary
+import click
+
+from pyspark_log.jobs.export import check_delta, compact_table, export_options, export_topics, request_of
+from pyspark_log.jobs.support import Job, session, show_summary
 
 
-def work(arguments: argparse.Namespace) -> bool:
+@click.command(cls=Job, help=__doc__)
+@export_options("bulk-load")
+@click.option("--delta", is_flag=True, help="Make TARGET a Delta table, of which each load is a version.")
+@click.option(
+    "--compact",
+    is_flag=True,
+    help="With --delta, at the end: merge small files of the table into larger ones, as a version of its own.",
+)
+def main(arguments: SimpleNamespace) -> bool:
     """Runs the job."""
     if arguments.compact and not arguments.delta:
-        raise CallError("--compact needs --delta: only a Delta table can replace files that readers may have open")
+        raise click.UsageError(
+            "--compact needs --delta: only a Delta table can replace files that readers may have open"
+        )
     if arguments.delta:
         check_delta()
     spark = session("pylog bulk_load")
     figures = export_topics(spark, request_of(arguments, "parquet", spark))
     if arguments.compact:
         figures |= compact_table(arguments.target)
-    show_summary(figures, as_json=arguments.json)
+    show_summary(figures, as_json=arguments.as_json)
     return True
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the job with these arguments, or with those of the call; returns its exit code."""
-    parser = JobParser(__doc__)
-    add_arguments(parser, group="bulk-load")
-    parser.add_argument(
-        "--delta", action="store_true", help="make TARGET a Delta table, of which each load is a version"
-    )
-    parser.add_argument(
-        "--compact",
-        action="store_true",
-        help="with --delta, at the end: merge small files of the table into larger ones, as a version of its own",
-    )
-    return run(parser, work, arguments)
 
 
 if __name__ == "__main__":

@@ -8,13 +8,14 @@ folder that all executors see. Ends with code 1 if a partition cannot be compact
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
 from functools import partial
+from types import SimpleNamespace
+
+import click
 
 from pyspark_log import TopicPartition
 from pyspark_log.errors import UnsupportedByStoreError
-from pyspark_log.jobs.support import CallError, JobParser, run, run_tasks, session
+from pyspark_log.jobs.support import Job, argument, run_tasks, session
 from pyspark_log.storage.compaction import Outcome, compact_partition, due, uncleanable
 from pyspark_log.storage.folder_store import FolderStore
 
@@ -24,12 +25,15 @@ def compact_one(path: str, at: TopicPartition) -> Outcome:
     return compact_partition(FolderStore.shared(path).logs, at)
 
 
-def work(arguments: argparse.Namespace) -> bool:
+@click.command(cls=Job, help=__doc__)
+@argument("store", help="The folder of the store.")
+@argument("topic", required=False, help="Compact all of this topic, not only what is due.")
+def main(arguments: SimpleNamespace) -> bool:
     """Runs the job."""
     try:
         store = FolderStore.open(arguments.store)
     except UnsupportedByStoreError:
-        raise CallError(
+        raise click.UsageError(
             f"{arguments.store} is in an object store: use `pylog compact`, which needs no tasks there"
         ) from None
     waiting = due(store.logs, arguments.topic)
@@ -46,14 +50,6 @@ def work(arguments: argparse.Namespace) -> bool:
         done = f"{total.records_before} records, {total.records_after} left" if total else "nothing was done"
         print(f"{outcome.at}: {outcome.problem or f'{done}, {outcome.seconds:.1f} s'}")
     return not any(outcome.problem for outcome in outcomes)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the job with these arguments, or with those of the call; returns its exit code."""
-    parser = JobParser(__doc__)
-    parser.add_argument("store", help="the folder of the store")
-    parser.add_argument("topic", nargs="?", help="compact all of this topic, not only what is due")
-    return run(parser, work, arguments)
 
 
 if __name__ == "__main__":

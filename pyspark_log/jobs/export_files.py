@@ -8,35 +8,29 @@ JSON has the fields of `pylog consume --format json`, a record a line; text has 
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+from types import SimpleNamespace
 
-from pyspark_log.jobs.export import add_arguments, export_topics, request_of
-from pyspark_log.jobs.support import JobParser, run, session, show_summary
+import click
+
+from pyspark_log.jobs.export import export_options, export_topics, request_of
+from pyspark_log.jobs.support import Job, session, show_summary
 
 
-def work(arguments: argparse.Namespace) -> bool:
+@click.command(cls=Job, help=__doc__)
+@export_options("export-files")
+@click.option("--format", type=click.Choice(["json", "csv", "text", "parquet"]), default="json", help="Of the files.")
+@click.option(
+    "--encoding",
+    type=click.Choice(["text", "base64"]),
+    default="text",
+    help="How keys and values are written, except in Parquet.",
+)
+def main(arguments: SimpleNamespace) -> bool:
     """Runs the job."""
     spark = session("pylog export_files")
     request = request_of(arguments, arguments.format, spark, base64=arguments.encoding == "base64")
-    show_summary(export_topics(spark, request), as_json=arguments.json)
+    show_summary(export_topics(spark, request), as_json=arguments.as_json)
     return True
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the job with these arguments, or with those of the call; returns its exit code."""
-    parser = JobParser(__doc__)
-    add_arguments(parser, group="export-files")
-    parser.add_argument(
-        "--format", default="json", choices=("json", "csv", "text", "parquet"), help="of the files (%(default)s)"
-    )
-    parser.add_argument(
-        "--encoding",
-        default="text",
-        choices=("text", "base64"),
-        help="how keys and values are written, except in Parquet (%(default)s)",
-    )
-    return run(parser, work, arguments)
 
 
 if __name__ == "__main__":

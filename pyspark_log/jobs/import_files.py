@@ -9,42 +9,34 @@ all, and once, whatever is killed. The topic is created if it is missing. docs/j
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+from types import SimpleNamespace
 
-from pyspark_log.jobs.imports import ImportTarget, add_arguments, columns_of, import_files
+import click
+
+from pyspark_log.jobs.imports import ImportTarget, columns_of, import_files, import_options
 from pyspark_log.jobs.imports.run import FileImport
 from pyspark_log.jobs.imports.task import FORMATS
-from pyspark_log.jobs.support import CallError, JobParser, run, session, show_summary
+from pyspark_log.jobs.support import Job, argument, session, show_summary
 
 
-def work(arguments: argparse.Namespace) -> bool:
+@click.command(cls=Job, help=__doc__)
+@import_options("import-files")
+@argument(
+    "sources", nargs=-1, required=True, help="Files, folders, or patterns with * and **, which all executors see."
+)
+@click.option("--format", required=True, type=click.Choice(FORMATS), help="The format of the files.")
+@click.option("--delimiter", default=",", help="Between the columns of CSV.")
+@click.option("--publish-bytes", type=int, default=1 << 30, metavar="N", help="Publish about N bytes of files at once.")
+def main(arguments: SimpleNamespace) -> bool:
     """Runs the job."""
     if len(arguments.delimiter) != 1:
-        raise CallError("--delimiter is one character")
+        raise click.UsageError("--delimiter is one character")
     wanted = FileImport(
         arguments.sources, arguments.format, columns_of(arguments), arguments.delimiter, arguments.publish_bytes
     )
     target = ImportTarget(arguments.store, arguments.to, arguments.group, own_times=arguments.timestamp is not None)
-    show_summary(import_files(session("pylog import_files"), target, wanted), as_json=arguments.json)
+    show_summary(import_files(session("pylog import_files"), target, wanted), as_json=arguments.as_json)
     return True
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the job with these arguments, or with those of the call; returns its exit code."""
-    parser = JobParser(__doc__)
-    add_arguments(parser, "import-files")
-    parser.add_argument("sources", nargs="+", help="files, folders, or patterns with * and **, which all executors see")
-    parser.add_argument("--format", required=True, choices=FORMATS, help="the format of the files")
-    parser.add_argument("--delimiter", default=",", help="between the columns of CSV (a comma)")
-    parser.add_argument(
-        "--publish-bytes",
-        type=int,
-        default=1 << 30,
-        metavar="N",
-        help="publish about N bytes of files at once (%(default)s)",
-    )
-    return run(parser, work, arguments)
 
 
 if __name__ == "__main__":

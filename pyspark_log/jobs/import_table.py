@@ -1,4 +1,4 @@
-"""Imports the rows of a database's table into a topic, each once, by a column that only grows:
+r"""Imports the rows of a database's table into a topic, each once, by a column that only grows:
 
     spark-submit --packages org.postgresql:postgresql:42.7.7 $(pylog jobs path import_table) STORE --to orders \
         --url jdbc:postgresql://host/shop --option driver=org.postgresql.Driver --option user=shop \
@@ -10,35 +10,36 @@ publishes the rows together with the committed offset that says so. Rows that ar
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+from types import SimpleNamespace
 
-from pyspark_log.jobs.imports import ImportTarget, Table, add_arguments, columns_of, import_table
-from pyspark_log.jobs.support import JobParser, named_values, run, session, show_summary
+import click
+
+from pyspark_log.cli.support import named_values
+from pyspark_log.jobs.imports import ImportTarget, Table, columns_of, import_options, import_table
+from pyspark_log.jobs.support import Job, session, show_summary
 
 
-def work(arguments: argparse.Namespace) -> bool:
+@click.command(cls=Job, help=__doc__)
+@import_options("import-table")
+@click.option("--url", required=True, help="The database, as JDBC names it.")
+@click.option("--table", required=True, help="The table or view.")
+@click.option("--column", required=True, help="A column of whole numbers that only grows.")
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=named_values,
+    help="An option of Spark's JDBC source; repeatable.",
+)
+@click.option("--tasks", type=int, default=1, help="How many tasks read the table.")
+def main(arguments: SimpleNamespace) -> bool:
     """Runs the job."""
-    options = named_values("--option", arguments.option)
-    table = Table(arguments.url, arguments.table, arguments.column, options, arguments.tasks)
+    table = Table(arguments.url, arguments.table, arguments.column, arguments.options, arguments.tasks)
     fields = columns_of(arguments)
     target = ImportTarget(arguments.store, arguments.to, arguments.group, own_times=arguments.timestamp is not None)
-    show_summary(import_table(session("pylog import_table"), target, table, fields), as_json=arguments.json)
+    show_summary(import_table(session("pylog import_table"), target, table, fields), as_json=arguments.as_json)
     return True
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the job with these arguments, or with those of the call; returns its exit code."""
-    parser = JobParser(__doc__)
-    add_arguments(parser, "import-table")
-    parser.add_argument("--url", required=True, help="the database, as JDBC names it")
-    parser.add_argument("--table", required=True, help="the table or view")
-    parser.add_argument("--column", required=True, help="a column of whole numbers that only grows")
-    parser.add_argument(
-        "--option", action="append", default=[], metavar="NAME=VALUE", help="an option of Spark's JDBC source"
-    )
-    parser.add_argument("--tasks", type=int, default=1, help="how many tasks read the table (%(default)s)")
-    return run(parser, work, arguments)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Mirrors topics of a store, of a broker's folder or of a Kafka cluster, exactly once:
+r"""Mirrors topics of a store, of a broker's folder or of a Kafka cluster, exactly once:
 
     spark-submit $(pylog jobs path mirror) STORE --from-store PATH --topics A,B --checkpoint FOLDER
     spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0 $(pylog jobs path mirror) STORE \
@@ -11,25 +11,21 @@ stores. docs/jobs.md says what is guaranteed.
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+from types import SimpleNamespace
 
-from pyspark_log.jobs.mirroring import add_arguments, plan_of, run_mirror
-from pyspark_log.jobs.support import JobParser, run, session, show_summary
+import click
+
+from pyspark_log.jobs.mirroring import mirror_options, plan_of, run_mirror
+from pyspark_log.jobs.support import Job, session, show_summary
 
 
-def work(arguments: argparse.Namespace) -> bool:
+@click.command(cls=Job, help=__doc__)
+@mirror_options
+def main(arguments: SimpleNamespace) -> bool:
     """Runs the job."""
     plan = plan_of(arguments)
-    show_summary(run_mirror(session(f"pylog mirror {plan.name}"), plan), as_json=arguments.json)
+    show_summary(run_mirror(session(f"pylog mirror {plan.name}"), plan), as_json=arguments.as_json)
     return True
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the job with these arguments, or with those of the call; returns its exit code."""
-    parser = JobParser(__doc__)
-    add_arguments(parser)
-    return run(parser, work, arguments)
 
 
 if __name__ == "__main__":

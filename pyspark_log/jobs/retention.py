@@ -9,14 +9,15 @@ partition cannot be cleaned; the others are.
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
 from functools import partial
+from types import SimpleNamespace
+
+import click
 
 from pyspark_log import TopicPartition
-from pyspark_log.cli.support import one_line
+from pyspark_log.cli.support import json_option, one_line
 from pyspark_log.errors import PylogError, UnsupportedByStoreError
-from pyspark_log.jobs.support import CallError, JobParser, run, run_tasks, session, show_summary
+from pyspark_log.jobs.support import Job, argument, run_tasks, session, show_summary
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.log_manager import cleaning
 from pyspark_log.storage.maintenance import janitor
@@ -30,12 +31,16 @@ def clean_one(path: str, at: TopicPartition) -> tuple[int, str]:
         return 0, one_line(error)
 
 
-def work(arguments: argparse.Namespace) -> bool:
+@click.command(cls=Job, help=__doc__)
+@argument("store", help="The folder of the store.")
+@argument("topic", required=False, help="Clean only this topic.")
+@json_option
+def main(arguments: SimpleNamespace) -> bool:
     """Runs the job."""
     try:
         store = FolderStore.open(arguments.store)
     except UnsupportedByStoreError:
-        raise CallError(
+        raise click.UsageError(
             f"{arguments.store} is in an object store: use `pylog clean`, which needs no tasks there"
         ) from None
     store.check_writable()
@@ -48,17 +53,8 @@ def work(arguments: argparse.Namespace) -> bool:
     if arguments.topic is None:
         janitor.sweep(store)
     figures = {"partitions": len(partitions), "segments_removed": sum(count for count, _ in done)}
-    show_summary(figures, as_json=arguments.json)
+    show_summary(figures, as_json=arguments.as_json)
     return not failed
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the job with these arguments, or with those of the call; returns its exit code."""
-    parser = JobParser(__doc__)
-    parser.add_argument("store", help="the folder of the store")
-    parser.add_argument("topic", nargs="?", help="clean only this topic")
-    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
-    return run(parser, work, arguments)
 
 
 if __name__ == "__main__":

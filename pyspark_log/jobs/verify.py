@@ -9,34 +9,32 @@ there is damage.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from functools import partial
+from types import SimpleNamespace
+
+import click
 
 from pyspark_log import TopicPartition
 from pyspark_log.cli.maintenance.verify import show_report
-from pyspark_log.jobs.support import JobParser, run, run_tasks, session
+from pyspark_log.cli.support import json_option
+from pyspark_log.jobs.support import Job, argument, run_tasks, session
 from pyspark_log.storage.maintenance.verify import PartitionReport, check_partition, verify_elsewhere
 
 
-def work(arguments: argparse.Namespace) -> bool:
+@click.command(cls=Job, help=__doc__)
+@argument("store", help="The folder or URL of the store, or the folder of a broker's logs.")
+@argument("topic", required=False, help="Check only this topic.")
+@json_option
+def main(arguments: SimpleNamespace) -> bool:
     """Runs the job."""
 
     def check(partitions: Sequence[TopicPartition]) -> list[PartitionReport | None]:
         return run_tasks(session("pylog verify"), "verify", partial(check_partition, arguments.store), partitions)
 
     report = verify_elsewhere(arguments.store, arguments.topic, check)
-    show_report(report, as_json=arguments.json)
+    show_report(report, as_json=arguments.as_json)
     return not report.damaged
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the job with these arguments, or with those of the call; returns its exit code."""
-    parser = JobParser(__doc__)
-    parser.add_argument("store", help="the folder or URL of the store, or the folder of a broker's logs")
-    parser.add_argument("topic", nargs="?", help="check only this topic")
-    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
-    return run(parser, work, arguments)
 
 
 if __name__ == "__main__":

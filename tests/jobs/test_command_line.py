@@ -12,26 +12,44 @@ import time
 import warnings
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 from job_tools import JOBS
 
 from pyspark_log.cli.main import main as pylog
+from pyspark_log.cli.support import json_option
 from pyspark_log.errors import UnknownTopicError
-from pyspark_log.jobs.support import CallError, JobError, JobParser, run, run_tasks, show_summary
+from pyspark_log.jobs.support import Job, JobError, argument, run_tasks, show_summary
 from tests.amounts import one_in
 from tests.paths import ROOT
 
 
 @pytest.fixture
-def parser():
-    parser = JobParser("A job.")
-    parser.add_argument("store")
-    parser.add_argument("topic", nargs="?")
-    parser.add_argument("--max-size", type=int, default=7)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--headers", action="store_true")
-    return parser
+def parsed():
+    """The arguments that a job is run with."""
+    return []
+
+
+@pytest.fixture
+def job(parsed):
+    @click.command(cls=Job, help="A job.")
+    @argument("store", help="A store.")
+    @argument("topic", required=False, help="A topic.")
+    @click.option("--max-size", type=int, default=7, help="A size.")
+    @click.option("--name", "names", multiple=True, help="A name.")
+    @click.option("--headers", is_flag=True, help="Headers.")
+    @json_option
+    def main(arguments):
+        parsed.append(arguments)
+        return True
+
+    return main
+
+
+def job_of(work):
+    """A job without arguments but for --json."""
+    return click.command(cls=Job, help="A job.")(json_option(work))
 
 
 @pytest.fixture
@@ -43,35 +61,39 @@ def config(tmp_path):
     return write
 
 
-def test_arguments_of_a_file(parser, config):
-    given = config("# a comment", "", "store = /data/s", "max-size=3", "json=true", "headers=false")
-    found = vars(parser.parse(given))
-    del found["config"]
-    assert found == {"store": "/data/s", "topic": None, "max_size": 3, "json": True, "headers": False}
+def test_arguments_of_a_file(job, parsed, config):
+    given = config("# a comment", "", "store = /data/s", "max_size=3", "json=true", "headers=false", "name=a", "name=b")
+    assert job(given) == 0
+    assert vars(parsed[0]) == {
+        "store": "/data/s", "topic": None, "max_size": 3, "as_json": True, "headers": False, "names": ("a", "b"),
+    }  # fmt: skip
 
 
-def test_the_call_counts_before_the_file(parser, config):
-    found = parser.parse([*config("store=/data/s", "max-size=-3"), "--max-size", "5"])
-    assert (found.store, found.max_size) == ("/data/s", 5)
+def test_the_call_counts_before_the_file(job, parsed, config):
+    assert job([*config("store=/data/s", "max-size=-3", "name=a"), "--max-size", "5", "--name", "b"]) == 0
+    assert (parsed[0].store, parsed[0].max_size, parsed[0].names) == ("/data/s", 5, ("a", "b"))
 
 
-def test_arguments_without_a_name_are_in_the_file_or_in_the_call(parser, config, capsys):
-    found = parser.parse(["orders", *config("store=/data/s")])
-    assert (found.store, found.topic) == ("/data/s", "orders")
-    with pytest.raises(SystemExit):
-        parser.parse(["/other", "orders", *config("store=/data/s")])
-    assert "unrecognized arguments" in capsys.readouterr().err
+def test_arguments_without_a_name_are_in_the_file_or_in_the_call(job, parsed, config, capsys):
+    assert job(["orders", *config("store=/data/s")]) == 0
+    assert (parsed[0].store, parsed[0].topic) == ("/data/s", "orders")
+    assert job(["/other", "orders", *config("store=/data/s")]) == 2
+    assert "Got unexpected extra argument (orders)" in capsys.readouterr().err
 
 
-def test_several_lines_of_an_argument_are_several_values(config):
-    parser = JobParser("A job.")
-    parser.add_argument("store")
-    parser.add_argument("sources", nargs="+")
-    assert parser.parse(config("store=s", "sources=/a", "sources=/b")).sources == ["/a", "/b"]
-    again = JobParser("A job.")
-    again.add_argument("store")
-    again.add_argument("sources", nargs="+")
-    assert again.parse(["/a", "/b", *config("store=s")]).sources == ["/a", "/b"]
+def test_several_lines_of_an_argument_are_several_values(parsed, config):
+    @click.command(cls=Job, help="A job.")
+    @argument("store")
+    @argument("sources", nargs=-1, required=True)
+    def job(arguments):
+        parsed.append(arguments.sources)
+        return True
+
+    assert job(config("store=s", "sources=/a", "sources=/b")) == 0
+    assert job(["/a", "/b", *config("store=s")]) == 0
+    assert job(["s", *config("sources=/a", "sources=/b")]) == 0
+    assert parsed == [("/a", "/b")] * 3
+    assert job(config("store=s")) == 2
 
 
 @pytest.mark.parametrize(
@@ -79,22 +101,18 @@ def test_several_lines_of_an_argument_are_several_values(config):
     [
         ("size=1", "line 1: there is no argument 'size'"),
         ("json=yes", "json must be true or false, not 'yes'"),
-        ("max-size=x", "invalid int value"),
+        ("max-size=x", "'x' is not a valid integer"),
         ("json", "expected name=value"),
         ("config=x", "no argument 'config'"),
     ],
 )
-def test_what_is_wrong_in_a_file_has_code_2(parser, config, capsys, line, why):
-    with pytest.raises(SystemExit) as ended:
-        parser.parse(["s", *config(line)])
-    assert ended.value.code == 2
+def test_what_is_wrong_in_a_file_has_code_2(job, config, capsys, line, why):
+    assert job(["s", *config(line)]) == 2
     assert why in capsys.readouterr().err
 
 
-def test_a_file_that_is_missing(parser, capsys):
-    with pytest.raises(SystemExit) as ended:
-        parser.parse(["s", "--config", "/nowhere"])
-    assert ended.value.code == 2
+def test_a_file_that_is_missing(job, capsys):
+    assert job(["s", "--config", "/nowhere"]) == 2
     assert "/nowhere cannot be read" in capsys.readouterr().err
 
 
@@ -114,18 +132,16 @@ def raising(error):
         (KeyboardInterrupt(), 130, ""),
     ],
 )
-def test_exit_codes(parser, capsys, error, code, shown):
-    assert run(parser, raising(error), ["s"]) == code
+def test_exit_codes(capsys, error, code, shown):
+    assert job_of(raising(error))([]) == code
     assert capsys.readouterr().err == shown
 
 
-def test_more_exit_codes(parser, capsys):
-    assert run(parser, lambda _: True, ["s"]) == 0
-    assert run(parser, lambda _: False, ["s"]) == 1
-    with pytest.raises(SystemExit) as ended:
-        run(parser, raising(CallError("which?")), ["s"])
-    assert ended.value.code == 2
-    assert capsys.readouterr().err.endswith("error: which?\n")
+def test_more_exit_codes(capsys):
+    assert job_of(lambda _: True)([]) == 0
+    assert job_of(lambda _: False)([]) == 1
+    assert job_of(raising(click.UsageError("which\none?")))([]) == 2
+    assert capsys.readouterr().err.endswith("Error: which one?\n")
 
 
 # ---- tasks
@@ -209,19 +225,18 @@ def test_each_job_is_a_file_with_help(job):
 @pytest.mark.parametrize("name", sorted(path.stem for path in JOBS.glob("*.py") if not path.stem.startswith("_")))
 def test_the_config_file_of_a_job_is_in_conf(name, capsys):
     """Written by: for job in ...; python -m pyspark_log.jobs.JOB --show-config > conf/jobs/JOB.properties."""
-    with pytest.raises(SystemExit) as end:
-        importlib.import_module(f"pyspark_log.jobs.{name}").main(["--show-config"])
-    assert end.value.code == 0
+    assert importlib.import_module(f"pyspark_log.jobs.{name}").main(["--show-config"]) == 0
     shown = capsys.readouterr().out
     assert shown == (ROOT / "conf" / "jobs" / f"{name}.properties").read_text()
     assert "\n#store=\n" in shown
 
 
-def test_a_shown_config_file_says_what_a_call_says(parser, tmp_path):
+def test_a_shown_config_file_says_what_a_call_says(job, parsed, tmp_path):
     file = tmp_path / "job.properties"
-    file.write_text(parser.config_file().replace("#store=", "store=/data/s").replace("#max-size=7", "max-size=8"))
-    found = parser.parse(["--config", str(file)])
-    assert (found.store, found.topic, found.max_size, found.json) == ("/data/s", None, 8, False)
+    file.write_text(job.config_file().replace("#store=", "store=/data/s").replace("#max-size=7", "max-size=8"))
+    assert job(["--config", str(file)]) == 0
+    found = parsed[0]
+    assert (found.store, found.topic, found.max_size, found.as_json) == ("/data/s", None, 8, False)
 
 
 def test_with_json_nothing_else_is_printed(capfd):
@@ -230,20 +245,18 @@ def test_with_json_nothing_else_is_printed(capfd):
     def work(arguments):
         logging.getLogger("pyspark_log.some.module").warning("there was\nno topic %s", "t")
         warnings.warn("old", stacklevel=1)
-        show_summary({"rows": 1, "seconds": 0.12345}, as_json=arguments.json)
+        show_summary({"rows": 1, "seconds": 0.12345}, as_json=arguments.as_json)
         return True
 
-    parser = JobParser("A job.")
-    parser.add_argument("--json", action="store_true")
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        assert run(parser, work, ["--json"]) == 0
+        assert job_of(work)(["--json"]) == 0
     out, err = capfd.readouterr()
     found = json.loads(out)
     assert (found["rows"], found["seconds"], found["warnings"][0], err) == (1, 0.123, "there was no topic t", "")
     assert "UserWarning: old" in found["warnings"][1]
     # Those of an earlier job in this process are not repeated, and afterwards warnings go where they went before.
-    assert run(parser, lambda _: show_summary({"rows": 0}, as_json=True) is None, ["--json"]) == 0
+    assert job_of(lambda _: show_summary({"rows": 0}, as_json=True) is None)(["--json"]) == 0
     assert json.loads(capfd.readouterr().out) == {"rows": 0}
     assert logging.getLogger("pyspark_log").propagate
 
@@ -252,8 +265,6 @@ def test_with_json_an_error_is_in_the_document(capfd):
     def work(_):
         raise JobError("lost", "PYLOG_DATA_LOSS")
 
-    parser = JobParser("A job.")
-    parser.add_argument("--json", action="store_true")
-    assert run(parser, work, ["--json"]) == 1
+    assert job_of(work)(["--json"]) == 1
     out, err = capfd.readouterr()
     assert (json.loads(out), err) == ({"error": "[PYLOG_DATA_LOSS] lost"}, "")

@@ -119,9 +119,7 @@ def test_small_files_share_a_task():
 def test_what_is_refused(store, landing, capsys, arguments, said):
     store.create_topic("t", 1)
     (landing / "a.csv").write_text("a\n1\n")
-    with pytest.raises(SystemExit) as end:
-        import_files.main([store.path, str(landing), "--to", "t", *arguments])
-    assert end.value.code == 2
+    assert import_files.main([store.path, str(landing), "--to", "t", *arguments]) == 2
     assert said in capsys.readouterr().err
 
 

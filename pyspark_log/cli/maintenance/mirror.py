@@ -13,7 +13,7 @@ import click
 
 from pyspark_log.cli import interrupts
 from pyspark_log.cli.client_option import client_option, read_client_config
-from pyspark_log.cli.support import NOTHING, Address, human_size, json_option, print_json, print_table
+from pyspark_log.cli.support import NOTHING, Address, Pattern, human_size, json_option, print_json, print_table
 from pyspark_log.cli.target import Target
 from pyspark_log.repeated_lines import standard_error
 from pyspark_log.types import TopicPartition
@@ -25,27 +25,13 @@ _SCHEME = "kafka://"
 _INSTEAD = "Mirror into a store in a folder; or use the job mirror, which writes records to any store."
 
 
-class _Pattern(click.ParamType["re.Pattern[str]"]):
-    name = "pattern"
-
-    def convert(
-        self, value: str | re.Pattern[str], param: click.Parameter | None, ctx: click.Context | None
-    ) -> re.Pattern[str]:
-        if isinstance(value, re.Pattern):
-            return value
-        try:
-            return re.compile(value)
-        except re.error as error:
-            self.fail(f"{value!r} is not a regular expression: {error}", param, ctx)
-
-
 @click.command()
 @click.argument("cluster", required=False, metavar="kafka://HOST:PORT")
 @click.option(
     "--topics",
     multiple=True,
     required=True,
-    type=_Pattern(),
+    type=Pattern(),
     metavar="PATTERN",
     help="Topics whose whole names match this regular expression, such as orders or 'clicks-.*'; repeatable.",
 )
@@ -54,7 +40,7 @@ class _Pattern(click.ParamType["re.Pattern[str]"]):
 )
 @click.option(
     "--groups",
-    type=_Pattern(),
+    type=Pattern(),
     metavar="PATTERN",
     help="Also copy the committed offsets of groups whose names contain a match, every 10 seconds.",
 )

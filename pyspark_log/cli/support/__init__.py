@@ -1,4 +1,4 @@
-"""What all commands share: tables and JSON, questions before something is deleted, progress, live views, times.
+"""What all commands share: tables and JSON, questions before something is deleted, progress, live views, values.
 
 Nothing here loads rich or pyarrow before it is used: `pylog --help` must stay quick.
 """
@@ -23,12 +23,12 @@ from pyspark_log.cli.support.output import (
     warn,
 )
 from pyspark_log.cli.support.progress import ProgressBar
-from pyspark_log.cli.support.times import to_ms
+from pyspark_log.cli.support.values import Pattern, named_values, to_ms
 from pyspark_log.units import human_size, plural
 
 __all__ = [
-    "NOTHING", "Address", "Colour", "CommandGroup", "ProgressBar", "alert", "cell", "check_jinja",
+    "NOTHING", "Address", "Colour", "CommandGroup", "Pattern", "ProgressBar", "alert", "cell", "check_jinja",
     "check_prometheus_client", "complete_groups", "complete_topics", "confirm", "good", "human_size", "interval_option",
-    "is_end", "json_option", "one_line", "plural", "print_json", "print_table", "strong", "table_text", "to_ms", "warn",
-    "watch", "with_options", "with_store_option", "yes_option",
+    "is_end", "json_option", "named_values", "one_line", "plural", "print_json", "print_table", "strong", "table_text",
+    "to_ms", "warn", "watch", "with_options", "with_store_option", "yes_option",
 ]  # fmt: skip

@@ -14,6 +14,7 @@ from pyspark_log.cli.support import (
     complete_topics,
     confirm,
     json_option,
+    named_values,
     plural,
     print_json,
     print_table,
@@ -41,13 +42,8 @@ def topics() -> None:
     """Create, list, describe, alter and delete topics."""
 
 
-def _configs(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]) -> dict[str, str]:
-    found = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not (name and equals):
-            raise click.BadParameter(f"{text!r} is not NAME=VALUE")
-        found[name.strip()] = value.strip()
+def _configs(ctx: click.Context, param: click.Parameter, given: Sequence[str]) -> dict[str, str]:
+    found = named_values(ctx, param, given)
     known = {name: _in_own_unit(TOPIC_CONFIGS[name], value) for name, value in found.items() if name in TOPIC_CONFIGS}
     check_topic_configs(found | known)  # before a store is made
     return known

@@ -2,8 +2,8 @@
 export_files.
 """
 
-from pyspark_log.jobs.export.arguments import add_arguments, request_of
+from pyspark_log.jobs.export.arguments import export_options, request_of
 from pyspark_log.jobs.export.delta import check_delta, compact_table
 from pyspark_log.jobs.export.run import export_topics
 
-__all__ = ["add_arguments", "check_delta", "compact_table", "export_topics", "request_of"]
+__all__ = ["check_delta", "compact_table", "export_options", "export_topics", "request_of"]

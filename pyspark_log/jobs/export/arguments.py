@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-import re
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 
+import click
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from pyspark_log.cli.support import json_option, with_options
 from pyspark_log.errors import InvalidConfigError
 from pyspark_log.jobs.export.avro_values import avro_values
 from pyspark_log.jobs.export.formats import PARQUET_CODECS, TEXT_CODECS
@@ -20,7 +21,7 @@ from pyspark_log.jobs.export.json_values import json_values, of_json_schema
 from pyspark_log.jobs.export.layout import Layout
 from pyspark_log.jobs.export.parsed_values import ParsedValues
 from pyspark_log.jobs.export.run import Request
-from pyspark_log.jobs.support import CallError, JobParser, names_in, positive
+from pyspark_log.jobs.support import Decorator, argument, chosen_topics, topic_options
 from pyspark_log.storage.record.rows import row_schema
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_COMMITTED, IsolationLevel
@@ -36,64 +37,61 @@ _FOLDERS = {
 _PARSING = ("parquet", "csv")
 
 
-def add_arguments(parser: JobParser, group: str) -> None:
-    """Adds the arguments of an export; `group` is the default of --group."""
-    parser.add_argument("store", help="the folder or URL of the store; or, read-only, the log dir of a Kafka broker")
-    parser.add_argument("target", help="the folder that gets the files, which all executors see")
-    chosen = parser.add_mutually_exclusive_group()
-    chosen.add_argument("--topics", metavar="A,B", help="the topics; give --topics or --pattern")
-    chosen.add_argument("--pattern", metavar="REGEX", help="all topics whose names contain a match")
-    parser.add_argument(
-        "--group", default=group, help="the group whose committed offsets record what was exported (%(default)s)"
-    )
-    parser.add_argument("--state", metavar="STORE", help="the store that keeps the group, for a broker's folder")
-    parser.add_argument(
-        "--partition-by",
-        default="topic,date",
-        choices=_FOLDERS,
-        metavar="WHAT",
-        help="folders by topic, and by the day or hour of the records' times in UTC: "
-        f"{'; '.join(_FOLDERS)} (%(default)s)",
-    )
-    parser.add_argument("--codec", help="compression; Parquet: zstd, snappy, gzip, lz4, none; others: none, gzip, zstd")
-    parser.add_argument("--columns", metavar="A,B", help="the columns to write; all by default")
-    parser.add_argument("--headers", action="store_true", help="also write the column of headers")
-    parser.add_argument(
-        "--schema",
-        help="parse values into columns: those that are JSON objects by a DDL string of Spark, a schema of "
-        "Spark's in JSON, or a JSON Schema; those in Avro by an Avro schema; @FILE reads it from a file",
-    )
-    parser.add_argument(
-        "--schema-id",
-        type=positive,
-        metavar="N",
-        help="values in Avro begin as Confluent's registry has them: a zero byte, and this number of the schema",
-    )
-    parser.add_argument(
-        "--bad-values", default="fail", choices=("fail", "null"), help="values that do not fit the schema (%(default)s)"
-    )
-    parser.add_argument("--max-records-per-file", type=positive, metavar="N", help="start a new file after N records")
-    parser.add_argument("--max-records-per-task", type=positive, metavar="N", help="split larger partitions into tasks")
-    parser.add_argument(
-        "--isolation-level", default=READ_COMMITTED, choices=[one.value for one in IsolationLevel], help="(%(default)s)"
-    )
-    parser.add_argument(
-        "--skip-lost", action="store_true", help="continue even if records were deleted before they were exported"
-    )
-    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+def export_options(group: str) -> Decorator:
+    """Gives a job the arguments of an export; `group` is the default of --group."""
+    return with_options([
+        argument("store", help="The folder or URL of the store; or, read-only, the log dir of a Kafka broker."),
+        argument("target", help="The folder that gets the files, which all executors see."),
+        topic_options,
+        click.option("--group", default=group, help="The group whose committed offsets record what was exported."),
+        click.option("--state", metavar="STORE", help="The store that keeps the group, for a broker's folder."),
+        click.option(
+            "--partition-by", type=click.Choice(list(_FOLDERS)), default="topic,date",
+            help="Folders by topic, and by the day or hour of the records' times in UTC.",
+        ),
+        click.option("--codec", help="Compression; Parquet: zstd, snappy, gzip, lz4, none; others: none, gzip, zstd."),
+        click.option("--columns", metavar="A,B", help="The columns to write; all by default."),
+        click.option("--headers", is_flag=True, help="Also write the column of headers."),
+        click.option(
+            "--schema",
+            help="Parse values into columns: those that are JSON objects by a DDL string of Spark, a schema of Spark's"
+            " in JSON, or a JSON Schema; those in Avro by an Avro schema; @FILE reads it from a file.",
+        ),
+        click.option(
+            "--schema-id", type=click.IntRange(min=1), metavar="N",
+            help="Values in Avro begin as Confluent's registry has them: a zero byte, and this number of the schema.",
+        ),
+        click.option(
+            "--bad-values", type=click.Choice(["fail", "null"]), default="fail",
+            help="Values that do not fit the schema.",
+        ),
+        click.option(
+            "--max-records-per-file", type=click.IntRange(min=1), metavar="N", help="Start a new file after N records."
+        ),
+        click.option(
+            "--max-records-per-task", type=click.IntRange(min=1), metavar="N",
+            help="Split larger partitions into tasks.",
+        ),
+        click.option(
+            "--isolation-level", type=click.Choice([one.value for one in IsolationLevel]), default=READ_COMMITTED,
+            help="Whether records of transactions that are not committed are exported.",
+        ),
+        click.option("--skip-lost", is_flag=True, help="Continue even if records were deleted before their export."),
+        json_option,
+    ])  # fmt: skip
 
 
-def request_of(arguments: argparse.Namespace, kind: str, spark: SparkSession, *, base64: bool = False) -> Request:
+def request_of(arguments: SimpleNamespace, kind: str, spark: SparkSession, *, base64: bool = False) -> Request:
     """What the arguments ask for.
 
     Args:
-        arguments: as `add_arguments` has them.
+        arguments: as `export_options` has them.
         kind: the format: parquet, json, csv or text.
         spark: parses a DDL string.
         base64: whether formats of text have keys and values in base64.
 
     Raises:
-        CallError: they contradict each other, or one has no meaning.
+        click.UsageError: they contradict each other, or one has no meaning.
     """
     return Request(
         arguments.store, arguments.state, arguments.target, arguments.group, _topics(arguments),
@@ -102,28 +100,21 @@ def request_of(arguments: argparse.Namespace, kind: str, spark: SparkSession, *,
     )  # fmt: skip
 
 
-def _topics(arguments: argparse.Namespace) -> Callable[[Store], Sequence[str]]:
-    if arguments.topics is not None:
-        names = names_in(arguments.topics)
-        if names:
-            return lambda _: names
-    if not arguments.pattern:
-        raise CallError("which topics? Give --topics or --pattern")
-    try:
-        pattern = re.compile(arguments.pattern)
-    except re.error as error:
-        raise CallError(f"--pattern: {arguments.pattern!r} is not a regular expression: {error}") from None
-    return lambda store: [name for name in store.topics() if pattern.search(name)]
+def _topics(arguments: SimpleNamespace) -> Callable[[Store], Sequence[str]]:
+    chosen = chosen_topics(arguments)
+    if isinstance(chosen, list):
+        return lambda _: chosen
+    return lambda store: [name for name in store.topics() if chosen.search(name)]
 
 
-def _layout(arguments: argparse.Namespace, kind: str, spark: SparkSession, *, base64: bool) -> Layout:
+def _layout(arguments: SimpleNamespace, kind: str, spark: SparkSession, *, base64: bool) -> Layout:
     codec = arguments.codec or ("zstd" if kind == "parquet" else "none")
     if codec not in (known := PARQUET_CODECS if kind == "parquet" else tuple(TEXT_CODECS)):
-        raise CallError(f"--codec: {codec!r} is none of {', '.join(known)}")
+        raise click.UsageError(f"--codec: {codec!r} is none of {', '.join(known)}")
     by_topic, by_time = _FOLDERS[arguments.partition_by]
     parses = arguments.schema is not None
     if parses and kind not in _PARSING:
-        raise CallError(f"--schema: files of {kind} have no columns for it")
+        raise click.UsageError(f"--schema: files of {kind} have no columns for it")
     columns = _columns(arguments, kind, without={*["topic"] * by_topic, *["value"] * parses})
     values = None
     if parses:
@@ -132,51 +123,51 @@ def _layout(arguments: argparse.Namespace, kind: str, spark: SparkSession, *, ba
         # Spark takes names that differ in case alone as one, and then reads none of the files.
         for name in values.schema.names:
             if name.lower() in taken:
-                raise CallError(
+                raise click.UsageError(
                     f"--schema: {name!r} is also a column of the records or a folder, or is twice in the schema "
                     "(upper and lower case are the same): leave it out with --columns or --partition-by, or of the "
                     "schema"
                 )
             taken.add(name.lower())
         if kind == "csv" and (nested := [one.name for one in values.schema if pa.types.is_nested(one.type)]):
-            raise CallError(f"--schema: CSV has no columns for {nested[0]!r}")
+            raise click.UsageError(f"--schema: CSV has no columns for {nested[0]!r}")
     elif arguments.schema_id is not None:
-        raise CallError("--schema-id needs --schema: the schema of the values that have this id")
+        raise click.UsageError("--schema-id needs --schema: the schema of the values that have this id")
     return Layout(kind, codec, columns, values, base64, by_topic, by_time, arguments.max_records_per_file)
 
 
-def _columns(arguments: argparse.Namespace, kind: str, without: set[str]) -> tuple[str, ...]:
+def _columns(arguments: SimpleNamespace, kind: str, without: set[str]) -> tuple[str, ...]:
     """The columns to write; `without`: those that are left out unless they are named."""
     if kind == "text":
         if arguments.columns or arguments.headers:
-            raise CallError("text files hold only the values: leave out --columns and --headers")
+            raise click.UsageError("text files hold only the values: leave out --columns and --headers")
         return ("value",)
     if kind == "csv" and (arguments.headers or "headers" in (arguments.columns or "")):
-        raise CallError("CSV has no column for headers: choose another format")
+        raise click.UsageError("CSV has no column for headers: choose another format")
     try:
         if arguments.columns:
             names = [name.strip() for name in arguments.columns.split(",")]
             return tuple(row_schema(True, [*names, *(["headers"] if arguments.headers else [])]).names)
     except InvalidConfigError as error:
-        raise CallError(f"--{error}") from None
+        raise click.UsageError(f"--{error}") from None
     return tuple(name for name in row_schema(arguments.headers).names if name not in without)
 
 
-def _values(arguments: argparse.Namespace, spark: SparkSession) -> ParsedValues:
-    """How values are parsed, by the schema in --schema or in the file that it names. CallError: it has none."""
+def _values(arguments: SimpleNamespace, spark: SparkSession) -> ParsedValues:
+    """How values are parsed, by the schema in --schema or in the file that it names. click.UsageError: it has none."""
     text, bad_as_null = arguments.schema, arguments.bad_values == "null"
     if text.startswith("@"):
         try:
             with open(text[1:], encoding="utf-8") as file:
                 text = file.read()
         except (OSError, UnicodeDecodeError) as error:
-            raise CallError(f"--schema: {text[1:]} cannot be read: {error}") from None
+            raise click.UsageError(f"--schema: {text[1:]} cannot be read: {error}") from None
     try:
         document = json.loads(text) if text.lstrip().startswith("{") else None
         if document is not None and document.get("type") == "record":
             return avro_values(text, arguments.schema_id, bad_as_null=bad_as_null)
         if arguments.schema_id is not None:
-            raise CallError("--schema-id is for Avro values, but --schema is not an Avro schema")
+            raise click.UsageError("--schema-id is for Avro values, but --schema is not an Avro schema")
         if document is None:
             schema = to_arrow_schema(spark.createDataFrame([], text).schema, timezone="UTC")
         elif "properties" in document:
@@ -184,5 +175,5 @@ def _values(arguments: argparse.Namespace, spark: SparkSession) -> ParsedValues:
         else:
             schema = to_arrow_schema(StructType.fromJson(document), timezone="UTC")
     except (ValueError, KeyError, TypeError, PySparkException) as error:
-        raise CallError(f"--schema: no schema: {error}") from None
+        raise click.UsageError(f"--schema: no schema: {error}") from None
     return json_values(schema, bad_as_null=bad_as_null)

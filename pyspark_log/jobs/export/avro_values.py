@@ -13,11 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_log.jobs.export.parsed_values import ParsedValues
-from pyspark_log.jobs.support import CallError
 
 # Confluent's registry has values begin with a zero byte and the number of their schema, big-endian.
 _PREFIX = 5
@@ -123,17 +123,17 @@ def _long(number: int) -> bytes:
 
 
 def avro_values(text: str, registry_id: int | None, *, bad_as_null: bool) -> AvroValues:
-    """How values of an Avro schema, a record, are decoded. CallError: it is none, or has what columns have not."""
+    """How values of an Avro schema, a record, are decoded. click.UsageError: it is none, or no columns fit."""
     try:
         import fastavro  # noqa: PLC0415
         import fastavro.schema  # noqa: PLC0415
     except ImportError:
-        raise CallError("Avro values need the package fastavro: pip install fastavro") from None
+        raise click.UsageError("Avro values need the package fastavro: pip install fastavro") from None
     try:
         avro_schema = json.loads(text)
         expanded: Any = fastavro.schema.expand_schema(fastavro.parse_schema(avro_schema))
     except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException) as error:
-        raise CallError(f"--schema: not an Avro schema: {error}") from None
+        raise click.UsageError(f"--schema: not an Avro schema: {error}") from None
     fields = pa.schema([pa.field(one["name"], _type(one["name"], one["type"])) for one in expanded["fields"]])
     return AvroValues(fields, bad_as_null, json.dumps(_plain(avro_schema)), registry_id)
 
@@ -153,11 +153,13 @@ _LOGICAL = {
 
 
 def _type(name: str, given: Any) -> pa.DataType:  # noqa: ANN401  (what JSON has)
-    """The type of a column for one of Avro's, which is written out. CallError: no type fits."""
+    """The type of a column for one of Avro's, which is written out. click.UsageError: no type fits."""
     if isinstance(given, list):
         kinds = [one for one in given if one != "null"]
         if len(kinds) > 1:
-            raise CallError(f"--schema: a column has one type, but {name!r} has several types: {json.dumps(given)}")
+            raise click.UsageError(
+                f"--schema: a column has one type, but {name!r} has several types: {json.dumps(given)}"
+            )
         return _type(name, kinds[0] if kinds else "null")
     if not isinstance(given, dict):
         given = {"type": given}
@@ -165,7 +167,7 @@ def _type(name: str, given: Any) -> pa.DataType:  # noqa: ANN401  (what JSON has
     if isinstance(kind, (dict, list)):
         return _type(name, kind)
     if (kind, given.get("fields")) == ("record", []) or (kind, given.get("size")) == ("fixed", 0):
-        raise CallError(f"--schema: {name!r} is empty, which Parquet cannot store: {json.dumps(given)}")
+        raise click.UsageError(f"--schema: {name!r} is empty, which Parquet cannot store: {json.dumps(given)}")
     if kind in _NESTED:
         return _NESTED[kind](name, given)
     logical = given.get("logicalType", "")
@@ -173,7 +175,7 @@ def _type(name: str, given: Any) -> pa.DataType:  # noqa: ANN401  (what JSON has
         return pa.decimal128(given["precision"], given.get("scale", 0))
     found = pa.binary(given["size"]) if kind == "fixed" else _LOGICAL.get((kind, logical)) or _TYPES.get(kind)
     if found is None:
-        raise CallError(f"--schema: no column type fits {name!r}: {kind!r}; a record cannot hold itself")
+        raise click.UsageError(f"--schema: no column type fits {name!r}: {kind!r}; a record cannot hold itself")
     return found
 
 

@@ -10,12 +10,13 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pyspark_log.jobs.export.layout import NO_TIME
 from pyspark_log.jobs.export.plan import Plan, WrittenFile
-from pyspark_log.jobs.support import CallError, JobError
+from pyspark_log.jobs.support import JobError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.record import crc32c
 
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
 
 
 def check_delta() -> None:
-    """Refuses a load into a Delta table where delta-rs is missing. CallError."""
+    """Refuses a load into a Delta table where delta-rs is missing. click.UsageError."""
     try:
         import deltalake  # noqa: F401, PLC0415  (most loads do without)
     except ImportError:
-        raise CallError("a Delta table needs the package deltalake: pip install deltalake") from None
+        raise click.UsageError("a Delta table needs the package deltalake: pip install deltalake") from None
 
 
 def add_version(folder: str, group: str, plan: Plan) -> None:

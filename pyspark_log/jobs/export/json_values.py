@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import click
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
 from pyspark_log.jobs.export.parsed_values import ParsedValues
-from pyspark_log.jobs.support import CallError
 
 
 class JsonValues(ParsedValues):
@@ -57,11 +57,11 @@ def _read_as(kind: pa.DataType) -> pa.DataType:
 
 
 def json_values(schema: pa.Schema, *, bad_as_null: bool) -> JsonValues:
-    """How JSON objects with the fields of a schema are parsed. CallError: Arrow does not parse one of them."""
+    """How JSON objects with the fields of a schema are parsed. click.UsageError: Arrow does not parse one of them."""
     try:
         JsonValues(schema).parse(pa.array([b"{}"]))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise CallError(f"--schema: {error}") from error
+        raise click.UsageError(f"--schema: {error}") from error
     return JsonValues(schema, bad_as_null)
 
 
@@ -70,7 +70,7 @@ _FORMATS = {"date-time": pa.timestamp("us", tz="UTC"), "date": pa.date32()}
 
 
 def of_json_schema(document: dict[str, Any]) -> pa.Schema:
-    """The fields of a JSON Schema (json-schema.org) of an object. CallError: it has what columns have not."""
+    """The fields of a JSON Schema (json-schema.org) of an object. click.UsageError: it has what columns have not."""
     return pa.schema([pa.field(name, _type(name, one)) for name, one in document["properties"].items()])
 
 
@@ -85,5 +85,5 @@ def _type(name: str, given: Any) -> pa.DataType:  # noqa: ANN401  (what JSON has
     if kind == "string" and given.get("format") in _FORMATS:
         return _FORMATS[given["format"]]
     if kind not in _TYPES:
-        raise CallError(f"--schema: no column type fits {name!r}: {json.dumps(given)}")
+        raise click.UsageError(f"--schema: no column type fits {name!r}: {json.dumps(given)}")
     return _TYPES[kind]

@@ -2,7 +2,7 @@
 For mirror.
 """
 
-from pyspark_log.jobs.mirroring.arguments import add_arguments, plan_of
+from pyspark_log.jobs.mirroring.arguments import mirror_options, plan_of
 from pyspark_log.jobs.mirroring.run import run_mirror
 
-__all__ = ["add_arguments", "plan_of", "run_mirror"]
+__all__ = ["mirror_options", "plan_of", "run_mirror"]

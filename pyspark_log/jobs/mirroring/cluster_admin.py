@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import click
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from pyspark_log.jobs.support import CallError
 from pyspark_log.types import TopicPartition
 
 _ADMIN_CLIENT = "org.apache.kafka.clients.admin.AdminClient"
@@ -25,14 +25,14 @@ class ClusterAdmin:
             options: those of Kafka's clients.
 
         Raises:
-            CallError: there is no kafka-clients.
+            click.UsageError: there is no kafka-clients.
         """
         jvm: Any = spark._jvm
         try:
             loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
             jvm.java.lang.Class.forName(_ADMIN_CLIENT, True, loader)
         except Py4JJavaError as error:
-            raise CallError(
+            raise click.UsageError(
                 "--from-kafka needs Spark's connector to Kafka: add to spark-submit "
                 f"--packages org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}"
             ) from error

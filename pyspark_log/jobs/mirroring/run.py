@@ -45,7 +45,7 @@ def run_mirror(spark: SparkSession, plan: MirrorPlan) -> dict[str, int | float |
 
     Raises:
         PySparkException, Py4JError: the query has failed; a later run resumes there.
-        CallError: Spark has no connector to Kafka.
+        click.UsageError: Spark has no connector to Kafka.
         StoreError, OSError: the store or the source cannot be read or written.
     """
     began = time.monotonic()

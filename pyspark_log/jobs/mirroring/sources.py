@@ -25,8 +25,7 @@ class Reading:
     """What is read, and how.
 
     Attributes:
-        topics: by name, with commas; None: those of the pattern.
-        pattern: a regular expression.
+        topics: by name, or those in whose names a pattern is found.
         start: earliest or latest, for a query without a checkpoint.
         max_offsets: of a micro-batch; None: all available records.
         skip_lost: whether to continue after records that were deleted before they were read.
@@ -34,8 +33,7 @@ class Reading:
         kafka_options: of Kafka's clients, by their names.
     """
 
-    topics: str | None
-    pattern: str | None
+    topics: list[str] | re.Pattern[str]
     start: str
     max_offsets: int | None
     skip_lost: bool
@@ -50,7 +48,10 @@ class Reading:
             "failOnDataLoss": str(not self.skip_lost).lower(),
             "kafka.isolation.level": READ_COMMITTED,
         }
-        found |= {"subscribe": self.topics} if self.topics else {"subscribePattern": self.pattern or ""}
+        if isinstance(self.topics, list):
+            found["subscribe"] = ",".join(self.topics)
+        else:
+            found["subscribePattern"] = self.topics.pattern
         return found | ({} if self.max_offsets is None else {"maxOffsetsPerTrigger": str(self.max_offsets)})
 
 

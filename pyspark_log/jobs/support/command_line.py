@@ -2,178 +2,161 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
+import click
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from pyspark_log.cli.interrupts import INTERRUPTED
 from pyspark_log.cli.support import one_line, print_json
 from pyspark_log.errors import PylogError
 from pyspark_log.jobs.support.spark_tasks import reason
 from pyspark_log.jobs.support.summary import only_json
 from pyspark_log.units import truth
 
-_INTERRUPTED = 130
-_NOT_IN_FILES = ("config", "help", "show-config", argparse.SUPPRESS)
 
+class Job(click.Command):
+    """A job. Each argument can be given in `--config FILE` as well, by the same name; the call counts first.
 
-class CallError(Exception):
-    """The arguments are wrong in a way that only the job sees; its text is for the user."""
+    Its function gets the arguments as one object, and returns whether it succeeded. A line on standard error says why
+    it failed; with --json it is the JSON's `error` instead.
+    """
 
-
-class JobParser(argparse.ArgumentParser):
-    """The arguments of a job. Each can be given in `--config FILE` as well, by the same name; the call counts first."""
-
-    def __init__(self, description: str | None) -> None:
-        """`description`: the docstring of the entry point."""
-        super().__init__(
-            description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    def __init__(self, name: str | None, *, params: list[click.Parameter], help: str | None, **more: Any) -> None:  # noqa: A002, ANN401
+        """As click has it; `help` is the docstring of the entry point, whose indented lines stay as they are."""
+        more["context_settings"] = {
+            "help_option_names": ["-h", "--help"], "max_content_width": 110, "show_default": True,
+        }  # fmt: skip
+        config = click.Option(
+            ["--config"],
+            metavar="FILE",
+            expose_value=False,
+            help="Properties with more arguments: a line name=value each.",
         )
-        self._taken = set[str]()
-        self.add_argument("--config", metavar="FILE", help="properties with more arguments: a line `name=value` each")
-        self.add_argument("--show-config", action=_ShowConfig, help="print such a file with all arguments, and exit")
+        show = click.Option(
+            ["--show-config"], is_flag=True, is_eager=True, expose_value=False, callback=_show_config,
+            help="Print such a file with all arguments, and exit.",
+        )  # fmt: skip
+        super().__init__(
+            name, params=[config, show, *params], help=(help or "").replace("\n\n    ", "\n\n\b\n    "), **more
+        )
+
+    def __call__(self, arguments: Sequence[str] | None = None) -> int:
+        """Runs the job with these arguments, or with those of the call.
+
+        Returns:
+            Its exit code: 0 done; 1 failed; 2 called wrongly; 130 stopped by Ctrl-C.
+        """
+        try:
+            self.main(arguments)
+        except SystemExit as end:
+            return int(end.code or 0)
+        raise AssertionError("click ends a command by SystemExit")
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does, with the arguments of the file."""
+        config = self.make_parser(ctx).parse_args(list(args))[0].get("config")
+        return super().parse_args(ctx, [*self._of_file(ctx, config), *args] if config else args)
+
+    def invoke(self, ctx: click.Context) -> None:
+        """Runs the job, and ends with its exit code."""
+        as_json = ctx.params.get("as_json", False)
+        assert self.callback is not None
+        try:
+            with only_json() if as_json else contextlib.nullcontext():
+                done = ctx.invoke(self.callback, SimpleNamespace(**ctx.params))
+            ctx.exit(0 if done else 1)
+        except click.UsageError as error:
+            raise click.UsageError(" ".join(error.message.split()), ctx) from None
+        except (PylogError, OSError) as error:
+            problem = one_line(error)
+        except (PySparkException, Py4JError) as error:
+            problem = one_line(reason(error))
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
+        if not as_json:
+            raise click.ClickException(problem)
+        print_json({"error": problem})
+        ctx.exit(1)
 
     def config_file(self) -> str:
         """A file for --config with all arguments, each after a # with its meaning; what must be given has no value."""
-        summary = next(line for line in (self.description or "").splitlines() if line)
+        summary = next(line for line in (self.help or "").splitlines() if line)
         lines = [f"# {summary.rstrip(':.')}. For --config: the lines without # count."]
-        for action in self._actions:
-            if action.dest in _NOT_IN_FILES:
-                continue
-            name = _long_names(action)[-1] if action.option_strings else action.dest
-            default = "" if action.default is None else action.default
-            value = str(default).lower() if action.nargs == 0 else default or ""
-            help_text = (action.help or "") % {**vars(action), "prog": self.prog}
-            if action.choices and action.option_strings:
-                help_text += f"; one of {'; '.join(map(str, action.choices))}"
-            meaning = textwrap.wrap(help_text, 118, initial_indent="# ", subsequent_indent="# ")
-            lines += ["", *meaning, f"#{name}={value}"]
+        for name, parameter in self._in_files().items():
+            about = parameter.to_info_dict()
+            default = "" if about["default"] is None else about["default"]
+            meaning = about["help"]
+            if isinstance(parameter.type, click.Choice):
+                meaning += f" One of {'; '.join(parameter.type.choices)}."
+            comment = textwrap.wrap(meaning, 118, initial_indent="# ", subsequent_indent="# ")
+            lines += ["", *comment, f"#{name}={str(default).lower() if default is False else default}"]
         return "\n".join(lines) + "\n"
 
-    def parse(self, arguments: Sequence[str] | None = None) -> argparse.Namespace:
-        """The arguments of the call, or those given, with those of the file. SystemExit: they are wrong."""
-        given = list(sys.argv[1:] if arguments is None else arguments)
-        first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-        first.add_argument("--config")
-        config = first.parse_known_args(given)[0].config
-        return self.parse_args([*self._of_file(config), *given] if config else given)
+    def _in_files(self) -> dict[str, click.Parameter]:
+        """The arguments that a file can have, by their names there."""
+        return {one.opts[-1].removeprefix("--"): one for one in self.params if one.expose_value}
 
-    def _of_file(self, path: str) -> list[str]:
+    def _of_file(self, ctx: click.Context, path: str) -> list[str]:
         """The options in a file, as a call gives them; what is positional becomes a default."""
-        found = []
-        for number, name, value in self._properties(path):
-            action = next((one for one in self._actions if name in (one.dest, *_long_names(one))), None)
-            if action is None or name in _NOT_IN_FILES:
-                self.error(f"{path}, line {number}: there is no argument {name!r}")
-            elif not action.option_strings:
-                self._of_positional(action, value)
-            elif action.nargs != 0:
-                found.append(f"{action.option_strings[-1]}={value}")
+        known, options, positional = self._in_files(), list[str](), dict[str, list[str]]()
+        for line, name, value in _properties(ctx, path):
+            parameter = known.get(name) or known.get(name.replace("_", "-"))
+            if parameter is None:
+                ctx.fail(f"{path}, line {line}: there is no argument {name!r}")
+            option = parameter.opts[-1]
+            if isinstance(parameter, Positional):
+                positional.setdefault(option, []).append(value)
+            elif not (isinstance(parameter, click.Option) and parameter.is_flag):
+                options.append(f"{option}={value}")
             else:
                 try:
-                    found += [action.option_strings[-1]] * truth(value)
+                    options += [option] * truth(value)
                 except ValueError as error:
-                    self.error(f"{path}, line {number}: {name} {error}, not {value!r}")
-        return found
-
-    def _of_positional(self, action: argparse.Action, value: str) -> None:
-        """Takes an argument without a name from a file. The call cannot give it then: its own are the others."""
-        if action.nargs == "+":
-            self.set_defaults(**{action.dest: [*(self.get_default(action.dest) or []), value]})
-        else:
-            self.set_defaults(**{action.dest: value})
-        action.required = False
-        self._taken.add(action.dest)
-
-    def _get_positional_actions(self) -> list[argparse.Action]:
-        return [one for one in super()._get_positional_actions() if one.dest not in self._taken]
-
-    def _properties(self, path: str) -> Iterator[tuple[int, str, str]]:
-        try:
-            with open(path, encoding="utf-8") as file:
-                lines = file.read().splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            self.error(f"--config: {path} cannot be read: {error}")
-        for number, line in enumerate(lines, 1):
-            if line.strip() and not line.lstrip().startswith(("#", "!")):
-                name, equals, value = line.partition("=")
-                if not equals:
-                    self.error(f"{path}, line {number}: expected name=value, got {line.strip()!r}")
-                yield number, name.strip(), value.strip()
+                    ctx.fail(f"{path}, line {line}: {name} {error}, not {value!r}")
+        ctx.default_map = {name: values if known[name].nargs < 0 else values[-1] for name, values in positional.items()}
+        return options
 
 
-class _ShowConfig(argparse.Action):
-    """Prints `JobParser.config_file`, and ends the program; nothing else need be given then."""
+class Positional(click.Argument):
+    """An argument without a name. If a file has it, the call cannot give it: its own are the others."""
 
-    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:  # noqa: A002
-        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, default=argparse.SUPPRESS, help=help)
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        assert isinstance(parser, JobParser)
-        sys.stdout.write(parser.config_file())
-        parser.exit()
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:  # noqa: ANN401  (click keeps its type to itself)
+        """As click does, but for what a file has."""
+        if self.name not in (ctx.default_map or {}):
+            super().add_to_parser(parser, ctx)
 
 
-def positive(text: str) -> int:
-    """A number from 1 on, as the type of an argument."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be 1 or more, not {number}")
-    return number
+#: Gives the function of a job options.
+Decorator = Callable[[Callable[..., bool]], Callable[..., bool]]
+#: Gives it an argument without a name.
+argument = partial(click.argument, cls=Positional)
 
 
-def names_in(text: str) -> list[str]:
-    """The names in a text with commas, each once."""
-    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-
-
-def named_values(option: str, given: Sequence[str]) -> dict[str, str]:
-    """The values of an option that is given as NAME=VALUE, several times. CallError: one is not."""
-    found = dict[str, str]()
-    for one in given:
-        name, equals, value = one.partition("=")
-        if not equals or not name.strip():
-            raise CallError(f"{option}: expected NAME=VALUE, got {one!r}")
-        found[name.strip()] = value.strip()
-    return found
-
-
-def _long_names(action: argparse.Action) -> list[str]:
-    return [name.removeprefix("--") for name in action.option_strings]
-
-
-def run(parser: JobParser, work: Callable[[argparse.Namespace], bool], given: Sequence[str] | None = None) -> int:
-    """Runs a job; returns its exit code: 0 done; 1 failed; 2 called wrongly.
-
-    A line on standard error says why it failed; with --json it is the JSON's `error` instead.
-
-    Args:
-        parser: has the arguments.
-        work: gets them; returns whether it succeeded. Its errors are shown.
-        given: the arguments; None: those of the call.
-
-    Raises:
-        SystemExit: with 2, or with 0 after --help.
-    """
-    arguments = parser.parse(given)
-    as_json = getattr(arguments, "json", False)
+def _properties(ctx: click.Context, path: str) -> Iterator[tuple[int, str, str]]:
+    """The number of each line of a file, the name and the value in it."""
     try:
-        with only_json() if as_json else contextlib.nullcontext():
-            return 0 if work(arguments) else 1
-    except CallError as error:
-        parser.error(" ".join(str(error).split()))
-    except (PylogError, OSError) as error:
-        problem = one_line(error)
-    except (PySparkException, Py4JError) as error:
-        problem = one_line(reason(error))
-    except KeyboardInterrupt:
-        return _INTERRUPTED
-    if as_json:
-        print_json({"error": problem})
-    else:
-        print(f"Error: {problem}", file=sys.stderr)
-    return 1
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        ctx.fail(f"--config: {path} cannot be read: {error}")
+    for number, line in enumerate(lines, 1):
+        if line.strip() and not line.lstrip().startswith(("#", "!")):
+            name, equals, value = line.partition("=")
+            if not equals:
+                ctx.fail(f"{path}, line {number}: expected name=value, got {line.strip()!r}")
+            yield number, name.strip(), value.strip()
+
+
+def _show_config(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    """The callback of --show-config: nothing else need be given then."""
+    if wanted:
+        assert isinstance(ctx.command, Job)
+        click.echo(ctx.command.config_file(), nl=False)
+        ctx.exit()

@@ -21,7 +21,7 @@ HEAVY = {"pyarrow", "numpy", "pandas", "pyspark", "lz4", "zstandard", "cramjam",
 LIGHT = {
     "arguments", "cli", "cli.interrupts", "cli.kafka_spelling", "cli.main", "cli.start", "cli.support",
     "cli.support.address", "cli.support.commands", "cli.support.completion", "cli.support.confirm", "cli.support.live",
-    "cli.support.output", "cli.support.progress", "cli.support.times", "cli.target", "cli.topics",
+    "cli.support.output", "cli.support.progress", "cli.support.values", "cli.target", "cli.topics",
     "cli.topics.partitions", "cli.topics.topics", "config", "errors", "near_names", "storage", "types", "units",
 }  # fmt: skip
 MOST_MODULES = 220

@@ -1,0 +1,46 @@
+"""Values of options as people give them: points in time, patterns, and pairs of a name and a value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import click
+
+from pyspark_log.arguments import point_in_time
+
+
+def to_ms(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
+    """An option's callback: ms since 1970 or ISO-8601 (UTC if it names no zone), as ms."""
+    try:
+        return None if text is None else point_in_time(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def named_values(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]) -> dict[str, str]:
+    """The callback of an option that is given as NAME=VALUE, several times."""
+    found = dict[str, str]()
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not (name.strip() and equals):
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE")
+        found[name.strip()] = value.strip()
+    return found
+
+
+class Pattern(click.ParamType["re.Pattern[str]"]):
+    """A regular expression."""
+
+    name = "pattern"
+
+    def convert(
+        self, value: str | re.Pattern[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> re.Pattern[str]:
+        """The expression, compiled."""
+        if isinstance(value, re.Pattern):
+            return value
+        try:
+            return re.compile(value)
+        except re.error as error:
+            self.fail(f"{value!r} is not a regular expression: {error}", param, ctx)
