@@ -16,7 +16,7 @@ from pyspark_log.cli.records.layout_options import with_layout
 from pyspark_log.cli.records.matching import matching
 from pyspark_log.cli.records.start import Start, Starts
 from pyspark_log.cli.records.template import Template
-from pyspark_log.cli.support import complete_groups, complete_topics, plural, to_ms
+from pyspark_log.cli.support import complete_groups, complete_topics, partitions_option, plural, to_ms
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.groups import check_empty, move_offsets
 from pyspark_log.storage.store import Store
@@ -25,14 +25,7 @@ from pyspark_log.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 
 @click.command()
 @click.argument("topic", shell_complete=complete_topics)
-@click.option(
-    "--partition",
-    "partitions",
-    type=click.IntRange(min=0),
-    multiple=True,
-    metavar="N",
-    help="Only this partition; repeatable.",
-)
+@partitions_option
 @click.option("--from-beginning", is_flag=True, help="Start at the earliest offset (the default).")
 @click.option("--offset", "start_offset", type=click.IntRange(min=0), metavar="N", help="Start at this offset.")
 @click.option(
@@ -65,7 +58,6 @@ from pyspark_log.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
     show_default=True,
     help="read_committed leaves out what transactions have not committed.",
 )
-@click.option("--max-messages", type=click.IntRange(min=0), metavar="N", help="Stop after N records.")
 @click.option(
     "--offsets-group",
     metavar="GROUP",

@@ -33,6 +33,7 @@ def _pattern(_ctx: click.Context, _parameter: click.Parameter, text: str | None)
 
 
 _OPTIONS = [
+    click.option("--max-messages", type=click.IntRange(min=0), metavar="N", help="Stop after N records."),
     click.option(
         "--format", "output_format", type=click.Choice(["text", "json", "offsets"]), default="text", show_default=True,
         help="text: the values, a line each. json: whole records, an object per line, with bytes that are not UTF-8 in"

@@ -6,7 +6,7 @@ import click
 
 from pyspark_log.cli.records.consume import consume
 from pyspark_log.cli.records.layout_options import printing_options
-from pyspark_log.cli.support import complete_topics
+from pyspark_log.cli.support import complete_topics, partitions_option
 
 _LAST = 10
 
@@ -22,15 +22,7 @@ _LAST = 10
     metavar="N",
     help="The number of records of each partition to begin with.",
 )
-@click.option(
-    "--partition",
-    "partitions",
-    type=click.IntRange(min=0),
-    multiple=True,
-    metavar="N",
-    help="Only this partition; repeatable.",
-)
-@click.option("--max-messages", type=click.IntRange(min=0), metavar="N", help="Stop after N records.")
+@partitions_option
 @printing_options
 @click.pass_context
 def tail(ctx: click.Context, /, **options: object) -> None:

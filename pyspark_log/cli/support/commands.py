@@ -79,6 +79,17 @@ def with_store_option(
         with_store_option(one, keep)
 
 
+#: Gives a command --partition, which it gets as `partitions`.
+partitions_option = click.option(
+    "--partition",
+    "partitions",
+    type=click.IntRange(min=0),
+    multiple=True,
+    metavar="N",
+    help="Only this partition; repeatable.",
+)
+
+
 def with_options(options: Sequence[Callable[..., Any]]) -> Callable[[_F], _F]:
     """A decorator that gives a command options, which its help has in this order."""
 

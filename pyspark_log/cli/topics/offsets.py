@@ -6,7 +6,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import click
 
-from pyspark_log.cli.support import NOTHING, complete_topics, human_size, json_option, print_json, print_table, to_ms
+from pyspark_log.cli.support import (
+    NOTHING,
+    complete_topics,
+    human_size,
+    json_option,
+    partitions_option,
+    print_json,
+    print_table,
+    to_ms,
+)
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.store import Store
 from pyspark_log.types import NO_TIMESTAMP, OffsetAndTimestamp, TopicPartition
@@ -36,18 +45,11 @@ def _point_or_time(ctx: click.Context, param: click.Parameter, text: str | None)
     " (ms since 1970, or ISO-8601; UTC unless it names a zone), or latest (-1), earliest (-2) or max-timestamp (-3),"
     " the first record with the largest time, as in kafka-get-offsets.sh.",
 )
-@click.option(
-    "--partition",
-    "numbers",
-    type=click.IntRange(min=0),
-    multiple=True,
-    metavar="N",
-    help="Only this partition; repeatable.",
-)
+@partitions_option
 @json_option
 @click.pass_obj
 def offsets(
-    target: Target, topic_names: Sequence[str], point: str | int | None, numbers: Sequence[int], as_json: bool
+    target: Target, topic_names: Sequence[str], point: str | int | None, partitions: Sequence[int], as_json: bool
 ) -> None:
     """Print the earliest and latest offset and the size of each partition of TOPIC.
 
@@ -55,7 +57,7 @@ def offsets(
     which some have no record in a compacted topic.
     """
     store = target.open()
-    places = _partitions(store, topic_names or store.topics(), sorted(set(numbers)))
+    places = _partitions(store, topic_names or store.topics(), sorted(set(partitions)))
     if point is None:
         _print_ends(list(_ends(store, places)), as_json)
     else:
