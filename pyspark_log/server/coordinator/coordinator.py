@@ -166,7 +166,7 @@ class Coordinator:
             ]
             response = LeaveGroupResponse(members=named) if many else LeaveGroupResponse(error_code=errors[0])
             if modern is not None and removed:
-                self._modern_protocol.remove(modern, removed, [(token, response)], now)
+                self._modern_protocol.remove(modern, removed, [(token, response)])
                 return self._effects(None)
         self._rebalances.answer(token, response)
         return self._effects(group)
@@ -206,7 +206,7 @@ class Coordinator:
             group = ModernGroup(request.group_id)
             group.ends_classic = classic is not None and classic.is_durable
         if request.member_epoch in (LEAVE, STATIC_LEAVE):
-            return self._modern_protocol.leave(group, beat.token, request, beat.now)
+            return self._modern_protocol.leave(group, beat.token, request)
         error = self._modern_protocol.heartbeat(group, beat)
         if not error and group.group_id not in self._modern:
             self._modern[group.group_id] = group

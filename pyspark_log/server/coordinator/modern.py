@@ -179,14 +179,14 @@ class ModernProtocol:
 
     # ---- leaving
 
-    def leave(self, group: ModernGroup, token: Token, request: _Request, now: int) -> ErrorCode:
+    def leave(self, group: ModernGroup, token: Token, request: _Request) -> ErrorCode:
         """A member leaves, for ever or to come back. It is answered unless an error is returned."""
         member_id, instance_id = request.member_id, request.instance_id
         if error := check_member(group, member_id, instance_id):
             return error
         response = _Response(member_id=member_id, member_epoch=request.member_epoch)
         if request.member_epoch != STATIC_LEAVE:
-            self.remove(group, [member_id], [(token, response)], now)
+            self.remove(group, [member_id], [(token, response)])
             return ErrorCode.NONE
         changes = Changes(group)
         current = group.current.get(member_id, _NEW)
@@ -197,9 +197,7 @@ class ModernProtocol:
         self._log.commit(group, changes, [(token, response)])
         return ErrorCode.NONE
 
-    def remove(
-        self, group: ModernGroup, member_ids: Iterable[str], answers: list[tuple[Token, Struct]], now: int
-    ) -> None:
+    def remove(self, group: ModernGroup, member_ids: Iterable[str], answers: list[tuple[Token, Struct]]) -> None:
         """Takes members out: they have left, or their time is over. The others get theirs with their heartbeats."""
         changes = Changes(group)
         for member_id in member_ids:
@@ -224,9 +222,9 @@ class ModernProtocol:
         deadline = now + self._settings.modern_session_timeout
         self._timers.set((group, member_id), deadline, partial(self._is_over, group, member_id))
 
-    def _is_over(self, group: ModernGroup, member_id: str, now: int) -> None:
+    def _is_over(self, group: ModernGroup, member_id: str, _now: int) -> None:
         if member_id in group.members:
-            self.remove(group, [member_id], [], now)
+            self.remove(group, [member_id], [])
 
     def _watch(self, group: ModernGroup, member_id: str, now: int) -> None:
         """A member has its rebalance time-out to give partitions up, as long as it has to."""

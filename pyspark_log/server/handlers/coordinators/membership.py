@@ -32,8 +32,6 @@ _log = logging.getLogger(__name__)
 _Coordinator = FindCoordinatorResponse.Coordinator
 # The kinds of keys.
 KINDS = {0: Resource.GROUP, 1: Resource.TRANSACTIONAL_ID}
-# A join may be answered with no protocol from this version on.
-_FIRST_WITHOUT_PROTOCOL = 7
 _READ = Operation.READ, Resource.GROUP
 _NOT_ALLOWED = NOT_ALLOWED[Resource.GROUP]
 _NO_NODE = -1
