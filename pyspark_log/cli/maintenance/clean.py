@@ -8,6 +8,7 @@ from pyspark_log.cli.support import complete_topics, plural
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.maintenance import janitor
+from pyspark_log.storage.maintenance.kinds import by_store
 from pyspark_log.storage.object_store import ObjectStore
 
 
@@ -24,12 +25,15 @@ def clean(target: Target, topic: str | None) -> None:
     Of a store in an object store it deletes objects that nothing needs any more; run it once a day. An object is
     deleted by the second run that finds it so, a day after the first.
     """
-    store = target.open()
-    if isinstance(store, FolderStore):
+
+    def clean_folder(store: FolderStore) -> None:
         count = janitor.clean(store) if topic is None else store.clean(topic)
         click.echo(f"{plural(count, 'segment')} removed")
-    elif isinstance(store, ObjectStore):
-        done = store.clean(topic)
-        click.echo(f"{plural(done.pieces, 'piece')} removed, {plural(done.deleted, 'object')} deleted")
-        if done.unused:
-            click.echo(f"{plural(done.unused, 'object')} to delete after a day")
+
+    def clean_objects(store: ObjectStore) -> None:
+        cleaned = store.clean(topic)
+        click.echo(f"{plural(cleaned.pieces, 'piece')} removed, {plural(cleaned.deleted, 'object')} deleted")
+        if cleaned.unused:
+            click.echo(f"{plural(cleaned.unused, 'object')} to delete after a day")
+
+    by_store(target.open(), folder=clean_folder, objects=clean_objects)

@@ -17,8 +17,8 @@ from pyspark_log.cli.support import (
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.compaction import Outcome, uncleanable
 from pyspark_log.storage.compaction import compact as compact_store
-from pyspark_log.storage.folder_store import FolderStore
-from pyspark_log.storage.object_store import ObjectStore
+from pyspark_log.storage.maintenance.kinds import by_store
+from pyspark_log.types import TopicPartition
 
 
 @click.command()
@@ -35,16 +35,18 @@ def compact(target: Target, topic: str | None, as_json: bool) -> None:
     """
     store = target.open()
     with ProgressBar("compact") as progress:
-        if isinstance(store, ObjectStore):
-            outcomes = store.compact(topic, progress)
-        else:
-            assert isinstance(store, FolderStore)
-            outcomes = list(compact_store(store.logs, topic, progress))
-    if topic is None and isinstance(store, FolderStore):
-        for at, reason in uncleanable(store.logs).items():
-            if at not in {outcome.at for outcome in outcomes}:
-                again = f"`pylog compact {at.topic}` tries again"
-                warn(f"{at} is skipped, because it could not be compacted: {reason} ({again})")
+        outcomes = by_store(
+            store,
+            folder=lambda store: list(compact_store(store.logs, topic, progress)),
+            objects=lambda store: store.compact(topic, progress),
+        )
+    skipped: dict[TopicPartition, str] = by_store(
+        store, folder=lambda store: uncleanable(store.logs), objects=lambda _store: {}
+    )
+    for at, reason in skipped.items() if topic is None else ():
+        if at not in {outcome.at for outcome in outcomes}:
+            again = f"`pylog compact {at.topic}` tries again"
+            warn(f"{at} is skipped, because it could not be compacted: {reason} ({again})")
     if as_json:
         print_json([_document(outcome) for outcome in outcomes])
     elif outcomes:

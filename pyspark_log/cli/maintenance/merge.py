@@ -7,7 +7,9 @@ import click
 from pyspark_log.cli.support import ProgressBar, complete_topics, human_size, plural
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.abilities import Missing
-from pyspark_log.storage.object_store import ObjectStore
+from pyspark_log.storage.folder_store import FolderStore
+from pyspark_log.storage.maintenance.kinds import by_store
+from pyspark_log.storage.publish_log.maintenance import Merged
 
 
 @click.command()
@@ -20,9 +22,10 @@ def merge(target: Target, topic: str | None) -> None:
     and can be opened as segments of Kafka once they are large. Other processes may read and write meanwhile. Run it
     once an hour.
     """
-    store = target.open()
-    if not isinstance(store, ObjectStore):
+
+    def refuse_folder(store: FolderStore) -> Merged:
         raise click.UsageError(f"{store.path}: {Missing.MERGE.value}")
+
     with ProgressBar("merge") as progress:
-        done = store.merge(topic, progress)
-    click.echo(f"{plural(done.before, 'piece')} ({human_size(done.size)}) merged into {done.after}")
+        merged = by_store(target.open(), folder=refuse_folder, objects=lambda store: store.merge(topic, progress))
+    click.echo(f"{plural(merged.before, 'piece')} ({human_size(merged.size)}) merged into {merged.after}")

@@ -18,6 +18,7 @@ from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import contextmanager, files, lock_for
 from pyspark_log.storage.log.producers import ProducerEntry
 from pyspark_log.storage.log_manager import LogDirDescription
+from pyspark_log.storage.maintenance.kinds import by_store
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.transactions import TransactionLog
 from pyspark_log.types import TopicPartition
@@ -31,9 +32,7 @@ _LOCK_TIMEOUT = 0.1
 
 def in_folder(store: Store) -> FolderStore:
     """A store, which has to be in a folder. UnsupportedByStoreError: it is not."""
-    if not isinstance(store, FolderStore):
-        refuse(Missing.FILES, store.path)
-    return store
+    return by_store(store, folder=lambda store: store, objects=lambda store: refuse(Missing.FILES, store.path))
 
 
 class FolderLogs(ServedLogs):

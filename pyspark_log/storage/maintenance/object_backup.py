@@ -27,6 +27,7 @@ from pyspark_log.storage.log.state import PartitionState
 from pyspark_log.storage.log_manager import TopicAdmin
 from pyspark_log.storage.log_manager.deletion import FUTURE, aside_name
 from pyspark_log.storage.maintenance.backup import Backup, back_up
+from pyspark_log.storage.maintenance.kinds import by_store
 from pyspark_log.storage.maintenance.new_folder import new_folder_at
 from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
 from pyspark_log.storage.maintenance.transfer import LogCopy
@@ -74,19 +75,22 @@ def back_up_store(store: Store, into: str | os.PathLike[str], *, progress: Progr
         ObjectStoreError: the object store does not answer, or keeps no conditions.
         CorruptRecordError, LogDamagedError: a record is damaged, or too old a format for an object store.
     """
-    if isinstance(store, ObjectStore):
+
+    def back_up_objects(store: ObjectStore) -> Backup:
         if f"{location(into)}/".startswith(f"{store.path}/"):
             raise StoreExistsError(f"{os.fspath(into)}: the copy must be outside of the store {store.path}")
         source = _ObjectSource(store, progress)
         return by_kind(into, folder=source.into_folder, objects=source.into_objects)(into)
-    assert isinstance(store, FolderStore)
-    folder = store
-    copy: Callable[[], Backup] = by_kind(
-        into,
-        folder=lambda: back_up(folder, into, progress=progress),
-        objects=lambda: _folder_into_objects(folder, into, progress),
-    )
-    return copy()
+
+    def back_up_folder(store: FolderStore) -> Backup:
+        copy: Callable[[], Backup] = by_kind(
+            into,
+            folder=lambda: back_up(store, into, progress=progress),
+            objects=lambda: _folder_into_objects(store, into, progress),
+        )
+        return copy()
+
+    return by_store(store, folder=back_up_folder, objects=back_up_objects)
 
 
 # ---- from an object store

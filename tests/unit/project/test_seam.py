@@ -78,3 +78,11 @@ def test_what_is_built_on_stores_reaches_no_further():
 
 def test_each_tool_reaches_further():
     assert [tool for tool in TOOLS if not any(list(reaches(path)) for path in modules([tool]))] == []
+
+
+def test_no_class_of_ours_is_cast():
+    texts = {path.relative_to(ROOT): path.read_text() for path in modules(["."])}
+    ours = {name for text in texts.values() for name in re.findall(r"^ *class (\w+)", text, re.MULTILINE)}
+    casts = [(str(path), name) for path, text in texts.items() for name in re.findall(r"\bcast\(\W*(\w+)", text)]
+    assert casts  # of classes that are not ours
+    assert [(path, name) for path, name in casts if name in ours] == []
