@@ -189,7 +189,7 @@ class CopiedPartition:
         Raises:
             CopyEndedError: the copy was ended.
             ReplicationError: others may have written there by now.
-            PylogError, OSError: as `LogWriter.hold`.
+            PylogError, OSError: as `Turnstile.hold`.
         """
         opened = self._logs.topic(self.at.topic)
         if opened.description.topic_id != self._store_id:
@@ -292,7 +292,7 @@ def promote(store: FolderStore, at: TopicPartition) -> int:
 
     Raises:
         PartitionOwnedError: it is no copy.
-        PylogError, OSError: as `LogWriter.hold` and `LogWriter.log.flush`.
+        PylogError, OSError: as `Turnstile.hold` and `HeldLog.flush`.
     """
     with store.logs.writer(at.topic, at.partition).hold() as writer:
         held = writer.log

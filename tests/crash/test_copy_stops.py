@@ -37,7 +37,7 @@ GAP, CUT, DELETED = 10, 36, 8
 def lead(store, epoch):
     """A new leader appends from now on."""
     with store.logs.writer("t", 0).hold() as writer:
-        leader_epochs.begin(writer.place.folder, epoch, writer.state.next_offset)
+        leader_epochs.begin(writer.log.place.folder, epoch, writer.state.next_offset)
         writer.log.lease.save(writer.state._replace(leader_epoch=epoch), durable=True)
 
 
@@ -100,7 +100,8 @@ def add(writer, log, epochs):
         for header, piece in some:
             headers.append(header._replace(position=at))
             at += len(piece)
-        end, last = writer.state.next_offset, leader_epochs.read(writer.place.folder).of(writer.state.next_offset - 1)
+        end = writer.state.next_offset
+        last = leader_epochs.read(writer.log.place.folder).of(end - 1)
         gaps = gaps_in(headers, end, last)
         starts = [start for gap in gaps for start in epochs_in(gap, lambda epoch: epochs.end_of(epoch, END))]
         append_copied(writer.log, memoryview(data), headers, starts)
@@ -115,7 +116,7 @@ def copy_new(path, new, epochs, *, is_cut=False):
     """Copies what a leader of epoch 5 has: epoch 3 ends there where the log was cut, unless `is_cut` already."""
     with Store.open(path) as store, store.logs.writer("t", 0).hold() as writer:
         end = writer.state.next_offset
-        last = leader_epochs.read(writer.place.folder).of(end - 1)
+        last = leader_epochs.read(writer.log.place.folder).of(end - 1)
         agreed = epochs.end_of(last, END)
         if last >= 0 and agreed.end_offset < end:
             assert not is_cut
@@ -131,7 +132,7 @@ def contents(path):
         with store.logs.writer("t", 0).hold() as writer:
             return (
                 data,
-                list(leader_epochs.read(writer.place.folder).entries),
+                list(leader_epochs.read(writer.log.place.folder).entries),
                 # A snapshot has the last batch of each only, and one time for it and a marker after it.
                 [
                     (one.producer_id, one.epoch, one.last_timestamp, one.batches[-1]._replace(timestamp=0))

@@ -48,7 +48,7 @@ def written(tmp_path_factory):
             with store.logs.writer("exported", 0).hold() as held:
                 end = truncate(held.log, held.state.next_offset - 3)
                 # As a leader's election begins one.
-                leader_epochs.begin(held.place.folder, epoch, end)
+                leader_epochs.begin(held.log.place.folder, epoch, end)
                 held.log.lease.save(held.state._replace(leader_epoch=epoch), durable=True)
             rows["exported"][0] = rows["exported"][0][:end] + extend(store, "exported", 0)
         rows["transactions"] = write(store, "transactions")

@@ -19,7 +19,7 @@ from pyspark_log.server.cluster.leading import UNKNOWN, Fetched, LedPartition
 from pyspark_log.server.node.throttles import ReplicaThrottle
 from pyspark_log.server.served import LogView
 from pyspark_log.storage.folder_store import FolderStore
-from pyspark_log.storage.log.replica import begin_to_lead
+from pyspark_log.storage.log.replica import begin_to_lead, raise_high_watermark
 from pyspark_log.types import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -262,7 +262,8 @@ class Leaders:
             mark = UNKNOWN if known is None else self._mark(known, state.next_offset)
         if known is not None and mark > state.high_watermark:
             self._note_mark(known, mark)
-            self._store.logs.writer(at.topic, at.partition).raise_in_turn(mark)
+            with self._store.logs.writer(at.topic, at.partition).hold() as writer:
+                raise_high_watermark(writer.log, mark)
 
     def _note_mark(self, known: _Led, mark: int) -> None:
         with self._mutex:

@@ -8,7 +8,7 @@ from pyspark_log.errors import InvalidRecordError, ProducerError, PylogError
 from pyspark_log.server.network import Workers
 from pyspark_log.server.served.logs import Batch, Refused, Stored
 from pyspark_log.storage.catalog import check_not_internal
-from pyspark_log.storage.log import Appended, LogWriter
+from pyspark_log.storage.log import Appended, Turnstile
 from pyspark_log.storage.log_manager import LogManager, check_batch
 
 # Up to as many bytes are checked and appended in the loop's thread, if the partition's lock is in hand: that takes some
@@ -43,8 +43,8 @@ class _Append:
 
     def __init__(self, logs: LogManager, batch: Batch) -> None:
         self._logs, self._batch = logs, batch
-        self._writer: LogWriter | None = None
-        self._checked: tuple[LogWriter, bytes | bytearray, int] | None = None
+        self._writer: Turnstile | None = None
+        self._checked: tuple[Turnstile, bytes | bytearray, int] | None = None
 
     def is_done_at_once(self) -> bool:
         """Appends the batch unless that may have to wait; whether there is an outcome."""
@@ -66,7 +66,7 @@ class _Append:
         except Exception as error:  # noqa: BLE001  (the other batches of the request have their own outcomes)
             self._fail(error)
 
-    def _check(self) -> tuple[LogWriter, bytes | bytearray, int]:
+    def _check(self) -> tuple[Turnstile, bytes | bytearray, int]:
         """The writer, the batch as it is to be stored, and the time that its records get (ms; -1: they keep theirs)."""
         if self._checked is None:
             at = self._batch.at
@@ -79,7 +79,7 @@ class _Append:
             self._checked = writer, data, now if writer.config.log_append_time else -1
         return self._checked
 
-    def _note(self, writer: LogWriter, outcome: Appended | PylogError, time: int) -> None:
+    def _note(self, writer: Turnstile, outcome: Appended | PylogError, time: int) -> None:
         if isinstance(outcome, Appended):
             log_start = writer.log.lease.log_start_left
             self.outcome = Stored(outcome.base_offset, outcome.next_offset, log_start, time, outcome.duplicate)

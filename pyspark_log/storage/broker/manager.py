@@ -12,7 +12,7 @@ from pyspark_log.storage.broker.log_dirs import BrokerLogDirs
 from pyspark_log.storage.broker.reader import BrokerLogReader
 from pyspark_log.storage.catalog import LogDirs, PartitionPath, TopicCatalog, check_name
 from pyspark_log.storage.catalog.topics import DeletedTopic
-from pyspark_log.storage.log import LogWriter
+from pyspark_log.storage.log import Turnstile
 from pyspark_log.storage.log.read import LogReader
 from pyspark_log.storage.log_manager import LogManager, TopicLogs
 from pyspark_log.types import TopicDescription, TopicPartition
@@ -105,7 +105,7 @@ class BrokerLogManager(LogManager):
         """The reader of a partition. UnknownTopicError."""
         return self.topic(topic).reader(partition)
 
-    def writer(self, topic: str, partition: int) -> LogWriter:
+    def writer(self, topic: str, partition: int) -> Turnstile:
         """Raises ReadOnlyError."""
         _refuse(self._broker)
 

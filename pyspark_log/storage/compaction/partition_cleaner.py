@@ -21,7 +21,7 @@ from pyspark_log.storage.compaction.rewrite import LastRecord, Rewritten, Round,
 from pyspark_log.storage.compaction.transactions import CleanedTransactions
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
-from pyspark_log.storage.log import HeldLog, LogWriter, cleaner_checkpoint
+from pyspark_log.storage.log import HeldLog, Turnstile, cleaner_checkpoint
 from pyspark_log.storage.log.cleaner_checkpoint import CleanerCheckpoint, cleaning
 from pyspark_log.storage.log.producers import ProducerEntry
 from pyspark_log.storage.log.read import AbortedRanges, LogReader, aborted_between, segment_cache
@@ -68,7 +68,7 @@ def plan_cleaning(held: HeldLog, reader: LogReader) -> Plan:
 
 
 def run(
-    writer: LogWriter, reader: LogReader, memory: int, throttle: Throttle, timeout: float = DEFAULT_TIMEOUT
+    writer: Turnstile, reader: LogReader, memory: int, throttle: Throttle, timeout: float = DEFAULT_TIMEOUT
 ) -> Cleaned | None:
     """Compacts in one round; None: nothing to do. Does not wait for another cleaner.
 
@@ -106,7 +106,7 @@ def run(
 class _Work:
     """One round; the lock of the partition's cleaner is held."""
 
-    def __init__(self, writer: LogWriter, reader: LogReader, memory: int, throttle: Throttle, timeout: float) -> None:
+    def __init__(self, writer: Turnstile, reader: LogReader, memory: int, throttle: Throttle, timeout: float) -> None:
         self._writer, self._reader = writer, reader
         self._place, self._config = writer.place, writer.config
         self._memory, self._throttle, self._timeout = memory, throttle, timeout

@@ -1,140 +1,36 @@
-"""Changes one partition's log: appends, rolls, flushes.
+"""Appends to one partition's log, while its lock is held.
 
-The partition's lock is held throughout (`hold`). In short: bytes first, then the log end, then the index
-entries. Until the end moves, no reader sees what was written.
+In short: bytes first, then the log end, then the index entries. Until the end moves, no reader sees what was written.
 """
 
 from __future__ import annotations
 
-import logging
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterator, Sequence
 
-from pyspark_log.config import TopicConfig
-from pyspark_log.errors import InvalidRecordError, ProducerError, RecordTooLargeError, UnknownTopicError
-from pyspark_log.storage.catalog import LogDirs, PartitionPath
-from pyspark_log.storage.fs import contextmanager
-from pyspark_log.storage.fs.clock import Clock
-from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
+from pyspark_log.errors import InvalidRecordError, ProducerError, RecordTooLargeError
 from pyspark_log.storage.log.append import AppendPlan, Copy, append, append_in_room, must_roll
-from pyspark_log.storage.log.appends import Appended, Extent, Outcomes, PendingAppend
+from pyspark_log.storage.log.appends import Appended, Extent, Outcomes
 from pyspark_log.storage.log.held_log import HeldLog
 from pyspark_log.storage.log.producers.manager import ProducerAppendInfo
 from pyspark_log.storage.log.producers.state import Duplicate
-from pyspark_log.storage.log.recovery import after_restart, apply_intent
-from pyspark_log.storage.log.replica import raise_high_watermark
-from pyspark_log.storage.log.state import state_file
-from pyspark_log.storage.log.state.partition_state import Flags, Intent, PartitionState
-from pyspark_log.storage.log.state.state_file import OpenState
+from pyspark_log.storage.log.state.partition_state import PartitionState
 from pyspark_log.storage.record import BatchHeader, assign_offsets, scan
-
-_log = logging.getLogger(__name__)
-
-#: No more bytes are appended at once, so that other writers get their turn; but batches that are written while they are
-#: encoded, and batches of one call that need one another's offsets.
-APPEND_BYTES = 16 * 1024 * 1024
-
-# What may be set of a log in which nothing is in progress.
-_AT_REST = Flags.PRODUCERS | Flags.SUSPECT
 
 
 def _of_duplicate(found: Duplicate) -> Appended:
     return Appended(found.base_offset, found.last_offset + 1, duplicate=True)
 
 
-def _enter(log: HeldLog) -> None:
-    """Finishes or undoes what a killed holder of the lease, or a power loss, has left. Raises as `LogWriter.hold`."""
-    if _is_entered_as_left(log):
-        return
-    lease, state = log.lease, log.state
-    mine = lease.is_as_left
-    if state.flags & Flags.DEAD:
-        raise UnknownTopicError(f"{log.place}: the topic was deleted")
-    log.find_folder()
-    unfinished = state.flags & (Flags.CLAIMED | Flags.CUTTING) or state.intent != Intent.NONE
-    lease.cut_off = lease.shared and bool(unfinished)
-    if lease.cut_off:
-        lease.claim()
-    if not mine:
-        lease.confirm()
-    if state.boot != state_file.this_boot() and not lease.shared:
-        after_restart(log)
-    elif state.intent != Intent.NONE:
-        log.invalidate()
-        apply_intent.resolve(log)
-    elif not mine:
-        log.catch_up()
-    log.cut_leftovers()
-    if lease.cut_off:
-        _log.warning("%s: a writer was killed or lost its lock: continuing in another segment", log.place)
-        log.roll(new_incarnation=True)
-
-
-def _is_entered_as_left(log: HeldLog) -> bool:
-    """Whether the log is as this process has left it, and in order; then all is done that `_enter` is for."""
-    lease = log.lease
-    # What a move of the log end does not change.
-    state = lease.held.stored
-    if not lease.is_as_left or state.flags & ~_AT_REST or state.intent:
-        return False
-    # Only what is beyond the log end may have changed, unless the lock was kept.
-    lease.cut_off = False
-    if not lease.was_kept:
-        log.find_folder()
-        log.cut_leftovers()
-    return True
-
-
 class LogWriter:
-    """Changes a partition for this process. Safe to use from several threads."""
+    """Appends to a partition, whose lease `Turnstile.hold` holds; `log` and `config` are those of the turnstile."""
 
-    def __init__(
-        self,
-        place: PartitionPath,
-        config: TopicConfig,
-        log_dirs: LogDirs,
-        clock: Clock,
-        led: Mapping[str, int] = MappingProxyType({}),
-    ) -> None:
-        """Opens nothing yet. `led`: as of LogManager."""
-        #: The log, for what needs its lease.
-        self.log = HeldLog(place, config, log_dirs, clock, led)
-        self.config = config
-        self._pending = deque[PendingAppend]()
-
-    @property
-    def place(self) -> PartitionPath:
-        """The partition; its folder is current while the lease is held."""
-        return self.log.place
+    def __init__(self, log: HeldLog) -> None:
+        self.log, self.config = log, log.config
 
     @property
     def state(self) -> PartitionState:
         """The partition's state; the lease is held."""
         return self.log.lease.held.state
-
-    @contextmanager
-    def hold(self, timeout: float = DEFAULT_TIMEOUT) -> Iterator[LogWriter]:
-        """Holds the partition's lock, with its log recovered: no intent, nothing beyond the log end.
-
-        What a killed holder, or a power loss, has left is finished or undone first.
-
-        Raises:
-            LockTimeoutError: the lock was not acquired within `timeout` seconds.
-            UnknownTopicError: the topic was deleted.
-            LogDamagedError: the files are shorter than the state says.
-            LogDirOfflineError: the log dir that holds its log has failed; nothing was changed.
-            OSError: the store cannot be written.
-        """
-        log = self.log
-        try:
-            with log.lease.hold(timeout) as usable:
-                if not usable:
-                    log.forget_all()
-                _enter(log)
-                yield self
-        except OSError as error:
-            log.fail(error)
 
     def append(self, data: bytearray, *, sync: bool, first_undone: int | None = None) -> Appended:
         """Appends whole record batches; the caller holds the lock.
@@ -159,7 +55,7 @@ class LogWriter:
         """
         if len(data) > self.config.segment_bytes:
             raise RecordTooLargeError(
-                f"{self.place}: an append of {len(data)} bytes is larger than segment.bytes "
+                f"{self.log.place}: an append of {len(data)} bytes is larger than segment.bytes "
                 f"({self.config.segment_bytes}): append fewer records at a time, or raise segment.bytes"
             )
         assign_offsets(data, 0, len(data), self.state.next_offset, self.state.leader_epoch)
@@ -181,134 +77,36 @@ class LogWriter:
         Returns:
             The offsets of each batch, or why it was refused.
         """
-        outcomes = self._append_each(batches, sync=sync, only_in_room=False)
-        assert outcomes is not None
-        return outcomes
-
-    def _append_each(self, batches: Sequence[bytes | bytearray], *, sync: bool, only_in_room: bool) -> Outcomes | None:
-        """As `append_each`; None: with `only_in_room`, they need more than `append_in_room` does. Nothing was done."""
-        data, headers = self._joined(batches)
-        numbered: Sequence[ProducerAppendInfo] = ()
-        outcomes: Outcomes = [Appended(header.base_offset, header.next_offset) for header in headers]
-        producer_ids = {header.producer_id for header in headers if header.producer_id >= 0}
-        if producer_ids:
-            outcomes = self._check_one(headers[0]) if len(headers) == 1 else self._check_each(headers, producer_ids)
-            accepted = [
-                batch
-                for batch, outcome in zip(batches, outcomes, strict=True)
-                if isinstance(outcome, Appended) and not outcome.duplicate
-            ]
-            if not accepted:
-                if only_in_room:
-                    return None
-                self._flush_due(sync=sync)
-                return outcomes
-            if len(accepted) < len(batches):
-                data, headers = self._joined(accepted)
-            numbered = [ProducerAppendInfo(one, None, None, None) for one in headers if one.producer_id >= 0]
-        if sync or not append_in_room(self.log, data, headers, numbered):
-            if only_in_room:
-                return None
+        data, headers, numbered, outcomes = self._accepted(batches)
+        if not headers:
+            self._flush_due(sync=sync)
+        elif sync or not append_in_room(self.log, data, headers, numbered):
             self._write(data, headers, numbered, sync=sync)
         return outcomes
 
-    def append_in_turn(self, batches: Sequence[bytes | bytearray], *, sync: bool) -> Outcomes:
-        """Appends batches as `append_each`, and with them those of other threads: one write, one sync if any asks.
+    def append_each_in_room(self, batches: Sequence[bytes | bytearray]) -> Outcomes | None:
+        """As `append_each`; None: it needs more than `append_in_room` does, and nothing was done."""
+        data, headers, numbered, outcomes = self._accepted(batches)
+        return outcomes if headers and append_in_room(self.log, data, headers, numbered) else None
 
-        A thread that waits for the lock leaves its batches to the thread that gets it first, as in a write group of
-        RocksDB. The lock is not held by the caller. Raises as `hold` and `append_each`.
-
-        Args:
-            batches: that the topic accepts; no control batches; APPEND_BYTES and `segment.bytes` at most.
-            sync: True: they survive a power loss.
-        """
-        if not sync:
-            outcomes = self._append_in_hand(batches)
-            if outcomes is not None:
-                return outcomes
-        pending, leads = PendingAppend(batches, sync=sync), False
-        try:
-            self._pending.append(pending)
-            with self.hold():
-                leads = pending.claim()
-                if leads:
-                    self._append_pending(pending)
-        except BaseException as error:
-            # Once this thread has withdrawn its batches, no other one appends them.
-            if leads or pending.claim() or not isinstance(error, Exception):
-                raise
-        return pending.outcomes()
-
-    def _append_in_hand(self, batches: Sequence[bytes | bytearray]) -> Outcomes | None:
-        """Appends batches if the lock was kept since this process had it, and the log is in order; else does nothing.
-
-        Then all that `hold` looks up is known. Raises as `append_each`.
-        """
-        try:
-            return self.log.lease.run_if_kept(self._append_at_rest, batches)
-        except OSError as error:
-            self.log.fail(error)
-
-    def append_at_once(self, batches: Sequence[bytes | bytearray]) -> Outcomes | None:
-        """Appends batches if there is nothing to wait for; else does nothing (None). Raises as `append_each`.
-
-        So it is if no other process has the lock or has changed the log, no segment begins, and no sync is due.
-        """
-        try:
-            return self.log.lease.run_if_kept(self._append_in_room, batches) or self.log.lease.run_if_as_left(
-                self._append_in_room, batches
-            )
-        except OSError as error:
-            self.log.fail(error)
-
-    def raise_at_once(self, high_watermark: int) -> bool:
-        """Raises the high watermark of a node's copy if there is nothing to wait for; whether it is raised. OSError."""
-        try:
-            lease, action = self.log.lease, self._raise
-            return bool(lease.run_if_kept(action, high_watermark) or lease.run_if_as_left(action, high_watermark))
-        except OSError as error:
-            self.log.fail(error)
-
-    def raise_in_turn(self, high_watermark: int) -> None:
-        """The same, and waits for the lock. Raises as `hold`."""
-        with self.hold():
-            raise_high_watermark(self.log, high_watermark)
-
-    def _raise(self, _held: OpenState, high_watermark: int) -> bool:
-        raise_high_watermark(self.log, high_watermark)
-        return True
-
-    def _append_at_rest(self, held: OpenState, batches: Sequence[bytes | bytearray]) -> Outcomes | None:
-        if held.stored.flags & ~_AT_REST or held.stored.intent:
-            return None
-        return self.append_each(batches, sync=False)
-
-    def _append_in_room(self, _held: OpenState, batches: Sequence[bytes | bytearray]) -> Outcomes | None:
-        if not _is_entered_as_left(self.log):
-            return None
-        return self._append_each(batches, sync=False, only_in_room=True)
-
-    def _append_pending(self, first: PendingAppend) -> None:
-        """Appends what this thread has claimed, and what other threads wait for, as far as it fits."""
-        together, size = [first], first.size
-        most = min(APPEND_BYTES, self.config.segment_bytes)
-        while self._pending:
-            other = self._pending.popleft()
-            if size + other.size > most and other is not first:
-                self._pending.appendleft(other)
-                break
-            if other.claim():
-                together.append(other)
-                size += other.size
-        try:
-            batches = [batch for one in together for batch in one.batches]
-            outcomes = iter(self.append_each(batches, sync=any(one.sync for one in together)))
-        except BaseException as error:
-            for one in together:
-                one.fail(error)
-            raise
-        for one in together:
-            one.finish([next(outcomes) for _ in one.batches])
+    def _accepted(
+        self, batches: Sequence[bytes | bytearray]
+    ) -> tuple[bytearray, list[BatchHeader], Sequence[ProducerAppendInfo], Outcomes]:
+        """Batches that are neither refused nor in the log: bytes, headers, with producer ids; and all outcomes."""
+        data, headers = self._joined(batches)
+        producer_ids = {header.producer_id for header in headers if header.producer_id >= 0}
+        if not producer_ids:
+            return data, headers, (), [Appended(header.base_offset, header.next_offset) for header in headers]
+        outcomes = self._check_one(headers[0]) if len(headers) == 1 else self._check_each(headers, producer_ids)
+        accepted = [
+            batch
+            for batch, outcome in zip(batches, outcomes, strict=True)
+            if isinstance(outcome, Appended) and not outcome.duplicate
+        ]
+        if len(accepted) < len(batches):
+            data, headers = self._joined(accepted)
+        numbered = [ProducerAppendInfo(header, None, None, None) for header in headers if header.producer_id >= 0]
+        return data, headers, numbered, outcomes
 
     def _joined(self, batches: Sequence[bytes | bytearray]) -> tuple[bytearray, list[BatchHeader]]:
         """The bytes of batches with the next offsets of the log, and their headers."""
@@ -322,12 +120,10 @@ class LogWriter:
         # Without the bytes of the file, which `held.state` puts together.
         state = held.stored._replace(next_offset=held.next_offset, position=held.position)
         try:
-            found = self.log.producers.validate(state, b"", header, self.log.clock())
+            duplicate = self.log.producers.validate(state, b"", header, self.log.clock()).duplicate
         except ProducerError as error:
             return [error]
-        if found.duplicate is not None:
-            return [_of_duplicate(found.duplicate)]
-        return [Appended(header.base_offset, header.next_offset)]
+        return [_of_duplicate(duplicate) if duplicate else Appended(header.base_offset, header.next_offset)]
 
     def _check_each(self, headers: Sequence[BatchHeader], producer_ids: set[int]) -> Outcomes:
         """Where each batch goes if those that are refused, and those that are in the log already, are left out."""
@@ -388,10 +184,6 @@ class LogWriter:
         copy = Copy(most.size, most.records, pieces, encoded_meanwhile=True)
         return append(self.log, AppendPlan((copy,), most.newest, sync))
 
-    def append_decided(self, plan: AppendPlan) -> Appended:
-        """Appends the records of a decision, all or none of them. Errors as `append.append`."""
-        return append(self.log, plan)
-
     def has_room(self, most: Extent) -> bool:
         """Whether so much surely fits into the active segment; the lock is held."""
         return not must_roll(self.log, most.size, self.state.next_offset + most.records - 1, most.newest)
@@ -401,5 +193,5 @@ class LogWriter:
         if all(header.producer_id < 0 for header in headers):
             return None
         if len(headers) != 1:
-            raise InvalidRecordError(f"{self.place}: {len(headers)} batches at once, one of them with a producer id")
+            raise InvalidRecordError(f"{self.log.place}: {len(headers)} batches at once, one with a producer id")
         return self.log.producers.validate(self.state, data, headers[0], self.log.clock())

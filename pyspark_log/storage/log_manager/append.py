@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark_log.config import TopicConfig
 from pyspark_log.storage.ingest import PIECE_SIZE, grouped, packed
 from pyspark_log.storage.ingest.encoder import AssignedRows, BatchEncoder
-from pyspark_log.storage.log import APPEND_BYTES, Appended, Extent, LogWriter
+from pyspark_log.storage.log import APPEND_BYTES, Appended, Extent, Turnstile
 from pyspark_log.storage.log_manager.manager import LogManager
 from pyspark_log.types import AppendResult
 
@@ -58,7 +58,7 @@ def append_rows(
     return results
 
 
-def _append_all(target: LogWriter, batches: Sequence[bytes], sync: bool) -> AppendResult:
+def _append_all(target: Turnstile, batches: Sequence[bytes], sync: bool) -> AppendResult:
     """Appends encoded batches. Up to APPEND_BYTES of them get consecutive offsets, however small a segment is."""
     most = min(APPEND_BYTES, target.config.segment_bytes)
     if len(batches) == 1 or sum(map(len, batches)) <= most:
@@ -79,7 +79,7 @@ def _share(partition: int, parts: Sequence[AssignedRows]) -> int:
     return sum(high - low for part in parts for low, high in [part.shares.get(partition, (0, 0))])
 
 
-def _stream(target: LogWriter, pieces: Iterator[memoryview], records: int, newest: int, sync: bool) -> AppendResult:
+def _stream(target: Turnstile, pieces: Iterator[memoryview], records: int, newest: int, sync: bool) -> AppendResult:
     """Appends batches while the next ones are encoded.
 
     Args:

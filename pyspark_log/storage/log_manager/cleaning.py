@@ -73,7 +73,7 @@ def delete_records(logs: LogManager, topic: str, partition: int, before_offset: 
     if not logs.topic(topic).config.deletes:
         raise InvalidConfigError(f"topic {topic!r}: records can be deleted only if cleanup.policy includes delete")
     with logs.writer(topic, partition).hold() as writer:
-        check_owner(writer.place, writer.state, writer.log.leads)
+        check_owner(writer.log.place, writer.state, writer.log.leads)
         end = writer.state.high_watermark
         retention.delete_before(writer.log, end if before_offset == LATEST else before_offset)
         return writer.state.log_start

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from pyspark_log.errors import PylogError
 from pyspark_log.storage.ingest import grouped, validate
-from pyspark_log.storage.log import APPEND_BYTES, Appended, LogWriter
+from pyspark_log.storage.log import APPEND_BYTES, Appended, Turnstile
 from pyspark_log.types import AppendResult
 
 
 def append_batches(
-    target: LogWriter, batches: Sequence[bytes], now: int, *, sync: bool
+    target: Turnstile, batches: Sequence[bytes], now: int, *, sync: bool
 ) -> list[AppendResult | PylogError]:
     """Appends batches of clients; `now` in ms, the rest as `FolderStore.append_batches`."""
     checked = [check_batch(batch, target, now) for batch in batches]
@@ -22,7 +22,7 @@ def append_batches(
     return [AppendResult(target.place.partition, *one) if isinstance(one, Appended) else one for one in outcomes]
 
 
-def append_batch(target: LogWriter, batch: bytes, now: int, *, sync: bool) -> AppendResult:
+def append_batch(target: Turnstile, batch: bytes, now: int, *, sync: bool) -> AppendResult:
     """Appends a batch of a client; `now` in ms, the rest as `FolderStore.append_batch`."""
     [outcome] = target.append_in_turn([validate(batch, target.config, now, target.place)], sync=sync)
     if not isinstance(outcome, Appended):
@@ -30,7 +30,7 @@ def append_batch(target: LogWriter, batch: bytes, now: int, *, sync: bool) -> Ap
     return AppendResult(target.place.partition, *outcome)
 
 
-def check_batch(batch: bytes, target: LogWriter, now: int) -> bytes | bytearray | PylogError:
+def check_batch(batch: bytes, target: Turnstile, now: int) -> bytes | bytearray | PylogError:
     """A client's batch as it is appended, or why it is refused; `now` in ms."""
     try:
         return validate(batch, target.config, now, target.place)

@@ -25,7 +25,7 @@ from pyspark_log.storage.catalog.store_json import STATE_FOLDER, TOPICS_FOLDER, 
 from pyspark_log.storage.fs import Mutex, files, timeouts
 from pyspark_log.storage.fs.clock import StoreClock
 from pyspark_log.storage.fs.mounts import is_shared
-from pyspark_log.storage.log import LogWriter
+from pyspark_log.storage.log import HeldLog, Turnstile
 from pyspark_log.storage.log.missing import holds_segments, no_state
 from pyspark_log.storage.log.producers import ProducerEntry
 from pyspark_log.storage.log.read import LogReader
@@ -182,7 +182,7 @@ class LogManager:
         self._topics: dict[str, TopicLogs] = {}
         self.led: dict[str, int] = {}
         self.reads_only = ""
-        self._writers: OrderedDict[str, LogWriter] = OrderedDict()  # by their state files
+        self._writers: OrderedDict[str, Turnstile] = OrderedDict()  # by their state files
         self._used: dict[str, PartitionPath] = {}  # those that `writer` returned since the last `close`
         self._mutex = Mutex()
 
@@ -293,20 +293,20 @@ class LogManager:
                 pass
         topic.recovered.add(partition)
 
-    def writer(self, topic: str, partition: int) -> LogWriter:
-        """The writer of a partition. UnknownTopicError."""
+    def writer(self, topic: str, partition: int) -> Turnstile:
+        """What lets appends to a partition in. UnknownTopicError."""
         return self.writer_of(self.topic(topic), partition)
 
-    def writer_of(self, topic: TopicLogs, partition: int) -> LogWriter:
-        """The writer of a partition of a topic that was looked up just now. UnknownTopicError."""
+    def writer_of(self, topic: TopicLogs, partition: int) -> Turnstile:
+        """The same for a topic that was looked up just now. UnknownTopicError."""
         path = topic.state_path(partition)
         if path not in self._writers and not files.exists(path):
             self.make_state(topic, partition)
         with self._mutex.lock:
             found = self._writers.get(path)
             if found is None or found.config is not topic.config:
-                found = LogWriter(topic.place(partition), topic.config, self.log_dirs, self.clock, self.led)
-                self._writers[path] = found
+                held = HeldLog(topic.place(partition), topic.config, self.log_dirs, self.clock, self.led)
+                found = self._writers[path] = Turnstile(held)
             self._writers.move_to_end(path)
             self._used[path] = found.place
             # A writer that is dropped here while it is in use is closed when it is done.
@@ -315,7 +315,7 @@ class LogManager:
         return found
 
     def producers(self, topic: str, partition: int) -> list[ProducerEntry]:
-        """The idempotent producers of a partition. Raises as `LogWriter.hold`; UnknownTopicError."""
+        """The idempotent producers of a partition. Raises as `Turnstile.hold`; UnknownTopicError."""
         if not self.recovered(topic, partition).state().may_have_transactions:
             return []
         with self.writer(topic, partition).hold() as writer:

@@ -24,7 +24,7 @@ from pyspark_log.storage.catalog.store_json import STAGING_FOLDER, STORE_FILE, T
 from pyspark_log.storage.catalog.topics import MAX_DESCRIPTION_BYTES
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import files, timeouts
-from pyspark_log.storage.log import LogWriter
+from pyspark_log.storage.log import HeldLog, Turnstile
 from pyspark_log.storage.log.read import segment_cache
 from pyspark_log.storage.log.state import EMPTY, Flags, state_file
 from pyspark_log.storage.log.state.state_file import FILE_SIZE
@@ -113,7 +113,7 @@ class _Partition:
 
     def __init__(self, source: LogManager, target: LogManager, opened: TopicLogs, number: int) -> None:
         """Changes nothing yet. `opened`: its topic."""
-        self._writer = LogWriter(opened.place(number), opened.config, source.log_dirs, source.clock)
+        self._writer = Turnstile(HeldLog(opened.place(number), opened.config, source.log_dirs, source.clock, {}))
         self.target = target.open(opened.description).place_in(number, 0)
         self.state = EMPTY
         self._copy: FolderCopy | None = None
@@ -128,7 +128,7 @@ class _Partition:
     def copy_ahead(self, counter: ProgressCounter) -> None:
         """Copies the data written so far. Recovers the log first, so that it need not be done at the moment."""
         with self._writer.hold() as held:
-            state, folder = held.state, held.place.folder
+            state, folder = held.state, held.log.place.folder
         self._copied_from(folder, counter).follow(state, locked=False)
 
     def hold(self, held: contextlib.ExitStack, timeout: float, counter: ProgressCounter) -> None:
@@ -137,12 +137,12 @@ class _Partition:
         if writer.state.flags & Flags.SUSPECT:
             writer.log.roll()  # What can be read of this segment may be in memory only; now it is on the disk.
         state = writer.state
-        self._new = list(self._copied_from(writer.place.folder, counter).find_new(state, locked=True))
+        self._new = list(self._copied_from(writer.log.place.folder, counter).find_new(state, locked=True))
         # All of the copy is synced, so no offsets are in reserve. There is one log dir, and nothing is in progress.
         self.state = state._replace(
             log_dir=0, synced=state.position, reserve=state.next_offset, flags=state.flags & Flags.PRODUCERS
         )
-        self._cleaner = _read(writer.place.cleaner_path)
+        self._cleaner = _read(writer.log.place.cleaner_path)
 
     def finish(self) -> int:
         """Copies what was noted, and writes the state; returns how many bytes were copied in all."""

@@ -150,7 +150,7 @@ class DecisionLog:
 
     @contextmanager
     def hold(self, timeout: float = DEFAULT_TIMEOUT) -> Iterator[DecisionWriter]:
-        """Acquires the log's lock, then reads new decisions. Raises: as LogWriter.hold and `follow`."""
+        """Acquires the log's lock, then reads new decisions. Raises: as Turnstile.hold and `follow`."""
         try:
             partition = self.logs.writer(PUBLISH_TOPIC, 0)
         except UnknownTopicError:

@@ -16,7 +16,8 @@ from pyspark_log.errors import CorruptRecordError, StagedOutputError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.links import forbids_links
 from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
-from pyspark_log.storage.log import AppendPlan, Copy, Decided, LogWriter
+from pyspark_log.storage.log import AppendPlan, Copy, Decided, Turnstile
+from pyspark_log.storage.log.append import append
 from pyspark_log.storage.log.new_segment import NewSegment
 from pyspark_log.storage.publish.staging.install import Ways, can_be_linked, choose
 from pyspark_log.storage.publish.staging.staged_file import StagedRegion, headers_of, read_region
@@ -31,7 +32,7 @@ _NOT_AS_STAGED = (FileNotFoundError, CorruptRecordError, StagedOutputError)
 
 
 def apply(
-    writer: LogWriter,
+    writer: Turnstile,
     decision: int,
     decided_at: int,
     regions: Sequence[StagedRegion],
@@ -52,7 +53,7 @@ def apply(
     Raises:
         StagedOutputError: a region is missing, or is not what was decided; nothing was appended.
         OSError: e.g. a full disk; nothing was appended, and it can be tried again.
-        LockTimeoutError, UnknownTopicError, LogDamagedError: as LogWriter.hold.
+        LockTimeoutError, UnknownTopicError, LogDamagedError: as Turnstile.hold.
     """
     work = _Work(writer, decision, decided_at if writer.config.log_append_time else None, regions, timeout)
     # A host that lost its lock unnoticed may still write to a file that it has open, so hosts share no files.
@@ -73,7 +74,7 @@ def apply(
 class _Work:
     """One decision to be applied to one partition."""
 
-    writer: LogWriter
+    writer: Turnstile
     decision: int
     append_time: int | None
     regions: Sequence[StagedRegion]
@@ -88,11 +89,11 @@ class _Work:
             except _NOT_AS_STAGED as error:
                 # The staged files are deleted when the decision is done.
                 with self.writer.hold(self.timeout):
-                    if self.writer.state.applied >= self.decision:
+                    if self.writer.log.state.applied >= self.decision:
                         return False
                 raise self._named(error) from error
             with self.writer.hold(self.timeout):
-                if self.writer.state.applied >= self.decision:
+                if self.writer.log.state.applied >= self.decision:
                     return False
                 self._apply(pieces, digest, newest)
                 return True
@@ -154,7 +155,7 @@ class _Work:
     def _apply(self, pieces: Sequence[StagedRegion | NewSegment], digest: int, newest: int) -> None:
         self._check_staged(pieces)
         planned = [piece if isinstance(piece, NewSegment) else self._copy(piece) for piece in pieces]
-        self.writer.append_decided(AppendPlan(planned, newest, True, decided=Decided(self.decision, digest)))
+        append(self.writer.log, AppendPlan(planned, newest, True, decided=Decided(self.decision, digest)))
 
     def _check_staged(self, pieces: Sequence[StagedRegion | NewSegment]) -> None:
         """Refuses files that were removed since they were linked; the link still exists.

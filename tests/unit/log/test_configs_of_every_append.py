@@ -13,9 +13,10 @@ from record_tools import Record, build
 from pyspark_log.config import TOPIC_CONFIGS
 from pyspark_log.errors import InvalidRecordError, RecordTooLargeError
 from pyspark_log.storage.fs import guarded
+from pyspark_log.storage.log import LogWriter, Turnstile
 from pyspark_log.storage.log.new_segment import NewSegment
-from pyspark_log.storage.log.writer import LogWriter
 from pyspark_log.storage.log_manager import append as log_manager_append
+from pyspark_log.storage.publish import partition_applier
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import install, staged_writer
 from pyspark_log.storage.record import layout
@@ -250,13 +251,14 @@ def test_the_ways_are_those_that_they_are_named_for(tmp_path, clock, monkeypatch
 
         def counted(*given, **named):
             result = real(*given, **named)
-            made[name] += not (name == "_append_in_hand" and result is None)
+            made[name] += not (name == "_append_at_rest" and result is None)
             return result
 
         monkeypatch.setattr(owner, name, counted)
 
-    for name in ("_append_in_hand", "append_decided", "append_pieces"):
-        count(LogWriter, name)
+    count(Turnstile, "_append_at_rest")
+    count(partition_applier, "append")
+    count(LogWriter, "append_pieces")
     count(NewSegment, "put")
     for way in WAYS:
         store = Store.create(tmp_path / way)
@@ -265,7 +267,7 @@ def test_the_ways_are_those_that_they_are_named_for(tmp_path, clock, monkeypatch
         with monkeypatch.context() as patched:
             getattr(Ways(store, clock, patched), way)([clock.ms] * 5)
         if way != "client_batches":  # These may come in a row, too.
-            assert (made["_append_in_hand"] > 0) == (way == "append_in_a_row"), way
+            assert (made["_append_at_rest"] > 0) == (way == "append_in_a_row"), way
         assert made["append_pieces"] == (5 if way == "append_encoded_meanwhile" else 0), way
-        assert made["append_decided"] == (5 if way.startswith("publish") else 0), way
+        assert made["append"] == (5 if way.startswith("publish") else 0), way
         assert made["put"] == (5 if way == "publish_by_install" else 0), way

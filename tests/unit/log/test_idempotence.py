@@ -364,8 +364,8 @@ def test_a_store_that_is_replaced_by_an_older_copy_is_asked_again(store):
     shutil.rmtree(store.path)
     os.rename(f"{store.path}-copy", store.path)
     plain(Store.open(store.path), 3)
-    with writer.hold():
-        assert writer.append(bytearray(ready(1, b"v", timestamp=NOW)), sync=False) == (4, 5, False)
+    with writer.hold() as held:
+        assert held.append(bytearray(ready(1, b"v", timestamp=NOW)), sync=False) == (4, 5, False)
 
 
 def test_after_a_power_loss_a_batch_is_known_whose_end_move_was_lost(store, monkeypatch):
@@ -435,7 +435,7 @@ def test_an_entry_that_cannot_be_written_keeps_its_marker_out(store, fail):
 def test_an_entry_whose_marker_was_not_finished_goes(store, fail, process):
     send(store, 0, transactional=True)
     with store.logs.writer("t", 0).hold() as writer:
-        path = writer.place.state_path
+        path = writer.log.place.state_path
     # The end is not moved, as if the process were killed there.
     fail("write", os.path.basename(path), errno.EIO)
     with pytest.raises(Exception, match="log end could not be moved"):

@@ -150,7 +150,7 @@ def test_a_segment_takes_offsets_up_to_31_bits_from_its_base_and_then_rolls(stor
 def test_a_batch_that_is_not_of_its_segment_is_damage_to_the_next_writer(store):
     append(store, 0)
     with store.logs.writer("t", 0).hold() as writer:
-        header = next(SegmentReader(writer.place.folder, 0).since(-1, 0, writer.state.position))
+        header = next(SegmentReader(writer.log.place.folder, 0).since(-1, 0, writer.state.position))
         for offset in (-1, INT_MAX + 1):
             with pytest.raises(CorruptRecordError, match="do not belong to this segment"):
                 writer.log.segment.enter([header._replace(base_offset=offset, position=writer.state.position)])

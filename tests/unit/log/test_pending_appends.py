@@ -12,7 +12,7 @@ from record_tools import Record, build
 
 from pyspark_log.errors import LockTimeoutError, OutcomeUnknownError, OutOfOrderSequenceError
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import LogWriter
+from pyspark_log.storage.log import Turnstile
 from pyspark_log.storage.log.appends import Appended, PendingAppend
 from pyspark_log.storage.store import Store
 from tests.store_tools import faults, rows, store_with, values
@@ -107,9 +107,9 @@ def test_a_full_disk_fails_all_of_them_and_each_with_an_error_of_its_own(store, 
 
 
 def test_what_waited_in_vain_is_never_appended(store, threads, monkeypatch):
-    writer, hold = store.logs.writer("t", 0), LogWriter.hold
+    writer, hold = store.logs.writer("t", 0), Turnstile.hold
     with hold(writer), monkeypatch.context() as patched:
-        patched.setattr(LogWriter, "hold", lambda writer: hold(writer, 0.05))
+        patched.setattr(Turnstile, "hold", lambda writer: hold(writer, 0.05))
         late = threads.submit(store.append, "t", rows(b"late"))
         assert isinstance(late.exception(PATIENCE), LockTimeoutError)
     store.append("t", rows(b"v"))

@@ -184,13 +184,13 @@ def test_a_batch_that_does_not_follow_is_refused(cut, node):
 def test_an_epoch_that_was_noted_without_a_batch_is_forgotten(cut, node):
     copied(cut.store, node)
     with node.logs.writer("t", 0).hold() as writer:
-        leader_epochs.begin(writer.place.folder, 1, 30)
+        leader_epochs.begin(writer.log.place.folder, 1, 30)
         writer.log.lease.save(writer.state._replace(leader_epoch=1), durable=True)
     cut.store.append("t", rows(b"30"))
     copied(cut.store, node, 30)
     with node.logs.writer("t", 0).hold() as writer:
         assert writer.state.next_offset == 31
-        assert leader_epochs.read(writer.place.folder).entries == [(0, 0)]
+        assert leader_epochs.read(writer.log.place.folder).entries == [(0, 0)]
     assert faults(node.path) == []
 
 

@@ -191,8 +191,8 @@ def test_a_writer_continues_in_the_copy_that_replaced_a_store(store):
     writer = store.logs.writer("t", 0)
 
     def append_numbered(sequence):
-        with writer.hold():
-            writer.append(bytearray(ready(sequence, b"%d" % sequence)), sync=True)
+        with writer.hold() as held:
+            held.append(bytearray(ready(sequence, b"%d" % sequence)), sync=True)
 
     append_numbered(0)
     shutil.copytree(store.path, f"{store.path}-copy")

@@ -298,7 +298,7 @@ def elect(store, at, epoch, end):
     """As where a replica is elected that has no more: the log ends at an offset, and a leader epoch begins there."""
     with store.logs.writer(at.topic, at.partition).hold() as writer:
         truncate(writer.log, end)
-        leader_epochs.begin(writer.place.folder, epoch, end)
+        leader_epochs.begin(writer.log.place.folder, epoch, end)
         writer.log.lease.save(writer.state._replace(leader_epoch=epoch), durable=True)
 
 

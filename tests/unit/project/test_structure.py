@@ -41,6 +41,7 @@ PARTS = {
     "segment": ["batch_stream", "file_names", "indexes", "scanner", "txn_index"],
     "catalog": ["kafka_files", "log_dir", "log_dir_list", "log_dirs", "own_cluster", "store_json", "topics"],
     "log": [
+        "append",
         "cleaner_checkpoint",
         "leader_epochs",
         "leftovers",

@@ -14,7 +14,7 @@ from pyspark_log.server.node import leaders
 from pyspark_log.server.node.leaders import Leaders
 from pyspark_log.server.topic_ids import id_bytes
 from pyspark_log.storage.folder_store import FolderStore
-from pyspark_log.storage.log import LogWriter
+from pyspark_log.storage.log import Turnstile
 from pyspark_log.storage.log.owner import of_node
 from pyspark_log.storage.log_manager import TopicAdmin
 from pyspark_log.types import TopicPartition
@@ -60,13 +60,13 @@ def led(tmp_path):
 
 def test_the_high_watermark_is_noted_before_the_log_wakes_what_waits(led, monkeypatch):
     led.store.append("t", rows(b"a"))
-    state, found, raise_at_once = led.state(), [], LogWriter.raise_at_once
+    state, found, raise_at_once = led.state(), [], Turnstile.raise_at_once
 
     def raised(writer, mark):
         found.append(led.leaders.is_replicated(AT, EPOCH, state.next_offset))
         return raise_at_once(writer, mark)
 
-    monkeypatch.setattr(LogWriter, "raise_at_once", raised)
+    monkeypatch.setattr(Turnstile, "raise_at_once", raised)
     assert led.leaders.is_replicated(AT, EPOCH, state.next_offset) is None
     assert led.leaders.fetched(AT, Fetched(FOLLOWER, BROKER_EPOCH, state.next_offset, 0), state)
     assert found == [ErrorCode.NONE]
