@@ -37,7 +37,7 @@ class Commits:
         self._group, self._interval = store.groups[group], interval
         if interval is not None:
             try:
-                self._log.check_writable()
+                store.publishes.check_writable()
             except ReadOnlyError as error:
                 raise ReadOnlyError(
                     f"{error}: group {group!r} cannot commit there: pass enable_auto_commit=False"

@@ -90,8 +90,7 @@ class Membership:
             if not config.instance_id:
                 raise InvalidConfigError("group_instance_id: it is empty; leave it out for a member that has none")
         self._store, self._config, self._clock = store, config, clock
-        self._offsets = store.groups.log
-        self._log = self._offsets.membership
+        self._log = store.groups.log.membership
         self._files = self._log.member_files
         if isinstance(config.assignor, str):
             if config.assignor not in ASSIGNORS:
@@ -116,7 +115,7 @@ class Membership:
         Raises:
             ReadOnlyError: the store is a Kafka broker's folder. Others: as seam.Membership.partition_of.
         """
-        self._offsets.check_writable()
+        self._store.publishes.check_writable()
         return self._log.partition_of(self._config.group)
 
     @property
@@ -249,7 +248,7 @@ class Membership:
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commits offsets of partitions that it owns. Raises: as Offsets.commit."""
-        self._offsets.commit(self._config.group, offsets, member=self.member_id)
+        self._store.groups.log.commit(self._config.group, offsets, member=self.member_id)
 
     # ---- parts
 

@@ -20,7 +20,8 @@ from pyspark_log.storage.catalog.own_cluster import read_cluster
 from pyspark_log.storage.folder_partitions import FolderPartitions
 from pyspark_log.storage.folder_publishes import FolderPublishes
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.groups import CommittedOffsets, Groups, OffsetsLog
+from pyspark_log.storage.groups import CommittedOffsets, Groups
+from pyspark_log.storage.groups.coordinator_log import CoordinatorLog
 from pyspark_log.storage.log.read import READ_BYTES, Damage
 from pyspark_log.storage.log_manager import (
     LogDirDescription,
@@ -169,8 +170,8 @@ class FolderStore(Store):
     # ---- groups
 
     @property
-    def groups(self) -> Groups[OffsetsLog]:
-        return Groups(OffsetsLog(self.committed_offsets))
+    def groups(self) -> Groups[CoordinatorLog]:
+        return Groups(CoordinatorLog(self.committed_offsets))
 
     # ---- log dirs
 
@@ -413,5 +414,5 @@ def _folder(path: str | os.PathLike[str], options: Mapping[str, str] | None) -> 
 
 
 def _forget_topic(offsets: CommittedOffsets, name: str) -> bool:
-    """As OffsetsLog.forget_topic; in a node's store the cluster's coordinators do that."""
-    return read_cluster(offsets.logs.path) is not None or OffsetsLog(offsets).forget_topic(name)
+    """As CoordinatorLog.forget_topic; in a node's store the cluster's coordinators do that."""
+    return read_cluster(offsets.logs.path) is not None or CoordinatorLog(offsets).forget_topic(name)

@@ -180,7 +180,7 @@ class ObjectStore(Store):
 
     @property
     def groups(self) -> Groups[ObjectOffsets]:
-        return Groups(ObjectOffsets(self.log, self.configs, now_ms))
+        return Groups(ObjectOffsets(self.log, self.configs))
 
     # ---- records
 

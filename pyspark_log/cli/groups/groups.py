@@ -280,7 +280,7 @@ def delete(target: Target, names: Sequence[str], more: Sequence[str], all_groups
     """
     store = target.open()
     log = store.groups.log
-    log.check_writable()
+    store.publishes.check_writable()
     chosen, refusals = chosen_groups(log, names, more, all_groups), Refusals()
     if chosen:
         confirm(f"Delete {plural(len(chosen), 'group')} with all committed offsets: {', '.join(chosen)}?", yes)

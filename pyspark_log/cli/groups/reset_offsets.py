@@ -143,7 +143,7 @@ def reset_offsets(
     store = target.open()
     log = store.groups.log
     if execute:
-        log.check_writable()
+        store.publishes.check_writable()
     chosen = chosen_groups(log, names, more, all_groups)
     single = len(chosen) == 1 and not all_groups
     listed = None if from_file is None else _read_plan(from_file, chosen[0] if single else None)

@@ -176,7 +176,7 @@ class _GroupReading:
         """GroupNotEmptyError: `commits`, and the group has members, which commit for themselves."""
         self._log, self._topic, self._group, self._commits = store.groups.log, topic, group or "", commits
         if commits:
-            self._log.check_writable()
+            store.publishes.check_writable()
             check_empty(self._log.describe(self._group))
         self.committed = {} if group is None else self._log.fetch(group)
         self._positions: dict[TopicPartition, int] = {}

@@ -49,6 +49,7 @@ from pyspark_log.spark_connector.reading.task_reader import RangePartition, Read
 from pyspark_log.spark_connector.reading.transform import Transform
 from pyspark_log.spark_connector.store_access import StoreRef, looking_at
 from pyspark_log.spark_connector.worker_process import SentToTasks, end_with_query
+from pyspark_log.storage.fs import clock
 from pyspark_log.storage.groups import NEVER
 from pyspark_log.storage.groups.query_readers import text_of_this_process
 from pyspark_log.storage.store import Store
@@ -279,7 +280,7 @@ class GroupOffsets:
             begins: whether the query has done nothing yet: what the group has committed stays.
         """
         committed = store.groups.log
-        now = committed.now()
+        now = clock.now_ms()
         renew = expire and now >= self._renew_at
         if (self._tried == (group, offsets, begins) and not renew) or not committed.writable or now < self._next_at:
             return

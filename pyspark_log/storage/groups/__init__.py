@@ -1,9 +1,10 @@
 """`__consumer_offsets`: committed offsets and group metadata, read and written in Kafka's format."""
 
 from pyspark_log.storage.groups.committed_offsets import CommittedOffsets, OffsetMoves
+from pyspark_log.storage.groups.file_membership import check_empty
 from pyspark_log.storage.groups.handles import Groups
 from pyspark_log.storage.groups.metadata import GroupDescription, GroupMember, GroupState, assigned_partitions
-from pyspark_log.storage.groups.offsets import OffsetsLog, check_empty, move_offsets
+from pyspark_log.storage.groups.offsets import OffsetsLog, move_offsets
 from pyspark_log.storage.groups.records import NEVER
 from pyspark_log.storage.groups.view import OffsetAndMetadata
 

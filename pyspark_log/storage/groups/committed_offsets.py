@@ -11,7 +11,7 @@ not only when it is applied.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -26,7 +26,9 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.catalog import OFFSETS_TOPIC, check_name, store_json
 from pyspark_log.storage.catalog.store_json import STAGING_FOLDER
+from pyspark_log.storage.compaction import compact_if_due
 from pyspark_log.storage.fs import Mutex, contextmanager, timeouts
+from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.storage.groups import modern_group, records
 from pyspark_log.storage.groups.file_group import FileGroup
 from pyspark_log.storage.groups.member_files import MemberFiles
@@ -38,9 +40,10 @@ from pyspark_log.storage.groups.metadata import (
     topics_read,
 )
 from pyspark_log.storage.groups.view import GroupRecords, OffsetAndMetadata, PartitionView
-from pyspark_log.storage.ingest import encode_pairs
+from pyspark_log.storage.ingest import encode_pairs, packed
 from pyspark_log.storage.log_manager import LogManager, TopicAdmin
 from pyspark_log.storage.publish import Decision, DecisionLog, StagedPart, TopicIdPartition
+from pyspark_log.storage.publish.applier import apply_in, waits_in
 from pyspark_log.storage.publish.staging import manifest
 from pyspark_log.storage.record.layout import CRC_AT
 from pyspark_log.types import OffsetStep, TopicPartition
@@ -99,9 +102,13 @@ def encoded(
     expire_timestamp: int = -1,
 ) -> list[bytes]:
     """The record batches that commit offsets, for the group's partition; `now` and `expire_timestamp` in ms."""
-    keys = [records.encode_offset_key(records.OffsetCommitKey(group, at.topic, at.partition)) for at in offsets]
     values = [records.OffsetCommitValue(offset, -1, metadata, now, expire_timestamp) for offset in offsets.values()]
-    return batches_of(logs, keys, list(map(records.encode_offset_value, values)), now)
+    return batches_of(logs, offset_keys(group, offsets), list(map(records.encode_offset_value, values)), now)
+
+
+def offset_keys(group: str, partitions: Collection[TopicPartition]) -> list[bytes]:
+    """The keys of a group's committed offsets for some partitions."""
+    return [records.encode_offset_key(records.OffsetCommitKey(group, at.topic, at.partition)) for at in partitions]
 
 
 def tombstones(logs: LogManager, keys: Sequence[bytes], now: int) -> list[bytes]:
@@ -245,6 +252,28 @@ class CommittedOffsets:
         """Whether a group has members that share the store's files, and none of them lives. CorruptRecordError."""
         value, members = self.metadata(group), MemberFiles(self.logs.path)
         return value is not None and value.is_of_files and not any(map(members.counts, value.members))
+
+    def append(
+        self, place: TopicIdPartition, make: Callable[[], list[bytes]], timeout: float = DEFAULT_TIMEOUT
+    ) -> None:
+        """Appends the batches that `make` returns under the partition's lock, after applying all pending decisions.
+
+        If it rolls a segment, it compacts the inactive ones, so that the log stays small without any other process.
+        """
+        logs = self.logs
+        while True:
+            apply_in(self.decisions, place, timeout)
+            with logs.writer(place.topic, place.partition).hold(timeout) as writer:
+                # A publish that moves committed offsets holds this lock too, so nothing comes between check and append.
+                if waits_in(self.decisions, place, writer.state.applied):
+                    continue
+                active = writer.state.active_base
+                for pack in packed(make(), writer.config.segment_bytes):
+                    writer.append(pack, sync=False)
+                if writer.state.active_base == active:
+                    return
+            compact_if_due(logs, TopicPartition(place.topic, place.partition))
+            return
 
     def check_unmoved(self, steps: Sequence[OffsetStep]) -> None:
         """Refuses steps that do not start from the committed offsets. OffsetConflictError; raises also as `committed`.

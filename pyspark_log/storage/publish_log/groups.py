@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import NoReturn
 
 from pyspark_log.arguments import check_whole
@@ -25,20 +25,14 @@ class ObjectOffsets(Offsets):
     writable = True
     interval_ms = 60_000
 
-    def __init__(self, log: PublishLog, configs: Mapping[str, str], clock: Callable[[], int]) -> None:
-        """Of one store; `clock` gives the time in ms."""
-        self._log, self._clock = log, clock
+    def __init__(self, log: PublishLog, configs: Mapping[str, str]) -> None:
+        """Of one store."""
+        self._log = log
         self.retention_ms = int_config(configs, "offsets.retention.minutes") * 60_000
 
     @property
     def membership(self) -> NoReturn:
         refuse(Missing.MEMBERS, "group")
-
-    def check_writable(self) -> None:
-        """It may always be tried."""
-
-    def now(self) -> int:
-        return self._clock()
 
     def lock(self, group: str, purpose: str) -> NoReturn:
         refuse(Missing.LOCKS, f"group {group}, a lock for {purpose}")

@@ -79,14 +79,6 @@ class Offsets(ABC):
         """The members of groups without a server. UnsupportedByStoreError: groups of such a store have none."""
 
     @abstractmethod
-    def check_writable(self) -> None:
-        """Refuses a store that is never written to, before anything is committed. ReadOnlyError."""
-
-    @abstractmethod
-    def now(self) -> int:
-        """The time that a commit would have now, in ms since 1970."""
-
-    @abstractmethod
     def lock(self, group: str, purpose: str) -> FileLock:
         """A lock that one process at a time can have for a purpose, such as an export; it is not acquired yet.
 

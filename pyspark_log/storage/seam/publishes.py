@@ -61,7 +61,7 @@ class Publishes(ABC):
 
     @abstractmethod
     def check_writable(self) -> None:
-        """Refuses a store that is never written to, before anything is staged. ReadOnlyError."""
+        """Refuses a store that is never written to, before anything is staged or committed. ReadOnlyError."""
 
     @abstractmethod
     def plan(

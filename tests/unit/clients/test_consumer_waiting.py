@@ -239,7 +239,7 @@ def test_what_has_changed(store):
 
 
 def test_the_groups_log_can_be_watched(store):
-    at = store.groups.log.partition_of("g")
+    at = store.groups.log.membership.partition_of("g")
     waiter = Waiter(store)
     waiter.watch([at])
     waiter.take_changed()

@@ -213,7 +213,7 @@ with Consumer(Store.open(sys.argv[1]), 't', group_id='g', max_poll_interval_ms=5
 def test_what_a_removed_member_commits_is_refused(store, join, caplog):
     first = join(enable_auto_commit=False)
     first.poll()
-    store.groups.log.change_members("g", lambda group: group.leave(list(group.members), lambda members: {}))
+    store.groups.log.membership.change_members("g", lambda group: group.leave(list(group.members), lambda members: {}))
     with pytest.raises(FencedMemberError):
         first.commit()
     poll_until(lambda: "it joins again" in caplog.text, first)
@@ -350,7 +350,7 @@ def test_a_transaction_of_a_member_that_was_replaced_is_refused(store, join):
     first = join(enable_auto_commit=False)
     found = first.poll()
     [(at, records)] = found.items()
-    store.groups.log.change_members("g", lambda group: group.leave(list(group.members), lambda members: {}))
+    store.groups.log.membership.change_members("g", lambda group: group.leave(list(group.members), lambda members: {}))
     second = join(enable_auto_commit=False)
     second.poll()
     second.commit({at: len(records)})

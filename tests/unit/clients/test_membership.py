@@ -214,7 +214,7 @@ def test_what_has_an_instance_id_is_removed_when_its_session_is_over(world):
 
 def test_a_session_of_some_days(world):
     gone = world.join(instance_id="a", session_timeout_ms=3 * DAY_MS)
-    files, name = world.store.groups.log.member_files, gone.member_id
+    files, name = world.store.groups.log.membership.member_files, gone.member_id
     gone.leave()
     seconds = time.time() - 2 * DAY_MS / 1000
     os.utime(files._path(name), (seconds, seconds))
@@ -313,7 +313,7 @@ def test_offsets_of_a_group_whose_members_died_expire(world):
     log = world.store.groups.log
     assert log.expire() == 0
     assert log.describe("g").state is GroupState.EMPTY
-    now = log.now()
+    now = log._now()
     log._clock = lambda: now / 1000 + 8 * 24 * 3600
     assert log.expire() == 1
 

@@ -8,7 +8,7 @@ from group_tools import ORDERS_0, ORDERS_1, append, members, offsets
 from pyspark_log.clients.transactions import Transactions
 from pyspark_log.spark_connector.reading.stream_reader import GroupOffsets
 from pyspark_log.storage.catalog.topics import OFFSETS_TOPIC
-from pyspark_log.storage.groups import expiry, records
+from pyspark_log.storage.groups import committed_offsets, expiry, records
 from pyspark_log.storage.groups import offsets as offsets_log
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.groups.offsets import OffsetsLog
@@ -167,6 +167,7 @@ def test_what_a_publish_or_a_query_has_read_never_expires(store, log, clock):
 def test_what_a_query_without_a_group_of_the_users_has_read_expires_after_it(store, log, clock, monkeypatch):
     """As long as the query runs, it has its offsets, also of partitions that get no records."""
     monkeypatch.setattr(store.logs.clock, "read", lambda: clock.ms)
+    monkeypatch.setattr("pyspark_log.storage.fs.clock.now_ms", lambda: clock.ms)
     query = GroupOffsets()
     for minute in range(60):
         query.commit(store, "query", {ORDERS_0: minute // 20, ORDERS_1: 7}, expire=True)
@@ -209,14 +210,14 @@ def test_a_publish_that_is_decided_keeps_its_committed_offset(store, log, clock,
 def test_a_commit_between_the_look_and_the_lock_saves_a_committed_offset(store, log, clock, monkeypatch):
     log.commit("g", {ORDERS_0: 5})
     clock.ms += 11 * MINUTE
-    apply_in = offsets_log.apply_in
+    apply_in = committed_offsets.apply_in
 
     def commit_first(*place: object) -> None:
-        monkeypatch.setattr(offsets_log, "apply_in", apply_in)
+        monkeypatch.setattr(committed_offsets, "apply_in", apply_in)
         OffsetsLog(Store.open(store.path), clock).commit("g", {ORDERS_0: 6})
         apply_in(*place)
 
-    monkeypatch.setattr(offsets_log, "apply_in", commit_first)
+    monkeypatch.setattr(committed_offsets, "apply_in", commit_first)
     assert log.expire() == 0
     assert offsets(log, "g") == {ORDERS_0: 6}
 

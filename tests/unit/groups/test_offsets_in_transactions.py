@@ -23,7 +23,7 @@ def commit(store, producer_id, offset, at=AT, group="g", epoch=0):
 
 
 def end(store, producer_id, *, commits, epoch=0):
-    at = store.groups.log.partition_of("g")
+    at = store.groups.log.membership.partition_of("g")
     TransactionLog(store.logs).end(at, producer_id, epoch, EndTxnMarker(commits, 0), sync=False)
 
 
@@ -32,18 +32,18 @@ def offsets(store, group="g"):
     followed = {at: one.offset for at, one in store.groups.log.fetch(group).items()}
     with Store.open(store.path) as other:
         assert {at: one.offset for at, one in other.groups.log.fetch(group).items()} == followed
-        assert other.groups.log.pending(group) == store.groups.log.pending(group)
+        assert other.committed_offsets.pending(group) == store.committed_offsets.pending(group)
     return followed
 
 
 def test_a_commit_counts_from_the_marker_on(store):
     commit(store, 7, 10)
-    assert (offsets(store), store.groups.log.pending("g")) == ({}, {AT})
-    assert store.groups.log.pending("other") == set()
+    assert (offsets(store), store.committed_offsets.pending("g")) == ({}, {AT})
+    assert store.committed_offsets.pending("other") == set()
     commit(store, 7, 11)
     commit(store, 7, 5, OTHER)
     end(store, 7, commits=True)
-    assert (offsets(store), store.groups.log.pending("g")) == ({AT: 11, OTHER: 5}, set())
+    assert (offsets(store), store.committed_offsets.pending("g")) == ({AT: 11, OTHER: 5}, set())
 
 
 def test_an_abort_leaves_what_was_committed(store):
@@ -51,7 +51,7 @@ def test_an_abort_leaves_what_was_committed(store):
     commit(store, 7, 10)
     assert offsets(store) == {AT: 3}
     end(store, 7, commits=False)
-    assert (offsets(store), store.groups.log.pending("g")) == ({AT: 3}, set())
+    assert (offsets(store), store.committed_offsets.pending("g")) == ({AT: 3}, set())
     commit(store, 7, 12, epoch=1)
     end(store, 7, commits=True, epoch=1)
     assert offsets(store) == {AT: 12}
@@ -85,6 +85,6 @@ def test_offsets_survive_compaction_as_they_are(store):
     commit(store, 8, 9999)
     # Commits compact the log now and then.
     assert sum(rows.num_rows for rows in store.read("__consumer_offsets", 0)) < 3000
-    assert (offsets(store), store.groups.log.pending("g")) == ({AT: 2800, OTHER: 2999}, {AT})
+    assert (offsets(store), store.committed_offsets.pending("g")) == ({AT: 2800, OTHER: 2999}, {AT})
     end(store, 8, commits=True)
     assert offsets(store) == {AT: 9999, OTHER: 2999}

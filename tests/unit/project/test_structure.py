@@ -81,6 +81,7 @@ PARTS = {
         "assignors",
         "changes",
         "committed_offsets",
+        "coordinator_log",
         "fields",
         "file_group",
         "member_files",
