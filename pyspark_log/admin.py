@@ -1,4 +1,4 @@
-"""Maintenance of a store, for programs: backup, verify, repair, compact, transfer from and to Kafka, the janitor.
+"""Maintenance of a store, for programs: backup, verify, repair, compact, transfer to Kafka, the janitor.
 
 `pylog` does the same on the command line. Most work on the files of a store, so they take a FolderStore, which is what
 `Store.open` returns for a folder. `back_up` and `verify` take a store in an object store as well, and its URL.
@@ -16,13 +16,12 @@ from pyspark_log.storage.maintenance.backup import Backup
 from pyspark_log.storage.maintenance.janitor import clean as janitor
 from pyspark_log.storage.maintenance.object_backup import back_up_store as back_up
 from pyspark_log.storage.maintenance.repair import RepairReport, repair
-from pyspark_log.storage.maintenance.transfer import ExportedPartition, ImportedPartition, export_kafka, import_kafka
+from pyspark_log.storage.maintenance.transfer import ExportedPartition, export_kafka
 from pyspark_log.storage.maintenance.verify import Finding, Report, Severity, verify
 
 __all__ = [
-    "Backup", "ExportedPartition", "Finding", "FolderStore", "ImportedPartition", "LogCleaner", "Outcome",
-    "RepairReport", "Report", "Severity", "back_up", "compact", "export_kafka", "import_kafka", "janitor", "repair",
-    "verify",
+    "Backup", "ExportedPartition", "Finding", "FolderStore", "LogCleaner", "Outcome", "RepairReport", "Report",
+    "Severity", "back_up", "compact", "export_kafka", "janitor", "repair", "verify",
 ]  # fmt: skip
 
 

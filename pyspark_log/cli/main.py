@@ -38,12 +38,11 @@ COMMANDS = {
     "dump": "Print the record batches of segment files (.log), as Kafka's dump tool does.",
     "export-kafka": "Copy TOPIC into a new FOLDER that a Kafka broker can take over.",
     "groups": "List, describe, delete and reset consumer groups.",
-    "import-kafka": "Copy topics from FOLDER, the log dir of a Kafka broker, into the store.",
     "jobs": "List the jobs for spark-submit, and print their paths.",
     "log-dirs": "List, describe, add and remove log dirs, and move partitions between them.",
     "merge": "Merge small pieces of TOPIC into larger objects, or those of all topics.",
     "metrics": "Print sizes, offsets, lag and publishers for Prometheus, or serve them.",
-    "mirror": "Mirror topics of a Kafka cluster into the store, byte for byte.",
+    "mirror": "Mirror topics of SOURCE into the store, byte for byte.",
     "offsets": "Print the earliest and latest offset and the size of each partition of TOPIC.",
     "perf": "Measure how fast this store can be written and read.",
     "produce": "Append each line of standard input to TOPIC as a record.",
@@ -66,7 +65,7 @@ _PACKAGES = {
     "records": ("Records", ("consume", "dump", "perf", "produce", "tail")),
     "groups": ("Groups", ("groups",)),
     "maintenance": ("Maintenance", (
-        "backup", "clean", "compact", "doctor", "export-kafka", "import-kafka", "jobs", "log-dirs", "merge", "mirror",
+        "backup", "clean", "compact", "doctor", "export-kafka", "jobs", "log-dirs", "merge", "mirror",
         "publishers", "recover", "repair", "verify",
     )),
 }  # fmt: skip

@@ -51,6 +51,14 @@ class Position(NamedTuple):
     log_start: int = 0
 
 
+class FilePlace(NamedTuple):
+    """Where in the file of a segment batches begin: its path, the segment's base offset, and the byte."""
+
+    path: str
+    base_offset: int
+    position: int
+
+
 class Fetched(NamedTuple):
     """What a broker has answered for a partition.
 
@@ -61,6 +69,9 @@ class Fetched(NamedTuple):
         high_watermark, log_start: the leader's.
         diverging: an epoch and where it ends in the leader's log, if that has other records before the position.
         records: batches, of which the last may be incomplete.
+        place: where they are, if they come from a file.
+        error: why a file cannot be read.
+        lost: what a log has lost at its end, by the files beside it; "": nothing that they show.
     """
 
     at: TopicPartition
@@ -70,6 +81,9 @@ class Fetched(NamedTuple):
     log_start: int
     diverging: tuple[int, int] | None
     records: memoryview
+    place: FilePlace | None = None
+    error: Exception | None = None
+    lost: str = ""
 
 
 class PartitionError(Exception):

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 
 from pyspark_log.errors import OffsetConflictError
-from pyspark_log.kafka.cluster import Cluster
 from pyspark_log.kafka.errors import ClusterError
+from pyspark_log.mirror.sources import Source
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
@@ -17,21 +17,21 @@ log = logging.getLogger(__name__)
 _NAME = "pylog mirror"
 
 
-def follow_groups(store: Store, cluster: Cluster, pattern: re.Pattern[str], ends: Mapping[TopicPartition, int]) -> None:
-    """Commits the offsets that groups of a cluster have committed, in copies that have the same offsets.
+def follow_groups(store: Store, source: Source, pattern: re.Pattern[str], ends: Mapping[TopicPartition, int]) -> None:
+    """Commits the offsets that groups of a source have committed, in copies that have the same offsets.
 
     Args:
         store: where the copies are.
-        cluster: whose groups.
+        source: whose groups.
         pattern: of their names, in which a match is found.
         ends: the log ends of the copies; an offset beyond is committed as this, until the copy has got there.
 
     Raises:
-        PylogError, OSError: as `Cluster.groups` and `Store.groups`.
+        PylogError, OSError: as `Source.groups` and `Store.groups`.
     """
-    for name in filter(pattern.search, cluster.groups()):
+    for name in filter(pattern.search, source.groups()):
         try:
-            committed = cluster.committed(name)
+            committed = source.committed(name)
         except ClusterError as error:
             log.warning("the next round copies what is missing now: %s", error)
             continue

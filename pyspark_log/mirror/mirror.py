@@ -1,7 +1,7 @@
-"""Mirrors topics of a Kafka cluster into a store, byte for byte, until now or until it is stopped.
+"""Mirrors topics into a store, byte for byte, until now or until it is stopped.
 
-A thread for each broker fetches what that leads. The thread that runs the mirror looks for topics, leaders, configs and
-groups, and answers what the others ask.
+A thread for each broker, or one for files, fetches what that leads. The thread that runs the mirror looks for topics,
+leaders, configs and groups, and answers what the others ask.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from pyspark_log.errors import PylogError
-from pyspark_log.kafka.cluster import Cluster, ClusterTopic
+from pyspark_log.kafka.cluster import ClusterTopic
 from pyspark_log.kafka.errors import ClusterError, LoginError
 from pyspark_log.mirror.groups import follow_groups
+from pyspark_log.mirror.sources import Source
 from pyspark_log.replication import CopiedPartition, CopiedTopics, Copies, ReplicationError, Rules
 from pyspark_log.storage.catalog import INTERNAL_TOPICS
 from pyspark_log.storage.folder_store import FolderStore
@@ -77,10 +78,12 @@ class MirrorResult(NamedTuple):
 class Mirror(Copies):
     """A run, which ends once `stopping` is set."""
 
-    def __init__(self, store: FolderStore, cluster: Cluster, plan: MirrorPlan) -> None:
-        """Does nothing yet."""
+    def __init__(
+        self, store: FolderStore, source: Source, plan: MirrorPlan, progress: Callable[[int, int], None] | None = None
+    ) -> None:
+        """Does nothing yet; `progress`: called with how many records of a mirror until now are there, of how many."""
         super().__init__()
-        self._store, self._cluster, self._plan = store, cluster, plan
+        self._store, self._source, self._plan, self._progress = store, source, plan, progress
         self._topics = CopiedTopics(store, store.admin, keep=plan.rules.keep)
         # What follows is shared between the threads.
         self._targets: dict[TopicPartition, int] = {}
@@ -99,11 +102,12 @@ class Mirror(Copies):
             ReplicationError: the cluster has no such topic.
             PylogError, OSError: the store cannot be written.
         """
+        self._store.check_writable()
         self._begin()
         if self.stopping.is_set():
             return self._results()
         if not self._partitions and not self._refused:
-            raise ReplicationError("the cluster has no topic of such a name that this user may see")
+            raise ReplicationError("the source has no topic of such a name that this user may see")
         if self._plan.until_now:
             self._find_targets()
         metadata_at = others_at = time.monotonic()
@@ -121,9 +125,10 @@ class Mirror(Copies):
                 if now - others_at >= _OTHERS_INTERVAL:
                     others_at = now
                     self._follow_others()
-                done = sum(one.end for one in self._partitions.values())
+                done = sum(partition.end for partition in self._partitions.values())
                 if done != progress:
                     progress, progressed_at = done, now
+                    self._show_progress()
                 elif self._plan.until_now and now - progressed_at > _PATIENCE:
                     self._give_up()
             is_told = self.stopping.is_set()
@@ -133,6 +138,13 @@ class Mirror(Copies):
         if not (is_told and self._lost):
             self._follow_others()
         return self._results()
+
+    def _show_progress(self) -> None:
+        if self._progress is None or not self._plan.until_now:
+            return
+        todo = {at: max(end - self._partitions[at].begun_at, 0) for at, end in self._targets.items()}
+        done = sum(min(self._partitions[at].end - self._partitions[at].begun_at, most) for at, most in todo.items())
+        self._progress(done, sum(todo.values()))
 
     def _begin(self) -> None:
         """Finds the topics; unless it is a mirror until now, it waits for a broker that answers."""
@@ -221,20 +233,20 @@ class Mirror(Copies):
 
     def _find_topics(self, *, first: bool = False) -> None:
         """Looks for topics that are to be mirrored, and for the leaders of all partitions."""
-        topics = [one for one in self._cluster.topics() if self._is_chosen(one.name)]
-        new = [one.name for one in topics if one.name not in self._known_topics()]
-        configs = self._cluster.configs(new) if new else {}
+        topics = [topic for topic in self._source.topics() if self._is_chosen(topic.name)]
+        new = [topic.name for topic in topics if topic.name not in self._known_topics()]
+        configs = self._source.configs(new) if new else {}
         for topic in topics:
             if topic.name not in self._refused:
-                self._follow(topic, configs.get(topic.name, {}), first=first)
+                self._follow(topic, configs.get(topic.name), first=first)
         # Before their records, as segments begin by them.
         self._configure(configs)
-        self._note_missing({one.name for one in topics})
+        self._note_missing({topic.name for topic in topics})
         with self._mutex:
             self._lost.clear()
             for one in self._partitions.values():
                 one.needs_leader = False
-        self._fetch_from((node for node, _ in self._leaders.values()), self._cluster.connect)
+        self._fetch_from((node for node, _ in self._leaders.values()), self._source.fetcher)
 
     def _is_chosen(self, topic: str) -> bool:
         return topic not in INTERNAL_TOPICS and any(one.fullmatch(topic) for one in self._plan.topics)
@@ -261,7 +273,7 @@ class Mirror(Copies):
     def _known_topics(self) -> set[str]:
         return {at.topic for at in self._partitions}
 
-    def _follow(self, topic: ClusterTopic, configs: Mapping[str, str], *, first: bool) -> None:
+    def _follow(self, topic: ClusterTopic, configs: Mapping[str, str] | None, *, first: bool) -> None:
         try:
             self._topics.ensure(topic.name, topic.topic_id, len(topic.leaders), configs)
             for number, leader in enumerate(topic.leaders):
@@ -281,7 +293,7 @@ class Mirror(Copies):
         """Notes where the partitions end now."""
         deadline = time.monotonic() + _PATIENCE
         while missing := [at for at in self._partitions if at not in self._targets and at not in self._failed]:
-            found = self._cluster.ends({at: self._leaders[at][0] for at in missing})
+            found = self._source.ends({at: self._leaders[at][0] for at in missing})
             self._targets |= found
             if len(found) < len(missing):
                 if time.monotonic() > deadline:
@@ -299,7 +311,7 @@ class Mirror(Copies):
             self._try(self._follow_groups)
 
     def _follow_configs(self) -> None:
-        self._configure(self._cluster.configs(sorted(self._known_topics())))
+        self._configure(self._source.configs(sorted(self._known_topics())))
 
     def _configure(self, configs_of: Mapping[str, Mapping[str, str]]) -> None:
         for name, configs in configs_of.items():
@@ -313,4 +325,4 @@ class Mirror(Copies):
     def _follow_groups(self) -> None:
         assert self._plan.groups is not None
         ends = {at: one.end for at, one in self._partitions.items()}
-        follow_groups(self._store, self._cluster, self._plan.groups, ends)
+        follow_groups(self._store, self._source, self._plan.groups, ends)

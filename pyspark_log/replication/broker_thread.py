@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from pyspark_log.errors import PylogError
 from pyspark_log.kafka.connection import Connection
 from pyspark_log.kafka.errors import ClusterError, MessageError
-from pyspark_log.kafka.fetcher import Fetched, Fetcher, PartitionError, Replica, rotated
+from pyspark_log.kafka.fetcher import Fetched, Fetcher, PartitionError, Position, Replica, rotated
 from pyspark_log.replication.copied_partition import CopiedPartition
 from pyspark_log.replication.epoch_gaps import Gap, epochs_in
 from pyspark_log.replication.errors import CopyEndedError
@@ -24,11 +24,40 @@ _T = TypeVar("_T")
 
 # How long a broker waits for records, in ms; a partition that moves to it waits as long.
 _MAX_WAIT_MS: Final = 500
-# In bytes: of one answer, and of one partition in it.
-_MAX_BYTES: Final = 32 * 1024 * 1024
-_PARTITION_BYTES: Final = 8 * 1024 * 1024
+#: In bytes: of one answer, and of one partition in it.
+MAX_BYTES: Final = 32 * 1024 * 1024
+PARTITION_BYTES: Final = 8 * 1024 * 1024
 # How long a thread waits that has got nothing, in seconds.
 _BACKOFF: Final = 0.5
+
+
+class Fetches(Protocol):
+    """What fetches from a leader: kafka.fetcher.Fetcher, whose methods have the contracts, or a reader of files."""
+
+    def send(self, wanted: Mapping[TopicPartition, Position]) -> None:
+        """Asks for the next batches of partitions."""
+
+    def receive(self) -> Iterator[Fetched]:
+        """The answer to the last `send`."""
+
+    def ends(self, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+        """The log start and the log end of partitions."""
+
+    def end_of_epoch(self, at: TopicPartition, leader_epoch: int, epoch: int) -> tuple[int, int]:
+        """An epoch at or before `epoch`, and where it ends."""
+
+    def interrupt(self) -> None:
+        """Ends what another thread waits for."""
+
+    def close(self) -> None:
+        """Ends the use of it."""
+
+
+def fetcher_of(connection: Connection, replica: Callable[[], Replica] | None = None) -> Fetcher:
+    """What fetches over a connection to a broker; as which replica, None: as a client. Raises as Fetcher."""
+    return Fetcher(
+        connection, max_wait_ms=_MAX_WAIT_MS, max_bytes=MAX_BYTES, partition_bytes=PARTITION_BYTES, replica=replica
+    )
 
 
 class Work(Protocol):
@@ -58,13 +87,11 @@ class Work(Protocol):
 class BrokerThread(threading.Thread):
     """The thread of one broker; it ends when the work is stopping."""
 
-    def __init__(
-        self, node: int, connect: Callable[[int], Connection], work: Work, replica: Callable[[], Replica] | None = None
-    ) -> None:
-        """`connect`: makes a connection to a broker of an id; `replica`: as of Fetcher."""
+    def __init__(self, node: int, connect: Callable[[int], Fetches], work: Work) -> None:
+        """`connect`: makes what fetches from a broker of an id. OSError, ClusterError."""
         super().__init__(name=f"copies of broker {node}", daemon=True)
-        self._node, self._connect, self._work, self._replica = node, connect, work, replica
-        self._fetcher: Fetcher | None = None
+        self._node, self._connect, self._work = node, connect, work
+        self._fetcher: Fetches | None = None
         self._turn = 0
         # Whether it uses no partition: it has ended, or connects, which may take long and is not to be waited for.
         self._is_idle = threading.Event()
@@ -128,19 +155,12 @@ class BrokerThread(threading.Thread):
         self._settle([wanted[one.at][0] for one in answers if wanted[one.at][0].needs_ends])
         return not all(one.error_code for one in answers)
 
-    def _make_fetcher(self) -> Fetcher:
+    def _make_fetcher(self) -> Fetches:
         self._is_idle.set()
         try:
-            connection = self._connect(self._node)
+            return self._connect(self._node)
         finally:
             self._is_idle.clear()
-        return Fetcher(
-            connection,
-            max_wait_ms=_MAX_WAIT_MS,
-            max_bytes=_MAX_BYTES,
-            partition_bytes=_PARTITION_BYTES,
-            replica=self._replica,
-        )
 
     def _take_with_epochs(self, partition: CopiedPartition, fetched: Fetched, gaps: Iterable[Gap]) -> None:
         """Takes in an answer with gaps, once the leader has said which epochs begin there."""

@@ -8,7 +8,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from pyspark_log.errors import CorruptRecordError, InvalidRecordError, PartitionOwnedError
+from pyspark_log.config import LONG_MAX
+from pyspark_log.errors import CorruptRecordError, PartitionOwnedError
 from pyspark_log.kafka.error_codes import ErrorCode, name_of
 from pyspark_log.kafka.fetcher import Fetched, Position
 from pyspark_log.replication.epoch_gaps import Gap, gaps_in
@@ -21,8 +22,8 @@ from pyspark_log.storage.log.owner import MIRROR, NONE
 from pyspark_log.storage.log.replica import append_copied, end_of_agreement, raise_high_watermark, restart_at, truncate
 from pyspark_log.storage.log.retention import delete_before
 from pyspark_log.storage.log.state import EMPTY, state_file
-from pyspark_log.storage.record import BatchHeader, crc32c, headers_in
-from pyspark_log.storage.record.layout import ATTRIBUTES_AT, MAGIC
+from pyspark_log.storage.record import BatchHeader, scan
+from pyspark_log.storage.record.layout import CODEC_MASK, MAGIC
 from pyspark_log.types import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -119,17 +120,21 @@ class CopiedPartition:
             Gaps whose epochs must be known first: nothing was taken in.
 
         Raises:
-            ReplicationError: the copy cannot be continued; as LostRecordsError or DivergedError, nothing was changed.
+            ReplicationError: the copy cannot be continued; as DivergedError, nothing was changed.
             PylogError, OSError: the answer is damaged, or the copy cannot be written.
         """
+        if fetched.error is not None:
+            raise fetched.error
         if fetched.error_code:
             self._take_error(fetched.error_code)
         elif fetched.position.offset != max(self.end, self._skips_to):
             pass
         elif fetched.diverging is not None:
             self._diverge(*fetched.diverging)
-        else:
-            return self._append(fetched, starts)
+        elif gaps := self._append(fetched, starts):
+            return gaps
+        elif fetched.lost and not self._rules.skip_lost:
+            raise LostRecordsError(f"{fetched.lost} (--skip-lost continues without them)")
         return ()
 
     def _take_error(self, code: int) -> None:
@@ -145,7 +150,7 @@ class CopiedPartition:
 
     def _append(self, fetched: Fetched, starts: Sequence[EpochStart] | None) -> Sequence[Gap]:
         data = fetched.records
-        headers = _whole_batches(data, self.at)
+        headers = _whole_batches(fetched)
         self.is_checked = True
         is_known = fetched.log_start <= self.log_start and fetched.high_watermark <= self.high_watermark
         if not headers and is_known and not (self._is_new and fetched.position.offset):
@@ -163,7 +168,9 @@ class CopiedPartition:
                 return ()
             if self._is_new:
                 self._begin(held, before)
-            missing = append_copied(held, data, headers, starts or ())
+            missing = append_copied(
+                held, data, headers, starts or (), fetched.place.base_offset if fetched.place else -1
+            )
             raise_high_watermark(held, fetched.high_watermark)
             start = min(fetched.log_start, held.state.next_offset)
             if not self._rules.keep and start > held.state.log_start:
@@ -269,19 +276,41 @@ class CopiedPartition:
                 self._note(held)
 
 
-def _whole_batches(data: memoryview, at: TopicPartition) -> list[BatchHeader]:
-    """The headers of the whole batches. CorruptRecordError, InvalidRecordError: one cannot be copied."""
-    headers = headers_in(data, 0, len(data))
-    for header in headers:
-        if header.magic != MAGIC:
-            raise InvalidRecordError(
-                f"{at}: the batch at offset {header.base_offset} has format {header.magic}, of before Kafka 0.11, "
-                "which is not mirrored: import the topic from the broker's log.dirs with pylog import-kafka"
-            )
-        if crc32c(data[header.position + ATTRIBUTES_AT : header.end]) != header.crc:
-            why = "its CRC is wrong, as the leader sent it"
-            raise CorruptRecordError(why, header.position, header.base_offset, "", at.topic, at.partition)
+def _whole_batches(fetched: Fetched) -> Sequence[BatchHeader]:
+    """The headers of the whole batches, up to a damaged one. CorruptRecordError: that is the first."""
+    data = fetched.records
+    try:
+        headers = scan(data, 0, len(data), check_crcs=True)
+    except CorruptRecordError as error:
+        if not error.position:
+            raise _located(error, fetched) from error
+        headers = scan(data, 0, error.position)
+    for count, header in enumerate(headers):
+        if header.magic != MAGIC and header.attributes & CODEC_MASK:
+            try:
+                headers[count] = _with_first_offset(data, header)
+            except CorruptRecordError as error:
+                if not count:
+                    raise _located(error, fetched) from error
+                return headers[:count]
     return headers
+
+
+def _with_first_offset(data: memoryview, header: BatchHeader) -> BatchHeader:
+    """The header of a compressed set of messages of before Kafka 0.11, which has their last offset only."""
+    from pyspark_log.storage.record.decoder import decode  # noqa: PLC0415  (Arrow, which a server does not load)
+
+    chunk = decode(
+        data, header.position, header.end, from_offset=0, until_offset=LONG_MAX, max_bytes=1, keys=False, values=False
+    )
+    first = chunk.columns["offset"][0].as_py()
+    return header._replace(base_offset=first, last_offset_delta=header.last_offset - first)
+
+
+def _located(error: CorruptRecordError, fetched: Fetched) -> CorruptRecordError:
+    """The same error, with the partition and the file."""
+    path, position = (fetched.place.path, fetched.place.position) if fetched.place else ("", 0)
+    return error.located(position, path, fetched.at.topic, fetched.at.partition)
 
 
 def promote(store: FolderStore, at: TopicPartition) -> int:

@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 
 #: What a mirror that keeps deleted records sets for a new topic, and then leaves to the store's users.
 KEPT: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+#: The same, where the configs of a topic are not known.
+UNKNOWN: Final = {"retention.ms": "-1"}
 
 
 class CopiedTopics:
@@ -33,12 +35,12 @@ class CopiedTopics:
         """
         self._store, self._admin, self._keep = store, admin, keep
 
-    def ensure(self, name: str, topic_id: bytes, partitions: int, configs: Mapping[str, str]) -> None:
+    def ensure(self, name: str, topic_id: bytes, partitions: int, configs: Mapping[str, str] | None) -> None:
         """Creates a topic of the cluster in the store, or adds the partitions that it lacks.
 
         Args:
             name, topic_id, partitions: of the topic, as the cluster has them.
-            configs: the same, for a topic that is created.
+            configs: the same, for a topic that is created; None: they are not known, so its history stays.
 
         Raises:
             ReplicationError: the store has another topic of that name.
@@ -48,9 +50,9 @@ class CopiedTopics:
         if name not in store.topics(internal=True):
             check_name(name)
             check_partitions(name, partitions)
-            given = _known(configs) | (KEPT if self._keep else {})
+            known = UNKNOWN if configs is None else _known(configs)
             store.logs.make_folders()
-            self._admin.adopt(TopicDescription(name, theirs, partitions, given), {}, {})
+            self._admin.adopt(TopicDescription(name, theirs, partitions, known | (KEPT if self._keep else {})), {}, {})
             log.info("%s: created, with %s", name, plural(partitions, "partition"))
             return
         found = store.describe_topic(name)

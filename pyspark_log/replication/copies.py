@@ -8,9 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from pyspark_log.kafka.connection import Connection
-from pyspark_log.kafka.fetcher import Replica
-from pyspark_log.replication.broker_thread import BrokerThread
+from pyspark_log.replication.broker_thread import BrokerThread, Fetches
 from pyspark_log.replication.copied_partition import CopiedPartition
 from pyspark_log.types import TopicPartition
 
@@ -37,12 +35,10 @@ class Copies(ABC):
         self._used = set[CopiedPartition]()
         self._lost = set[int]()
 
-    def _fetch_from(
-        self, nodes: Iterable[int], connect: Callable[[int], Connection], replica: Callable[[], Replica] | None = None
-    ) -> None:
-        """Starts the threads that are missing; arguments as of BrokerThread."""
+    def _fetch_from(self, nodes: Iterable[int], connect: Callable[[int], Fetches]) -> None:
+        """Starts the threads that are missing; `connect` as of BrokerThread."""
         for node in set(nodes) - self._threads.keys() - {_NO_LEADER}:
-            thread = self._threads[node] = BrokerThread(node, connect, self, replica)
+            thread = self._threads[node] = BrokerThread(node, connect, self)
             thread.start()
 
     def close(self) -> None:

@@ -10,8 +10,8 @@ from types import ModuleType
 from pyspark_log.errors import UnknownTopicError
 from pyspark_log.server.coordinator import Topic, Topics
 from pyspark_log.server.network import Workers
-from pyspark_log.server.topic_ids import id_bytes
 from pyspark_log.storage.catalog import PUBLISH_TOPIC
+from pyspark_log.storage.catalog.topics import id_bytes
 from pyspark_log.storage.store import Store
 
 # For how long what was read is taken for what there is, in seconds.

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-
 from pyspark_log.errors import InvalidTopicError, UnknownTopicError
 from pyspark_log.server.served import ServedLogs
+from pyspark_log.storage.catalog.topics import id_bytes
 from pyspark_log.storage.store import Store
 
 #: The id of no topic.
 NO_ID = bytes(16)
-
-
-def id_bytes(topic_id: str) -> bytes:
-    """A topic's id as requests have it: 16 bytes."""
-    return base64.urlsafe_b64decode(topic_id + "==")
 
 
 class TopicIds:

@@ -14,7 +14,7 @@ from node_tools import NODE, NodeServer, await_equal, await_visible
 from pyspark_log import Store
 from pyspark_log.errors import PartitionOwnedError
 from pyspark_log.kafka.error_codes import ErrorCode
-from pyspark_log.server.topic_ids import id_bytes
+from pyspark_log.storage.catalog.topics import id_bytes
 from tests import requests as r
 from tests.server_tools import Peer, running
 from tests.store_tools import damages, rows

@@ -9,7 +9,7 @@ from mirror_tools import Writer, messages, whole, write
 from node_tools import RACKS
 
 from pyspark_log import Store
-from pyspark_log.server.topic_ids import id_bytes
+from pyspark_log.storage.catalog.topics import id_bytes
 from tests import requests as r
 from tests.store_tools import all_values
 from tests.waiting import wait_until

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+
 from record_tools import Record, build
 
+from pyspark_log.mirror import Mirror, MirrorPlan, open_folder
+from pyspark_log.replication import Rules
 from pyspark_log.storage.catalog import kafka_files
 from pyspark_log.storage.catalog.kafka_files import HIGH_WATERMARK
 from pyspark_log.storage.segment.file_names import LOG, segment_path
@@ -48,3 +53,10 @@ def fill(root):
 
 def tree(folder):
     return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in [folder, *folder.rglob("*")]}
+
+
+def mirrored(store, folder, *topics, groups=None, **rules):
+    """Mirrors topics of a broker's folder, or of a store, until now; the results by partition."""
+    plan = MirrorPlan([re.compile(topic) for topic in topics], groups and re.compile(groups), True, Rules(**rules))
+    with contextlib.closing(open_folder(str(folder), store)) as source:
+        return {result.at: result for result in Mirror(store, source, plan).run()}

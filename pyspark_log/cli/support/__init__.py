@@ -3,7 +3,7 @@
 Nothing here loads rich or pyarrow before it is used: `pylog --help` must stay quick.
 """
 
-from pyspark_log.cli.support.address import Address, check_jinja, check_prometheus_client
+from pyspark_log.cli.support.address import Address, check_jinja, check_prometheus_client, source_of
 from pyspark_log.cli.support.commands import CommandGroup, partitions_option, with_options, with_store_option
 from pyspark_log.cli.support.completion import complete_groups, complete_topics
 from pyspark_log.cli.support.confirm import confirm, yes_option
@@ -30,5 +30,5 @@ __all__ = [
     "NOTHING", "Address", "Colour", "CommandGroup", "Pattern", "ProgressBar", "alert", "cell", "check_jinja",
     "check_prometheus_client", "complete_groups", "complete_topics", "confirm", "good", "human_size", "interval_option",
     "is_end", "json_option", "named_values", "one_line", "partitions_option", "plural", "print_json", "print_table",
-    "strong", "table_text", "to_ms", "warn", "watch", "with_options", "with_store_option", "yes_option",
+    "source_of", "strong", "table_text", "to_ms", "warn", "watch", "with_options", "with_store_option", "yes_option",
 ]  # fmt: skip

@@ -1,13 +1,18 @@
-"""Addresses that commands listen on, and what they need for HTTP."""
+"""Addresses that commands listen on, or copy from, and what they need for HTTP."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from importlib.util import find_spec
+from typing import TypeVar
 
 import click
 
+_T = TypeVar("_T")
 _KAFKAS = re.compile("(?:SASL_)?(?:PLAINTEXT|SSL)://")
+_SCHEME = "kafka://"
+_BROKERS = re.compile(r"[^/,]+:[0-9]+(?:,[^/,]+:[0-9]+)*")
 
 
 class Address(click.ParamType["tuple[str, int]"]):
@@ -32,6 +37,25 @@ class Address(click.ParamType["tuple[str, int]"]):
         if not host or host.isdecimal() or not port.isdecimal() or int(port) > 65535 or "/" in host:
             self.fail(f"{value!r} is no HOST:PORT, such as 127.0.0.1:{self._port}", param, ctx)
         return host.strip("[]"), int(port)
+
+
+def source_of(text: str, *, cluster: Callable[[list[tuple[str, int]]], _T], store: Callable[[str], _T]) -> _T:
+    """Makes what copies from a source; all that differs by its kind is chosen here.
+
+    Args:
+        text: kafka://HOST:PORT,HOST:PORT for a cluster, also without kafka://; else the path or URL of a store, or of a
+            broker's log dirs. A folder with such a name is ./HOST:PORT.
+        cluster: makes it of the addresses of brokers.
+        store: makes it of a path or URL.
+
+    Raises:
+        click.UsageError: an address is none. And what the two raise.
+    """
+    if not text.startswith(_SCHEME) and _BROKERS.fullmatch(text) is None:
+        return store(text)
+    kind = Address(9092)
+    brokers = text.removeprefix(_SCHEME).rstrip("/").split(",")
+    return cluster([kind.convert(broker.strip(), None, None) for broker in brokers])
 
 
 def check_prometheus_client() -> None:

@@ -20,6 +20,7 @@ _MEANT = {
         "create": "topics create", "alter": "topics alter", "describe": "topics describe", "delete": "topics delete",
         "delete-records": "topics delete-records", "reset-offsets": "groups reset-offsets", "check": "verify",
         "fsck": "verify", "job": "jobs list", "size": "du",
+        "import-kafka": "mirror FOLDER --topics PATTERN --until-now",
     },
     "": {
         "ls": "list", "show": "describe", "rm": "delete", "remove": "delete", "add": "create", "new": "create",

@@ -14,6 +14,7 @@ from pyspark_log.kafka.client_config import ClientConfig
 from pyspark_log.kafka.connection import TIMEOUT, Connection
 from pyspark_log.kafka.fetcher import Replica
 from pyspark_log.replication import CopiedPartition, CopiedTopics, Copies, ReplicationError, Rules
+from pyspark_log.replication.broker_thread import fetcher_of
 from pyspark_log.server.cluster.image import (
     BROKER_RESOURCE,
     NO_LEADER,
@@ -26,7 +27,7 @@ from pyspark_log.server.cluster.image import (
 from pyspark_log.server.cluster.registration import NO_EPOCH
 from pyspark_log.server.node.leaders import Leaders
 from pyspark_log.server.node.throttles import ReplicaThrottle
-from pyspark_log.server.topic_ids import id_bytes
+from pyspark_log.storage.catalog.topics import id_bytes
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.log.owner import of_node
 from pyspark_log.storage.log_manager import TopicAdmin
@@ -120,7 +121,7 @@ class NodeReplicas(Copies):
             if known in self._names:
                 self._attempt(known, name, self._topics.configure, name, self._configs_of(name))
         leaders = {leader for leader, _ in self._leaders.values()} - {self._node_id}
-        self._fetch_from(leaders, self.connect, self._replica)
+        self._fetch_from(leaders, lambda node: fetcher_of(self.connect(node), self._replica))
 
     def known_ids(self) -> list[bytes]:
         """The ids of the topics that the store has as copies: of those that the cluster has no more, too."""

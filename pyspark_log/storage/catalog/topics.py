@@ -93,6 +93,11 @@ def id_text(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
+def id_bytes(topic_id: str) -> bytes:
+    """A topic's id as requests have it: 16 bytes."""
+    return base64.urlsafe_b64decode(topic_id + "==")
+
+
 def new_id() -> str:
     """Returns 16 random bytes as 22 characters of URL-safe base64, as Kafka's Uuid prints; never begins with '-'."""
     while True:

@@ -22,13 +22,13 @@ from pyspark_log.storage.segment import SegmentReader, read_headers
 
 
 def append_copied(
-    log: HeldLog, data: memoryview, headers: Sequence[BatchHeader], starts: Sequence[EpochStart] = ()
+    log: HeldLog, data: memoryview, headers: Sequence[BatchHeader], starts: Sequence[EpochStart] = (), segment: int = -1
 ) -> int:
     """Appends batches of another log as they are, with their offsets and leader epochs; the lock is held.
 
-    A segment begins where it would have begun if they had come one by one, as they came to the leader: so the segments
-    of both logs are equal. Empty batches fill the gaps that compaction has left there. Producers are not checked: the
-    leader has done that.
+    A segment begins where it would have begun if they had come one by one, as they came to the leader, and where one
+    is known to begin there: so the segments of both logs are equal. Empty batches fill the gaps that compaction has
+    left there. Producers are not checked: the leader has done that.
 
     Args:
         log: the copy.
@@ -36,6 +36,7 @@ def append_copied(
         headers: theirs, with positions in `data`.
         starts: leader epochs that begin where batches are missing, oldest first; without, an epoch begins with its
             first batch.
+        segment: the base offset of the segment that they are in; -1: it is not known.
 
     Returns:
         How many offsets were missing between the batches.
@@ -67,6 +68,8 @@ def append_copied(
         if first.leader_epoch > min(last_epoch, log.state.leader_epoch):
             _begin_epoch(log, first.leader_epoch)
             last_epoch = first.leader_epoch
+        if segment > log.segment.base_offset and log.state.position:
+            log.roll()
         until = _run(log, headers, at)
         run = headers[at:until]
         _append(log, data[first.position : run[-1].end], run)

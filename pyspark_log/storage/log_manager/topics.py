@@ -62,15 +62,11 @@ class TopicAdmin:
 
         Raises:
             TopicExistsError: there is one of that name.
-            LogDirOfflineError: one of the log dirs has failed, or was taken off the list meanwhile.
             OSError: what was done so far is deleted with the deleted topics.
         """
         name, opened = description.name, self._logs.open(description)
         self._check_free(name)
         with self._catalog.changing():
-            self._logs.log_dirs.follow()
-            for number, state in states.items():
-                self._logs.log_dirs.check(state.log_dir, opened.place_in(number, state.log_dir))
             self._make_room(name)
             self._catalog.prepare(description)
             for number, state in states.items():

@@ -199,7 +199,7 @@ class _ObjectSource:
 
 def _folder_into_objects(store: FolderStore, into: str | os.PathLike[str], progress: Progress | None) -> Backup:
     if store.is_brokers:
-        raise ReadOnlyError(f"{store.path} is a folder of a Kafka broker: pylog import-kafka copies its topics")
+        raise ReadOnlyError(f"{store.path} is a folder of a Kafka broker: pylog mirror copies its topics")
     copied = Backup("", 0, 0.0, 0, 0, 0)
 
     def fill(objects: Objects) -> None:

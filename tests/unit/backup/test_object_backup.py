@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from broker_tools import mirrored
 from transaction_tools import Log
 
 from pyspark_log import Store, TopicPartition
@@ -252,7 +253,7 @@ def test_a_folder_of_a_broker(source, object_url):
         pytest.skip("this is about folders")
     source.close()
     os.unlink(f"{source.path}/store.json")
-    with pytest.raises(ReadOnlyError, match="import-kafka"):
+    with pytest.raises(ReadOnlyError, match="pylog mirror"):
         back_up_store(Store.open(f"{source.path}/data"), f"{object_url}-copy")
 
 
@@ -280,10 +281,8 @@ def test_messages_of_old_formats(tmp_path, object_url):
     folder = tmp_path / "broker/t-0"
     folder.mkdir(parents=True)
     (folder / "00000000000000000000.log").write_bytes(three(1))
-    from pyspark_log.storage.maintenance.transfer import import_kafka  # noqa: PLC0415
-
     store = Store.create(tmp_path / "store")
-    import_kafka(store, Store.open(tmp_path / "broker"), "t")
+    mirrored(store, tmp_path / "broker", "t")
     with pytest.raises(CorruptRecordError, match="older formats"):
         back_up_store(store, object_url)
 

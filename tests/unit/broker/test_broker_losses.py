@@ -6,18 +6,15 @@ import logging
 import os
 
 import pytest
-from broker_tools import ALL, T0, add, batch, high_watermark
+from broker_tools import ALL, T0, add, batch, high_watermark, mirrored
 from broker_tools import rows as read
-from click.testing import CliRunner
 from transaction_tools import LEVEL, Log, as_brokers
 from transaction_tools import rows as committed
 
 from pyspark_log import Store
-from pyspark_log.cli.main import main
-from pyspark_log.errors import LogDamagedError
+from pyspark_log.replication import LostRecordsError
 from pyspark_log.storage.catalog import kafka_files
 from pyspark_log.storage.catalog.kafka_files import META_PROPERTIES, RECOVERY_POINT, MetaProperties
-from pyspark_log.storage.maintenance.transfer.kafka_import import import_kafka
 from pyspark_log.storage.segment import txn_index
 from pyspark_log.storage.segment.file_names import LOG, segment_path
 from pyspark_log.storage.segment.txn_index import AbortedTransaction
@@ -63,17 +60,14 @@ def test_a_log_that_has_lost_its_end_is_reported(root, tmp_path, caplog, lose, c
     assert what in told
     assert f"{root}/{checkpoint} says that the log had reached 21" in told
     assert caplog.records[0].levelno == logging.WARNING
-    # Nothing of it is imported, unless that is asked for.
-    run = ["--store", str(tmp_path / "store"), "import-kafka", str(root), "--topic", "t"]
-    refused = CliRunner().invoke(main, run)
-    assert refused.exit_code == 1
-    assert what in refused.stderr
-    assert "--take-what-is-there" in refused.stderr
-    assert Store.open(tmp_path / "store").topics() == []
-    taken = CliRunner().invoke(main, [*run, "--take-what-is-there"])
-    assert taken.exit_code == 0, taken.stderr
-    assert read(Store.open(tmp_path / "store")) == left
-    assert what in caplog.messages[-1]
+    # A mirror reports it, unless it is to continue without that.
+    copy = Store.create(tmp_path / "store")
+    error = mirrored(copy, root, "t")[T0].error
+    assert isinstance(error, LostRecordsError)
+    assert what in str(error)
+    assert "--skip-lost" in str(error)
+    assert mirrored(copy, root, "t", skip_lost=True)[T0].error is None
+    assert read(copy) == left
 
 
 def test_a_checkpoint_that_is_late_is_as_it_should_be(root, tmp_path, caplog):
@@ -81,7 +75,8 @@ def test_a_checkpoint_that_is_late_is_as_it_should_be(root, tmp_path, caplog):
     kafka_files.write_offsets(str(root / RECOVERY_POINT), {T0: 2})
     store = Store.open(root)
     assert read(store) == ALL[:3]
-    import_kafka(Store.create(tmp_path / "store"), store, "t")
+    assert mirrored(Store.create(tmp_path / "store"), root, "t")[T0].error is None
+    caplog.clear()
     # The end is reported again when it has changed.
     for offset in (25, 25, 24):
         high_watermark(root, offset)
@@ -145,11 +140,9 @@ def test_an_index_of_aborted_transactions_that_the_log_refutes_is_not_believed(t
     for start in range(7):
         for end in range(start, 8):
             assert committed(store, start, min(end, 7)) == log.seen(start, end)
+    # A copy has an index of its own, by the markers.
     target = Store.create(tmp_path / "target")
-    with pytest.raises(LogDamagedError, match="the index of aborted transactions"):
-        import_kafka(target, Store.open(folder), "t")
-    assert target.topics() == []
-    import_kafka(target, Store.open(folder), "t", take_what_is_there=True)
+    mirrored(target, folder, "t")
     assert committed(target) == log.seen(0, 7)
 
 
@@ -163,5 +156,5 @@ def test_markers_whose_records_were_compacted_away_need_no_entry(tmp_path, caplo
     store = as_brokers(log, tmp_path / "logs")
     assert committed(store) == log.seen(0, 4)
     assert store.latest_offset("t", 0, **LEVEL) == 4
-    import_kafka(Store.create(tmp_path / "target"), store, "t")
-    assert caplog.messages == []
+    mirrored(Store.create(tmp_path / "target"), store.path, "t")
+    assert [record for record in caplog.records if record.levelno > logging.INFO] == []

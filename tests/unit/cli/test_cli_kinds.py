@@ -34,7 +34,6 @@ CALLS = {
     "groups describe": ["g", "g --members", "g --state", "--all-groups --json"],
     "groups list": ["", "--state", "--json"],
     "groups reset-offsets": [f"--group g --topic t --to-latest {how}" for how in ("--dry-run", "--execute")],
-    "import-kafka": ["{path}"],
     "jobs list": [""],
     "jobs path": ["bulk_load"],
     "log-dirs add": ["{new}"],

@@ -106,7 +106,7 @@ def test_what_works_on_files_is_refused(pylog, object_url, command):
     ("command", "instead"),
     [
         (["export-kafka", "t", "out", "--topic-id", "x"], "backup --into FOLDER"),
-        (["import-kafka", "."], "backup --into URL"),
+        (["mirror", ".", "--topics", "t"], "backup --into URL"),
         (["serve"], "backup --into FOLDER"),
     ],
 )

@@ -10,21 +10,13 @@ import pytest
 from cli_tools import pylog
 from log_dir_tools import FAILURES, folders, read_only
 
-from pyspark_log.errors import (
-    DescriptionError,
-    InvalidConfigError,
-    LogDamagedError,
-    LogDirOfflineError,
-    UnknownTopicError,
-)
+from pyspark_log.errors import DescriptionError, InvalidConfigError, LogDamagedError, UnknownTopicError
 from pyspark_log.storage.catalog import log_dir
 from pyspark_log.storage.catalog.log_dirs import LogDirs
 from pyspark_log.storage.catalog.store_json import describe
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log_manager import partition_move
-from pyspark_log.storage.log_manager.topics import TopicAdmin
-from pyspark_log.storage.maintenance.transfer.kafka_import import import_kafka
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.store import Store
 from tests.processes import run_at_once
@@ -275,33 +267,6 @@ def test_a_process_about_to_write_checkpoints_writes_none_there(store, second, m
     folder.write_due()
     assert listed(store) == ["data", ""]
     assert os.listdir(second) == []
-
-
-def test_a_topic_that_is_being_imported_does_not_come_into_it(store, second, root, monkeypatch):
-    empty_second(store)
-    adopt, source = TopicAdmin.adopt, Store.open(root)
-    store.delete_topic("t")
-    store.clean()
-
-    def late(admin, description, states, copies):
-        assert [state.log_dir for state in states.values()] == [1]
-        with pytest.raises(InvalidConfigError, match=r"still has t-0\.[0-9a-f]{32}-future"):
-            store.remove_log_dir(second)
-        away = os.rename(second, f"{second}.away")
-        store.remove_log_dir(second)
-        os.rename(f"{second}.away", second)
-        return adopt(admin, description, states, copies) or away
-
-    monkeypatch.setattr(TopicAdmin, "adopt", late)
-    store.create_topic("filler", 1)
-    store.append("filler", rows(b"x"))
-    with pytest.raises(LogDirOfflineError, match="does not list it"):
-        import_kafka(store, source, "t")
-    assert store.topics() == ["filler"]
-    assert folders(second) == []
-    monkeypatch.undo()
-    import_kafka(store, source, "t")
-    assert number_of(store, 0) == 0
 
 
 @pytest.mark.parametrize("change", ["move", "create"])

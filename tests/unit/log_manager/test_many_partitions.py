@@ -6,7 +6,7 @@ import json
 
 import pyarrow as pa
 import pytest
-from broker_tools import add, batch
+from broker_tools import add, batch, mirrored
 from cli_tools import output
 
 from pyspark_log import Store
@@ -14,7 +14,6 @@ from pyspark_log.errors import InvalidConfigError
 from pyspark_log.storage.catalog.topics import MAX_PARTITIONS
 from pyspark_log.storage.compaction import cleaner
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.maintenance.transfer.kafka_import import import_kafka
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.types import TopicPartition
 from tests.store_tools import new_store
@@ -74,5 +73,5 @@ def test_a_folder_with_a_high_number(tmp_path):
     source = Store.open(root)
     assert source.written_partitions("t") == [HUGE]
     assert not verify(root).damaged
-    with pytest.raises(InvalidConfigError, match=f"1 to {MAX_PARTITIONS}"):
-        import_kafka(Store.create(tmp_path / "store"), source, "t")
+    (result,) = mirrored(Store.create(tmp_path / "store"), root, "t").values()
+    assert f"1 to {MAX_PARTITIONS}" in str(result.error)

@@ -7,14 +7,13 @@ import pytest
 
 from pyspark_log import Store
 from pyspark_log.kafka.client_config import ClientConfig
-from pyspark_log.kafka.cluster import Cluster
 from pyspark_log.kafka.fetcher import Replica
-from pyspark_log.mirror import Mirror, MirrorPlan
+from pyspark_log.mirror import ClusterSource, Mirror, MirrorPlan
 from pyspark_log.replication import Rules
 from pyspark_log.server.cluster.image import Broker, Endpoint, Image, Partition, Topic
 from pyspark_log.server.node.leaders import Leaders
 from pyspark_log.server.node.replicas import NodeReplicas
-from pyspark_log.server.topic_ids import id_bytes
+from pyspark_log.storage.catalog.topics import id_bytes
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.types import TopicPartition
 from tests.server_fixtures import server
@@ -52,7 +51,7 @@ def mirror(server, tmp_path):
         )
         with (
             FolderStore.open_or_create(tmp_path / "mirror") as store,
-            Cluster([(server.host, server.port)], ClientConfig()) as cluster,
+            ClusterSource([(server.host, server.port)], ClientConfig()) as cluster,
         ):
             return {one.at: one for one in Mirror(store, cluster, plan).run()}
 

@@ -8,7 +8,7 @@ from pyspark_log import Store
 from pyspark_log.kafka.fetcher import Fetched
 from pyspark_log.replication import CopiedPartition, Rules
 from pyspark_log.replication.epoch_gaps import Gap, epochs_in
-from pyspark_log.server.topic_ids import id_bytes
+from pyspark_log.storage.catalog.topics import id_bytes
 from pyspark_log.storage.log import leader_epochs
 from pyspark_log.storage.log.leader_epochs import LeaderEpochs
 from pyspark_log.storage.record import headers_in

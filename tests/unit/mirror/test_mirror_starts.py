@@ -11,7 +11,7 @@ from pyspark_log import Store
 from pyspark_log.cli.main import main
 from pyspark_log.kafka.client_config import ClientConfig
 from pyspark_log.kafka.cluster import Cluster
-from pyspark_log.mirror import Mirror, MirrorPlan
+from pyspark_log.mirror import ClusterSource, Mirror, MirrorPlan
 from pyspark_log.mirror import mirror as mirroring
 from pyspark_log.storage.folder_store import FolderStore
 from tests.server_tools import PATIENCE
@@ -34,7 +34,7 @@ def begun(server, tmp_path, topic, monkeypatch):
     monkeypatch.setattr(mirroring, "_METADATA_INTERVAL", 0.01)
     with (
         FolderStore.create(tmp_path / "mirror") as store,
-        Cluster([(server.host, server.port)], ClientConfig()) as cluster,
+        ClusterSource([(server.host, server.port)], ClientConfig()) as cluster,
     ):
         plans = [MirrorPlan([re.compile(topic)], until_now=until_now) for until_now in (False, True)]
         yield lambda until_now: Mirror(store, cluster, plans[until_now]), asked, answers

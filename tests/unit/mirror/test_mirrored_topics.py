@@ -14,10 +14,9 @@ from pyspark_log import Store
 from pyspark_log.admin import compact
 from pyspark_log.errors import PartitionOwnedError, PublishFailedError
 from pyspark_log.kafka.client_config import ClientConfig
-from pyspark_log.kafka.cluster import Cluster
 from pyspark_log.kafka.connection import Connection
 from pyspark_log.kafka.fetcher import Fetched
-from pyspark_log.mirror import Mirror, MirrorPlan
+from pyspark_log.mirror import ClusterSource, Mirror, MirrorPlan
 from pyspark_log.replication import (
     CopiedPartition,
     DivergedError,
@@ -27,7 +26,7 @@ from pyspark_log.replication import (
     copied_partition,
     promote,
 )
-from pyspark_log.server.topic_ids import id_bytes
+from pyspark_log.storage.catalog.topics import id_bytes
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.log import leader_epochs
 from pyspark_log.storage.log.replica import truncate
@@ -407,7 +406,7 @@ def test_it_stops_while_a_broker_hangs_without_asking_more_of_it(server, topic, 
     monkeypatch.setattr(Mirror, "_follow_others", lambda run: rounds.append(follow(run)))
     with (
         FolderStore.open_or_create(tmp_path / "mirror") as store,
-        Cluster([(server.host, server.port)], ClientConfig()) as cluster,
+        ClusterSource([(server.host, server.port)], ClientConfig()) as cluster,
         ThreadPoolExecutor(1) as threads,
     ):
         run = Mirror(store, cluster, MirrorPlan([re.compile(topic)]))

@@ -22,9 +22,9 @@ from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.topics.metadata import require_create
 from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import Operation, Resource
-from pyspark_log.server.topic_ids import NO_ID, id_bytes
+from pyspark_log.server.topic_ids import NO_ID
 from pyspark_log.storage.catalog import check_name, check_not_internal
-from pyspark_log.storage.catalog.topics import MAX_PARTITIONS
+from pyspark_log.storage.catalog.topics import MAX_PARTITIONS, id_bytes
 from pyspark_log.types import TopicDescription
 
 _Created = CreateTopicsResponse.CreatableTopicResult

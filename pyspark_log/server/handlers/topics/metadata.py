@@ -11,8 +11,9 @@ from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.network import ClosedByServerError
 from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
-from pyspark_log.server.topic_ids import NO_ID, id_bytes
+from pyspark_log.server.topic_ids import NO_ID
 from pyspark_log.storage.catalog import INTERNAL_TOPICS, PUBLISH_TOPIC, check_name
+from pyspark_log.storage.catalog.topics import id_bytes
 
 _Broker = MetadataResponse.MetadataResponseBroker
 _Topic = MetadataResponse.MetadataResponseTopic

@@ -1,8 +1,7 @@
-"""Copies complete batches into and out of a Kafka broker's folders."""
+"""Copies complete batches into a Kafka broker's folders, and from log to log."""
 
 from pyspark_log.storage.maintenance.transfer.kafka_export import ExportedPartition, export_kafka
-from pyspark_log.storage.maintenance.transfer.kafka_import import ImportedPartition, import_kafka
 from pyspark_log.storage.maintenance.transfer.log_copy import LogCopy
 from pyspark_log.storage.maintenance.transfer.producer_files import marker_fault
 
-__all__ = ["ExportedPartition", "ImportedPartition", "LogCopy", "export_kafka", "import_kafka", "marker_fault"]
+__all__ = ["ExportedPartition", "LogCopy", "export_kafka", "marker_fault"]

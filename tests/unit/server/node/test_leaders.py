@@ -12,7 +12,7 @@ from pyspark_log.server.cluster.image import Broker, Image, Partition, Topic
 from pyspark_log.server.cluster.leading import Fetched
 from pyspark_log.server.node import leaders
 from pyspark_log.server.node.leaders import Leaders
-from pyspark_log.server.topic_ids import id_bytes
+from pyspark_log.storage.catalog.topics import id_bytes
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.log import Turnstile
 from pyspark_log.storage.log.owner import of_node

@@ -10,7 +10,7 @@ from pyspark_log.kafka.connection import Connection
 from pyspark_log.kafka.messages import FetchRequest, FetchResponse, MetadataRequest, MetadataResponse
 from pyspark_log.server.network import Loop
 from pyspark_log.server.node.peers import Peers
-from pyspark_log.server.topic_ids import id_bytes
+from pyspark_log.storage.catalog.topics import id_bytes
 from tests.server_tools import PATIENCE, served_anew
 
 BROKER = 1
