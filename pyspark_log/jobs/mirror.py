@@ -1,12 +1,12 @@
-r"""Mirrors topics of a store, of a broker's folder or of a Kafka cluster, exactly once:
+r"""Mirrors topics of a Kafka cluster, of a broker's folder or of a store on many machines, exactly once:
 
-    spark-submit $(pylog jobs path mirror) STORE --from-store PATH --topics A,B --checkpoint FOLDER
+    spark-submit $(pylog jobs path mirror) STORE SOURCE --topics PATTERN --checkpoint FOLDER
     spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0 $(pylog jobs path mirror) STORE \
-        --from-kafka HOST:PORT --pattern '^orders' --groups . --checkpoint FOLDER
+        kafka://HOST:PORT --topics 'orders.*' --groups . --checkpoint FOLDER
 
 Keys, values, headers, times and partitions are the same; so are the configs of topics that are made. With --groups the
-offsets of groups are copied too, translated. STORE and PATH are folders that all executors see, or URLs of object
-stores. docs/jobs.md says what is guaranteed.
+offsets of groups are copied too, translated. STORE and SOURCE are folders that all executors see, URLs of object
+stores, or for SOURCE a cluster. docs/from-kafka.md says what is guaranteed, and when `pylog mirror` is enough.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from types import SimpleNamespace
 
 import click
 
-from pyspark_log.jobs.mirroring import mirror_options, plan_of, run_mirror
+from pyspark_log.jobs.mirroring import job_options, plan_of, run_mirror
 from pyspark_log.jobs.support import Job, session, show_summary
 
 
 @click.command(cls=Job, help=__doc__)
-@mirror_options
+@job_options
 def main(arguments: SimpleNamespace) -> bool:
     """Runs the job."""
     plan = plan_of(arguments)

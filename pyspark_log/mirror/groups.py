@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Protocol
 
 from pyspark_log.errors import OffsetConflictError
 from pyspark_log.kafka.errors import ClusterError
@@ -29,14 +30,28 @@ def follow_groups(store: Store, source: Source, pattern: re.Pattern[str], ends: 
     Raises:
         PylogError, OSError: as `Source.groups` and `Store.groups`.
     """
+    for name, committed in committed_offsets(source, pattern):
+        offsets = {at: min(offset, ends[at]) for at, offset in committed.items() if at in ends}
+        commit_unless_used(store, name, offsets, _NAME)
+
+
+class HasGroups(Protocol):
+    """What has groups; see Source."""
+
+    def groups(self) -> list[str]:
+        """Their names."""
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """The committed offsets of one."""
+
+
+def committed_offsets(source: HasGroups, pattern: re.Pattern[str]) -> Iterator[tuple[str, dict[TopicPartition, int]]]:
+    """The committed offsets of the groups in whose names a pattern is found, as far as a coordinator answers."""
     for name in filter(pattern.search, source.groups()):
         try:
-            committed = source.committed(name)
+            yield name, source.committed(name)
         except ClusterError as error:
             log.warning("the next round copies what is missing now: %s", error)
-            continue
-        wanted = {at: min(offset, ends[at]) for at, offset in committed.items() if at in ends}
-        commit_unless_used(store, name, wanted, _NAME)
 
 
 def commit_unless_used(

@@ -1,4 +1,4 @@
-"""The samples of docs/jobs.md and docs/moving.md run, and print what the page shows, but for times and sizes."""
+"""The samples of docs/jobs.md and docs/from-kafka.md run, and print what the page shows, but for times and sizes."""
 
 import importlib
 import re
@@ -16,7 +16,7 @@ from tests.samples import make_world, samples
 pytestmark = pytest.mark.slow
 
 SAMPLES = {one.name: one for one in samples() if one.name.startswith("jobs.md")}
-MOVING = [one for one in samples() if one.name.startswith("moving.md")]
+MOVING = [one for one in samples() if one.name.startswith("from-kafka.md") and one.language == "console"]
 _SUBMIT = re.compile(r"spark-submit \$\(pylog jobs path (\w+)\) (.*)")
 _VARYING = re.compile(r"^(bytes|seconds|rows per second) +.*|\d[\d.]* (KiB|MiB|s)\b", re.MULTILINE)
 
@@ -33,7 +33,7 @@ def test_runs(spark, tmp_path, monkeypatch, capsys, name):
 
 
 def test_a_move_from_a_broker_and_back(spark, tmp_path, capsys):
-    """The commands of docs/moving.md in their order; those of Kafka need a broker (tests/kafka)."""
+    """The commands of docs/from-kafka.md in their order; those of Kafka need a broker (tests/kafka)."""
     make_world(tmp_path)
     for line, shown in (one for sample in MOVING for one in commands(sample, tmp_path)):
         command, _, file = line.partition(" > ")
@@ -41,7 +41,10 @@ def test_a_move_from_a_broker_and_back(spark, tmp_path, capsys):
         if file:
             Path(file).write_text(printed)
         assert not shown or plain(printed) == plain(shown), f"{command}\n{printed}"
-    assert [len(batch) for number in range(6) for batch in Store.open(tmp_path / "data/orders").read("orders", number)]
+    for name in ("store", "copy"):
+        assert [
+            len(batch) for number in range(6) for batch in Store.open(tmp_path / "data" / name).read("orders", number)
+        ]
     assert (tmp_path / "data/billing.csv").read_text().splitlines() == [f"orders,{number},1" for number in range(6)]
 
 

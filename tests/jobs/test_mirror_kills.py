@@ -36,7 +36,7 @@ def test_drivers_executors_and_workers_are_killed_at_random(cluster, store, tmp_
         read_on(store, topic, chance)
 
     arguments = (
-        "mirror", target, "--from-store", store.path, "--pattern", "^t", "--max-offsets", "3000", "--available-now",
+        "mirror", target, store.path, "--topics", "t.*", "--max-offsets", "3000", "--until-now",
         "--groups", "^readers$", "--groups-interval", "1", "--checkpoint", tmp_path / "checkpoint",
     )  # fmt: skip
     kill_at_random(cluster, tmp_path / "log", arguments, feed, seed=1, within=2)
@@ -75,7 +75,7 @@ def test_it_runs_until_it_is_stopped(store, tmp_path, interrupted):
     """Without an end: new records and the group's offsets go along; an interrupt ends it well."""
     target = tmp_path / "target"
     fill(store, "t", 1, 10)
-    arguments = (target, "--from-store", store.path, "--topics", "t", "--checkpoint", tmp_path / "checkpoint")
+    arguments = (target, store.path, "--topics", "t", "--checkpoint", tmp_path / "checkpoint")
     with Job(tmp_path / "log", "local[2]", "mirror", *arguments, "--groups", ".", "--groups-interval", "1") as job:
         for position in (5, 25):
             store.groups["g"].commit({TopicPartition("t", 0): position})

@@ -50,8 +50,8 @@ def test_mirrored_topics_and_groups(run, object_url, tmp_path, kinds):
     }))  # fmt: skip
     at = TopicPartition("plain", 1)
     source.groups["g"].commit({at: 20})
-    call = [target, "--from-store", source.path, "--checkpoint", str(tmp_path / "checkpoint"), "--available-now"]
-    call += ["--json", "--pattern", ".", "--groups", "^g$", "--max-offsets", "100"]
+    call = [target, source.path, "--checkpoint", str(tmp_path / "checkpoint"), "--until-now"]
+    call += ["--json", "--topics", ".*", "--groups", "^g$", "--max-offsets", "100"]
     # Once, at the end: a slow run would count an offset that moves on twice.
     call += ["--groups-interval", "3600"]
 
@@ -77,13 +77,13 @@ def test_the_folder_of_a_broker_is_mirrored(run, objects, tmp_path):
     (tmp_path / "broker/t-0").mkdir(parents=True)
     for file in store.segment_files("t", 0):
         shutil.copy(file, tmp_path / "broker/t-0")
-    call = [objects.path, "--from-store", str(tmp_path / "broker"), "--checkpoint", str(tmp_path / "checkpoint")]
-    assert run([*call, "--topics", "t", "--available-now", "--json"])["records"] == 30
+    call = [objects.path, str(tmp_path / "broker"), "--checkpoint", str(tmp_path / "checkpoint")]
+    assert run([*call, "--topics", "t", "--until-now", "--json"])["records"] == 30
     assert records(objects, "t") == records(store, "t")
     assert objects.describe_topic("t").configs == {"retention.ms": "-1"}
 
 
 def test_a_mirror_of_a_store_into_itself_is_refused(objects, tmp_path, capsys):
-    call = [objects.path, "--from-store", f"{objects.path}/", "--topics", "t", "--checkpoint", str(tmp_path / "c")]
+    call = [objects.path, f"{objects.path}/", "--topics", "t", "--checkpoint", str(tmp_path / "c")]
     assert mirror.main(call) == 2
     assert f"{objects.path} is also the source" in capsys.readouterr().err

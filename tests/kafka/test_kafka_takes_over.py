@@ -153,7 +153,7 @@ def test_a_consumer_reads_all_and_a_producer_appends(clients, written, topic):
 
 
 def test_kafkas_tool_takes_the_committed_offsets_of_a_group(taken_over, clients, written, tmp_path):
-    """As docs/moving.md says."""
+    """As docs/from-kafka.md says."""
     store, file = Store.open(written[0].path), tmp_path / "billing.csv"
     offsets = {TopicPartition("exported", 0): 7, TopicPartition("exported", 1): LOG_START + 3}
     store.groups["billing"].commit(offsets)

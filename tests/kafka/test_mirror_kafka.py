@@ -27,7 +27,7 @@ def run(broker, tmp_path):
     def run_once(name, *arguments):
         log, target = tmp_path / "log", name if "://" in name else tmp_path / name
         checkpoint = tmp_path / f"{name.rpartition('/')[2]}-checkpoint"
-        given = (target, "--checkpoint", checkpoint, "--available-now", "--json", *arguments)
+        given = (target, *arguments, "--checkpoint", checkpoint, "--until-now", "--json")
         given += ("--groups-interval", 3600)  # once, at the end: a slow run would count an offset that moves on twice
         with Job(log, "local[2]", "mirror", *given, options=jars) as job:
             assert job.wait() == 0, log.read_text()[-5000:]
@@ -95,7 +95,7 @@ def test_a_cluster_into_an_object_store(broker, run, object_url):
     fill(broker, "lifted")
     commit(broker, "lifters", {("lifted", 0): 25})
     Store.create(object_url)
-    arguments = ("--from-kafka", broker.bootstrap, "--pattern", "^lifted", "--groups", "^lifters")
+    arguments = (f"kafka://{broker.bootstrap}", "--topics", "lifted.*", "--groups", "^lifters")
     store, summary = run(object_url, *arguments)
     assert (summary["records"], summary["group_offsets"]) == (150, 1)
     for topic, partition in (("lifted", 0), ("lifted", 1), ("lifted-ended", 0)):
@@ -113,12 +113,13 @@ def extra(store, group, topic, partition, unread):
     return len(found) - len(unread)
 
 
-def test_a_cluster(broker, run):
+def test_a_cluster(broker, run, tmp_path):
     fill(broker, "moved")
     commit(broker, "movers", {("moved", 0): 25, ("moved", 1): 60, ("moved-ended", 0): 25})
     commit(broker, "stayers", {("moved", 0): 25})
-    arguments = ("--from-kafka", broker.bootstrap, "--pattern", "^moved", "--groups", "^movers")
-    store, summary = run("store", *arguments, "--kafka-option", "client.id=mirror")
+    arguments = (broker.bootstrap, "--topics", "moved.*", "--groups", "^movers")
+    (tmp_path / "client").write_text("client.id=mirror\n")
+    store, summary = run("store", *arguments, "--client-config", tmp_path / "client")
     assert (summary["records"], summary["group_offsets"]) == (150, 3)
     for topic, partition in (("moved", 0), ("moved", 1), ("moved-ended", 0)):
         is_mirrored(broker, store, topic, partition)
@@ -168,7 +169,7 @@ def test_a_folder(broker, run):
         return shown == ends and len(folder.groups["copiers"].committed()) == 3
 
     wait_until(is_all_shown, "the folder has all")
-    store, summary = run("store", "--from-store", broker.log_dir, "--pattern", "^copied", "--groups", "^copiers")
+    store, summary = run("store", broker.log_dir, "--topics", "copied.*", "--groups", "^copiers")
     assert (summary["records"], summary["group_offsets"]) == (150, 3)
     assert store.describe_topic("copied").configs == {"retention.ms": "-1"}
     for (topic, partition), end in ends.items():

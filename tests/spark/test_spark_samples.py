@@ -62,7 +62,7 @@ def check_functions(store, shown):
 CHECKS = {
     "cluster-of-nodes.md: How do clients and Spark use it?": check_orders,
     "kafka.md: A broker's topic as a DataFrame": check_orders,
-    "mirror.md: How do I read it with Spark?": check_counted,
+    "from-kafka.md: How do I read it with Spark?": check_counted,
     "operations.md: Writing old events from Spark": check_old_events,
     "spark.md: Functions in place of options": check_functions,
     "spark.md: In SQL": check_inserted,

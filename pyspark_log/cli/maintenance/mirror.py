@@ -14,18 +14,9 @@ from typing import TYPE_CHECKING
 import click
 
 from pyspark_log.cli import interrupts
-from pyspark_log.cli.client_option import client_option, read_client_config
-from pyspark_log.cli.support import (
-    NOTHING,
-    Pattern,
-    ProgressBar,
-    human_size,
-    json_option,
-    print_json,
-    print_table,
-    source_of,
-    warn,
-)
+from pyspark_log.cli.client_option import read_client_config
+from pyspark_log.cli.mirror_options import mirror_options
+from pyspark_log.cli.support import NOTHING, ProgressBar, human_size, print_json, print_table, source_of, warn
 from pyspark_log.cli.target import Target
 from pyspark_log.repeated_lines import standard_error
 from pyspark_log.types import READ_COMMITTED, TopicPartition
@@ -41,29 +32,11 @@ _INSTEAD = (
 
 @click.command()
 @click.argument("source", required=False)
-@click.option(
-    "--topics",
-    multiple=True,
-    required=True,
-    type=Pattern(),
-    metavar="PATTERN",
-    help="Topics whose whole names match this regular expression, such as orders or 'clicks-.*'; repeatable.",
-)
-@click.option("--until-now", is_flag=True, help="End at what SOURCE has now; otherwise run until Ctrl-C or SIGTERM.")
-@click.option(
-    "--groups",
-    type=Pattern(),
-    metavar="PATTERN",
-    help="Also copy the committed offsets of groups whose names contain a match, every 10 seconds.",
-)
-@client_option
+@mirror_options
 @click.option(
     "--keep",
     is_flag=True,
     help="Keep records that retention or an administrator deletes in SOURCE; new topics get retention.ms=-1.",
-)
-@click.option(
-    "--skip-lost", is_flag=True, help="Continue even if records were deleted or lost before they were mirrored."
 )
 @click.option(
     "--follow-truncation",
@@ -77,7 +50,6 @@ _INSTEAD = (
     help="End the mirror of the topics, which anything may write to from then on: without SOURCE, or with --until-now "
     "once all is there.",
 )
-@json_option
 @click.pass_obj
 def mirror(
     target: Target, source: str | None, topics: Sequence[re.Pattern[str]], until_now: bool,

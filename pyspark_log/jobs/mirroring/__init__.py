@@ -2,7 +2,7 @@
 For mirror.
 """
 
-from pyspark_log.jobs.mirroring.arguments import mirror_options, plan_of
+from pyspark_log.jobs.mirroring.arguments import job_options, plan_of
 from pyspark_log.jobs.mirroring.run import run_mirror
 
-__all__ = ["mirror_options", "plan_of", "run_mirror"]
+__all__ = ["job_options", "plan_of", "run_mirror"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -13,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
+from pyspark_log.config import TOPIC_CONFIGS
 from pyspark_log.errors import TopicExistsError
 from pyspark_log.jobs.mirroring.arguments import MirrorPlan
 from pyspark_log.jobs.mirroring.groups import move_groups
@@ -26,6 +28,8 @@ from pyspark_log.jobs.mirroring.syncs import (
 )
 from pyspark_log.jobs.support import JobError
 from pyspark_log.jobs.support.interrupts import interrupts_noted
+from pyspark_log.mirror.groups import committed_offsets
+from pyspark_log.replication.copied_topics import UNKNOWN
 from pyspark_log.spark_connector.errors import conditions_shown
 from pyspark_log.spark_connector.planning.offsets import is_own
 from pyspark_log.spark_connector.writing.publish_together import Publish
@@ -34,6 +38,8 @@ from pyspark_log.types import TopicPartition
 
 # How often the run looks for an interrupt and for groups that are due, in seconds.
 _ROUND = 1
+# Records keep their times, whatever these are.
+_NOT_CARRIED = {"message.timestamp.type", "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"}
 _NOT_MIRRORED = sorted({*INTERNAL_TOPICS, SYNCS_TOPIC})
 
 
@@ -95,7 +101,7 @@ class _Mirror:
             sf.concat(sf.lit(plan.prefix), sf.col("topic")).alias("topic"),
         )  # fmt: skip
         writer = rows.writeStream.foreachBatch(self._publish).option("checkpointLocation", plan.checkpoint)
-        if plan.available_now:
+        if plan.until_now:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=plan.trigger).start()
 
@@ -105,8 +111,8 @@ class _Mirror:
         if plan.groups is None:
             return 0
         # Before the groups are read: a sync that is older than an offset only makes it lower.
-        syncs = self._syncs
-        return move_groups(self._target, plan.name, plan.source.groups(plan.groups), syncs, plan.prefix)
+        syncs, groups = self._syncs, dict(committed_offsets(plan.source, plan.groups))
+        return move_groups(self._target, plan.name, groups, syncs, plan.prefix)
 
     # ---- a micro-batch
 
@@ -159,7 +165,7 @@ class _Mirror:
             name = plan.prefix + topic
             if name not in known:
                 with contextlib.suppress(TopicExistsError):  # another process was faster
-                    target.create_topic(name, count, plan.source.configs(topic))
+                    target.create_topic(name, count, _carried(plan.source.configs([topic]).get(topic, UNKNOWN)))
             found = target.describe_topic(name)
             if found.partitions < count:
                 target.add_partitions(name, count)
@@ -179,6 +185,11 @@ class _Mirror:
             if not is_own(topic) and topic not in _NOT_MIRRORED
             for partition, offset in offsets.items()
         }
+
+
+def _carried(configs: Mapping[str, str]) -> dict[str, str]:
+    """Those that a store has too."""
+    return {name: value for name, value in configs.items() if name in TOPIC_CONFIGS and name not in _NOT_CARRIED}
 
 
 def _text_of(spark: SparkSession, path: str) -> str:

@@ -1,23 +1,27 @@
-"""Where a mirror reads: a store, a folder of a broker, or a Kafka cluster."""
+"""Where the job mirror reads, in Spark's tasks: a Kafka cluster, a store, or the log dirs of a broker."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+import click
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_log.config import TOPIC_CONFIGS
-from pyspark_log.jobs.mirroring.cluster_admin import ClusterAdmin
+from pyspark_log.kafka.client_config import client_config
+from pyspark_log.kafka.cluster import Cluster
+from pyspark_log.mirror.groups import HasGroups
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_COMMITTED, TopicPartition
 
-# Where the configs of a topic are not known, its history stays.
-_UNKNOWN_CONFIGS = {"retention.ms": "-1"}
-# Records keep their times, whatever these are.
-_NOT_CARRIED = {"message.timestamp.type", "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"}
+# How librdkafka names what Spark's connector to Kafka wants by Java's names.
+_NOT_JAVAS = {
+    "sasl.mechanisms", "sasl.password", "sasl.username", "ssl.ca.location", "ssl.certificate.location",
+    "ssl.key.location",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -25,98 +29,112 @@ class Reading:
     """What is read, and how.
 
     Attributes:
-        topics: by name, or those in whose names a pattern is found.
+        topics: patterns for whole names.
         start: earliest or latest, for a query without a checkpoint.
         max_offsets: of a micro-batch; None: all available records.
         skip_lost: whether to continue after records that were deleted before they were read.
         group: under which the query's offsets are committed in a store.
-        kafka_options: of Kafka's clients, by their names.
     """
 
-    topics: list[str] | re.Pattern[str]
+    topics: Sequence[re.Pattern[str]]
     start: str
     max_offsets: int | None
     skip_lost: bool
     group: str
-    kafka_options: Mapping[str, str] = field(default_factory=dict)
 
     def options(self) -> dict[str, str]:
         """The options that both connectors have."""
-        found = {
+        return {
             "startingOffsets": self.start,
             "includeHeaders": "true",
             "failOnDataLoss": str(not self.skip_lost).lower(),
             "kafka.isolation.level": READ_COMMITTED,
-        }
-        if isinstance(self.topics, list):
-            found["subscribe"] = ",".join(self.topics)
-        else:
-            found["subscribePattern"] = self.topics.pattern
-        return found | ({} if self.max_offsets is None else {"maxOffsetsPerTrigger": str(self.max_offsets)})
+            "subscribePattern": f"^(?:{'|'.join(pattern.pattern for pattern in self.topics)})$",
+        } | ({} if self.max_offsets is None else {"maxOffsetsPerTrigger": str(self.max_offsets)})
 
 
-class Source(Protocol):
-    """What a mirror needs of a source."""
+class Source(HasGroups, Protocol):
+    """What a mirror needs of a source.
+
+    Attributes:
+        cluster_id: of the store or the cluster; None: it is not known.
+    """
+
+    cluster_id: str | None
 
     def rows(self, spark: SparkSession) -> DataFrame:
         """The stream of records."""
 
-    def configs(self, topic: str) -> dict[str, str]:
-        """The configs for the topic that mirrors a topic."""
-
-    def groups(self, pattern: re.Pattern[str]) -> dict[str, dict[TopicPartition, int]]:
-        """The committed offsets of the groups in whose names the pattern is found."""
+    def configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        """The configs of each topic; topics are missing of which they are unknown."""
 
 
 class StoreSource:
-    """A store, or a folder of a Kafka broker."""
+    """A store of any kind, or the log dirs of a Kafka broker."""
 
-    def __init__(self, store: Store, reading: Reading) -> None:
-        self._store, self._reading = store, reading
+    def __init__(self, path: str, reading: Reading) -> None:
+        """Opens it. StoreError: there is none."""
+        self._store, self._reading = Store.open(path), reading
+        self.cluster_id: str | None = self._store.cluster_id
 
     def rows(self, spark: SparkSession) -> DataFrame:
         """The stream of records."""
         options = self._reading.options() | {"kafka.group.id": self._reading.group}
         return spark.readStream.format("pylog").options(**options).load(self._store.path)
 
-    def configs(self, topic: str) -> dict[str, str]:
-        """The topic's; a broker's folder has none."""
+    def configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Those of the topics; a broker's folder has none."""
         if self._store.partitions.are_brokers:
-            return dict(_UNKNOWN_CONFIGS)
-        return _carried(self._store.describe_topic(topic).configs)
+            return {}
+        return {topic: dict(self._store.describe_topic(topic).configs) for topic in topics}
 
-    def groups(self, pattern: re.Pattern[str]) -> dict[str, dict[TopicPartition, int]]:
+    def groups(self) -> list[str]:
         """Those of the offsets log, but for the mirror's own."""
         self._store.publishes.apply_pending()
-        names = [name for name in self._store.groups if pattern.search(name) and name != self._reading.group]
-        return {name: {at: one.offset for at, one in self._store.groups[name].committed().items()} for name in names}
+        return [name for name in self._store.groups if name != self._reading.group]
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """A group's committed offsets."""
+        return {at: commit.offset for at, commit in self._store.groups[group].committed().items()}
 
 
-class ClusterSource:
-    """A Kafka cluster, read by Spark's own connector."""
+class ClusterSource(Cluster):
+    """A Kafka cluster, whose records Spark's own connector reads."""
 
-    def __init__(self, bootstrap: str, reading: Reading) -> None:
-        self._bootstrap, self._reading = bootstrap, reading
-        self._admin: ClusterAdmin | None = None
+    def __init__(self, brokers: Sequence[tuple[str, int]], reading: Reading, properties: Mapping[str, str]) -> None:
+        """Connects to nothing yet.
+
+        Args:
+            brokers: hosts and ports.
+            reading: what is read.
+            properties: how to log in, and other configs of Kafka's clients, by Java's names.
+
+        Raises:
+            click.UsageError: a name is not Java's.
+            InvalidConfigError, OSError: as client_config.
+        """
+        if wrong := sorted(_NOT_JAVAS & properties.keys()):
+            raise click.UsageError(
+                f"--client-config: {wrong[0]} is a name of librdkafka; Spark's connector to Kafka needs those of Java: "
+                "sasl.mechanism, sasl.jaas.config, ssl.truststore.location, ssl.keystore.location"
+            )
+        super().__init__(brokers, client_config(properties))
+        self._addresses, self._reading, self._properties = brokers, reading, properties
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        """The stream of records."""
-        self._admin = ClusterAdmin(spark, self._bootstrap, self._reading.kafka_options)
-        options = self._reading.options() | {"kafka.bootstrap.servers": self._bootstrap}
-        options |= {f"kafka.{name}": value for name, value in self._reading.kafka_options.items()}
-        return spark.readStream.format("kafka").options(**options).load()
+        """The stream of records. click.UsageError: Spark has no connector to Kafka."""
+        brokers = ",".join(f"{host}:{port}" for host, port in self._addresses)
+        options = self._reading.options() | {"kafka.bootstrap.servers": brokers}
+        options |= {f"kafka.{name}": value for name, value in self._properties.items()}
+        try:
+            return spark.readStream.format("kafka").options(**options).load()
+        except AnalysisException as error:
+            raise click.UsageError(
+                "a cluster needs Spark's connector to Kafka: add to spark-submit "
+                f"--packages org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version} ({error})"
+            ) from error
 
-    def configs(self, topic: str) -> dict[str, str]:
-        """Those that are set for the topic."""
-        assert self._admin is not None
-        return _carried(self._admin.configs(topic))
-
-    def groups(self, pattern: re.Pattern[str]) -> dict[str, dict[TopicPartition, int]]:
+    def groups(self) -> list[str]:
         """Those that the cluster's coordinators have."""
-        assert self._admin is not None
-        return {name: self._admin.committed(name) for name in self._admin.groups() if pattern.search(name)}
-
-
-def _carried(configs: Mapping[str, str]) -> dict[str, str]:
-    """Those that a store has too."""
-    return {name: value for name, value in configs.items() if name in TOPIC_CONFIGS and name not in _NOT_CARRIED}
+        self.topics([])  # which finds the brokers
+        return super().groups()

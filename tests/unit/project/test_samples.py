@@ -27,7 +27,6 @@ NOT_RUN = {
             "Other formats: export_files",
             "The care of a store",
             "Files and tables into topics: import_files, import_table",
-            "From other stores and from Kafka: mirror",
         )
     },
     **{
@@ -53,7 +52,7 @@ NOT_RUN = {
         for heading in ("How do I try one?", "How does it run for good?")
     },
     **{
-        f"mirror.md: {heading}": "tests/unit/mirror/test_docs_mirror.py runs it, with a server"
+        f"from-kafka.md: {heading}": "tests/unit/mirror/test_docs_mirror.py runs it, with a server"
         for heading in ("How do I begin?", "How do I log in?", "May others write to a mirrored topic?")
     },
     "metrics.md: How do I scrape a server?": "it serves until it is stopped",
@@ -64,14 +63,8 @@ NOT_RUN = {
     "server.md: A client": "tests/unit/server/test_docs_server.py runs it, with a server",
     "server.md: Transactions": "tests/unit/server/test_docs_server.py runs it, with a server",
     **{
-        f"moving.md: {heading}": "tests/jobs/test_jobs_samples.py runs it, with Spark"
-        for heading in (
-            "Topics and groups into a store",
-            "A broker's folder",
-            "A broker's folder #2",
-            "Topics back to a broker",
-            "Groups back to a broker",
-        )
+        f"from-kafka.md: {heading}": "tests/jobs/test_jobs_samples.py runs it, with Spark"
+        for heading in ("And from a broker's folder, or a store?", "And on many machines?", "And back?")
     },
     "kafka.md: A topic of a store for a broker #3": "tests/kafka/test_kafka_takes_over.py runs it for a broker",
 }
