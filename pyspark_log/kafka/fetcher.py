@@ -20,6 +20,9 @@ _WITH_EPOCHS: Final = 12
 _BY_ID: Final = 13
 # The first version that has the epoch of a follower's registration.
 _WITH_REPLICA_EPOCH: Final = 15
+#: In bytes: of one answer, and of one partition in it.
+MAX_BYTES: Final = 32 * 1024 * 1024
+PARTITION_BYTES: Final = 8 * 1024 * 1024
 _FULL_FETCH = -1  # an epoch of a session: no session
 
 
@@ -103,13 +106,13 @@ class Fetcher:
     """Fetches through a connection. Not thread-safe."""
 
     def __init__(
-        self, connection: Connection, *, max_wait_ms: int, max_bytes: int, partition_bytes: int,
-        replica: Callable[[], Replica] | None = None,
+        self, connection: Connection, *, max_wait_ms: int = 500, max_bytes: int = MAX_BYTES,
+        partition_bytes: int = PARTITION_BYTES, replica: Callable[[], Replica] | None = None,
     ) -> None:  # fmt: skip
         """
         Args:
             connection: to the leader of the partitions.
-            max_wait_ms: how long the broker waits for records.
+            max_wait_ms: how long the broker waits for records; a partition that moves to it waits as long.
             max_bytes: of one answer; a larger batch comes all the same.
             partition_bytes: the same for one partition.
             replica: as which one it fetches; None: as a consumer.

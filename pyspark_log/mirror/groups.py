@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator, Mapping
-from typing import Protocol
 
 from pyspark_log.errors import OffsetConflictError
 from pyspark_log.kafka.errors import ClusterError
-from pyspark_log.mirror.sources import Source
+from pyspark_log.mirror.sources import HasGroups, Source
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
@@ -33,16 +32,6 @@ def follow_groups(store: Store, source: Source, pattern: re.Pattern[str], ends: 
     for name, committed in committed_offsets(source, pattern):
         offsets = {at: min(offset, ends[at]) for at, offset in committed.items() if at in ends}
         commit_unless_used(store, name, offsets, _NAME)
-
-
-class HasGroups(Protocol):
-    """What has groups; see Source."""
-
-    def groups(self) -> list[str]:
-        """Their names."""
-
-    def committed(self, group: str) -> dict[TopicPartition, int]:
-        """The committed offsets of one."""
 
 
 def committed_offsets(source: HasGroups, pattern: re.Pattern[str]) -> Iterator[tuple[str, dict[TopicPartition, int]]]:

@@ -21,8 +21,8 @@ from pyspark_log.errors import (
 )
 from pyspark_log.kafka.cluster import Cluster, ClusterTopic, Leader
 from pyspark_log.kafka.error_codes import ErrorCode
-from pyspark_log.kafka.fetcher import Fetched, FilePlace, PartitionError, Position
-from pyspark_log.replication.broker_thread import MAX_BYTES, PARTITION_BYTES, Fetches, fetcher_of
+from pyspark_log.kafka.fetcher import MAX_BYTES, PARTITION_BYTES, Fetched, Fetcher, FilePlace, PartitionError, Position
+from pyspark_log.replication.broker_thread import Fetches
 from pyspark_log.storage.broker import BrokerLogReader
 from pyspark_log.storage.catalog.topics import MAX_PARTITIONS, id_bytes
 from pyspark_log.storage.folder_store import FolderStore
@@ -30,6 +30,7 @@ from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import leader_epochs
 from pyspark_log.storage.log.read import LogReader
 from pyspark_log.storage.objects import by_kind
+from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -43,7 +44,19 @@ _DIGITS: Final = 20
 _LEADER: Final = Leader(0, -1)
 
 
-class Source(ABC):
+class HasGroups(ABC):
+    """What has groups; for the errors see Source."""
+
+    @abstractmethod
+    def groups(self) -> list[str]:
+        """The names of the groups, sorted."""
+
+    @abstractmethod
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """A group's committed offsets."""
+
+
+class Source(HasGroups):
     """What a mirror asks of what it copies. But for `fetcher`, one thread asks at a time.
 
     Each method raises OSError if nothing answers, ClusterError if a broker refuses, LoginError, and PylogError if files
@@ -63,14 +76,6 @@ class Source(ABC):
         """The ends of partitions, of which the leaders are given by id; those are missing that cannot be found now."""
 
     @abstractmethod
-    def groups(self) -> list[str]:
-        """The names of the groups, sorted."""
-
-    @abstractmethod
-    def committed(self, group: str) -> dict[TopicPartition, int]:
-        """A group's committed offsets."""
-
-    @abstractmethod
     def fetcher(self, node: int) -> Fetches:
         """What fetches from a leader, for one thread; any thread may call this."""
 
@@ -84,11 +89,27 @@ class ClusterSource(Cluster, Source):
 
     def fetcher(self, node: int) -> Fetches:
         """What fetches from a broker."""
-        return fetcher_of(self.connect(node))
+        return Fetcher(self.connect(node))
 
 
-class FolderSource(Source):
+class StoreGroups(HasGroups):
+    """The groups of a store of any kind."""
+
+    _store: Store
+
+    def groups(self) -> list[str]:
+        """Those with committed offsets."""
+        return sorted(self._store.groups)
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """Those of a group."""
+        return {at: commit.offset for at, commit in self._store.groups[group].committed().items()}
+
+
+class FolderSource(StoreGroups, Source):
     """Another store, in a folder."""
+
+    _store: FolderStore
 
     def __init__(self, store: FolderStore) -> None:
         """`store`: it; this closes it."""
@@ -130,14 +151,6 @@ class FolderSource(Source):
                 ends[at] = self._store.logs.recovered(at.topic, at.partition).state().high_watermark
         return ends
 
-    def groups(self) -> list[str]:
-        """Those with committed offsets."""
-        return sorted(self._store.groups)
-
-    def committed(self, group: str) -> dict[TopicPartition, int]:
-        """A group's committed offsets."""
-        return {at: commit.offset for at, commit in self._store.groups[group].committed().items()}
-
     def fetcher(self, node: int) -> Fetches:
         """What reads the segments of all partitions."""
         return _SegmentFetcher(self)
@@ -146,11 +159,12 @@ class FolderSource(Source):
         """Closes the store."""
         self._store.close()
 
-    def reader(self, at: TopicPartition, topic_id: bytes) -> LogReader | None:
-        """The reader of a partition; None: the topic is another one by now. UnknownTopicError."""
+    def reader(self, at: TopicPartition, topic_id: bytes) -> LogReader:
+        """The reader of a partition. UnknownTopicError: its topic was deleted, even if another has its name."""
         opened = self._store.logs.topic(at.topic)
-        same = id_bytes(opened.description.topic_id) == topic_id
-        return self._store.logs.recovered(at.topic, at.partition) if same else None
+        if id_bytes(opened.description.topic_id) != topic_id:
+            raise UnknownTopicError(f"topic {at.topic!r} was deleted and created again")
+        return self._store.logs.recovered(at.topic, at.partition)
 
     def lost_end(self, reader: LogReader) -> str:
         """What a log has lost at its end, by other files; "": nothing that they show."""
@@ -223,21 +237,20 @@ class _SegmentFetcher:
             self._interrupted.wait(max(_PAUSE, _PAUSE_BY_LOOK * (time.monotonic() - began)))
 
     def _read(self, at: TopicPartition, position: Position) -> Fetched:
-        empty = Fetched(at, position, ErrorCode.UNKNOWN_TOPIC_ID, 0, 0, None, memoryview(b""))
+        answer = Fetched(at, position, 0, 0, 0, None, memoryview(b""))
         try:
-            reader = self._source.reader(at, position.topic_id)
-            return empty if reader is None else self._read_from(reader, empty)
+            return self._read_from(self._source.reader(at, position.topic_id), answer)
         except UnknownTopicError:
-            return empty
+            return answer._replace(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         except OffsetOutOfRangeError:
-            return empty._replace(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+            return answer._replace(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
         except (PylogError, OSError) as error:
-            return empty._replace(error=error)
+            return answer._replace(error=error)
 
-    def _read_from(self, reader: LogReader, empty: Fetched) -> Fetched:
-        state, position = reader.state(), empty.position
+    def _read_from(self, reader: LogReader, answer: Fetched) -> Fetched:
+        state, position = reader.state(), answer.position
         end = state.high_watermark
-        answer = empty._replace(error_code=0, high_watermark=end, log_start=state.log_start)
+        answer = answer._replace(high_watermark=end, log_start=state.log_start)
         epoch = leader_epochs.read(reader.place_in(state).folder).end_of(position.last_epoch, state.next_offset)
         if epoch.epoch == position.last_epoch >= 0 and epoch.end_offset < position.offset:
             return answer._replace(diverging=epoch)
@@ -256,18 +269,17 @@ class _SegmentFetcher:
         ends = dict[TopicPartition, tuple[int, int]]()
         for at in wanted:
             with contextlib.suppress(PylogError, OSError):  # which the next `receive` finds, too
-                reader = self._source.reader(at, self._wanted[at].topic_id)
-                if reader is not None:
-                    state = reader.state()
-                    ends[at] = state.log_start, state.high_watermark
+                state = self._source.reader(at, self._wanted[at].topic_id).state()
+                ends[at] = state.log_start, state.high_watermark
         return ends
 
     def end_of_epoch(self, at: TopicPartition, leader_epoch: int, epoch: int) -> tuple[int, int]:
         """An epoch at or before `epoch`, and where it ends."""
-        reader = self._source.reader(at, self._wanted[at].topic_id)
-        if reader is None:
-            raise PartitionError(at, ErrorCode.UNKNOWN_TOPIC_ID)
-        state = reader.state()
+        try:
+            reader = self._source.reader(at, self._wanted[at].topic_id)
+            state = reader.state()
+        except PylogError as error:
+            raise PartitionError(at, ErrorCode.KAFKA_STORAGE_ERROR) from error
         return leader_epochs.read(reader.place_in(state).folder).end_of(epoch, state.next_offset)
 
     def interrupt(self) -> None:

@@ -9,9 +9,8 @@ from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from pyspark_log.errors import PylogError
-from pyspark_log.kafka.connection import Connection
 from pyspark_log.kafka.errors import ClusterError, MessageError
-from pyspark_log.kafka.fetcher import Fetched, Fetcher, PartitionError, Position, Replica, rotated
+from pyspark_log.kafka.fetcher import Fetched, PartitionError, Position, rotated
 from pyspark_log.replication.copied_partition import CopiedPartition
 from pyspark_log.replication.epoch_gaps import Gap, epochs_in
 from pyspark_log.replication.errors import CopyEndedError
@@ -22,11 +21,6 @@ log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
-# How long a broker waits for records, in ms; a partition that moves to it waits as long.
-_MAX_WAIT_MS: Final = 500
-#: In bytes: of one answer, and of one partition in it.
-MAX_BYTES: Final = 32 * 1024 * 1024
-PARTITION_BYTES: Final = 8 * 1024 * 1024
 # How long a thread waits that has got nothing, in seconds.
 _BACKOFF: Final = 0.5
 
@@ -51,13 +45,6 @@ class Fetches(Protocol):
 
     def close(self) -> None:
         """Ends the use of it."""
-
-
-def fetcher_of(connection: Connection, replica: Callable[[], Replica] | None = None) -> Fetcher:
-    """What fetches over a connection to a broker; as which replica, None: as a client. Raises as Fetcher."""
-    return Fetcher(
-        connection, max_wait_ms=_MAX_WAIT_MS, max_bytes=MAX_BYTES, partition_bytes=PARTITION_BYTES, replica=replica
-    )
 
 
 class Work(Protocol):

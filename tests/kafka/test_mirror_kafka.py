@@ -1,15 +1,17 @@
-"""The job mirror, from a broker and from a broker's folder: what a consumer of Kafka reads, and where groups resume."""
+"""The job mirror, and `pylog mirror` of a broker's folder: what a consumer of Kafka reads, and where groups resume."""
 
 import json
 import re
 
 import pytest
+from click.testing import CliRunner
 from kafka_clients import KafkaAdminClient, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka_tools import SPARK_JARS
 from test_kafka_reads import SMALL, consumed, ended, make, producer, rows_of, send
 
 from pyspark_log import Store
 from pyspark_log import TopicPartition as Partition
+from pyspark_log.cli.main import main
 from pyspark_log.types import READ_COMMITTED
 from tests.jobs.job_tools import Job
 from tests.waiting import wait_until
@@ -72,10 +74,10 @@ def commit(broker, group, offsets):
         consumer.commit(places)
 
 
-def read(store, topic, partition, start=0):
+def read(store, topic, partition, start=0, **how):
     """The rows of a partition from an offset on, without offsets."""
     found = []
-    for batch in store.read(topic, partition, start, headers=True):
+    for batch in store.read(topic, partition, start, headers=True, **how):
         times = batch["timestamp"].cast("int64").to_pylist()
         for row, micros in zip(batch.to_pylist(), times, strict=True):
             headers = tuple((one["key"], one["value"]) for one in row["headers"] or ())
@@ -154,14 +156,12 @@ def test_a_cluster(broker, run, tmp_path):
     assert extra(store, "movers", "moved-ended", 0, [row for row in rows if row.offset >= 25]) <= 30
 
 
-@pytest.mark.long
-def test_a_folder(broker, run):
+def test_a_folder_of_a_running_broker(broker, tmp_path):
+    """What `pylog mirror` makes of it is what a consumer reads, at the same offsets."""
     fill(broker, "copied")
-    commit(broker, "copiers", {("copied", 0): 25, ("copied", 1): 60, ("copied-ended", 0): 66})
-    ends = {
-        (topic, partition): consumed(broker, topic, partition, READ_COMMITTED)[1]
-        for topic, partition in (("copied", 0), ("copied", 1), ("copied-ended", 0))
-    }
+    offsets = {("copied", 0): 25, ("copied", 1): 60, ("copied-ended", 0): 66}
+    commit(broker, "copiers", offsets)
+    ends = {at: consumed(broker, *at, READ_COMMITTED)[1] for at in offsets}
 
     def is_all_shown():
         folder = Store.open(broker.log_dir)
@@ -169,10 +169,14 @@ def test_a_folder(broker, run):
         return shown == ends and len(folder.groups["copiers"].committed()) == 3
 
     wait_until(is_all_shown, "the folder has all")
-    store, summary = run("store", broker.log_dir, "--topics", "copied.*", "--groups", "^copiers")
-    assert (summary["records"], summary["group_offsets"]) == (150, 3)
-    assert store.describe_topic("copied").configs == {"retention.ms": "-1"}
-    for (topic, partition), end in ends.items():
-        rows = is_mirrored(broker, store, topic, partition)
-        position = {("copied", 0): 25}.get((topic, partition), end)
-        assert extra(store, "copiers", topic, partition, [row for row in rows if row.offset >= position]) == 0
+    call = ["--store", str(tmp_path / "store"), "mirror", str(broker.log_dir), "--topics", "copied.*"]
+    done = CliRunner().invoke(main, [*call, "--groups", "^copiers", "--until-now"])
+    assert done.exit_code == 0, done.output
+    store = Store.open(tmp_path / "store")
+    for at in ends:
+        rows = consumed(broker, *at, READ_COMMITTED)[0]
+        batches = store.read(*at, isolation_level=READ_COMMITTED)
+        assert [offset for batch in batches for offset in batch["offset"].to_pylist()] == [row.offset for row in rows]
+        assert read(store, *at, isolation_level=READ_COMMITTED) == [row[1:] for row in rows]
+    committed = store.groups["copiers"].committed()
+    assert {(at.topic, at.partition): commit.offset for at, commit in committed.items()} == offsets

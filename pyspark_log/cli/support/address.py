@@ -9,7 +9,8 @@ from typing import TypeVar
 
 import click
 
-_T = TypeVar("_T")
+_C = TypeVar("_C")
+_S = TypeVar("_S")
 _KAFKAS = re.compile("(?:SASL_)?(?:PLAINTEXT|SSL)://")
 _SCHEME = "kafka://"
 _BROKERS = re.compile(r"[^/,]+:[0-9]+(?:,[^/,]+:[0-9]+)*")
@@ -39,7 +40,7 @@ class Address(click.ParamType["tuple[str, int]"]):
         return host.strip("[]"), int(port)
 
 
-def source_of(text: str, *, cluster: Callable[[list[tuple[str, int]]], _T], store: Callable[[str], _T]) -> _T:
+def source_of(text: str, *, cluster: Callable[[list[tuple[str, int]]], _C], store: Callable[[str], _S]) -> _C | _S:
     """Makes what copies from a source; all that differs by its kind is chosen here.
 
     Args:

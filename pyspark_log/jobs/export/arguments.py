@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 
@@ -13,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from pyspark_log.cli.support import json_option, with_options
+from pyspark_log.cli.support import Pattern, json_option, with_options
 from pyspark_log.errors import InvalidConfigError
 from pyspark_log.jobs.export.avro_values import avro_values
 from pyspark_log.jobs.export.formats import PARQUET_CODECS, TEXT_CODECS
@@ -21,7 +22,7 @@ from pyspark_log.jobs.export.json_values import json_values, of_json_schema
 from pyspark_log.jobs.export.layout import Layout
 from pyspark_log.jobs.export.parsed_values import ParsedValues
 from pyspark_log.jobs.export.run import Request
-from pyspark_log.jobs.support import Decorator, argument, chosen_topics, topic_options
+from pyspark_log.jobs.support import Decorator, argument
 from pyspark_log.storage.record.rows import row_schema
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_COMMITTED, IsolationLevel
@@ -42,7 +43,11 @@ def export_options(group: str) -> Decorator:
     return with_options([
         argument("store", help="The folder or URL of the store; or, read-only, the log dir of a Kafka broker."),
         argument("target", help="The folder that gets the files, which all executors see."),
-        topic_options,
+        click.option("--topics", metavar="A,B", help="The topics; give --topics or --pattern."),
+        click.option(
+            "--pattern", type=Pattern(), metavar="REGEX",
+            help="All topics whose names contain a match, also later ones.",
+        ),
         click.option("--group", default=group, help="The group whose committed offsets record what was exported."),
         click.option("--state", metavar="STORE", help="The store that keeps the group, for a broker's folder."),
         click.option(
@@ -101,7 +106,7 @@ def request_of(arguments: SimpleNamespace, kind: str, spark: SparkSession, *, ba
 
 
 def _topics(arguments: SimpleNamespace) -> Callable[[Store], Sequence[str]]:
-    chosen = chosen_topics(arguments)
+    chosen = _chosen_topics(arguments)
     if isinstance(chosen, list):
         return lambda _: chosen
     return lambda store: [name for name in store.topics() if chosen.search(name)]
@@ -177,3 +182,14 @@ def _values(arguments: SimpleNamespace, spark: SparkSession) -> ParsedValues:
     except (ValueError, KeyError, TypeError, PySparkException) as error:
         raise click.UsageError(f"--schema: no schema: {error}") from None
     return json_values(schema, bad_as_null=bad_as_null)
+
+
+def _chosen_topics(arguments: SimpleNamespace) -> list[str] | re.Pattern[str]:
+    """The names in --topics, each once, or --pattern. click.UsageError: not one of both is given."""
+    names = list(dict.fromkeys(name.strip() for name in (arguments.topics or "").split(",") if name.strip()))
+    pattern: re.Pattern[str] | None = arguments.pattern
+    if arguments.topics is not None and pattern is not None:
+        raise click.UsageError("--topics and --pattern exclude each other")
+    if not names and (pattern is None or not pattern.pattern):
+        raise click.UsageError("which topics? Give --topics or --pattern")
+    return pattern or names

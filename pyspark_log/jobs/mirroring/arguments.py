@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 
 import click
@@ -84,14 +85,11 @@ def plan_of(arguments: SimpleNamespace) -> MirrorPlan:
         raise click.UsageError("--name: a mirror needs a name")
     reading = Reading(arguments.topics, arguments.start, arguments.max_offsets, arguments.skip_lost, arguments.name)
     properties = {} if arguments.client_config is None else read_client_properties(arguments.client_config)
-
-    def read_cluster(brokers: list[tuple[str, int]]) -> Source:
-        return ClusterSource(brokers, reading, properties)
-
-    def read_store(path: str) -> Source:
-        return StoreSource(path, reading)
-
-    source = source_of(arguments.source, cluster=read_cluster, store=read_store)
+    source = source_of(
+        arguments.source,
+        cluster=partial(ClusterSource, reading=reading, properties=properties),
+        store=partial(StoreSource, reading=reading),
+    )
     target = Store.open_or_create(arguments.store)
     target.publishes.check_writable()
     if source.cluster_id == target.cluster_id:

@@ -17,7 +17,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark_log.config import TOPIC_CONFIGS
 from pyspark_log.errors import TopicExistsError
 from pyspark_log.jobs.mirroring.arguments import MirrorPlan
-from pyspark_log.jobs.mirroring.groups import move_groups
 from pyspark_log.jobs.mirroring.syncs import (
     SYNCS_TOPIC,
     MirroredRange,
@@ -28,7 +27,7 @@ from pyspark_log.jobs.mirroring.syncs import (
 )
 from pyspark_log.jobs.support import JobError
 from pyspark_log.jobs.support.interrupts import interrupts_noted
-from pyspark_log.mirror.groups import committed_offsets
+from pyspark_log.mirror.groups import commit_unless_used, committed_offsets
 from pyspark_log.replication.copied_topics import UNKNOWN
 from pyspark_log.spark_connector.errors import conditions_shown
 from pyspark_log.spark_connector.planning.offsets import is_own
@@ -106,13 +105,23 @@ class _Mirror:
         return writer.trigger(processingTime=plan.trigger).start()
 
     def move_groups(self) -> int:
-        """Commits where the groups are; returns how many offsets were committed."""
-        plan = self._plan
+        """Commits the translated offsets of groups, never backwards; returns how many offsets were committed."""
+        plan, target, moved = self._plan, self._target, 0
         if plan.groups is None:
             return 0
         # Before the groups are read: a sync that is older than an offset only makes it lower.
-        syncs, groups = self._syncs, dict(committed_offsets(plan.source, plan.groups))
-        return move_groups(self._target, plan.name, groups, syncs, plan.prefix)
+        syncs = self._syncs
+        topic_ids = {name: target.describe_topic(name).topic_id for name in target.topics()}
+        for name, offsets in committed_offsets(plan.source, plan.groups):
+            moves = {
+                there: max(syncs[at].translate(offset), target.earliest_offset(there.topic, there.partition))
+                for at, offset in offsets.items()
+                if (there := TopicPartition(plan.prefix + at.topic, at.partition)).topic in topic_ids
+                and at in syncs
+                and syncs[at].topic_id == topic_ids[there.topic]
+            }
+            moved += commit_unless_used(target, name, moves, plan.name, back=False)
+        return moved
 
     # ---- a micro-batch
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import click
 from pyspark.errors import AnalysisException
@@ -13,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_log.kafka.client_config import client_config
 from pyspark_log.kafka.cluster import Cluster
-from pyspark_log.mirror.groups import HasGroups
+from pyspark_log.mirror.sources import HasGroups, StoreGroups
 from pyspark_log.storage.store import Store
-from pyspark_log.types import READ_COMMITTED, TopicPartition
+from pyspark_log.types import READ_COMMITTED
 
 # How librdkafka names what Spark's connector to Kafka wants by Java's names.
 _NOT_JAVAS = {
@@ -53,23 +52,7 @@ class Reading:
         } | ({} if self.max_offsets is None else {"maxOffsetsPerTrigger": str(self.max_offsets)})
 
 
-class Source(HasGroups, Protocol):
-    """What a mirror needs of a source.
-
-    Attributes:
-        cluster_id: of the store or the cluster; None: it is not known.
-    """
-
-    cluster_id: str | None
-
-    def rows(self, spark: SparkSession) -> DataFrame:
-        """The stream of records."""
-
-    def configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
-        """The configs of each topic; topics are missing of which they are unknown."""
-
-
-class StoreSource:
+class StoreSource(StoreGroups):
     """A store of any kind, or the log dirs of a Kafka broker."""
 
     def __init__(self, path: str, reading: Reading) -> None:
@@ -89,16 +72,12 @@ class StoreSource:
         return {topic: dict(self._store.describe_topic(topic).configs) for topic in topics}
 
     def groups(self) -> list[str]:
-        """Those of the offsets log, but for the mirror's own."""
+        """All but the mirror's own."""
         self._store.publishes.apply_pending()
-        return [name for name in self._store.groups if name != self._reading.group]
-
-    def committed(self, group: str) -> dict[TopicPartition, int]:
-        """A group's committed offsets."""
-        return {at: commit.offset for at, commit in self._store.groups[group].committed().items()}
+        return [name for name in super().groups() if name != self._reading.group]
 
 
-class ClusterSource(Cluster):
+class ClusterSource(Cluster, HasGroups):
     """A Kafka cluster, whose records Spark's own connector reads."""
 
     def __init__(self, brokers: Sequence[tuple[str, int]], reading: Reading, properties: Mapping[str, str]) -> None:
@@ -138,3 +117,7 @@ class ClusterSource(Cluster):
         """Those that the cluster's coordinators have."""
         self.topics([])  # which finds the brokers
         return super().groups()
+
+
+#: Where a mirror reads.
+Source = StoreSource | ClusterSource

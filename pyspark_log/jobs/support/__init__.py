@@ -4,9 +4,7 @@ from pyspark_log.jobs.support.command_line import Decorator, Job, argument
 from pyspark_log.jobs.support.json_text import joined_lists, quoted
 from pyspark_log.jobs.support.spark_tasks import JobError, run_tasks, session
 from pyspark_log.jobs.support.summary import show_summary
-from pyspark_log.jobs.support.topic_choice import chosen_topics, topic_options
 
 __all__ = [
-    "Decorator", "Job", "JobError", "argument", "chosen_topics", "joined_lists", "quoted", "run_tasks", "session",
-    "show_summary", "topic_options",
+    "Decorator", "Job", "JobError", "argument", "joined_lists", "quoted", "run_tasks", "session", "show_summary",
 ]  # fmt: skip

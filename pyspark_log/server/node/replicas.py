@@ -12,9 +12,8 @@ from pyspark_log.config import TOPIC_CONFIGS
 from pyspark_log.errors import LogDamagedError, PylogError, UnknownTopicError
 from pyspark_log.kafka.client_config import ClientConfig
 from pyspark_log.kafka.connection import TIMEOUT, Connection
-from pyspark_log.kafka.fetcher import Replica
+from pyspark_log.kafka.fetcher import Fetcher, Replica
 from pyspark_log.replication import CopiedPartition, CopiedTopics, Copies, ReplicationError, Rules
-from pyspark_log.replication.broker_thread import fetcher_of
 from pyspark_log.server.cluster.image import (
     BROKER_RESOURCE,
     NO_LEADER,
@@ -121,7 +120,7 @@ class NodeReplicas(Copies):
             if known in self._names:
                 self._attempt(known, name, self._topics.configure, name, self._configs_of(name))
         leaders = {leader for leader, _ in self._leaders.values()} - {self._node_id}
-        self._fetch_from(leaders, lambda node: fetcher_of(self.connect(node), self._replica))
+        self._fetch_from(leaders, lambda node: Fetcher(self.connect(node), replica=self._replica))
 
     def known_ids(self) -> list[bytes]:
         """The ids of the topics that the store has as copies: of those that the cluster has no more, too."""

@@ -258,13 +258,6 @@ def test_a_swap_that_a_kill_has_left_halfway(root, store):
     assert damages(store.path) == []
 
 
-def test_the_longest_name(root, store):
-    name = "n" * 240
-    (root / "t-0").rename(root / f"{name}-0")
-    mirrored(store, root, name)
-    assert rows(store, topic=name) == ALL
-
-
 # ---- another store
 
 
