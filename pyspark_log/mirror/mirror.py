@@ -25,7 +25,7 @@ from pyspark_log.types import TopicPartition
 
 log = logging.getLogger(__name__)
 
-# In seconds: how often the cluster is asked for topics and leaders; and for configs and groups.
+# In seconds: how often the source is asked for topics and leaders; and for configs and groups.
 _METADATA_INTERVAL: Final = 5.0
 _OTHERS_INTERVAL: Final = 10.0
 # How often the run looks whether a thread needs anything.
@@ -34,7 +34,7 @@ _ROUND: Final = 0.1
 _RETRY: Final = 0.5
 # A mirror until now ends if nothing comes for so long.
 _PATIENCE: Final = 60.0
-_NO_ANSWER: Final = "the cluster does not answer, and is asked again: %s"
+_NO_ANSWER: Final = "the source does not answer, and is asked again: %s"
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class MirrorPlan:
     Attributes:
         topics: patterns for whole names.
         groups: a pattern for names of groups, in which a match is found; None: no group's offsets.
-        until_now: whether it ends at what the cluster has when it begins; else it runs until it is stopped.
-        rules: what is done where the cluster's log does not continue the copy.
+        until_now: whether it ends at what the source has when it begins; else it runs until it is stopped.
+        rules: what is done where the source's log does not continue the copy.
     """
 
     topics: Sequence[re.Pattern[str]]
@@ -62,7 +62,7 @@ class MirrorResult(NamedTuple):
         begun_at, end: the log end before and after.
         log_start: of the copy.
         bytes: how many were copied.
-        missing: offsets among them that the cluster has no batches of.
+        missing: offsets among them that the source has no batches of.
         error: why it has ended early; None: it has not.
     """
 
@@ -99,7 +99,7 @@ class Mirror(Copies):
         Raises:
             ClusterError, OSError: it is a mirror until now, and no broker answers at the start, or it refuses.
             LoginError: the cluster refuses the login.
-            ReplicationError: the cluster has no such topic.
+            ReplicationError: the source has no such topic.
             PylogError, OSError: the store cannot be written.
         """
         self._store.check_writable()
@@ -217,7 +217,7 @@ class Mirror(Copies):
     # ---- topics and leaders
 
     def _try(self, action: Callable[[], None]) -> None:
-        """Calls an action; if the cluster does not answer, or the store refuses it, the next round tries again."""
+        """Calls an action; if the source does not answer, or the store refuses it, the next round tries again."""
         try:
             action()
         except LoginError:
@@ -225,7 +225,7 @@ class Mirror(Copies):
         except (ClusterError, OSError) as error:
             log.warning(_NO_ANSWER, error)
         except PylogError as error:
-            log.warning("the store refuses what the cluster has, which is tried again: %s", error)
+            log.warning("the store refuses what the source has, which is tried again: %s", error)
 
     def _needs_leaders(self) -> bool:
         with self._mutex:
@@ -252,13 +252,13 @@ class Mirror(Copies):
         return topic not in INTERNAL_TOPICS and any(one.fullmatch(topic) for one in self._plan.topics)
 
     def _note_missing(self, found: set[str]) -> None:
-        """Ends the mirror of topics that the cluster has no more; one answer may be a broker's that lags."""
+        """Ends the mirror of topics that the source has no more; one answer may be a broker's that lags."""
         now = time.monotonic()
         self._missing_since = {name: self._missing_since.get(name, now) for name in self._known_topics() - found}
         for name, since in self._missing_since.items():
             if now - since > 2 * _METADATA_INTERVAL and name not in self._refused:
                 self._refuse(
-                    name, ReplicationError(f"the cluster has no topic {name!r} any more; the copy stays as it is")
+                    name, ReplicationError(f"the source has no topic {name!r} any more; the copy stays as it is")
                 )
 
     def _refuse(self, name: str, error: Exception) -> None:
@@ -320,7 +320,7 @@ class Mirror(Copies):
             try:
                 self._topics.configure(name, configs)
             except (PylogError, OSError) as error:
-                log.warning("%s: it does not get the configs of the cluster, which is tried again: %s", name, error)
+                log.warning("%s: it does not get the configs of the source, which is tried again: %s", name, error)
 
     def _follow_groups(self) -> None:
         assert self._plan.groups is not None

@@ -40,12 +40,12 @@ _PASSING = frozenset({
 
 
 class Rules(NamedTuple):
-    """What is done where the cluster's log is not a continuation of the copy.
+    """What is done where the source's log is not a continuation of the copy.
 
     Attributes:
-        keep: keeps records that the cluster has deleted.
-        skip_lost: continues after records that the cluster has deleted before they were copied.
-        follow_truncation: truncates the copy where the cluster has replaced records.
+        keep: keeps records that the source has deleted.
+        skip_lost: continues after records that the source has deleted before they were copied.
+        follow_truncation: truncates the copy where the source has replaced records.
     """
 
     keep: bool = False
@@ -77,8 +77,8 @@ class CopiedPartition:
         Args:
             store: where it is.
             at: which partition; the topic exists.
-            topic_id: the cluster's id of the topic.
-            rules: what is done if the cluster's log does not continue it.
+            topic_id: the source's id of the topic.
+            rules: what is done if the source's log does not continue it.
             owner: of the partition (see `storage.log.owner`). A node's copy has a high watermark of its own.
 
         Raises:
@@ -177,7 +177,7 @@ class CopiedPartition:
                 delete_before(held, start)
             self._note(held)
         if missing:
-            log.warning("%s: the cluster no longer has %d offsets from %d on", self.at, missing, before)
+            log.warning("%s: the source no longer has %d offsets from %d on", self.at, missing, before)
         self.missing += missing
         self.bytes += sum(header.size for header in headers)
         return ()
@@ -226,7 +226,7 @@ class CopiedPartition:
             agreed = end_of_agreement(held, epoch, end_offset)
             what = (
                 f"{self.at}: an unclean election has replaced records: the copy has offsets {agreed} to "
-                f"{self.end - 1} of leader epoch {self._last_epoch}, in the cluster epoch {epoch} ends at {end_offset}"
+                f"{self.end - 1} of leader epoch {self._last_epoch}, in the source epoch {epoch} ends at {end_offset}"
             )
             if not self._rules.follow_truncation:
                 raise DivergedError(f"{what}; nothing was changed (--follow-truncation replaces them in the copy, too)")
@@ -251,7 +251,7 @@ class CopiedPartition:
             self._skips_to = earliest
         elif self.end > latest:
             what = (
-                f"{self.at}: the cluster's log ends at offset {latest}, the copy at {self.end}: the cluster has lost "
+                f"{self.at}: the source's log ends at offset {latest}, the copy at {self.end}: the source has lost "
                 "records, and does not say from which leader epoch on"
             )
             if not self._rules.follow_truncation:
@@ -263,7 +263,7 @@ class CopiedPartition:
                 self._note(held)
             self.nothing_until = 0
         elif self.end < earliest:
-            what = f"{self.at}: the cluster has deleted offsets {self.end} to {earliest - 1} before they were copied"
+            what = f"{self.at}: the source has deleted offsets {self.end} to {earliest - 1} before they were copied"
             if not self._rules.skip_lost:
                 raise LostRecordsError(f"{what} (--skip-lost continues without them)")
             log.warning("%s; the copy continues without them", what)

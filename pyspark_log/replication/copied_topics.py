@@ -31,15 +31,15 @@ class CopiedTopics:
         Args:
             store: the store.
             admin: what changes its topics.
-            keep: whether records stay that the cluster deletes.
+            keep: whether records stay that the source deletes.
         """
         self._store, self._admin, self._keep = store, admin, keep
 
     def ensure(self, name: str, topic_id: bytes, partitions: int, configs: Mapping[str, str] | None) -> None:
-        """Creates a topic of the cluster in the store, or adds the partitions that it lacks.
+        """Creates a topic of the source in the store, or adds the partitions that it lacks.
 
         Args:
-            name, topic_id, partitions: of the topic, as the cluster has them.
+            name, topic_id, partitions: of the topic, as the source has them.
             configs: the same, for a topic that is created; None: they are not known, so its history stays.
 
         Raises:
@@ -58,22 +58,22 @@ class CopiedTopics:
         found = store.describe_topic(name)
         if found.topic_id != theirs:
             raise ReplicationError(
-                f"topic {name!r} of the store has the id {found.topic_id}, that of the cluster {theirs}: it is another "
-                "topic, or was deleted and created again in the cluster; delete the store's, or take another store"
+                f"topic {name!r} of the store has the id {found.topic_id}, that of the source {theirs}: it is another "
+                "topic, or was deleted and created again in the source; delete the store's, or take another store"
             )
         if found.partitions < partitions:
             self._admin.add_partitions(name, partitions)
-            log.info("%s: the cluster now has %s", name, plural(partitions, "partition"))
+            log.info("%s: the source now has %s", name, plural(partitions, "partition"))
 
     def configure(self, name: str, configs: Mapping[str, str]) -> None:
-        """Gives a topic of the store the configs that the cluster has. PylogError, OSError."""
+        """Gives a topic of the store the configs that the source has. PylogError, OSError."""
         wanted, own = _known(configs), self._store.describe_topic(name).configs
         if self._keep:
             wanted = {key: value for key, value in wanted.items() if key not in KEPT}
             own = {key: value for key, value in own.items() if key not in KEPT}
         if wanted != own:
             self._admin.alter_configs(name, wanted, [key for key in own if key not in wanted])
-            log.info("%s: its configs follow the cluster: %s", name, wanted)
+            log.info("%s: its configs follow the source: %s", name, wanted)
 
 
 def _known(configs: Mapping[str, str]) -> dict[str, str]:

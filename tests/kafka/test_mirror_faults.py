@@ -157,7 +157,7 @@ def test_no_broker_for_a_while(cluster, tmp_path):
         t.wait_for_end(cluster, path, "away")
         for number in cluster.brokers:
             cluster[number].kill()
-        run.wait_for("the cluster does not answer")
+        run.wait_for("the source does not answer")
         cluster.start()
         in_sync(cluster, "away")
         t.write(cluster, "away", t.messages(2, 100, 3, SIZE))

@@ -1,7 +1,7 @@
 """Which process gives the records of a partition their offsets: any that holds its lock, or only its owner.
 
-The owner is in the partition's state: the mirror of a Kafka cluster, or a node of one. Any
-process may delete, compact and move what is there, as the topic's configs say.
+The owner is in the partition's state: a mirror, or a node of a Kafka cluster. Any process may delete,
+compact and move what is there, as the topic's configs say.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pyspark_log.storage.log.state.partition_state import PartitionState
 
 #: The owner of a partition that any process may append to.
 NONE = 0
-#: The owner of a partition that is mirrored from a Kafka cluster.
+#: The owner of a partition that is mirrored.
 MIRROR = -1
 #: No leader epoch: the process leads no partition of a cluster.
 NO_EPOCH = -1
@@ -32,8 +32,8 @@ def check_owner(place: PartitionPath, state: PartitionState, leads: int = NO_EPO
         return
     if state.owner_node == MIRROR:
         raise PartitionOwnedError(
-            f"{place} is mirrored from a Kafka cluster, with its offsets: write to that cluster; or end the mirror "
-            f"and make the topic one of this store with: pylog mirror --promote --topics {place.topic}"
+            f"{place} is mirrored, with the offsets of its source: write there; or end the mirror and make "
+            f"the topic one of this store with: pylog mirror --promote --topics {place.topic}"
         )
     raise PartitionOwnedError(
         f"{place}: node {state.owner_node - 1} of a Kafka cluster has a replica here: write to the partition's leader, "

@@ -53,7 +53,7 @@ def test_it_waits_for_a_broker(begun, upstream, topic, tmp_path, caplog):
         running.stopping.set()
         thread.join(PATIENCE)
         assert values(store, 1, topic=topic) == [b"a", b"b"]
-    assert "the cluster does not answer, and is asked again: no broker answers" in caplog.text
+    assert "the source does not answer, and is asked again: no broker answers" in caplog.text
 
 
 def test_it_can_be_stopped_before_a_broker_answers(begun):
