@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyspark_log
 from pyspark_log import OffsetsLog, Store, TopicPartition
 from pyspark_log.storage.log.state import state_file
-from pyspark_log.storage.publish import StagedWriter, StagingPlan, publish
+from pyspark_log.storage.publish import StagedWriter, StagingPlan
 
 PACKAGE = os.path.dirname(pyspark_log.__file__)
 LOOKS = ("open", "stat", "lstat", "listdir", "scandir", "access", "readlink")
@@ -79,7 +79,7 @@ def main() -> None:
             "read": lambda: sum(batch.num_rows for batch in store.read("t", 0)),
             "latest_offset": lambda: store.latest_offset("t", 0),
             "stage": stage,
-            "publish": lambda: publish(store.decisions, "query", next(numbers), staged.pop()),
+            "publish": lambda: store.publishes.publish("query", next(numbers), staged.pop()),
             "commit": lambda: log.commit("g", {at: next(numbers)}),
             "fetch": lambda: log.fetch("g"),
         }

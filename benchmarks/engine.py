@@ -21,7 +21,7 @@ import pyarrow as pa
 import tables
 
 from pyspark_log import Store
-from pyspark_log.storage.publish import StagedWriter, StagingPlan, publish
+from pyspark_log.storage.publish import StagedWriter, StagingPlan
 
 ROWS = 500_000
 #: Calls a round: appends of one record, publishes.
@@ -97,7 +97,7 @@ def publishes(store: Store, topic: str, partitions: int) -> Callable[[], None]:
     def once() -> None:
         writer = StagedWriter(store.logs, plan)
         writer.append(topic, data)
-        publish(store.decisions, topic, next(numbers), writer.finish(), run="run")
+        store.publishes.publish(topic, next(numbers), writer.finish(), run="run")
 
     return once
 

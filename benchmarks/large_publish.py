@@ -23,7 +23,7 @@ import tables
 
 from pyspark_log import Store
 from pyspark_log.storage.fs import FileLock
-from pyspark_log.storage.publish import StagedWriter, StagingPlan, prepare, publish
+from pyspark_log.storage.publish import StagedWriter, StagingPlan, prepare
 from pyspark_log.storage.publish.staging import install
 
 CHUNK = 16_000  # rows, of 8 and 100 bytes
@@ -101,7 +101,7 @@ def measure(folder: str, other: str | None, size: int, tasks: int, *, copied: bo
     try:
         with Holds() as holds:
             started = time.perf_counter()
-            publish(store.decisions, "q", 0, parts)
+            store.publishes.publish("q", 0, parts)
             took = time.perf_counter() - started
     finally:
         install.copy_limit = prepare.copy_limit = limit

@@ -13,7 +13,6 @@ from pathlib import Path
 import pyarrow as pa
 
 from pyspark_log import OffsetsLog, Store, TopicPartition
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 
 ROOT = Path(__file__).parents[1]
@@ -92,7 +91,7 @@ def make_world(folder):
         log.commit(group, {TopicPartition("flights", number): 1 for number in range(PARTITIONS)})
     writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["flights"]))
     writer.append("flights", _flights())
-    publish(store.decisions, "spark-QUERY-ID", 0, writer.finish())
+    store.publishes.publish("spark-QUERY-ID", 0, writer.finish())
     _make_brokers_folder(folder)
     return store
 

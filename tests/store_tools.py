@@ -14,7 +14,8 @@ from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.objects.observer import set_observer
-from pyspark_log.storage.publish import applier
+from pyspark_log.storage.publish import applier, publishing
+from pyspark_log.storage.seam import NewPublish
 from pyspark_log.storage.store import Store
 from pyspark_log.types import EARLIEST
 
@@ -77,6 +78,11 @@ def stage(store, data, topic="t", *, plan=None):
     for batch in data if isinstance(data, list) else [data]:
         writer.append(topic, batch)
     return writer.finish()
+
+
+def publish(decisions, publisher, number, parts, *, participants=(), **how):
+    """Publishes with any participants; `how`: as the arguments of `store.publishes.publish`."""
+    return publishing.publish(decisions, NewPublish(publisher, number, parts, **how), participants)
 
 
 def values(store, partition=0, topic="t", start=EARLIEST, end=None, **how):

@@ -24,11 +24,9 @@ from pyspark_log.storage.publish import (
 )
 from pyspark_log.storage.publish.applier import unlink_all
 from pyspark_log.storage.publish.claims import check_claim, claim, revoke
-from pyspark_log.storage.publish.decision import UNKNOWN, About
 from pyspark_log.storage.publish.pending import not_applied
 from pyspark_log.storage.publish.prepare import discard, discard_job
 from pyspark_log.storage.publish.publisher_admin import delete_publisher, publishers
-from pyspark_log.types import OffsetStep
 
 
 class FolderPublishes(seam.Publishes):
@@ -68,33 +66,8 @@ class FolderPublishes(seam.Publishes):
 
     # ---- publishing
 
-    def publish(
-        self,
-        publisher: str,
-        number: int,
-        parts: Sequence[StagedPart],
-        *,
-        steps: Sequence[OffsetStep] = (),
-        run: str = "",
-        claimed: bool = False,
-        location: str = "",
-        plan: str = "",
-        one_off: bool = False,
-        about: About | None = None,
-    ) -> PublishResult:
-        return publish(
-            self._decisions,
-            publisher,
-            number,
-            parts,
-            participants=[OffsetMoves(self._offsets, steps)] if steps else [],
-            run=run,
-            claimed=claimed,
-            location=location,
-            plan=plan,
-            one_off=one_off,
-            about=about or UNKNOWN,
-        )
+    def _publish(self, new: seam.NewPublish) -> PublishResult:
+        return publish(self._decisions, new, [OffsetMoves(self._offsets, new.steps)] if new.steps else [])
 
     def claim(
         self, publisher: str, run: str, number: int | None = None, *, location: str = "", take_over: bool = False

@@ -19,11 +19,11 @@ from pyspark_log.storage.catalog.topics import OFFSETS_TOPIC, PUBLISH_TOPIC
 from pyspark_log.storage.compaction import partition_cleaner
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_COMMITTED, OffsetStep, TopicPartition
+from tests.store_tools import publish
 
 _SMALL = {"segment.bytes": "900", "index.interval.bytes": "200", "max.message.bytes": "1000"}
 CONFIGS = {

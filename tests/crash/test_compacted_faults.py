@@ -16,10 +16,9 @@ from pyspark_log.storage.compaction import partition_cleaner
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.log import cleaner_checkpoint
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
-from tests.store_tools import damages, stage
+from tests.store_tools import damages, publish, stage
 
 pytestmark = [pytest.mark.usefixtures("little_logs"), *SAMPLED]
 

@@ -17,10 +17,9 @@ from sampling import sample
 from pyspark_log.errors import PylogError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.publish.pending import help_apply
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder
-from tests.store_tools import Stopped, observed, stage
+from tests.store_tools import Stopped, observed, publish, stage
 
 TOPIC = "t"
 

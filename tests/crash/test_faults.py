@@ -12,9 +12,8 @@ from numbered import batch, check_index, end_transaction
 from sampling import SAMPLED
 
 from pyspark_log.errors import OutcomeUnknownError
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.store import Store
-from tests.store_tools import stage
+from tests.store_tools import publish, stage
 
 pytestmark = [pytest.mark.usefixtures("little_sizes"), *SAMPLED]
 

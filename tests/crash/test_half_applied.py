@@ -8,10 +8,9 @@ from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log.state.partition_state import Flags
 from pyspark_log.storage.publish.pending import help_apply
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.store import Store
 from tests.stops import run_until, stop_before
-from tests.store_tools import cut_log, new_store, overwrite, rows, stage, values
+from tests.store_tools import cut_log, new_store, overwrite, publish, rows, stage, values
 
 
 @pytest.mark.parametrize("synced", [False, True])

@@ -14,11 +14,10 @@ from sampling import SAMPLED, sample
 
 import pyspark_log
 from pyspark_log.storage.maintenance.verify import verify
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 from tests.interrupts import Interrupt
-from tests.store_tools import stage
+from tests.store_tools import publish, stage
 
 # A generator that is dropped half-way is closed. That looks like a call of it, although Python runs no handlers there;
 # it reports what is raised then, and continues.

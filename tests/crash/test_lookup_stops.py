@@ -5,10 +5,9 @@ from attacks import Attacked
 from sampling import SAMPLED
 
 from pyspark_log.storage.publish.pending import help_apply
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetAndTimestamp
-from tests.store_tools import cut_log, stage
+from tests.store_tools import cut_log, publish, stage
 
 pytestmark = SAMPLED
 

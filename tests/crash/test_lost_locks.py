@@ -27,11 +27,10 @@ from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish import applier
 from pyspark_log.storage.publish.pending import help_apply
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.segment.file_names import SEGMENT_SUFFIXES, segment_path
 from pyspark_log.storage.store import Store
 from tests.stops import StopBefore, count_changes, run_until
-from tests.store_tools import in_partitions, stage
+from tests.store_tools import in_partitions, publish, stage
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 

@@ -22,14 +22,13 @@ from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.log import new_segment
 from pyspark_log.storage.publish.pending import help_apply
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.recovery import recover
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan, install
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 from tests.scratch import memory_folder
 from tests.stops import StopBefore, copy_folder, count_changes, run_until
-from tests.store_tools import damages
+from tests.store_tools import damages, publish
 
 pytestmark = [pytest.mark.usefixtures("little_sizes"), *SAMPLED]
 

@@ -11,12 +11,11 @@ from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.publish.claims import last_number
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.recovery import set_aside, waiting
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 from tests.stops import Stopped, run_until
-from tests.store_tools import new_store, observed, rows, values
+from tests.store_tools import new_store, observed, publish, rows, values
 
 
 def losses(trace, folder, monkeypatch):

@@ -14,11 +14,10 @@ from numbered import batch, end_transaction
 from pyspark_log.errors import OffsetOutOfRangeError, StoreExistsError, TopicExistsError, UnknownTopicError
 from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.publish.pending import help_apply
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import LATEST
-from tests.store_tools import cut_log
+from tests.store_tools import cut_log, publish
 
 PARTITIONS = 2
 _SEGMENTS = {"index.interval.bytes": "200", "max.message.bytes": "1000"}

@@ -27,7 +27,6 @@ from pyspark_log.storage.log.state import partition_state, state_file
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish.partition_applier import apply
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.publish.staging.staged_file import StagedRegion
 from pyspark_log.storage.store import Store
@@ -175,7 +174,7 @@ def publish_large_batches(store: Store, folder: Path, amount: int) -> None:
 
 def publish_large(store: Store, folder: Path, amount: int) -> None:
     parts = stage(store, folder, amount)
-    publish(store.decisions, "p", 0, parts)
+    store.publishes.publish("p", 0, parts)
 
 
 def publish_copied(store: Store, folder: Path, amount: int) -> None:
@@ -194,7 +193,7 @@ def publish_with_the_time_of_append(store: Store, folder: Path, amount: int) -> 
     writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["new"]))
     for _ in range(amount // (ROWS * 1024)):
         writer.append("new", rows())
-    publish(store.decisions, "p", 0, writer.finish())
+    store.publishes.publish("p", 0, writer.finish())
 
 
 def publish_often(store: Store, folder: Path, amount: int) -> None:
@@ -203,7 +202,7 @@ def publish_often(store: Store, folder: Path, amount: int) -> None:
     for number in range(amount // 200_000):
         writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["new"]))
         writer.append("new", rows(10))
-        publish(store.decisions, "p", number, writer.finish())
+        store.publishes.publish("p", number, writer.finish())
 
 
 def retention(store: Store, folder: Path, amount: int) -> None:

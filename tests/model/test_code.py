@@ -15,11 +15,10 @@ import pytest
 
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.state import state_file
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.store import Store
 from tests.paths import ROOT
 from tests.scratch import memory_folder
-from tests.store_tools import Stopped, rows, stage
+from tests.store_tools import Stopped, publish, rows, stage
 
 from .protocol.apply import Piece
 from .protocol.setup import Setup

@@ -20,9 +20,8 @@ from producer_tools import ending, ready
 from pyspark_log.errors import PylogError
 from pyspark_log.storage.compaction.cleaner import compact
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.store import Store
-from tests.store_tools import stage
+from tests.store_tools import publish, stage
 
 
 class Actor:

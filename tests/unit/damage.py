@@ -10,12 +10,11 @@ import pyarrow as pa
 from record_tools import with_crc
 
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
-from tests.store_tools import flip
+from tests.store_tools import flip, publish
 from tests.store_tools import stage as stage_rows
 
 RECORDS = 120

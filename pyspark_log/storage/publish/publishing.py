@@ -47,13 +47,14 @@ from pyspark_log.storage.publish.checks import (
     check_parts,
 )
 from pyspark_log.storage.publish.claims import finish
-from pyspark_log.storage.publish.decision import UNKNOWN, About, Decision
+from pyspark_log.storage.publish.decision import UNKNOWN, Decision
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.outcomes import failed_error, pending_error
 from pyspark_log.storage.publish.pending import tidy
 from pyspark_log.storage.publish.prepare import Output
 from pyspark_log.storage.publish.staging import manifest
 from pyspark_log.storage.publish.staging.plan import StagedPart
+from pyspark_log.storage.seam import NewPublish
 from pyspark_log.types import OffsetStep, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -103,29 +104,16 @@ def _nothing_was_added(error: Exception) -> bool:
     return isinstance(error, (PylogError, OSError)) and not isinstance(error, OutcomeUnknownError)
 
 
-def publish(
-    decisions: DecisionLog,
-    publisher: str,
-    number: int,
-    parts: Sequence[StagedPart],
-    *,
-    participants: Sequence[Participant] = (),
-    run: str = "",
-    claimed: bool = False,
-    location: str = "",
-    plan: str = "",
-    one_off: bool = False,
-    about: About = UNKNOWN,
-) -> PublishResult:
-    """Makes staged output visible, exactly once; seam.Publishes.publish has the other arguments, and the errors.
+def publish(decisions: DecisionLog, new: NewPublish, participants: Sequence[Participant] = ()) -> PublishResult:
+    """Makes staged output visible, exactly once; seam.Publishes.publish has the errors.
 
     Args:
         decisions: the store's decision log.
+        new: what is published. Its steps are not looked at: they are a participant.
         participants: the changes made atomically with it.
     """
-    check_given(publisher, number, run, location, plan)
-    wanted = Decision(publisher, number, run=run, location=location, plan=plan, one_off=one_off, about=about)
-    publishing = _Publish(decisions, wanted, parts, participants, claimed=claimed)
+    check_given(new.publisher, new.number, new.run, new.location, new.plan)
+    publishing = _Publish(decisions, new, participants)
     try:
         return publishing.run()
     except Exception as error:
@@ -138,19 +126,14 @@ def publish(
 class _Publish:
     """One call of `publish`: it prepares, decides and applies. The stage it has reached gives its error's meaning."""
 
-    def __init__(
-        self,
-        decisions: DecisionLog,
-        wanted: Decision,
-        pieces: Sequence[StagedPart],
-        participants: Sequence[Participant],
-        *,
-        claimed: bool,
-    ) -> None:
-        """Takes the arguments of `publish`; `wanted` holds some of them."""
+    def __init__(self, decisions: DecisionLog, new: NewPublish, participants: Sequence[Participant]) -> None:
+        """Takes the arguments of `publish`."""
         self._decisions, self._logs = decisions, decisions.logs
-        self._wanted, self._pieces, self._participants = wanted, pieces, participants
-        self._claimed = claimed
+        self._wanted = Decision(
+            new.publisher, new.number, run=new.run, location=new.location, plan=new.plan, one_off=new.one_off,
+            about=new.about or UNKNOWN,
+        )  # fmt: skip
+        self._pieces, self._participants, self._claimed = new.parts, participants, new.claimed
         self._stage = _Stage.BEFORE
         # The number was decided already; an error before the decision does not change that.
         self._replays = False

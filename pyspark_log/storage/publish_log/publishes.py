@@ -21,14 +21,13 @@ from pyspark_log.storage.groups.committed_offsets import check as check_offsets
 from pyspark_log.storage.ingest.timestamps import is_past_retention, warn_past_retention
 from pyspark_log.storage.publish import AgreedTopic, Decision, PlannedTopic, PublishResult, StagedPart, StagingPlan
 from pyspark_log.storage.publish.checks import check_fenced, check_given
-from pyspark_log.storage.publish.decision import NO_NUMBER, UNKNOWN, About, Origin
+from pyspark_log.storage.publish.decision import NO_NUMBER, UNKNOWN, Origin
 from pyspark_log.storage.publish.staging.staged_file import Job
 from pyspark_log.storage.publish_log import proposals
 from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.proposals import Output, Proposal, topic_of
 from pyspark_log.storage.publish_log.staging import ObjectStagedWriter, outputs
 from pyspark_log.storage.publish_log.state import State
-from pyspark_log.types import OffsetStep
 
 log = logging.getLogger(__name__)
 
@@ -113,34 +112,22 @@ class ObjectPublishes(seam.Publishes):
 
     # ---- publishing
 
-    def publish(
-        self,
-        publisher: str,
-        number: int,
-        parts: Sequence[StagedPart],
-        *,
-        steps: Sequence[OffsetStep] = (),
-        run: str = "",
-        claimed: bool = False,
-        location: str = "",
-        plan: str = "",
-        one_off: bool = False,
-        about: About | None = None,
-    ) -> PublishResult:
-        check_given(publisher, number, run, location, plan)
-        for step in steps:
+    def _publish(self, new: seam.NewPublish) -> PublishResult:
+        check_given(new.publisher, new.number, new.run, new.location, new.plan)
+        for step in new.steps:
             check_offsets(step.group, {step.at: step.offset})
-        wanted = replace(self._wanted(publisher, number, run, location, plan), about=about or UNKNOWN)
+        wanted = self._wanted(new.publisher, new.number, new.run, new.location, new.plan)
+        wanted = replace(wanted, about=new.about or UNKNOWN)
         found = list[Output]()
         try:
-            found, data = outputs(self._objects, parts, self._clock())
+            found, data = outputs(self._objects, new.parts, self._clock())
 
             def propose(state: State) -> Proposal | None:
-                proposal = proposals.publish(state, wanted, found, steps, claimed=claimed)
+                proposal = proposals.publish(state, wanted, found, new.steps, claimed=new.claimed)
                 if proposal is None:
                     return None
                 # Nothing has to be known later of a publisher with one publish: its decision is known by its token.
-                return replace(proposal, data=data, publisher=None if one_off else proposal.publisher)
+                return replace(proposal, data=data, publisher=None if new.one_off else proposal.publisher)
 
             entry = self._log.decide(propose)
         except PublishError:
@@ -150,14 +137,15 @@ class ObjectPublishes(seam.Publishes):
             raise
         except (PylogError, OSError) as error:
             raise PublishFailedError(
-                f"number {number} of publisher {publisher!r} was not published: [{condition_of(error)}] {error}",
+                f"number {new.number} of publisher {new.publisher!r} was not published: "
+                f"[{condition_of(error)}] {error}",
                 condition_of(error),
                 getattr(error, "retriable", False),
             ) from error
         if entry is not None:
-            return PublishResult(entry.number, replayed=False, records=sum(part.count for part in parts))
+            return PublishResult(entry.number, replayed=False, records=sum(part.count for part in new.parts))
         self._discard_outputs(found)
-        last = self._log.follow(inf).publishers[publisher]
+        last = self._log.follow(inf).publishers[new.publisher]
         return PublishResult(last.offset, replayed=True, records=last.records)
 
     def claim(

@@ -5,6 +5,15 @@ A folder has them in folder_publishes.py, folder_partitions.py and groups/offset
 
 from pyspark_log.storage.seam.offsets import Membership, Offsets
 from pyspark_log.storage.seam.partitions import PartitionEvents, Partitions, PartitionWatch
-from pyspark_log.storage.seam.publishes import Publishes, StagingWriter
+from pyspark_log.storage.seam.publishes import NewPublish, Publishes, StagingWriter
 
-__all__ = ["Membership", "Offsets", "PartitionEvents", "PartitionWatch", "Partitions", "Publishes", "StagingWriter"]
+__all__ = [
+    "Membership",
+    "NewPublish",
+    "Offsets",
+    "PartitionEvents",
+    "PartitionWatch",
+    "Partitions",
+    "Publishes",
+    "StagingWriter",
+]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark_log.types import OffsetStep
@@ -48,6 +49,22 @@ class StagingWriter(ABC):
     @abstractmethod
     def discard(self) -> None:
         """Removes staged output that will not be published; best effort."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewPublish:
+    """What is to be published: the arguments of `Publishes.publish`."""
+
+    publisher: str
+    number: int
+    parts: Sequence[StagedPart]
+    steps: Sequence[OffsetStep] = ()
+    run: str = ""
+    claimed: bool = False
+    location: str = ""
+    plan: str = ""
+    one_off: bool = False
+    about: About | None = None
 
 
 class Publishes(ABC):
@@ -112,7 +129,6 @@ class Publishes(ABC):
 
     # ---- publishing
 
-    @abstractmethod
     def publish(
         self,
         publisher: str,
@@ -166,6 +182,11 @@ class Publishes(ABC):
                 PartlySetAsideError: some of it never does, as an administrator set it aside.
             OutcomeUnknownError: it is decided or not; repeating the call answers it, as a replay is recognised.
         """
+        return self._publish(NewPublish(publisher, number, parts, steps, run, claimed, location, plan, one_off, about))
+
+    @abstractmethod
+    def _publish(self, new: NewPublish) -> PublishResult:
+        """As `publish`."""
 
     @abstractmethod
     def claim(

@@ -33,13 +33,12 @@ from pyspark_log.storage.maintenance.backup import back_up
 from pyspark_log.storage.maintenance.janitor import clean
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish import applier
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.recovery import recover
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 from tests.processes import held_by_another
 from tests.scratch import memory_folder
-from tests.store_tools import Stopped, all_values, faults, new_store, observed, rows, stage, values
+from tests.store_tools import Stopped, all_values, faults, new_store, observed, publish, rows, stage, values
 
 SEGMENTS = {"segment.bytes": "600", "index.interval.bytes": "100", "retention.ms": "-1", "file.delete.delay.ms": "0"}
 COMPACTED = {**SEGMENTS, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}

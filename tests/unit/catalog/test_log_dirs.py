@@ -33,11 +33,10 @@ from pyspark_log.storage.maintenance.transfer.kafka_export import export_kafka
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish.pending import help_apply
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.recovery import recover
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
-from tests.store_tools import damages, in_partitions, new_store, rows, values
+from tests.store_tools import damages, in_partitions, new_store, publish, rows, values
 from tests.store_tools import stage as stage_rows
 
 PARTITIONS = 4

@@ -20,12 +20,12 @@ import pyspark_log
 from pyspark_log.cli.main import main
 from pyspark_log.errors import PublishPendingError
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.publish import applier, publishing
+from pyspark_log.storage.publish import applier
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 from tests.forked import PipedPylog
 from tests.paths import KAFKA_JAVA
-from tests.store_tools import overwrite, stage
+from tests.store_tools import overwrite, publish, stage
 
 # How long a command may take for what nothing hinders, in seconds, on a machine that has much else to do.
 PATIENCE = 120
@@ -510,7 +510,7 @@ def test_a_command_that_reads_finishes_what_a_publisher_left(store, path, monkey
     with monkeypatch.context() as patched:
         patched.setattr(applier, "apply", full_disk)
         with pytest.raises(PublishPendingError, match="No space"):
-            publishing.publish(store.decisions, "q", 0, parts)
+            publish(store.decisions, "q", 0, parts)
         assert pylog(path, "consume", "out").stderr.startswith("Warning: published output could not be made")
     assert output(path, "consume", "out") == "decided\n"
 

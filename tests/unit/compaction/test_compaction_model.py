@@ -12,11 +12,10 @@ from searching import examples
 from pyspark_log.storage.compaction import partition_cleaner
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.store import Store
 from tests.scratch import IN_MEMORY
 from tests.stops import StopBefore
-from tests.store_tools import Stopped, observed, stage
+from tests.store_tools import Stopped, observed, publish, stage
 
 # A few keys, so that most records are replaced; a value of None deletes its key.
 RECORDS = st.lists(st.tuples(st.integers(0, 15), st.none() | st.binary(max_size=40)), min_size=1, max_size=8)

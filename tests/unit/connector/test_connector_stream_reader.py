@@ -22,7 +22,7 @@ from pyspark_log.storage.groups.query_readers import query_of
 from pyspark_log.storage.publish import pending, publishing
 from pyspark_log.types import TopicPartition
 from tests.query_offsets import of_topics, own_of
-from tests.store_tools import stage, store_with
+from tests.store_tools import publish, stage, store_with
 
 ALL = ReadAllAvailable()
 
@@ -298,7 +298,7 @@ def test_output_that_a_dead_publisher_left_becomes_visible(store, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(publishing, "apply_decision", killed)
         with pytest.raises(KeyboardInterrupt):
-            publishing.publish(store.decisions, "p", 0, stage(store, values(4)))
+            publish(store.decisions, "p", 0, stage(store, values(4)))
     assert sum(store.logs.reader("t", number).state().next_offset for number in range(2)) == 0
 
     _, ranges = batch(reader, end)

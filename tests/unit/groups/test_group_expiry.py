@@ -15,9 +15,9 @@ from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.groups.records import NEVER
 from pyspark_log.storage.groups.view import GroupRecords, OffsetAndMetadata
 from pyspark_log.storage.maintenance import janitor
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
+from tests.store_tools import publish
 
 BILLS = TopicPartition("bills", 0)
 MINUTE = 60_000

@@ -17,13 +17,12 @@ from pyspark_log.storage.log import LogWriter, Turnstile
 from pyspark_log.storage.log.new_segment import NewSegment
 from pyspark_log.storage.log_manager import append as log_manager_append
 from pyspark_log.storage.publish import partition_applier
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import install, staged_writer
 from pyspark_log.storage.record import layout
 from pyspark_log.storage.segment import SegmentReader
 from pyspark_log.storage.segment.file_names import INDEX, TIME_INDEX, list_segments, segment_path
 from pyspark_log.storage.store import Store
-from tests.store_tools import faults, new_store, stage, values
+from tests.store_tools import faults, new_store, publish, stage, values
 
 DAY = 24 * 3600 * 1000
 VALUE = b"." * 100

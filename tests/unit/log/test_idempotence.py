@@ -29,13 +29,12 @@ from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log.state.partition_state import Flags
 from pyspark_log.storage.maintenance.repair.store import repair
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.segment.txn_index import AbortedTransaction, read_entries
 from pyspark_log.storage.store import Store
 from pyspark_log.types import AppendResult
-from tests.store_tools import cut_log, faults, new_store, stage, store_with
+from tests.store_tools import cut_log, faults, new_store, publish, stage, store_with
 
 # By their times producers are idle or not.
 NOW = time.time_ns() // 1_000_000

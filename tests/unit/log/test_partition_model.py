@@ -16,12 +16,11 @@ from searching import examples
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.log.state import partition_state, state_file
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.segment.file_names import list_segments
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetAndTimestamp
-from tests.store_tools import stage
+from tests.store_tools import publish, stage
 
 RECORDS = st.lists(
     st.tuples(st.none() | st.binary(max_size=8), st.none() | st.binary(max_size=60), st.integers(0, 50)),

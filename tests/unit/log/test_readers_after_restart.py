@@ -16,10 +16,9 @@ from pyspark_log.storage.log.state.partition_state import SLOT_SIZE
 from pyspark_log.storage.log.state.state_file import SLOT_DISTANCE
 from pyspark_log.storage.publish.claims import last_number
 from pyspark_log.storage.publish.pending import help_apply
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
-from tests.store_tools import decided_only, overwrite, rows, stage, store_with, values
+from tests.store_tools import decided_only, overwrite, publish, rows, stage, store_with, values
 
 store = store_with()
 

@@ -18,10 +18,9 @@ from pyspark_log.errors import (
     UnknownTopicError,
 )
 from pyspark_log.storage.log import retention
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.segment.file_names import list_segments
 from pyspark_log.storage.store import Store
-from tests.store_tools import observed, overwrite, stage
+from tests.store_tools import observed, overwrite, publish, stage
 
 HOUR = 3_600_000
 NOW = 0  # the time of each test's clock

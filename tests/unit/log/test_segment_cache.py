@@ -15,12 +15,11 @@ from pyspark_log.storage.log.read.segment_cache import WIDTH, CachedSegment, rea
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.segment.file_names import list_segments
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetAndTimestamp
 from tests.stops import run_until, stop_before
-from tests.store_tools import cut_log, observed, stage, store_with
+from tests.store_tools import cut_log, observed, publish, stage, store_with
 
 CONFIG = {"segment.bytes": "400", "index.interval.bytes": "0", "retention.ms": "-1", "file.delete.delay.ms": "0"}
 

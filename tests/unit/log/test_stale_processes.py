@@ -22,10 +22,9 @@ from pyspark_log.storage.log.retention import delete_before
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.publish.claims import last_number
 from pyspark_log.storage.publish.pending import tidy
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.store import Store
 from pyspark_log.types import LATEST, READ_COMMITTED, TopicPartition
-from tests.store_tools import cut_log, damages, new_store, observed, roll_log, stage
+from tests.store_tools import cut_log, damages, new_store, observed, publish, roll_log, stage
 
 NOW = time.time_ns() // 1_000_000
 DELETED = {"segment.bytes": "1000", "retention.ms": "-1"}

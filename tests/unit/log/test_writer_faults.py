@@ -13,10 +13,9 @@ from pyspark_log.errors import CorruptRecordError, LogDamagedError, OutcomeUnkno
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.read import LogReader
 from pyspark_log.storage.log.state import state_file
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.segment.segment import read_headers
 from pyspark_log.storage.store import Store
-from tests.store_tools import flip, new_store, observed, open_files, overwrite, rows, stage, store_with
+from tests.store_tools import flip, new_store, observed, open_files, overwrite, publish, rows, stage, store_with
 
 store = store_with({"segment.bytes": "1000", "index.interval.bytes": "100"})
 

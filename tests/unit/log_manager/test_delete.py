@@ -16,10 +16,9 @@ from pyspark_log.storage.log_manager import deletion
 from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.publish import applier, publishing
 from pyspark_log.storage.publish.pending import help_apply
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagingPlan
 from pyspark_log.storage.store import Store
-from tests.store_tools import Stopped, new_store, observed, rows, stage, store_with
+from tests.store_tools import Stopped, new_store, observed, publish, rows, stage, store_with
 
 DAY = 86_400
 KAFKAS = ("-checkpoint", "meta.properties")

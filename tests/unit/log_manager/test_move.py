@@ -24,7 +24,6 @@ from pyspark_log.storage.maintenance.verify import partition
 from pyspark_log.storage.maintenance.verify.partition import PartitionCheck
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish.partition_applier import _Work
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import install
 from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
 from pyspark_log.storage.store import Store
@@ -32,7 +31,7 @@ from pyspark_log.types import LATEST, READ_COMMITTED
 from tests.interrupts import Interrupt
 from tests.processes import PROCESSES
 from tests.scratch import memory_folder
-from tests.store_tools import cut_log, faults, new_store, stage
+from tests.store_tools import cut_log, faults, new_store, publish, stage
 
 # How long processes may take to start, and to come to something new, in seconds.
 PATIENCE = 120

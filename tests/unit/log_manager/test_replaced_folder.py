@@ -5,12 +5,11 @@ import shutil
 
 import pytest
 
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 from tests.processes import PROCESSES, started
 from tests.scratch import memory_folder
-from tests.store_tools import faults, rows, stage, values
+from tests.store_tools import faults, publish, rows, stage, values
 
 # How often each kind of copy is put in place: all in all a thousand times, unless few are asked for.
 ROUNDS = 40 if os.environ.get("CRASH_POINTS") == "few" else 200

@@ -14,11 +14,10 @@ from pyspark_log import Store, TopicPartition
 from pyspark_log.errors import PublishPendingError
 from pyspark_log.metrics import StoreMetrics
 from pyspark_log.monitoring import Snapshots
-from pyspark_log.storage.publish import publish
 from tests.object_proxy import pass_on, proxy
 from tests.scrapes import Scrape, get
 from tests.server_tools import PATIENCE
-from tests.store_tools import rows, stage, store_with
+from tests.store_tools import publish, rows, stage, store_with
 
 store_of_t = store_with(partitions=3)
 

@@ -12,11 +12,11 @@ from pyspark_log.storage.ingest.partitioner import murmur2
 from pyspark_log.storage.log_manager.topics import TopicAdmin
 from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.maintenance.verify.store import verify
-from pyspark_log.storage.publish import publishing
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.publish.staging.agreed_topics import agree
 from pyspark_log.storage.publish.staging.staged_file import Job
 from tests.processes import PROCESSES
+from tests.store_tools import publish
 
 KEYS = [b"%d" % number for number in range(40)]
 ROWS = pa.record_batch({"key": KEYS, "value": KEYS})
@@ -38,7 +38,7 @@ def open_plan(store, topics=()):
 
 def partitions_of_keys(parts, store):
     """Publishes parts; which partitions of the topic `new` have each key."""
-    publishing.publish(store.decisions, "p", 0, parts)
+    publish(store.decisions, "p", 0, parts)
     found = {}
     for partition in range(store.describe_topic("new").partitions):
         for batch in store.read("new", partition):
@@ -121,7 +121,7 @@ def test_a_topic_that_is_recreated_while_tasks_are_at_work(store):
     with pytest.raises(UnknownTopicError, match="'new' was deleted and recreated"):
         task(store, plan).append("new", ROWS)
     with pytest.raises(StagedOutputError, match="'new' was deleted"):
-        publishing.publish(store.decisions, "p", 0, first.finish())
+        publish(store.decisions, "p", 0, first.finish())
 
 
 def agree_at_once(path, job, barrier, queue):

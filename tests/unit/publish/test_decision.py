@@ -24,14 +24,13 @@ from pyspark_log.storage.publish.decision import (
 )
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.pending import help_apply, tidy
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedPart, manifest
 from pyspark_log.storage.record.checksum import crc32c
 from pyspark_log.storage.record.layout import CRC_AT
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 from tests.interrupts import Interrupt
-from tests.store_tools import rows, stage, store_with
+from tests.store_tools import publish, rows, stage, store_with
 
 ID = "A" * 22
 # As the first version wrote it.

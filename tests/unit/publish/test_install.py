@@ -29,12 +29,11 @@ from pyspark_log.storage.publish import pending
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.partition_applier import _Work
 from pyspark_log.storage.publish.pending import help_apply
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.recovery import set_aside, waiting
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan, install, staged_writer
 from pyspark_log.storage.store import Store
 from tests.processes import PROCESSES, run_at_once
-from tests.store_tools import Stopped, decided_only, new_store, observed, roll_log
+from tests.store_tools import Stopped, decided_only, new_store, observed, publish, roll_log
 
 CONFIG = {"segment.bytes": "100000", "index.interval.bytes": "500", "max.message.bytes": "3000"}
 

@@ -15,12 +15,11 @@ from pyspark_log.storage.fs.process_id import Process
 from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish.pending import help_apply
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan, staged_writer
 from pyspark_log.storage.publish.staging.staged_file import Job, is_staged_name, job_of
 from pyspark_log.storage.store import Store
 from tests.processes import started, wait_for_the_end
-from tests.store_tools import decided_only, new_store
+from tests.store_tools import decided_only, new_store, publish
 
 pytestmark = pytest.mark.skipif(not Process.here().birth, reason="this system does not tell processes apart")
 

@@ -21,11 +21,10 @@ from pyspark_log.storage.fs import files
 from pyspark_log.storage.publish import applier
 from pyspark_log.storage.publish.claims import last_number
 from pyspark_log.storage.publish.pending import help_apply, tidy
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan, staged_writer
 from pyspark_log.storage.store import Store
 from tests.processes import run_at_once
-from tests.store_tools import decided_only, new_store, overwrite, store_with, visible_values
+from tests.store_tools import decided_only, new_store, overwrite, publish, store_with, visible_values
 
 store = store_with(partitions=3)
 

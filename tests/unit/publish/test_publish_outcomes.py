@@ -34,11 +34,10 @@ from pyspark_log.storage.fs.locks import FileLock
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.publish import claims, publishing
 from pyspark_log.storage.publish.claims import claim
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 from tests.processes import held_by_another
-from tests.store_tools import new_store, observed, rows, stage
+from tests.store_tools import new_store, observed, publish, rows, stage
 
 RUN = QueryRun("query", "run", "")
 

@@ -20,11 +20,10 @@ from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.publish import claims, publishing
 from pyspark_log.storage.publish.claims import claim, last_number
 from pyspark_log.storage.publish.decision import NO_NUMBER
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 from tests import moved_time
-from tests.store_tools import stage, store_with, values, visible_values
+from tests.store_tools import publish, stage, store_with, values, visible_values
 
 store = store_with()
 

@@ -20,7 +20,7 @@ from pyspark_log.storage.publish.decision import About
 from pyspark_log.storage.publish.publisher_admin import delete_publisher
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
-from tests.store_tools import rows, stage
+from tests.store_tools import publish, rows, stage
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def store(path):
 
 
 def published(store, publisher, number, **options):
-    return publishing.publish(store.decisions, publisher, number, stage(store, rows("v")), **options)
+    return publish(store.decisions, publisher, number, stage(store, rows("v")), **options)
 
 
 @pytest.fixture

@@ -28,13 +28,12 @@ from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish import applier
 from pyspark_log.storage.publish.claims import last_number
 from pyspark_log.storage.publish.pending import help_apply
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.recovery import recover, set_aside, waiting
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 from tests.stops import StopBefore, run_until
-from tests.store_tools import visible_values
+from tests.store_tools import publish, visible_values
 
 A0 = TopicPartition("a", 0)
 

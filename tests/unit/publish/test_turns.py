@@ -6,10 +6,9 @@ import time
 import pyarrow as pa
 import pytest
 
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.store import Store
 from tests.processes import PROCESSES
-from tests.store_tools import new_store, stage
+from tests.store_tools import new_store, publish, stage
 
 PUBLISHES = 60
 # How long the writers may take to begin, in seconds.

@@ -20,12 +20,12 @@ from pyspark_log.storage.log_manager.append import append_rows
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
-from pyspark_log.storage.publish import claims, pending, publishing
+from pyspark_log.storage.publish import claims, pending
 from pyspark_log.storage.record.layout import HEADER_SIZE
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 from tests.stops import run_until, stop_before
-from tests.store_tools import faults, flip, overwrite
+from tests.store_tools import faults, flip, overwrite, publish
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def stop_publish(path, *, before):
     """Publishes ten records as number 3, up to a change to files of which `before` says that it comes no more."""
     store = Store.open(path)
     parts = stage(store, 10, large=True)
-    assert run_until(lambda: publishing.publish(store.decisions, "query", 3, parts, run="run"), stop_before(before))
+    assert run_until(lambda: publish(store.decisions, "query", 3, parts, run="run"), stop_before(before))
 
 
 def state_of(path, topic="t", partition=0):
@@ -63,9 +63,7 @@ def assert_usable(copy, topic="t", partition=0):
     end = store.latest_offset(topic, partition)
     store.append(topic, rows(9000, 7), partition=partition)
     number = claims.last_number(store.decisions, "query")
-    publishing.publish(
-        store.decisions, "query", 0 if number is None else number + 1, stage(store, 10, topic), run="run"
-    )
+    publish(store.decisions, "query", 0 if number is None else number + 1, stage(store, 10, topic), run="run")
     after = records(copy, topic, partition)
     assert {offset: after[offset] for offset in before} == before
     assert [after[end + number] for number in range(7)] == [b"record %06d" % (9000 + number) for number in range(7)]
@@ -257,7 +255,7 @@ def test_a_damaged_decision_log_gives_no_number_twice(path, copy):
     store = Store.open(copy)
     assert store.latest_offset("__pylog_publish", 0) > applied
     before = len(records(copy, "p", 0)) + len(records(copy, "p", 1))
-    publishing.publish(store.decisions, "another", 0, stage(store, 10))
+    publish(store.decisions, "another", 0, stage(store, 10))
     assert len(records(copy, "p", 0)) + len(records(copy, "p", 1)) == before + 10
 
 

@@ -9,7 +9,6 @@ import pytest
 from server_requests import EARLIEST, LARGEST_TIME, batch, fetch, list_offset, produce, values
 
 from pyspark_log import Store
-from pyspark_log.storage.publish import publish
 from tests import requests as r
 from tests.server_tools import NewServer, Peer, served
 from tests.store_tools import stage
@@ -51,7 +50,7 @@ def test_the_logs_of_groups_and_publishes_need_no_arrow(tmp_path):
     with Store.create(tmp_path / "store") as store:
         store.create_topic("t", 1)
         rows = pa.record_batch({"value": [b"v"]})
-        publish(store.decisions, "job", 0, stage(store, rows))
+        store.publishes.publish("job", 0, stage(store, rows))
     code = """
 import sys
 from pyspark_log.storage.folder_store import FolderStore

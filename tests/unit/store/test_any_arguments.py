@@ -14,8 +14,8 @@ from pyspark_log import OffsetsLog, Store, TopicPartition, Transactions
 from pyspark_log.errors import InvalidConfigError, InvalidTopicError, PylogError
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.publish.publisher_admin import delete_publisher, publishers
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.types import NO_TIMESTAMP, OffsetStep
+from tests.store_tools import publish
 
 NUMBERS = st.sampled_from([
     *(sign * (2**bits + step) for bits in (7, 15, 31, 32, 63, 64, 70, 200) for step in (-1, 0, 1) for sign in (1, -1)),

@@ -7,10 +7,9 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.storage.maintenance import janitor
-from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging.staged_writer import INLINE_LIMIT
 from pyspark_log.storage.store import Store
-from tests.store_tools import rows, stage
+from tests.store_tools import publish, rows, stage
 
 
 def work(path):

@@ -25,13 +25,13 @@ from pyspark_log.storage.log_manager.append import append_rows
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.partition import PartitionCheck
 from pyspark_log.storage.maintenance.verify.store import verify
-from pyspark_log.storage.publish import pending, publishing
+from pyspark_log.storage.publish import pending
 from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.record.layout import MAX_TIMESTAMP_AT
 from pyspark_log.storage.store import Store
 from tests.amounts import few_or_many
 from tests.stops import StopBefore, run_until, stop_before
-from tests.store_tools import flip, new_store, observed
+from tests.store_tools import flip, new_store, observed, publish
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_whatever_a_killed_writer_leaves_is_no_damage(tmp_path):
         store.create_topic("p", 2, {"segment.bytes": "700", "index.interval.bytes": "100", "retention.ms": "-1"})
         for number in range(4):
             store.append("p", rows(number, 5), sync=number == 2)
-            publishing.publish(store.decisions, "query", number, stage(store, 4))
+            publish(store.decisions, "query", number, stage(store, 4))
 
     tried = 0
     while run_until(program, StopBefore(tried * 11)):
@@ -101,7 +101,7 @@ def test_a_store_that_is_changed_in_every_way_meanwhile_has_no_findings(tmp_path
     def change(number):
         store.append("t", rows(number, 4))
         if number % 7 == 0:
-            publishing.publish(store.decisions, "query", number // 7, stage(store, 5, "t"))
+            publish(store.decisions, "query", number // 7, stage(store, 5, "t"))
         if number % 20 == 0:
             store.delete_records("t", 0, max(store.latest_offset("t", 0) - 5, 0))
         if number % 30 == 0:
@@ -434,7 +434,7 @@ def decided(path):
     parts = stage(store, 10, large=True)
     assert {bool(part.file) for part in parts} == {True}
     stop = stop_before(lambda change: change.kind == "write" and "/data/p-" in change.path)
-    assert run_until(lambda: publishing.publish(store.decisions, "query", 3, parts, run="run"), stop)
+    assert run_until(lambda: publish(store.decisions, "query", 3, parts, run="run"), stop)
     return path
 
 
