@@ -25,7 +25,7 @@ from pyspark_log.clients.subscriptions import AllPartitions, Assigned, ConsumerR
 from pyspark_log.errors import InvalidConfigError, UnknownTopicError
 from pyspark_log.storage.groups.assignors import Assignor
 from pyspark_log.storage.store import Store
-from pyspark_log.types import READ_UNCOMMITTED, OffsetAndTimestamp, TopicPartition, check_isolation
+from pyspark_log.types import READ_UNCOMMITTED, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,6 +45,33 @@ class Consumer:
 
     A key or value that a deserializer refuses is a DeserializationError, a damaged batch is a CorruptRecordError. The
     position stays at that record: the next call raises the same, until `seek` passes over it.
+
+    Args:
+        store: the store.
+        topics: their names; they need not exist yet.
+        group_id: the group that commits are made for, and whose committed offsets are read from; None: there are no
+            commits.
+        group_instance_id: of a static member: it may restart within session_timeout_ms, and nothing moves.
+        partition_assignment_strategy: "range", "roundrobin", "sticky", "cooperative-sticky", or a function: see
+            storage.groups.assignors. All members have the same.
+        max_poll_interval_ms: a member that does not read for so long is removed from its group.
+        session_timeout_ms: how long the partitions of a static member wait for it.
+        client_id: a name of this consumer.
+        auto_offset_reset: where reading begins without a committed offset, or if the log does not have it (any
+            more): at the log end as of `subscribe` or `assign` ("latest"), at the log start ("earliest"), or it is
+            an error ("none"). A partition that is added to a topic later is read from its start.
+        isolation_level: as for Store.read.
+        enable_auto_commit: with a group, commits what earlier calls have handed out: in `poll` and while iterating,
+            as time passes, and in `close`.
+        auto_commit_interval_ms: how often.
+        max_poll_records: how many records `poll` returns at most.
+        max_partition_fetch_bytes: about how many bytes of a partition's records are read at once; at least a batch.
+        check_crcs: False: as for Store.read.
+        key_deserializer, value_deserializer: "text", "json", a function of bytes, a deserializer of kafka-python or
+            confluent-kafka; None: bytes. They are not called for None.
+        metadata_max_age_ms: how long it takes at most until added topics and partitions are found, and publishes
+            whose process has died are finished.
+        consumer_timeout_ms: iterating ends when nothing has come for so long.
     """
 
     def __init__(
@@ -69,44 +96,17 @@ class Consumer:
         metadata_max_age_ms: float = 1000,
         consumer_timeout_ms: float = inf,
     ) -> None:
-        """Subscribes to topics, if they are named.
-
-        Args:
-            store: the store.
-            topics: their names; they need not exist yet.
-            group_id: the group that commits are made for, and whose committed offsets are read from; None: there are no
-                commits.
-            group_instance_id: of a static member: it may restart within session_timeout_ms, and nothing moves.
-            partition_assignment_strategy: "range", "roundrobin", "sticky", "cooperative-sticky", or a function: see
-                storage.groups.assignors. All members have the same.
-            max_poll_interval_ms: a member that does not read for so long is removed from its group.
-            session_timeout_ms: how long the partitions of a static member wait for it.
-            client_id: a name of this consumer.
-            auto_offset_reset: where reading begins without a committed offset, or if the log does not have it (any
-                more): at the log end as of `subscribe` or `assign` ("latest"), at the log start ("earliest"), or it is
-                an error ("none"). A partition that is added to a topic later is read from its start.
-            isolation_level: as for Store.read.
-            enable_auto_commit: with a group, commits what earlier calls have handed out: in `poll` and while iterating,
-                as time passes, and in `close`.
-            auto_commit_interval_ms: how often.
-            max_poll_records: how many records `poll` returns at most.
-            max_partition_fetch_bytes: about how many bytes of a partition's records are read at once; at least a batch.
-            check_crcs: False: as for Store.read.
-            key_deserializer, value_deserializer: "text", "json", a function of bytes, a deserializer of kafka-python or
-                confluent-kafka; None: bytes. They are not called for None.
-            metadata_max_age_ms: how long it takes at most until added topics and partitions are found, and publishes
-                whose process has died are finished.
-            consumer_timeout_ms: iterating ends when nothing has come for so long.
+        """Subscribes to topics, if they are named; the class has the arguments.
 
         Raises:
             InvalidConfigError: an argument is refused. InvalidTopicError: no topic can have such a name.
             ReadOnlyError: it is to commit by itself, and the store is a Kafka broker's folder.
         """
-        check_isolation(isolation_level)
         check_whole("max_poll_records", max_poll_records, low=1)
-        check_whole("max_partition_fetch_bytes", max_partition_fetch_bytes, low=1)
-        if auto_offset_reset not in ("latest", "earliest", "none"):
-            raise InvalidConfigError(f"auto_offset_reset {auto_offset_reset!r}: must be latest, earliest or none")
+        config = FetchConfig(
+            auto_offset_reset, group_id, isolation_level, max_partition_fetch_bytes, check_crcs, key_deserializer,
+            value_deserializer,
+        )  # fmt: skip
         self._store, self._group_id, self.client_id = store, group_id, client_id
         self._most, self._bytes = max_poll_records, max_partition_fetch_bytes
         self._age = metadata_max_age_ms / 1000
@@ -118,10 +118,6 @@ class Consumer:
                 group_id, client_id, group_instance_id, partition_assignment_strategy, max_poll_interval_ms,
                 session_timeout_ms,
             )  # fmt: skip
-        config = FetchConfig(
-            auto_offset_reset, group_id, isolation_level, max_partition_fetch_bytes, check_crcs, key_deserializer,
-            value_deserializer,
-        )  # fmt: skip
         self._holding = Holding(store, config, self._commits, Assigned(store, self._age))
         self._fetcher = self._holding.fetcher
         self._iterator = RecordIterator(partial(self._holding.next_rows, consumer_timeout_ms / 1000))

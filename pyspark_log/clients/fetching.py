@@ -10,6 +10,7 @@ from typing import Literal
 
 import pyarrow as pa
 
+from pyspark_log.arguments import check_whole
 from pyspark_log.clients.deserializers import Deserializer, check_deserializer, reader_of
 from pyspark_log.clients.records import ConsumerRecord, FetchedRows
 from pyspark_log.clients.waiting import LOOK_SECONDS
@@ -17,7 +18,7 @@ from pyspark_log.config import INT_MAX
 from pyspark_log.errors import InvalidConfigError, NoOffsetError, OffsetOutOfRangeError, PylogError, UnknownTopicError
 from pyspark_log.storage.record import decoder  # noqa: F401  (else the first record waits while it is loaded)
 from pyspark_log.storage.store import Store
-from pyspark_log.types import READ_UNCOMMITTED, TopicPartition
+from pyspark_log.types import READ_UNCOMMITTED, TopicPartition, check_isolation
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,13 @@ class FetchConfig:
     check_crcs: bool
     key: Deserializer = None
     value: Deserializer = None
+
+    def __post_init__(self) -> None:
+        """Refuses what a consumer cannot read by. InvalidConfigError."""
+        check_isolation(self.isolation_level)
+        check_whole("max_partition_fetch_bytes", self.max_bytes, low=1)
+        if self.reset not in ("latest", "earliest", "none"):
+            raise InvalidConfigError(f"auto_offset_reset {self.reset!r}: must be latest, earliest or none")
 
 
 class _Reading:

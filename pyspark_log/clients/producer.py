@@ -143,12 +143,7 @@ class Producer:
             if not 0 <= partition < count:
                 # There may be more by now; if not, this says so.
                 self._store.earliest_offset(topic, partition)
-        if timestamp_ms is None:
-            timestamp_ms = clock.now_ms()
-        elif isinstance(timestamp_ms, bool) or not hasattr(timestamp_ms, "__index__"):
-            raise InvalidRecordError(f"timestamp_ms: expected an int or None, got {type(timestamp_ms).__name__}")
-        else:
-            timestamp_ms = index(timestamp_ms)
+        timestamp_ms = clock.now_ms() if timestamp_ms is None else _checked_time(timestamp_ms)
         with self._has_work:
             if self._size >= self._memory:
                 self._wait_for_room()
@@ -305,3 +300,9 @@ def _header(header: tuple[str, bytes | None]) -> tuple[str, bytes | None]:
     if not isinstance(name, str):
         raise InvalidRecordError(f"name of a header: expected a str, got {type(name).__name__}")
     return name, _bytes(f"header {name}", value)
+
+
+def _checked_time(timestamp_ms: int) -> int:
+    if isinstance(timestamp_ms, bool) or not hasattr(timestamp_ms, "__index__"):
+        raise InvalidRecordError(f"timestamp_ms: expected an int or None, got {type(timestamp_ms).__name__}")
+    return index(timestamp_ms)
