@@ -44,7 +44,7 @@ def committed_offsets(source: HasGroups, pattern: re.Pattern[str]) -> Iterator[t
 
 
 def commit_unless_used(
-    store: Store, name: str, wanted: Mapping[TopicPartition, int], mirror: str, *, back: bool = True
+    store: Store, name: str, offsets: Mapping[TopicPartition, int], mirror: str, *, back: bool = True
 ) -> int:
     """Commits offsets of a group, unless the group is used in the store itself.
 
@@ -53,7 +53,7 @@ def commit_unless_used(
     Args:
         store: where.
         name: the group's.
-        wanted: its offsets.
+        offsets: its offsets.
         mirror: the mirror's name, which the metadata of its commits has.
         back: whether an offset may become lower.
 
@@ -62,15 +62,15 @@ def commit_unless_used(
     """
     group, ours = store.groups[name], f"mirrored by {mirror}"
     committed = group.committed()
-    known = {at: committed[at] for at in wanted if at in committed}
-    if group.describe().may_have_members or any(one.metadata != ours for one in known.values()):
+    current = {at: committed[at] for at in offsets if at in committed}
+    if group.describe().may_have_members or any(entry.metadata != ours for entry in current.values()):
         return 0
     moves = {
         at: offset
-        for at, offset in wanted.items()
-        if at not in known or offset > known[at].offset or (back and offset != known[at].offset)
+        for at, offset in offsets.items()
+        if at not in current or offset > current[at].offset or (back and offset != current[at].offset)
     }
-    expected = {at: known[at].offset if at in known else None for at in moves}
+    expected = {at: current[at].offset if at in current else None for at in moves}
     try:
         group.commit(moves, ours, expected=expected)
     except OffsetConflictError as error:

@@ -125,9 +125,9 @@ class Mirror(Copies):
                 if now - others_at >= _OTHERS_INTERVAL:
                     others_at = now
                     self._follow_others()
-                done = sum(partition.end for partition in self._partitions.values())
-                if done != progress:
-                    progress, progressed_at = done, now
+                total = sum(partition.end for partition in self._partitions.values())
+                if total != progress:
+                    progress, progressed_at = total, now
                     self._show_progress()
                 elif self._plan.until_now and now - progressed_at > _PATIENCE:
                     self._give_up()
@@ -143,8 +143,8 @@ class Mirror(Copies):
         if self._progress is None or not self._plan.until_now:
             return
         todo = {at: max(end - self._partitions[at].begun_at, 0) for at, end in self._targets.items()}
-        done = sum(min(self._partitions[at].end - self._partitions[at].begun_at, most) for at, most in todo.items())
-        self._progress(done, sum(todo.values()))
+        copied = sum(min(self._partitions[at].end - self._partitions[at].begun_at, most) for at, most in todo.items())
+        self._progress(copied, sum(todo.values()))
 
     def _begin(self) -> None:
         """Finds the topics; unless it is a mirror until now, it waits for a broker that answers."""
@@ -164,9 +164,10 @@ class Mirror(Copies):
     def _results(self) -> list[MirrorResult]:
         results = [
             MirrorResult(
-                at, one.begun_at, one.end, one.log_start, one.bytes, one.missing, self._failed.get(at)
+                at, partition.begun_at, partition.end, partition.log_start, partition.bytes, partition.missing,
+                self._failed.get(at),
             )
-            for at, one in sorted(self._partitions.items())
+            for at, partition in sorted(self._partitions.items())
         ]  # fmt: skip
         return results + [
             MirrorResult(TopicPartition(name, -1), 0, 0, 0, 0, 0, error) for name, error in self._refused.items()
@@ -174,8 +175,8 @@ class Mirror(Copies):
 
     # ---- what threads ask (see replication.Copies)
 
-    def _may_fetch(self, at: TopicPartition, one: CopiedPartition) -> bool:
-        return not one.needs_leader and self._is_wanted(at, one)
+    def _may_fetch(self, at: TopicPartition, partition: CopiedPartition) -> bool:
+        return not partition.needs_leader and self._wants_more(at, partition)
 
     def fail(self, at: TopicPartition, error: Exception) -> None:
         """Ends the mirror of one partition."""
@@ -189,15 +190,15 @@ class Mirror(Copies):
 
     # ---- what is done
 
-    def _is_wanted(self, at: TopicPartition, one: CopiedPartition) -> bool:
+    def _wants_more(self, at: TopicPartition, partition: CopiedPartition) -> bool:
         if at in self._failed:
             return False
         target = self._targets.get(at)
-        return target is None or not one.is_checked or max(one.end, one.nothing_until) < target
+        return target is None or not partition.is_checked or max(partition.end, partition.nothing_until) < target
 
     def _unfinished(self) -> list[TopicPartition]:
         with self._mutex:
-            return [at for at, one in self._partitions.items() if self._is_wanted(at, one)]
+            return [at for at, partition in self._partitions.items() if self._wants_more(at, partition)]
 
     def _give_up(self) -> None:
         """Ends what is not done of a mirror until now."""
@@ -229,7 +230,7 @@ class Mirror(Copies):
 
     def _needs_leaders(self) -> bool:
         with self._mutex:
-            return bool(self._lost) or any(one.needs_leader for one in self._partitions.values())
+            return bool(self._lost) or any(partition.needs_leader for partition in self._partitions.values())
 
     def _find_topics(self, *, first: bool = False) -> None:
         """Looks for topics that are to be mirrored, and for the leaders of all partitions."""
@@ -244,17 +245,17 @@ class Mirror(Copies):
         self._note_missing({topic.name for topic in topics})
         with self._mutex:
             self._lost.clear()
-            for one in self._partitions.values():
-                one.needs_leader = False
+            for partition in self._partitions.values():
+                partition.needs_leader = False
         self._fetch_from((node for node, _ in self._leaders.values()), self._source.fetcher)
 
     def _is_chosen(self, topic: str) -> bool:
-        return topic not in INTERNAL_TOPICS and any(one.fullmatch(topic) for one in self._plan.topics)
+        return topic not in INTERNAL_TOPICS and any(pattern.fullmatch(topic) for pattern in self._plan.topics)
 
-    def _note_missing(self, found: set[str]) -> None:
+    def _note_missing(self, names: set[str]) -> None:
         """Ends the mirror of topics that the source has no more; one answer may be a broker's that lags."""
         now = time.monotonic()
-        self._missing_since = {name: self._missing_since.get(name, now) for name in self._known_topics() - found}
+        self._missing_since = {name: self._missing_since.get(name, now) for name in self._known_topics() - names}
         for name, since in self._missing_since.items():
             if now - since > 2 * _METADATA_INTERVAL and name not in self._refused:
                 self._refuse(
@@ -279,9 +280,9 @@ class Mirror(Copies):
             for number, leader in enumerate(topic.leaders):
                 at = TopicPartition(topic.name, number)
                 if at not in self._partitions:
-                    made = CopiedPartition(self._store, at, topic.topic_id, self._plan.rules)
+                    copy = CopiedPartition(self._store, at, topic.topic_id, self._plan.rules)
                     with self._mutex:
-                        self._partitions[at], self._leaders[at] = made, leader
+                        self._partitions[at], self._leaders[at] = copy, leader
                     if self._plan.until_now and not first:
                         self._targets[at] = 0  # It is newer than now.
                 with self._mutex:
@@ -293,9 +294,9 @@ class Mirror(Copies):
         """Notes where the partitions end now."""
         deadline = time.monotonic() + _PATIENCE
         while missing := [at for at in self._partitions if at not in self._targets and at not in self._failed]:
-            found = self._source.ends({at: self._leaders[at][0] for at in missing})
-            self._targets |= found
-            if len(found) < len(missing):
+            ends = self._source.ends({at: self._leaders[at][0] for at in missing})
+            self._targets |= ends
+            if len(ends) < len(missing):
                 if time.monotonic() > deadline:
                     for at in missing:
                         self.fail(at, ReplicationError(f"{at}: no leader answers"))
@@ -324,5 +325,5 @@ class Mirror(Copies):
 
     def _follow_groups(self) -> None:
         assert self._plan.groups is not None
-        ends = {at: one.end for at, one in self._partitions.items()}
+        ends = {at: partition.end for at, partition in self._partitions.items()}
         follow_groups(self._store, self._source, self._plan.groups, ends)

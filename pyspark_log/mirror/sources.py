@@ -123,10 +123,10 @@ class FolderSource(StoreGroups, Source):
         topics = list[ClusterTopic]()
         for name in store.topics():
             with contextlib.suppress(UnknownTopicError):  # deleted meanwhile
-                found = store.describe_topic(name)
+                description = store.describe_topic(name)
                 # One more than a store may have: the mirror refuses that, and no memory is spent on it.
-                partitions = min(found.partitions, MAX_PARTITIONS + 1)
-                topics.append(ClusterTopic(name, id_bytes(found.topic_id), [_LEADER] * partitions))
+                partitions = min(description.partitions, MAX_PARTITIONS + 1)
+                topics.append(ClusterTopic(name, id_bytes(description.topic_id), [_LEADER] * partitions))
         return topics
 
     def configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -217,17 +217,17 @@ class _SegmentFetcher:
     """Reads the segments of a folder; see Fetches."""
 
     def __init__(self, source: FolderSource) -> None:
-        self._source, self._wanted = source, dict[TopicPartition, Position]()
+        self._source, self._positions = source, dict[TopicPartition, Position]()
         self._interrupted = threading.Event()
 
-    def send(self, wanted: Mapping[TopicPartition, Position]) -> None:
+    def send(self, positions: Mapping[TopicPartition, Position]) -> None:
         """Takes what is to be read."""
-        self._wanted = dict(wanted)
+        self._positions = dict(positions)
 
     def receive(self) -> Iterator[Fetched]:
         """What there is, up to a limit; a pause follows if that is nothing."""
         began, size = time.monotonic(), 0
-        for at, position in self._wanted.items():
+        for at, position in self._positions.items():
             answer = self._read(at, position)
             size += len(answer.records)
             yield answer
@@ -254,29 +254,29 @@ class _SegmentFetcher:
         epoch = leader_epochs.read(reader.place_in(state).folder).end_of(position.last_epoch, state.next_offset)
         if epoch.epoch == position.last_epoch >= 0 and epoch.end_offset < position.offset:
             return answer._replace(diverging=epoch)
-        found = reader.stored_batches(position.offset, end, PARTITION_BYTES, state)
-        if found is None or found.next_offset >= end:
+        batches = reader.stored_batches(position.offset, end, PARTITION_BYTES, state)
+        if batches is None or batches.next_offset >= end:
             answer = answer._replace(lost=self._source.lost_end(reader))
-        if found is None:
+        if batches is None:
             return answer
-        with found.file as file:
-            data = file.pread(found.length, found.position)
-            place = FilePlace(file.path, int(os.path.basename(file.path)[:_DIGITS]), found.position)
+        with batches.file as file:
+            data = file.pread(batches.length, batches.position)
+            place = FilePlace(file.path, int(os.path.basename(file.path)[:_DIGITS]), batches.position)
         return answer._replace(records=memoryview(data), place=place)
 
-    def ends(self, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+    def ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         """The log start and the log end of partitions."""
         ends = dict[TopicPartition, tuple[int, int]]()
-        for at in wanted:
+        for at in partitions:
             with contextlib.suppress(PylogError, OSError):  # which the next `receive` finds, too
-                state = self._source.reader(at, self._wanted[at].topic_id).state()
+                state = self._source.reader(at, self._positions[at].topic_id).state()
                 ends[at] = state.log_start, state.high_watermark
         return ends
 
     def end_of_epoch(self, at: TopicPartition, leader_epoch: int, epoch: int) -> tuple[int, int]:
         """An epoch at or before `epoch`, and where it ends."""
         try:
-            reader = self._source.reader(at, self._wanted[at].topic_id)
+            reader = self._source.reader(at, self._positions[at].topic_id)
             state = reader.state()
         except PylogError as error:
             raise PartitionError(at, ErrorCode.KAFKA_STORAGE_ERROR) from error

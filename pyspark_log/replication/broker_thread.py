@@ -28,13 +28,13 @@ _BACKOFF: Final = 0.5
 class Fetches(Protocol):
     """What fetches from a leader: kafka.fetcher.Fetcher, whose methods have the contracts, or a reader of files."""
 
-    def send(self, wanted: Mapping[TopicPartition, Position]) -> None:
+    def send(self, positions: Mapping[TopicPartition, Position]) -> None:
         """Asks for the next batches of partitions."""
 
     def receive(self) -> Iterator[Fetched]:
         """The answer to the last `send`."""
 
-    def ends(self, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+    def ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         """The log start and the log end of partitions."""
 
     def end_of_epoch(self, at: TopicPartition, leader_epoch: int, epoch: int) -> tuple[int, int]:
@@ -103,11 +103,11 @@ class BrokerThread(threading.Thread):
     def _work_on(self) -> None:
         work = self._work
         while not work.stopping.is_set():
-            wanted = work.begin(self._node)
+            copies = work.begin(self._node)
             try:
-                took = self._round(wanted) if wanted else False
+                took = self._round(copies) if copies else False
             except ClusterError as error:
-                for at in wanted:
+                for at in copies:
                     work.fail(at, error)
                 took = False
             except (OSError, MessageError) as error:
@@ -116,31 +116,31 @@ class BrokerThread(threading.Thread):
                     work.lose(self._node, error)
                 took = False
             finally:
-                work.end([partition for partition, _ in wanted.values()])
+                work.end([partition for partition, _ in copies.values()])
             if not took:
                 work.stopping.wait(_BACKOFF)
 
-    def _round(self, wanted: Mapping[TopicPartition, tuple[CopiedPartition, int]]) -> bool:
+    def _round(self, copies: Mapping[TopicPartition, tuple[CopiedPartition, int]]) -> bool:
         """Fetches once; whether any partition was answered without an error. The others wait for themselves."""
         if self._fetcher is None:
             self._fetcher = self._make_fetcher()
             if self._work.stopping.is_set():
                 return False  # `end` has not waited, or has come too early to interrupt it.
         self._turn += 1
-        order = rotated(list(wanted), self._turn)
-        self._fetcher.send({at: wanted[at][0].position(wanted[at][1]) for at in order})
+        order = rotated(list(copies), self._turn)
+        self._fetcher.send({at: copies[at][0].position(copies[at][1]) for at in order})
         answers = list(self._fetcher.receive())
-        is_empty = not any(len(one.records) for one in answers)
-        for one in answers:
-            partition = wanted[one.at][0]
-            if is_empty and not one.error_code and one.diverging is None:
+        is_empty = not any(len(answer.records) for answer in answers)
+        for answer in answers:
+            partition = copies[answer.at][0]
+            if is_empty and not answer.error_code and answer.diverging is None:
                 # Compaction has removed what was there up to the high watermark.
-                partition.nothing_until = max(partition.nothing_until, one.high_watermark)
-            if gaps := self._attempt(partition, partition.take, one):
-                self._take_with_epochs(partition, one, gaps)
-            self._work.took(partition, len(one.records))
-        self._settle([wanted[one.at][0] for one in answers if wanted[one.at][0].needs_ends])
-        return not all(one.error_code for one in answers)
+                partition.nothing_until = max(partition.nothing_until, answer.high_watermark)
+            if gaps := self._attempt(partition, partition.take, answer):
+                self._take_with_epochs(partition, answer, gaps)
+            self._work.took(partition, len(answer.records))
+        self._settle([copies[answer.at][0] for answer in answers if copies[answer.at][0].needs_ends])
+        return not all(answer.error_code for answer in answers)
 
     def _make_fetcher(self) -> Fetches:
         self._is_idle.set()
@@ -165,15 +165,15 @@ class BrokerThread(threading.Thread):
         if not partitions:
             return
         assert self._fetcher is not None
-        ends = self._fetcher.ends([one.at for one in partitions])
-        for one in partitions:
-            if one.at in ends:
-                self._attempt(one, one.settle, *ends[one.at])
+        ends = self._fetcher.ends([partition.at for partition in partitions])
+        for partition in partitions:
+            if partition.at in ends:
+                self._attempt(partition, partition.settle, *ends[partition.at])
 
-    def _attempt(self, partition: CopiedPartition, action: Callable[..., _T], *given: object) -> _T | None:
+    def _attempt(self, partition: CopiedPartition, action: Callable[..., _T], *arguments: object) -> _T | None:
         """What a change of a partition returns; None: it is ended, or fails."""
         try:
-            return action(*given)
+            return action(*arguments)
         except CopyEndedError:
             pass
         except (PylogError, OSError) as error:

@@ -224,16 +224,18 @@ class CopiedPartition:
         """Truncates the copy where the leader has other records. DivergedError: that was not asked for."""
         with self._held() as held:
             agreed = end_of_agreement(held, epoch, end_offset)
-            what = (
+            problem = (
                 f"{self.at}: an unclean election has replaced records: the copy has offsets {agreed} to "
                 f"{self.end - 1} of leader epoch {self._last_epoch}, in the source epoch {epoch} ends at {end_offset}"
             )
             if not self._rules.follow_truncation:
-                raise DivergedError(f"{what}; nothing was changed (--follow-truncation replaces them in the copy, too)")
+                raise DivergedError(
+                    f"{problem}; nothing was changed (--follow-truncation replaces them in the copy, too)"
+                )
             if held.state.is_replica and agreed >= held.state.high_watermark:
                 log.info("%s: offsets %d to %d are removed, which were never committed", self.at, agreed, self.end - 1)
             else:
-                log.warning("%s; the copy is truncated", what)
+                log.warning("%s; the copy is truncated", problem)
             if agreed < held.state.log_start:
                 restart_at(held, agreed)
             else:
@@ -250,23 +252,23 @@ class CopiedPartition:
         if self._is_new:
             self._skips_to = earliest
         elif self.end > latest:
-            what = (
+            problem = (
                 f"{self.at}: the source's log ends at offset {latest}, the copy at {self.end}: the source has lost "
                 "records, and does not say from which leader epoch on"
             )
             if not self._rules.follow_truncation:
-                raise DivergedError(f"{what}; nothing was changed (--follow-truncation has the copy begin again)")
+                raise DivergedError(f"{problem}; nothing was changed (--follow-truncation has the copy begin again)")
             # What was written there since may begin anywhere.
-            log.warning("%s; the copy begins again at offset %d", what, earliest)
+            log.warning("%s; the copy begins again at offset %d", problem, earliest)
             with self._held() as held:
                 restart_at(held, earliest)
                 self._note(held)
             self.nothing_until = 0
         elif self.end < earliest:
-            what = f"{self.at}: the source has deleted offsets {self.end} to {earliest - 1} before they were copied"
+            problem = f"{self.at}: the source has deleted offsets {self.end} to {earliest - 1} before they were copied"
             if not self._rules.skip_lost:
-                raise LostRecordsError(f"{what} (--skip-lost continues without them)")
-            log.warning("%s; the copy continues without them", what)
+                raise LostRecordsError(f"{problem} (--skip-lost continues without them)")
+            log.warning("%s; the copy continues without them", problem)
             if self._rules.keep:
                 self._skips_to = earliest
                 return

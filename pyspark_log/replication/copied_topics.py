@@ -50,32 +50,35 @@ class CopiedTopics:
         if name not in store.topics(internal=True):
             check_name(name)
             check_partitions(name, partitions)
-            known = UNKNOWN if configs is None else _known(configs)
+            known_configs = UNKNOWN if configs is None else _configs_of_store(configs)
             store.logs.make_folders()
-            self._admin.adopt(TopicDescription(name, theirs, partitions, known | (KEPT if self._keep else {})), {}, {})
+            self._admin.adopt(
+                TopicDescription(name, theirs, partitions, known_configs | (KEPT if self._keep else {})), {}, {}
+            )
             log.info("%s: created, with %s", name, plural(partitions, "partition"))
             return
-        found = store.describe_topic(name)
-        if found.topic_id != theirs:
+        description = store.describe_topic(name)
+        if description.topic_id != theirs:
             raise ReplicationError(
-                f"topic {name!r} of the store has the id {found.topic_id}, that of the source {theirs}: it is another "
-                "topic, or was deleted and created again in the source; delete the store's, or take another store"
+                f"topic {name!r} of the store has the id {description.topic_id}, that of the source {theirs}: it is "
+                "another topic, or was deleted and created again in the source; delete the store's, or take "
+                "another store"
             )
-        if found.partitions < partitions:
+        if description.partitions < partitions:
             self._admin.add_partitions(name, partitions)
             log.info("%s: the source now has %s", name, plural(partitions, "partition"))
 
     def configure(self, name: str, configs: Mapping[str, str]) -> None:
         """Gives a topic of the store the configs that the source has. PylogError, OSError."""
-        wanted, own = _known(configs), self._store.describe_topic(name).configs
+        source_configs, own = _configs_of_store(configs), self._store.describe_topic(name).configs
         if self._keep:
-            wanted = {key: value for key, value in wanted.items() if key not in KEPT}
+            source_configs = {key: value for key, value in source_configs.items() if key not in KEPT}
             own = {key: value for key, value in own.items() if key not in KEPT}
-        if wanted != own:
-            self._admin.alter_configs(name, wanted, [key for key in own if key not in wanted])
-            log.info("%s: its configs follow the source: %s", name, wanted)
+        if source_configs != own:
+            self._admin.alter_configs(name, source_configs, [key for key in own if key not in source_configs])
+            log.info("%s: its configs follow the source: %s", name, source_configs)
 
 
-def _known(configs: Mapping[str, str]) -> dict[str, str]:
+def _configs_of_store(configs: Mapping[str, str]) -> dict[str, str]:
     """The configs that a store has, too."""
     return {name: value for name, value in configs.items() if name in TOPIC_CONFIGS}

@@ -48,23 +48,23 @@ class Copies(ABC):
             thread.end()
 
     @abstractmethod
-    def _may_fetch(self, at: TopicPartition, one: CopiedPartition) -> bool:
+    def _may_fetch(self, at: TopicPartition, partition: CopiedPartition) -> bool:
         """Whether more of a partition is wanted now; the mutex is held."""
 
     def begin(self, node: int) -> Mapping[TopicPartition, tuple[CopiedPartition, int]]:
         """The partitions that a broker leads, of which more is wanted, and that no other thread uses."""
         now = time.monotonic()
         with self._mutex:
-            found = {
-                at: (one, self._leaders[at][1])
-                for at, one in self._partitions.items()
+            copies = {
+                at: (partition, self._leaders[at][1])
+                for at, partition in self._partitions.items()
                 if self._leaders[at][0] == node
-                and one.not_before <= now
-                and one not in self._used
-                and self._may_fetch(at, one)
+                and partition.not_before <= now
+                and partition not in self._used
+                and self._may_fetch(at, partition)
             }
-            self._used.update(one for one, _ in found.values())
-        return found
+            self._used.update(partition for partition, _ in copies.values())
+        return copies
 
     def end(self, partitions: Sequence[CopiedPartition]) -> None:
         """Takes partitions back."""

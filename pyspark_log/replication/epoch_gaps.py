@@ -40,16 +40,16 @@ def epochs_in(gap: Gap, end_of: Callable[[int], EpochEnd]) -> list[EpochStart]:
         end_of: asks the leader where an epoch ends, as OffsetForLeaderEpoch answers: of one without records, the epoch
             before it is meant; of one before all, the start of the first.
     """
-    found, epoch = list[EpochStart](), gap.next_epoch
+    starts, epoch = list[EpochStart](), gap.next_epoch
     while epoch > gap.last_epoch:
         # An epoch begins where all before it have ended.
         before, start = end_of(epoch - 1) if epoch > 0 else EpochEnd(-1, gap.start)
         if start < 0:
             start = gap.end  # The leader does not know.
-        if found and start >= found[-1].start_offset:
+        if starts and start >= starts[-1].start_offset:
             break  # There was no such epoch: the one after it is the first.
-        found.append(EpochStart(epoch, min(max(start, gap.start), gap.end)))
+        starts.append(EpochStart(epoch, min(max(start, gap.start), gap.end)))
         if start <= gap.start:
             break
         epoch = before
-    return found[::-1]
+    return starts[::-1]

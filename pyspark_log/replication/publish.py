@@ -67,8 +67,8 @@ def publish(path: str, cluster: OwnCluster, publisher: str, number: int, parts: 
         raise PublisherFencedError(f"publisher {publisher!r}: {error}", "", 0, 0) from error
     except (ClusterError, CorruptRecordError, OSError) as error:
         condition = error.condition if isinstance(error, PylogError) else "PYLOG_KAFKA_CLUSTER"
-        what = f"publisher {publisher!r}, number {number}: nothing was published: {error}"
-        raise PublishFailedError(what, condition, not isinstance(error, CorruptRecordError)) from error
+        problem = f"publisher {publisher!r}, number {number}: nothing was published: {error}"
+        raise PublishFailedError(problem, condition, not isinstance(error, CorruptRecordError)) from error
 
 
 def _is_published(producer: Transactions, name: str, number: int) -> bool:
@@ -91,7 +91,7 @@ def _publish(path: str, producer: Transactions, name: str, number: int, parts: S
     for part in parts:
         by_partition.setdefault(TopicPartition(part.topic, part.partition), []).append(part)
     try:
-        producer.send({at: _batches(path, producer, at, found) for at, found in by_partition.items()})
+        producer.send({at: _batches(path, producer, at, staged) for at, staged in by_partition.items()})
         producer.commit_offset(name, min(by_partition), number + 1, f"publish {number}")
     except BaseException:
         # Else it is aborted after its time-out, or by the next publish.
