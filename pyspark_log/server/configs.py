@@ -114,8 +114,8 @@ def of_topic(set_here: Mapping[str, str], of_store: Mapping[str, str]) -> Iterat
         yield topic_config(key, set_here, ((Source.STORE, of_store),))
     for name, value in OF_REPLICAS.items():
         meaning = "means nothing here: there is one copy of the log"
-        found = (Synonym(name, value, Source.DEFAULT),)
-        yield Config(name, _TYPES_OF_REPLICAS.get(name, Type.BOOLEAN), meaning, found, read_only=True)
+        synonyms = (Synonym(name, value, Source.DEFAULT),)
+        yield Config(name, _TYPES_OF_REPLICAS.get(name, Type.BOOLEAN), meaning, synonyms, read_only=True)
 
 
 def topic_config(key: ConfigKey, set_here: Mapping[str, str], layers: Layers) -> Config:
@@ -127,8 +127,8 @@ def topic_config(key: ConfigKey, set_here: Mapping[str, str], layers: Layers) ->
 def of_brokers(key: ConfigKey, layers: Layers) -> tuple[Synonym, ...]:
     """What brokers have as a config: the values of the layers that have it, then Kafka's default."""
     name = key.store_name
-    found = [Synonym(name, values[name], source) for source, values in layers if name in values]
-    return (*found, Synonym(name, key.default, Source.DEFAULT))
+    synonyms = [Synonym(name, values[name], source) for source, values in layers if name in values]
+    return (*synonyms, Synonym(name, key.default, Source.DEFAULT))
 
 
 def of_server(of_store: Mapping[str, str], node_id: int, listener: str) -> Iterator[Config]:
@@ -185,7 +185,7 @@ def check_list(name: str) -> None:
 
 def changed_list(before: str, change: Change, value: str) -> str:
     """A list after elements were added to it, or taken from it."""
-    known, named = before.split(","), value.split(",")
+    elements, named = before.split(","), value.split(",")
     if change is Change.APPEND:
-        return ",".join([*known, *(one for one in named if one not in known)])
-    return ",".join(one for one in known if one not in named)
+        return ",".join([*elements, *(element for element in named if element not in elements)])
+    return ",".join(element for element in elements if element not in named)

@@ -131,19 +131,19 @@ class Groups:
 
     async def refresh(self) -> None:
         """Takes in groups that others have made or deleted: commits of Spark, `pylog groups`."""
-        done: Wait[None] = Wait()
+        wait: Wait[None] = Wait()
         read = self.log.read(self._logs.groups.members)
 
         def take_in() -> None:
             # At once, before any later change is written.
             if read.error is None:
                 self._take_in(*read.value)
-                done.finish(None)
+                wait.finish(None)
             else:
-                done.fail(read.error)
+                wait.fail(read.error)
 
         read.then(take_in)
-        await done
+        await wait
 
     def load(self) -> None:
         """Takes in all groups of the log, before any request."""
@@ -172,15 +172,15 @@ class Groups:
     def _take_in(
         self, classic: dict[str, GroupMetadataValue | None], modern: dict[str, dict[RecordKey, Value]]
     ) -> None:
-        known = {group.group_id: group.group_state for group in self.coordinator.list_groups(ListGroupsRequest())}
+        states = {group.group_id: group.group_state for group in self.coordinator.list_groups(ListGroupsRequest())}
         for name, value in classic.items():
-            if name not in known and self._cluster.has_group(name):
+            if name not in states and self._cluster.has_group(name):
                 record = None if value is None else _record(value)
                 self.take(self.coordinator.load(name, record, self.now()))
         for name, records in modern.items():
-            if name not in known and self._cluster.has_group(name):
+            if name not in states and self._cluster.has_group(name):
                 self.take(self.coordinator.load_modern(name, records, self.now()))
-        for name, state in known.items():
+        for name, state in states.items():
             if name not in classic and name not in modern and state == _EMPTY and not self.log.is_changing(name):
                 self.take(self.coordinator.unload(name))
 

@@ -122,8 +122,8 @@ class ServerMetrics:
     def _metrics(self) -> Page:
         if self.not_ready:
             return _unavailable(self.not_ready)
-        counted = in_loop(self._broker.loop, self._counted)
-        gone = self._deleted(counted.topics.keys())
+        counted = in_loop(self._broker.loop, self._take_counts)
+        gone = self._find_deleted(counted.topics.keys())
         if gone:
             in_loop(self._broker.loop, lambda: self._forget(gone))
         topics = {name: counts for name, counts in counted.topics.items() if name not in gone}
@@ -134,18 +134,18 @@ class ServerMetrics:
         own += _of_node(self._broker.cluster.gauges())
         return Page(as_text(own) + self._store.text(), content_type=TEXT)
 
-    def _deleted(self, topics: Collection[str]) -> set[str]:
+    def _find_deleted(self, topics: Collection[str]) -> set[str]:
         """Those that do not exist any more; none, if the store cannot be looked at."""
         store = self._broker.store
         try:
-            known = store.topics(internal=True) if self._broker.logs.is_there() else topics
+            existing = store.topics(internal=True) if self._broker.logs.is_there() else topics
         except (PylogError, OSError):
-            known = topics
-        return set(topics).difference(known)
+            existing = topics
+        return set(topics).difference(existing)
 
     # ---- in the thread of the loop
 
-    def _counted(self) -> _Counted:
+    def _take_counts(self) -> _Counted:
         counts, listener = self._broker.counts, self._listener
         software, waiting = Counter[str](), Counter[int]()
         for connection in listener.connections:
@@ -154,7 +154,7 @@ class ServerMetrics:
             if connection.is_waiting:
                 waiting[connection.api] += 1
         return _Counted(
-            {name: (one.messages_in, one.bytes_in, one.bytes_out) for name, one in counts.topics.items()},
+            {name: (topic.messages_in, topic.bytes_in, topic.bytes_out) for name, topic in counts.topics.items()},
             {key: list(versions) for key, versions in counts.requests.items()},
             counts.errors.copy(),
             {
@@ -190,12 +190,12 @@ def _gauge(name: str, labels: Sequence[str] = ()) -> GaugeMetricFamily:
 
 
 def _of_topics(topics: Mapping[str, tuple[int, int, int]]) -> Iterator[Metric]:
-    names = (f"kafka_server_brokertopicmetrics_{what}_total" for what in ("messagesin", "bytesin", "bytesout"))
+    names = (f"kafka_server_brokertopicmetrics_{count}_total" for count in ("messagesin", "bytesin", "bytesout"))
     for index, name in enumerate(names):
-        found = _counter(name, ["topic"])
+        metric = _counter(name, ["topic"])
         for topic, values in topics.items():
-            found.add_metric([topic], values[index])
-        yield found
+            metric.add_metric([topic], values[index])
+        yield metric
 
 
 def _of_requests(counted: _Counted) -> Iterator[Metric]:
@@ -224,9 +224,9 @@ def _of_requests(counted: _Counted) -> Iterator[Metric]:
 
 def _of_connections(counted: _Counted, listener: str) -> Iterator[Metric]:
     for name, value in (("connection_creation_total", counted.accepted), ("connection_refused_total", counted.refused)):
-        found = _counter(f"kafka_server_socket_server_metrics_{name}", ["listener"])
-        found.add_metric([listener], value)
-        yield found
+        metric = _counter(f"kafka_server_socket_server_metrics_{name}", ["listener"])
+        metric.add_metric([listener], value)
+        yield metric
     open_now = _gauge("kafka_server_socket_server_metrics_connection_count", ["listener"])
     open_now.add_metric([listener], counted.software.total())
     yield open_now
@@ -252,15 +252,15 @@ def _of_quotas(usages: Sequence[Usage]) -> Iterator[Metric]:
     throttled = _counter("pylog_quota_throttled_requests_total", labels)
     # Of those that have one name when it is cut, the last one: a series may not be there twice.
     by_name = {
-        (one.name, one.user[:_MOST_CHARACTERS], one.client_id[:_MOST_CHARACTERS]): one
-        for one in sorted(usages, key=lambda one: one.throttled)[-_MOST_LIMITED:]
+        (usage.name, usage.user[:_MOST_CHARACTERS], usage.client_id[:_MOST_CHARACTERS]): usage
+        for usage in sorted(usages, key=lambda usage: usage.throttled)[-_MOST_LIMITED:]
     }
-    for (name, user, client_id), one in by_name.items():
+    for (name, user, client_id), usage in by_name.items():
         resource, rate = _LIMITED[name]
         whose = [resource, user, client_id]
-        rates[rate].add_metric(whose, one.rate)
-        pauses.add_metric(whose, one.pause_ms)
-        throttled.add_metric(whose, one.throttled)
+        rates[rate].add_metric(whose, usage.rate)
+        pauses.add_metric(whose, usage.pause_ms)
+        throttled.add_metric(whose, usage.throttled)
     yield from (*rates.values(), pauses, throttled)
 
 
@@ -269,27 +269,27 @@ def _of_disks() -> Iterator[Metric]:
         ("kafka_log_logflushstats_logflushrateandtimems", SYNCS, _MS),
         ("pylog_lock_wait_seconds", LOCK_WAITS, 1),
     ):
-        found = HistogramMetricFamily(name, HELP[name])
-        _add(found, [], spans.copy(), unit)
-        yield found
+        histogram = HistogramMetricFamily(name, HELP[name])
+        _add(histogram, [], spans.copy(), unit)
+        yield histogram
 
 
 def _of_node(values: Sequence[int]) -> Iterator[Metric]:
     for name, value in zip(OF_NODES, values, strict=False):
-        found = GaugeMetricFamily(name, OF_NODES[name])
-        found.add_metric([], value)
-        yield found
+        gauge = GaugeMetricFamily(name, OF_NODES[name])
+        gauge.add_metric([], value)
+        yield gauge
 
 
 def _add(
-    found: HistogramMetricFamily, labels: Sequence[str], spans: Spans, unit: int = _MS, total: int | None = None
+    histogram: HistogramMetricFamily, labels: Sequence[str], spans: Spans, unit: int = _MS, total: int | None = None
 ) -> None:
     """Adds a histogram; `total`: of N spans, of which those that are missing took less than the least bound."""
     counts = list(spans.counts)
     if total is not None:
         counts[0] += total - sum(counts)
     limits = [*(f"{bound * unit:g}" for bound in BOUNDS), "+Inf"]
-    found.add_metric(labels, list(zip(limits, accumulate(counts), strict=True)), spans.total * unit)
+    histogram.add_metric(labels, list(zip(limits, accumulate(counts), strict=True)), spans.total * unit)
 
 
 def _name(key: int) -> str:

@@ -143,8 +143,8 @@ def _build_alone(served: _Served, config: ServerConfig) -> _Server:
     path = served.store.path
     users = Users(path)
     acls = None if config.super_users is None else Acls(path, config.super_users)
-    known = _Known(users, users, acls, ClientQuotas(path))
-    return _Server(served, config, known, lambda parts: (alone(parts), APIS))
+    access = _Access(users, users, acls, ClientQuotas(path))
+    return _Server(served, config, access, lambda parts: (alone(parts), APIS))
 
 
 def _build_node(served: _Served, store: FolderStore, config: ServerConfig, cluster: ClusterConfig) -> _Server:
@@ -157,16 +157,18 @@ def _build_node(served: _Served, store: FolderStore, config: ServerConfig, clust
     if rules is not None:
         acls = Acls(store.path, rules, clients.rules(rules))
     # A broker has users with plain passwords in its own settings, and so has a node.
-    known = _Known(Users(store.path, clients.users), Users(store.path), acls, ClientQuotas(store.path, clients.quotas))
+    access = _Access(
+        Users(store.path, clients.users), Users(store.path), acls, ClientQuotas(store.path, clients.quotas)
+    )
 
     def join(parts: Parts) -> tuple[Member, Mapping[int, Api]]:
         node = NodeView(parts, store, config.node_id, cluster, _protocol(config), clients)
         return node, node_apis(node)
 
-    return _Server(served, config, known, join)
+    return _Server(served, config, access, join)
 
 
-class _Known(NamedTuple):
+class _Access(NamedTuple):
     """What is known of clients: users; those whose passwords are sent as they are; their rights and quotas."""
 
     users: Users
@@ -177,7 +179,7 @@ class _Known(NamedTuple):
 
 class _Server:
     def __init__(
-        self, served: _Served, config: ServerConfig, known: _Known,
+        self, served: _Served, config: ServerConfig, access: _Access,
         join: Callable[[Parts], tuple[Member, Mapping[int, Api]]],
     ) -> None:  # fmt: skip
         loop, workers, store, logs = served
@@ -185,10 +187,10 @@ class _Server:
         self._rules = PrincipalRules("DEFAULT" if config.tls is None else config.tls.principal_rules)
         self._sasl = None
         if config.sasl is not None:
-            users, plain_users = known.users, known.plain_users
+            users, plain_users = access.users, access.plain_users
             self._sasl = Sasl(loop, config.sasl, plain_users, lambda: logs.clock() / 1000, users)
         tls = None if config.tls is None else _certificates(config.tls, loop)
-        throttles = Throttles(known.quotas, loop.time)
+        throttles = Throttles(access.quotas, loop.time)
         self._listener = Listener(
             loop, config.host, config.port, self._open_session, config.limits, tls, throttles.connection_wait
         )
@@ -221,9 +223,9 @@ class _Server:
             groups=self._member.groups,
             transactions=self._member.transactions,
             gate=self._member.gate,
-            users=known.users,
-            acls=known.acls,
-            quotas=known.quotas,
+            users=access.users,
+            acls=access.acls,
+            quotas=access.quotas,
             throttles=throttles,
             counts=Counts(versions),
         )
@@ -277,7 +279,8 @@ class _Server:
         advertised = self.broker.advertised
         _log.info(
             "serving %s as node %d on %s:%d%s%s", self.broker.store.path, self.broker.node_id, host, port,
-            "" if advertised is None else f", advertised as {advertised[0]}:{advertised[1]}", _described(self._config),
+            "" if advertised is None else f", advertised as {advertised[0]}:{advertised[1]}",
+            _describe_access(self._config),
         )  # fmt: skip
         if not self._logs.writable:
             _log.warning("%s is served for reading only: %s", self.broker.store.path, self._logs.why_read_only)
@@ -355,20 +358,20 @@ def _protocol(config: ServerConfig) -> str:
 
 def check_reach(config: ServerConfig) -> None:
     """Refuses addresses as `serve` does, before there is a store. InvalidConfigError."""
-    for address, what in (((config.host, config.port), "read and write"), (config.ui, "read the store")):
+    for address, action in (((config.host, config.port), "read and write"), (config.ui, "read the store")):
         if address is None:
             continue
         # That a name has no address is found where it listens.
         with contextlib.suppress(socket.gaierror):
-            found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            _check_reach(config, str(found[0][4][0]), address[1], what)
+            addresses = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            _check_reach(config, str(addresses[0][4][0]), address[1], action)
 
 
-def _check_reach(config: ServerConfig, host: str, port: int, what: str) -> None:
+def _check_reach(config: ServerConfig, host: str, port: int, action: str) -> None:
     """Refuses an address where others could do something unauthenticated, unless they may. InvalidConfigError."""
     if not (is_loopback(host) or _authenticates(config) or config.allow_anonymous):
         raise InvalidConfigError(
-            f"on {host}:{port} others than this machine could {what} without authentication: have clients "
+            f"on {host}:{port} others than this machine could {action} without authentication: have clients "
             "authenticate themselves (docs/security.md), or allow that by --allow-anonymous"
         )
 
@@ -385,7 +388,7 @@ def _certificates(config: TlsConfig, loop: Loop) -> Callable[[], ssl.SSLContext]
     return Certificates(config, loop.time).context
 
 
-def _described(config: ServerConfig) -> str:
+def _describe_access(config: ServerConfig) -> str:
     """How clients connect, for the log."""
     shown = "" if config.tls is None else ", with TLS"
     return shown if config.sasl is None else f"{shown}, SASL: {', '.join(config.sasl.mechanisms)}"

@@ -42,8 +42,8 @@ class TopicIds:
     def note(self, name: str) -> bytes | None:
         """The id of a topic, which is remembered; None: it does not exist."""
         try:
-            found = id_bytes(self._logs.topic(name).topic_id)
+            topic_id = id_bytes(self._logs.topic(name).topic_id)
         except (UnknownTopicError, InvalidTopicError):
             return None
-        self._names[found] = name
-        return found
+        self._names[topic_id] = name
+        return topic_id

@@ -90,7 +90,7 @@ class UiView:
 
     def _state(self) -> ServerState:
         now = self._broker.loop.time()
-        connections, known = self._listener.connections, self._broker.transactions.known
+        connections, known = self._listener.connections, self._broker.transactions.metadata
         # Only what a page shows is made: clients wait for the loop meanwhile.
         clients = [_client(one, now) for one in heapq.nsmallest(MOST_ROWS, connections, key=lambda one: one.begun)]
         transactions = [

@@ -28,7 +28,7 @@ NOT_ALLOWED: Mapping[Resource, ErrorCode] = {
 }
 
 
-def _described(operation: Operation, resource: Resource) -> str:
+def _action_of(operation: Operation, resource: Resource) -> str:
     return f"{operation.name} {resource.name}".lower().replace("_", "-")
 
 
@@ -107,7 +107,7 @@ class Call:
         rules, client = self._rules, self.client
         if rules is None or rules.allow(client.principal, client.host, operation, resource, name):
             return True
-        _log.debug("%s: %s may not %s %s", client.peer, client.principal, _described(operation, resource), name)
+        _log.debug("%s: %s may not %s %s", client.peer, client.principal, _action_of(operation, resource), name)
         return False
 
     def may_write_any(self) -> bool:
@@ -122,8 +122,8 @@ class Call:
     def require(self, operation: Operation, resource: Resource, name: str) -> None:
         """Refuses what the client may not do. RefusedError."""
         if not self.allows(operation, resource, name):
-            what = _described(operation, resource)
-            raise RefusedError(NOT_ALLOWED[resource], f"{self.client.principal} may not {what} {name}")
+            action = _action_of(operation, resource)
+            raise RefusedError(NOT_ALLOWED[resource], f"{self.client.principal} may not {action} {name}")
 
     def may_mutate(self, partitions: int, *, strict: bool) -> bool:
         """Takes from the client's quota of partitions that are made and deleted; from any thread.

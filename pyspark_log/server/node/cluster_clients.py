@@ -74,21 +74,21 @@ class _Followed(Generic[_P, _T]):
     def __init__(self, part: Callable[[], _P], make: Callable[[_P], _T]) -> None:
         """`make`: what follows, from the part; MetadataError: nothing, as this version does not know it."""
         self._part, self._make = part, make
-        self._known: tuple[_P, _T | MetadataError] | None = None
+        self._cached: tuple[_P, _T | MetadataError] | None = None
 
     def content(self) -> _T:
         """What follows now; the same object until the part is another one. MetadataError, as of `make`."""
-        part, known = self._part(), self._known
+        part, cached = self._part(), self._cached
         # An image that differs elsewhere shares the part.
-        if known is None or known[0] is not part:
+        if cached is None or cached[0] is not part:
             try:
-                known = part, self._make(part)
+                cached = part, self._make(part)
             except MetadataError as error:
-                known = part, error
-            self._known = known
-        if isinstance(known[1], MetadataError):
-            raise MetadataError(str(known[1]))
-        return known[1]
+                cached = part, error
+            self._cached = cached
+        if isinstance(cached[1], MetadataError):
+            raise MetadataError(str(cached[1]))
+        return cached[1]
 
     def change(self, make: Callable[[_T], _T]) -> None:
         """Refuses that. InvalidConfigError."""
@@ -113,16 +113,16 @@ def _quotas(quotas: Mapping[ClusterEntity, Mapping[str, float]]) -> Table:
 
 
 @lru_cache(_MOST_KNOWN)  # An image has most records of the one before.
-def _acl(one: AccessControlEntryRecord) -> Acl:
+def _acl(record: AccessControlEntryRecord) -> Acl:
     try:
         return Acl(
-            Resource(one.resource_type),
-            one.resource_name,
-            Pattern(one.pattern_type),
-            one.principal,
-            one.host,
-            Operation(one.operation),
-            Permission(one.permission_type),
+            Resource(record.resource_type),
+            record.resource_name,
+            Pattern(record.pattern_type),
+            record.principal,
+            record.host,
+            Operation(record.operation),
+            Permission(record.permission_type),
         )
     except ValueError as error:
         raise MetadataError(f"an ACL of the cluster is of a kind that this version does not know: {error}") from None

@@ -71,8 +71,8 @@ def configs_of_node(image: Image, node_id: int, listener: str, of_store: Mapping
         yield Config(key.name, type_of(key), key.meaning, of_brokers(key, layers), read_only=is_fixed)
     for name, key in _OF_BROKERS.items():
         yield Config(name, type_of(key), f"{key.meaning}; for topics that do not set it", of_brokers(key, layers))
-    known = {name for name, *_ in fixed} | STORE_CONFIGS.keys() | _OF_BROKERS.keys()
-    for name in {name for source, values in layers if source is not Source.STORE for name in values} - known:
+    names = {name for name, *_ in fixed} | STORE_CONFIGS.keys() | _OF_BROKERS.keys()
+    for name in {name for source, values in layers if source is not Source.STORE for name in values} - names:
         yield _dynamic(name, tuple(Synonym(name, values[name], source) for source, values in layers if name in values))
 
 
@@ -92,5 +92,5 @@ def _layers(image: Image, node_id: int, of_store: Mapping[str, str]) -> Layers:
 def _dynamic(name: str, synonyms: tuple[Synonym, ...]) -> Config:
     """A config of brokers that is set while they run, and which this version may not know."""
     key = _OF_BROKERS.get(name) or STORE_CONFIGS.get(name)
-    found = Config(name, Type.UNKNOWN, "", synonyms, is_sensitive=_SECRET.search(name) is not None)
-    return found if key is None else replace(found, type=type_of(key), meaning=key.meaning)
+    config = Config(name, Type.UNKNOWN, "", synonyms, is_sensitive=_SECRET.search(name) is not None)
+    return config if key is None else replace(config, type=type_of(key), meaning=key.meaning)

@@ -103,8 +103,8 @@ class Connections:
 
     def close(self) -> None:
         """Closes them."""
-        for one in self._open.values():
-            one.close()
+        for connection in self._open.values():
+            connection.close()
 
 
 def envelope(request: Struct, version: int, client_id: str, principal: str, host: str) -> EnvelopeRequest:

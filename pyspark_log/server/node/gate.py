@@ -49,18 +49,18 @@ class Gate:
         """As Transactions.admit; until `release` no marker of the producer is appended."""
         self._appending[producer_id] += 1
         leads = self._coordinators.leaders.epoch
-        known = {at for at in partitions if self._open.get((at, producer_id)) == (epoch, leads(at))}
-        found = dict.fromkeys(known, ErrorCode.NONE)
-        if asked := {at: leads(at) for at in partitions - known}:
+        joined = {at for at in partitions if self._open.get((at, producer_id)) == (epoch, leads(at))}
+        errors = dict.fromkeys(joined, ErrorCode.NONE)
+        if asked := {at: leads(at) for at in partitions - joined}:
             # In the meantime others may lead, whose markers are not seen here: the leader epoch from before counts.
             answers = await self._ask(transactional_id, producer_id, epoch, asked.keys(), adds=adds)
             for at, leader_epoch in asked.items():
                 error = answers.get(at, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-                found[at] = ErrorCode.COORDINATOR_NOT_AVAILABLE if error in _AGAIN else error
+                errors[at] = ErrorCode.COORDINATOR_NOT_AVAILABLE if error in _AGAIN else error
                 if not error:
                     self._open[at, producer_id] = epoch, leader_epoch
             self._forget_what_moved()
-        return found
+        return errors
 
     def release(self, _transactional_id: str, producer_id: int) -> None:
         """What was admitted is appended, or refused."""
@@ -74,7 +74,9 @@ class Gate:
         """Forgets transactions whose partitions others lead since, now and then: their markers do not come here."""
         if len(self._open) > self._most_open:
             leads = self._coordinators.leaders.epoch
-            self._open = {(at, one): known for (at, one), known in self._open.items() if leads(at) == known[1]}
+            self._open = {
+                (at, producer_id): epochs for (at, producer_id), epochs in self._open.items() if leads(at) == epochs[1]
+            }
             self._most_open = max(_LEAST_OPEN, 2 * len(self._open))
 
     async def _ask(
@@ -89,18 +91,18 @@ class Gate:
         request, by_topic = AddPartitionsToTxnRequest, dict[str, list[int]]()
         for at in partitions:
             by_topic.setdefault(at.topic, []).append(at.partition)
-        topics = [request.AddPartitionsToTxnTopic(*one) for one in by_topic.items()]
-        wanted = request.AddPartitionsToTxnTransaction(name, producer_id, epoch, not adds, topics)
+        topics = [request.AddPartitionsToTxnTopic(*topic) for topic in by_topic.items()]
+        transaction = request.AddPartitionsToTxnTransaction(name, producer_id, epoch, not adds, topics)
         try:
-            response = await self._peers.ask(coordinator, request(transactions=[wanted]))
+            response = await self._peers.ask(coordinator, request(transactions=[transaction]))
         except (OSError, PylogError):
             return {}
         assert isinstance(response, AddPartitionsToTxnResponse)
         return {
-            TopicPartition(topic.name, one.partition_index): ErrorCode(one.partition_error_code)
-            for transaction in response.results_by_transaction
-            for topic in transaction.topic_results
-            for one in topic.results_by_partition
+            TopicPartition(topic.name, partition.partition_index): ErrorCode(partition.partition_error_code)
+            for result in response.results_by_transaction
+            for topic in result.topic_results
+            for partition in topic.results_by_partition
         }
 
     # ---- markers
@@ -124,12 +126,14 @@ class Gate:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         request = WriteTxnMarkersRequest
         topics = [request.WritableTxnMarkerTopic(at.topic, [at.partition])]
-        wanted = request.WritableTxnMarker(producer_id, epoch, marker.commit, topics, marker.coordinator_epoch)
+        markers = [request.WritableTxnMarker(producer_id, epoch, marker.commit, topics, marker.coordinator_epoch)]
         try:
-            response = await self._peers.ask(leader, request([wanted]))
+            response = await self._peers.ask(leader, request(markers))
         except (OSError, PylogError):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        errors = [part.error_code for one in response.markers for topic in one.topics for part in topic.partitions]
+        errors = [
+            part.error_code for result in response.markers for topic in result.topics for part in topic.partitions
+        ]
         # Whatever else it is, the marker is asked for again.
         is_one = len(errors) == 1 and errors[0] in _CODES
         return ErrorCode(errors[0]) if is_one else ErrorCode.UNKNOWN_SERVER_ERROR

@@ -91,8 +91,8 @@ class Leaders:
         """Takes a newer image, before the partitions that differ."""
         with self._mutex:
             self._image = image
-            for at, one in self._led.items():
-                one.min_isr = _min_isr(image, at.topic)
+            for at, led in self._led.items():
+                led.min_isr = _min_isr(image, at.topic)
 
     def lead(self, at: TopicPartition, topic_id: bytes, partition: Partition) -> None:
         """Leads a partition, or takes newer facts of one that is led already.
@@ -101,10 +101,10 @@ class Leaders:
             PylogError, OSError: it cannot be led.
         """
         with self._mutex:
-            known = self._led.get(at)
-            is_led = known is not None and known.partition.leader_epoch == partition.leader_epoch
-            if known is not None and is_led:
-                known.partition.update(partition)
+            led = self._led.get(at)
+            is_led = led is not None and led.partition.leader_epoch == partition.leader_epoch
+            if led is not None and is_led:
+                led.partition.update(partition)
         if not is_led:
             try:
                 self._begin(at, topic_id, partition)
@@ -138,8 +138,8 @@ class Leaders:
     def resign(self, at: TopicPartition) -> None:
         """Leads a partition no more: nothing is appended afterwards. Not after PylogError and OSError, too."""
         with self._mutex:
-            known = self._led.pop(at, None)
-        if known is None:
+            led = self._led.pop(at, None)
+        if led is None:
             return
         logs = self._store.logs
         opened = logs.topic(at.topic)
@@ -157,11 +157,11 @@ class Leaders:
     def counts(self) -> LedCounts:
         """How many partitions are led, and how many of them have fewer replicas in sync than they should."""
         with self._mutex:
-            led = list(self._led.values())
+            partitions = list(self._led.values())
         return LedCounts(
-            len(led),
-            sum(len(one.partition.isr) < len(one.partition.replicas) for one in led),
-            sum(one.partition.is_under(one.min_isr) for one in led),
+            len(partitions),
+            sum(len(led.partition.isr) < len(led.partition.replicas) for led in partitions),
+            sum(led.partition.is_under(led.min_isr) for led in partitions),
         )
 
     # ---- what handlers ask
@@ -174,60 +174,60 @@ class Leaders:
 
     def epoch(self, at: TopicPartition) -> int | None:
         """The leader epoch in which this node leads a partition; None: it does not."""
-        known = self._led.get(at)
-        return None if known is None else known.partition.leader_epoch
+        led = self._led.get(at)
+        return None if led is None else led.partition.leader_epoch
 
     def is_behind(self, at: TopicPartition, high_watermark: int) -> bool:
         """Whether the high watermark may be lower than one of an earlier leader, which consumers have seen."""
-        known = self._led.get(at)
-        return known is not None and high_watermark < known.partition.begun_at
+        led = self._led.get(at)
+        return led is not None and high_watermark < led.partition.begun_at
 
     def is_short(self, at: TopicPartition) -> bool:
         """Whether too few replicas are in sync for acks=all."""
-        known = self._led.get(at)
-        return known is not None and known.partition.is_under(known.min_isr)
+        led = self._led.get(at)
+        return led is not None and led.partition.is_under(led.min_isr)
 
     def is_replicated(self, at: TopicPartition, epoch: int | None, offset: int) -> ErrorCode | None:
         """Whether all replicas in sync have what was appended up to an offset, in a leader epoch; None: not yet."""
-        known = self._led.get(at)
-        if known is None or epoch is None or epoch < known.since:
+        led = self._led.get(at)
+        if led is None or epoch is None or epoch < led.since:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if known.mark < offset:
+        if led.mark < offset:
             return None
         return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if self.is_short(at) else ErrorCode.NONE
 
     def has_follower(self, at: TopicPartition, replica: int) -> bool:
         """Whether a broker is a follower of a partition that is led here."""
-        known = self._led.get(at)
-        return known is not None and known.partition.has_replica(replica)
+        led = self._led.get(at)
+        return led is not None and led.partition.has_replica(replica)
 
-    def fetched(self, at: TopicPartition, what: Fetched, log: LogView) -> bool:
+    def fetched(self, at: TopicPartition, fetch: Fetched, log: LogView) -> bool:
         """Takes a follower's fetch of a log. False: it is no follower (see LedPartition.fetched)."""
         with self._mutex:
-            known = self._led.get(at)
-            if known is None or not known.partition.fetched(what, log.next_offset, _now()):
+            led = self._led.get(at)
+            if led is None or not led.partition.fetched(fetch, log.next_offset, _now()):
                 return False
-            mark = self._mark(known, log.next_offset)
-            if what.replica not in known.partition.isr:
+            mark = self._mark(led, log.next_offset)
+            if fetch.replica not in led.partition.isr:
                 self._ask_soon(at)
-        self._raise_soon(at, known, log.high_watermark, mark)
+        self._raise_soon(at, led, log.high_watermark, mark)
         return True
 
     def appended(self, at: TopicPartition) -> None:
         """Raises the high watermark after an append, if no follower is waited for."""
-        known = self._led.get(at)
-        if known is None or len(known.partition.isr) > 1:
+        led = self._led.get(at)
+        if led is None or len(led.partition.isr) > 1:
             return
         state = self._store.logs.topic(at.topic).reader(at.partition).state()
         with self._mutex:
-            mark = self._mark(known, state.next_offset)
-        self._raise_soon(at, known, state.high_watermark, mark)
+            mark = self._mark(led, state.next_offset)
+        self._raise_soon(at, led, state.high_watermark, mark)
 
-    def _raise_soon(self, at: TopicPartition, known: _Led, high_watermark: int, mark: int) -> None:
-        if mark <= max(high_watermark, known.mark):
+    def _raise_soon(self, at: TopicPartition, led: _Led, high_watermark: int, mark: int) -> None:
+        if mark <= max(high_watermark, led.mark):
             return
         # Noted first: the change of the log wakes what waits for that.
-        self._note_mark(known, mark)
+        self._note_mark(led, mark)
         if not self._store.logs.writer(at.topic, at.partition).raise_at_once(mark):
             self._later(partial(self.raise_high_watermark, at))
 
@@ -235,20 +235,25 @@ class Leaders:
         """Up to where all replicas that are alive have deleted. PylogError, OSError: the log cannot be read."""
         log_start = self._store.logs.topic(at.topic).reader(at.partition).state().log_start
         with self._mutex:
-            known = self._led.get(at)
-            alive = [one.id for one in self._image.brokers.values() if not one.fenced]
-            return log_start if known is None else known.partition.low_watermark(log_start, alive)
+            led = self._led.get(at)
+            alive = [broker.id for broker in self._image.brokers.values() if not broker.fenced]
+            return log_start if led is None else led.partition.low_watermark(log_start, alive)
 
     def closest(self, at: TopicPartition, rack: str, offset: int) -> int | None:
         """A follower in sync in a rack that has a record (KIP-392); None: there is none, or the leader is as close."""
         with self._mutex:
-            known, brokers = self._led.get(at), self._image.brokers
+            led, brokers = self._led.get(at), self._image.brokers
             me = brokers.get(self._node_id)
-            if known is None or (me is not None and me.rack == rack):
+            if led is None or (me is not None and me.rack == rack):
                 return None
-            for replica in known.partition.isr:
-                one = brokers.get(replica)
-                if one is not None and not one.fenced and one.rack == rack and known.partition.has(replica, offset):
+            for replica in led.partition.isr:
+                broker = brokers.get(replica)
+                if (
+                    broker is not None
+                    and not broker.fenced
+                    and broker.rack == rack
+                    and led.partition.has(replica, offset)
+                ):
                     return replica
         return None
 
@@ -258,19 +263,19 @@ class Leaders:
         """Raises it to where all replicas in sync have the log. PylogError, OSError."""
         state = self._store.logs.topic(at.topic).reader(at.partition).state()
         with self._mutex:
-            known = self._led.get(at)
-            mark = UNKNOWN if known is None else self._mark(known, state.next_offset)
-        if known is not None and mark > state.high_watermark:
-            self._note_mark(known, mark)
+            led = self._led.get(at)
+            mark = UNKNOWN if led is None else self._mark(led, state.next_offset)
+        if led is not None and mark > state.high_watermark:
+            self._note_mark(led, mark)
             with self._store.logs.writer(at.topic, at.partition).hold() as writer:
                 raise_high_watermark(writer.log, mark)
 
-    def _note_mark(self, known: _Led, mark: int) -> None:
+    def _note_mark(self, led: _Led, mark: int) -> None:
         with self._mutex:
-            known.mark = max(known.mark, mark)
+            led.mark = max(led.mark, mark)
 
-    def _mark(self, known: _Led, end: int) -> int:
-        return known.partition.high_watermark(end, _now(), known.min_isr, self._is_eligible)
+    def _mark(self, led: _Led, end: int) -> int:
+        return led.partition.high_watermark(end, _now(), led.min_isr, self._is_eligible)
 
     def _is_eligible(self, replica: int, epoch: int) -> bool:
         broker = self._image.brokers.get(replica)
@@ -300,68 +305,77 @@ class Leaders:
                 log.warning("%s: cannot check its followers: %s", at, error)
                 continue
             with self._mutex:
-                known = self._led.get(at)
-                if known is None:
+                led = self._led.get(at)
+                if led is None:
                     continue
-                led = known.partition
-                isr = led.propose(state.next_offset, state.high_watermark, _now(), self._is_eligible, drops=drops)
+                partition = led.partition
+                isr = partition.propose(state.next_offset, state.high_watermark, _now(), self._is_eligible, drops=drops)
                 if isr is None:
                     continue
-                log.info("%s: proposing the ISR %s, which was %s", at, list(isr), list(led.isr))
+                log.info("%s: proposing the ISR %s, which was %s", at, list(isr), list(partition.isr))
                 rows = [
-                    request.BrokerState(one, broker_epoch if one == self._node_id else led.broker_epoch(one))
-                    for one in isr
+                    request.BrokerState(
+                        replica, broker_epoch if replica == self._node_id else partition.broker_epoch(replica)
+                    )
+                    for replica in isr
                 ]
-                topics.setdefault(known.topic_id, []).append(
+                topics.setdefault(led.topic_id, []).append(
                     request.PartitionData(
-                        at.partition, led.leader_epoch, new_isr_with_epochs=rows, partition_epoch=led.partition_epoch
+                        at.partition,
+                        partition.leader_epoch,
+                        new_isr_with_epochs=rows,
+                        partition_epoch=partition.partition_epoch,
                     )
                 )
         if not topics:
             return None
-        return request(self._node_id, broker_epoch, [request.TopicData(*one) for one in topics.items()])
+        return request(self._node_id, broker_epoch, [request.TopicData(*topic) for topic in topics.items()])
 
     def answered(self, request: AlterPartitionRequest, response: AlterPartitionResponse) -> None:
         """Takes the answer to proposals."""
         if response.error_code:
             self.failed(request)
             return
-        known = self._image.topics
-        names = {one.topic_id: known[one.topic_id].name for one in request.topics if one.topic_id in known}
+        topics = self._image.topics
+        names = {row.topic_id: topics[row.topic_id].name for row in request.topics if row.topic_id in topics}
         for topic in response.topics:
-            for one in topic.partitions:
-                at = TopicPartition(names.get(topic.topic_id, ""), one.partition_index)
+            for row in topic.partitions:
+                at = TopicPartition(names.get(topic.topic_id, ""), row.partition_index)
                 with self._mutex:
                     led = self._led.get(at)
                     if led is None:
                         continue
-                    led.partition.answered(one.error_code, one.leader_epoch, tuple(one.isr), one.partition_epoch)
-                if one.error_code:
-                    log.info("%s: the controllers refuse the ISR: %s", at, ErrorCode(one.error_code).name)
+                    led.partition.answered(row.error_code, row.leader_epoch, tuple(row.isr), row.partition_epoch)
+                if row.error_code:
+                    log.info("%s: the controllers refuse the ISR: %s", at, ErrorCode(row.error_code).name)
                 try:
                     self.raise_high_watermark(at)
                     self._changed(at)
                 except (PylogError, OSError) as error:
                     log.warning("%s: cannot raise its high watermark: %s", at, error)
-                if one.error_code:
+                if row.error_code:
                     self._dirty.add(at)
 
     def failed(self, request: AlterPartitionRequest) -> None:
         """Takes that proposals were not answered."""
         with self._mutex:
-            wanted = {(topic.topic_id, one.partition_index) for topic in request.topics for one in topic.partitions}
-            for at, known in self._led.items():
-                if (known.topic_id, at.partition) in wanted:
-                    known.partition.failed()
+            numbers = {
+                (topic.topic_id, partition.partition_index)
+                for topic in request.topics
+                for partition in topic.partitions
+            }
+            for at, led in self._led.items():
+                if (led.topic_id, at.partition) in numbers:
+                    led.partition.failed()
                     self._dirty.add(at)
 
 
 def _min_isr(image: Image, topic: str) -> int:
     """min.insync.replicas of a topic: its own, that of the cluster, or Kafka's default."""
     for resource in (Resource(TOPIC_RESOURCE, topic), Resource(BROKER_RESOURCE, "")):
-        found = image.configs.get(resource, {}).get(_MIN_ISR)
-        if found is not None:
-            return int(found)
+        value = image.configs.get(resource, {}).get(_MIN_ISR)
+        if value is not None:
+            return int(value)
     return 1
 
 

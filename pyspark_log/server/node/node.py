@@ -83,7 +83,7 @@ class Node:
         self._store, self._log_dirs = store, [folder.path for folder in store.logs.log_dirs]
         # Before anything else changes, as from now on this run counts.
         previous_epoch = take_clean_shutdown(self._log_dirs)
-        self._directories = {number: _directory_id(one.path) for number, one in store.logs.log_dirs.numbered()}
+        self._directories = {number: _directory_id(log_dir.path) for number, log_dir in store.logs.log_dirs.numbered()}
         self._lost = set[bytes]()
         directories = tuple(self._directories.values())
         host, port, protocol = reached_at
@@ -120,8 +120,8 @@ class Node:
         for thread in self._threads:
             thread.start()
 
-    def leave(self, left: Callable[[], object]) -> None:
-        """Begins to leave the cluster in order, while the node serves; `left` is called by another thread.
+    def leave(self, then: Callable[[], object]) -> None:
+        """Begins to leave the cluster in order, while the node serves; `then` is called by another thread.
 
         It is called once another broker leads what the node has led, or after a while if the controllers do not answer.
         """
@@ -133,7 +133,7 @@ class Node:
                 self._changed.wait_for(
                     lambda: self._registration.state is State.STOPPED or self._stopping.is_set(), _LEAVING
                 )
-            left()
+            then()
 
         threading.Thread(target=wait, name="leave", daemon=True).start()
 

@@ -38,10 +38,10 @@ class Peers:
 
     def close(self) -> None:
         """Closes the connections; nothing is asked any more."""
-        for one in self._lanes.values():
-            one.is_closed = True
-        for one in self._lanes.values():
-            one.close()
+        for lane in self._lanes.values():
+            lane.is_closed = True
+        for lane in self._lanes.values():
+            lane.close()
 
 
 class _Lane:
@@ -64,16 +64,16 @@ class _Lane:
             raise
 
     def _answer(self, request: Struct) -> Struct:
-        known, self._connection = self._connection, None
-        if known is not None:
+        kept, self._connection = self._connection, None
+        if kept is not None:
             try:
-                response: Struct = known.ask(request)
+                response: Struct = kept.ask(request)
             except (OSError, PylogError) as error:
-                known.close()
+                kept.close()
                 if isinstance(error, TimeoutError):
                     raise
             else:
-                self._connection = known
+                self._connection = kept
                 return response
         connection = self._connect()
         try:

@@ -116,21 +116,21 @@ class NodeReplicas(Copies):
         if any(resource.type == BROKER_RESOURCE for resource in configs):
             changed.update(self._names.values())
         for name in sorted(changed):
-            known = image.topic_ids.get(name)
-            if known in self._names:
-                self._attempt(known, name, self._topics.configure, name, self._configs_of(name))
+            changed_id = image.topic_ids.get(name)
+            if changed_id in self._names:
+                self._attempt(changed_id, name, self._topics.configure, name, self._configs_of(name))
         leaders = {leader for leader, _ in self._leaders.values()} - {self._node_id}
         self._fetch_from(leaders, lambda node: Fetcher(self.connect(node), replica=self._replica))
 
     def known_ids(self) -> list[bytes]:
         """The ids of the topics that the store has as copies: of those that the cluster has no more, too."""
-        found = []
+        ids = []
         for name in self._store.topics(internal=True):
             topic_id = id_bytes(self._store.describe_topic(name).topic_id)
             if any(self._is_copy(TopicPartition(name, number)) for number in self._store.written_partitions(name)):
                 self._names[topic_id] = name
-                found.append(topic_id)
-        return found
+                ids.append(topic_id)
+        return ids
 
     def _is_copy(self, at: TopicPartition) -> bool:
         try:
@@ -144,16 +144,18 @@ class NodeReplicas(Copies):
         """The ids of topics that `follow` is to be called with again, as it has met errors with them."""
         return set(self._undone) if time.monotonic() - self._undone_at > _RETRY else ()
 
-    def _attempt(self, topic_id: bytes, what: object, action: Callable[..., None], *given: object) -> None:
+    def _attempt(self, topic_id: bytes, subject: object, action: Callable[..., None], *arguments: object) -> None:
         try:
-            action(*given)
+            action(*arguments)
         except (PylogError, OSError) as error:
-            log.warning("%s: cannot apply the cluster's change, trying again: %s", what, error)
+            log.warning("%s: cannot apply the cluster's change, trying again: %s", subject, error)
             self._undone.add(topic_id)
             self._undone_at = time.monotonic()
 
     def _follow_topic(self, topic: Topic) -> None:
-        own = {number: one for number, one in topic.partitions.items() if self._node_id in one.replicas}
+        own = {
+            number: partition for number, partition in topic.partitions.items() if self._node_id in partition.replicas
+        }
         if own:
             configs = self._configs_of(topic.name)
             self._topics.ensure(topic.name, topic.id, len(topic.partitions), configs)
@@ -161,9 +163,9 @@ class NodeReplicas(Copies):
             self._names[topic.id] = topic.name
         elif topic.id not in self._names:
             return
-        for number, one in own.items():
+        for number, partition in own.items():
             at = TopicPartition(topic.name, number)
-            self._attempt(topic.id, at, self._follow_partition, at, topic.id, one)
+            self._attempt(topic.id, at, self._follow_partition, at, topic.id, partition)
         for number in set(self._store.written_partitions(topic.name)) - own.keys():
             at = TopicPartition(topic.name, number)
             self._attempt(topic.id, at, self._stop, at)
@@ -177,27 +179,27 @@ class NodeReplicas(Copies):
         defaults = {name: brokers[key.store_name] for name, key in TOPIC_CONFIGS.items() if key.store_name in brokers}
         return {**defaults, **configs.get(Resource(TOPIC_RESOURCE, topic), {})}
 
-    def _follow_partition(self, at: TopicPartition, topic_id: bytes, one: Partition) -> None:
-        leads = one.leader == self._node_id
+    def _follow_partition(self, at: TopicPartition, topic_id: bytes, partition: Partition) -> None:
+        leads = partition.leader == self._node_id
         if leads and self._is_known():
             if self._led.epoch(at) is None:
                 # Whatever it was before: it is this node's, and no thread of a broker adds to it any more.
                 self._forget(at)
-                self._open(at, topic_id, one)
-            self._led.lead(at, topic_id, one)
+                self._open(at, topic_id, partition)
+            self._led.lead(at, topic_id, partition)
             return
         self._led.resign(at)
-        leader = (NO_LEADER if leads else one.leader, one.leader_epoch)
+        leader = (NO_LEADER if leads else partition.leader, partition.leader_epoch)
         if self._leaders.get(at) == leader:
             return
         # The thread of the leader before may wait for its answer for long.
         self._forget(at)
-        made = self._open(at, topic_id, one)
+        copy = self._open(at, topic_id, partition)
         with self._mutex:
-            self._partitions[at], self._leaders[at] = made, leader
+            self._partitions[at], self._leaders[at] = copy, leader
             self._failed.pop(at, None)
 
-    def _open(self, at: TopicPartition, topic_id: bytes, one: Partition) -> CopiedPartition:
+    def _open(self, at: TopicPartition, topic_id: bytes, partition: Partition) -> CopiedPartition:
         """The copy of a partition; an empty one if its files lack what they had, or are damaged: they are set aside.
 
         Raises:
@@ -212,7 +214,7 @@ class NodeReplicas(Copies):
         except UnknownTopicError:
             # The topic was there just now: the process was killed while it set the partition aside.
             why = f"{at}: only a part of it is left"
-        if one.leader in (NO_LEADER, self._node_id):
+        if partition.leader in (NO_LEADER, self._node_id):
             raise ReplicationError(
                 f"{why}. No other broker leads it, so nothing is changed: bring its files back as they were; or have "
                 "another replica lead (kafka-leader-election.sh --election-type unclean, which may lose records), and "
@@ -222,7 +224,9 @@ class NodeReplicas(Copies):
         if problem := logs.log_dirs.problem_of(logs.place(at.topic, at.partition)):
             raise ReplicationError(f"{why}, as {problem}")
         aside = self._admin.remove_partition(at.topic, at.partition, aside=True)
-        log.error("%s. All of %s is copied again from broker %d; what was there is in %s", why, at, one.leader, aside)
+        log.error(
+            "%s. All of %s is copied again from broker %d; what was there is in %s", why, at, partition.leader, aside
+        )
         return open_copy()
 
     def _is_known(self) -> bool:
@@ -256,11 +260,11 @@ class NodeReplicas(Copies):
     def _forget(self, at: TopicPartition) -> None:
         """Ends the copy of a partition: no thread adds to it any more."""
         with self._mutex:
-            known = self._partitions.pop(at, None)
+            copy = self._partitions.pop(at, None)
             self._leaders.pop(at, None)
             self._failed.pop(at, None)
-        if known is not None:
-            known.stop()
+        if copy is not None:
+            copy.stop()
 
     # ---- what threads ask (see replication.Copies)
 
@@ -268,10 +272,10 @@ class NodeReplicas(Copies):
         """A connection to a broker, by the listener of brokers; `timeout`: of its answers (s). OSError, LoginError."""
         broker = self._image.brokers.get(node)
         endpoints = () if broker is None else broker.endpoints
-        for one in endpoints:
-            if one.listener == self._listener:
-                return Connection(one.host, one.port, self._client, timeout=timeout)
-        has = ", ".join(one.listener for one in endpoints) or "none"
+        for endpoint in endpoints:
+            if endpoint.listener == self._listener:
+                return Connection(endpoint.host, endpoint.port, self._client, timeout=timeout)
+        has = ", ".join(endpoint.listener for endpoint in endpoints) or "none"
         raise ConnectionRefusedError(f"broker {node} has no listener {self._listener}; it has {has}")
 
     def misplaced(self, directories: Mapping[int, bytes]) -> dict[bytes, dict[bytes, list[int]]]:
@@ -283,18 +287,18 @@ class NodeReplicas(Copies):
         Raises:
             PylogError, OSError: the state of one cannot be read.
         """
-        found = dict[bytes, dict[bytes, list[int]]]()
+        by_directory = dict[bytes, dict[bytes, list[int]]]()
         only = next(iter(directories.values())) if len(directories) == 1 else None
         for at in [*self._partitions, *self._led.leads()]:
             topic = self._image.topic(at.topic)
-            one = None if topic is None else topic.partitions.get(at.partition)
-            if topic is None or one is None or self._node_id not in one.replicas:
+            partition = None if topic is None else topic.partitions.get(at.partition)
+            if topic is None or partition is None or self._node_id not in partition.replicas:
                 continue
             # Where there is one log dir its id may be another than before: the disk was replaced.
             here = only or directories.get(self._store.logs.topic(at.topic).reader(at.partition).state().log_dir)
-            if here is not None and one.directory_of(self._node_id) != here:
-                found.setdefault(here, {}).setdefault(topic.id, []).append(at.partition)
-        return found
+            if here is not None and partition.directory_of(self._node_id) != here:
+                by_directory.setdefault(here, {}).setdefault(topic.id, []).append(at.partition)
+        return by_directory
 
     def lose_log_dir(self, number: int) -> None:
         """Takes that a log dir has failed: its replicas are not continued, until the node is started again."""
@@ -321,14 +325,14 @@ class NodeReplicas(Copies):
             if at not in self._partitions:
                 return  # It was moved away meanwhile.
             self._failed[at] = time.monotonic()
-        what: object = error
+        problem: object = error
         if isinstance(error, LogDamagedError):
             # Nothing that is fetched helps it: it is opened again.
-            what, topic_id = error.what, self._image.topic_ids.get(at.topic)
+            problem, topic_id = error.what, self._image.topic_ids.get(at.topic)
             self._forget(at)
             if topic_id is not None:
                 self._undone.add(topic_id)
-        log.error("%s: replication has stopped, trying again: %s", at, what)
+        log.error("%s: replication has stopped, trying again: %s", at, problem)
 
     def crash(self, error: BaseException) -> None:
         """Ends the node."""

@@ -39,16 +39,16 @@ class ReplicaThrottle:
 
     def _bound(self, image: Image, at: TopicPartition, follower: int) -> float | None:
         """The most bytes a second for a follower that is not in sync; None: it is, or is not throttled."""
-        wanted = image.configs.get(Resource(TOPIC_RESOURCE, at.topic), {}).get(self._side + _REPLICAS)
+        throttled = image.configs.get(Resource(TOPIC_RESOURCE, at.topic), {}).get(self._side + _REPLICAS)
         bound = image.configs.get(self._resource, {}).get(self._side + _RATE)
-        if not wanted or bound is None:
+        if not throttled or bound is None:
             return None
         topic = image.topic(at.topic)
-        one = None if topic is None else topic.partitions.get(at.partition)
-        if one is None or follower in one.isr:
+        partition = None if topic is None else topic.partitions.get(at.partition)
+        if partition is None or follower in partition.isr:
             return None
         # On each side the list names that side's replicas: this node's.
-        is_named = wanted == _ALL or f"{at.partition}:{self._resource.name}" in wanted.replace(" ", "").split(",")
+        is_named = throttled == _ALL or f"{at.partition}:{self._resource.name}" in throttled.replace(" ", "").split(",")
         return float(bound) if is_named else None
 
 

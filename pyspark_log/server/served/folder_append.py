@@ -19,11 +19,11 @@ _AT_ONCE_BYTES = 64 * 1024
 async def append(logs: LogManager, workers: Workers, batches: Sequence[Batch], *, sync: bool) -> list[Stored | Refused]:
     """See ServedLogs.append."""
     appends = [_Append(logs, batch) for batch in batches]
-    left = appends
+    remaining = appends
     if not sync and sum(len(batch.records) for batch in batches) <= _AT_ONCE_BYTES:
-        left = [append for append in appends if not append.is_done_at_once()]
-    if left:
-        await workers.run(_finish, left, sync)
+        remaining = [append for append in appends if not append.is_done_at_once()]
+    if remaining:
+        await workers.run(_finish, remaining, sync)
     return [append.outcome for append in appends]
 
 

@@ -24,7 +24,7 @@ WHY = (
 
 def has_replicas(store: FolderStore) -> bool:
     """Whether a store is that of a node, by Kafka's own topics and the first other one that was written to."""
-    others = (found for topic in store.topics() if (found := _is_replica(store, topic)) is not None)
+    others = (is_replica for topic in store.topics() if (is_replica := _is_replica(store, topic)) is not None)
     return any(_is_replica(store, topic) for topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)) or next(others, False)
 
 

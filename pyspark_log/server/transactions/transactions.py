@@ -53,14 +53,14 @@ class _Id:
     """A transactional id.
 
     Attributes:
-        known: as the log has it; None: nothing is written yet.
+        metadata: as the log has it; None: nothing is written yet.
         is_changing: whether a change of it is being written.
         is_ending: whether that is the end of its transaction, or waits for what is being appended.
         appending: how many requests append to partitions in its transaction.
         on_rest: called when that is none.
     """
 
-    known: TransactionMetadata | None = None
+    metadata: TransactionMetadata | None = None
     is_changing: bool = False
     is_ending: bool = False
     appending: int = 0
@@ -99,9 +99,9 @@ class Transactions:
         self._checks = 0
 
     @property
-    def known(self) -> dict[str, TransactionMetadata]:
+    def metadata(self) -> dict[str, TransactionMetadata]:
         """What is known of each transactional id."""
-        return {name: one.known for name, one in self._ids.items() if one.known is not None}
+        return {name: entry.metadata for name, entry in self._ids.items() if entry.metadata is not None}
 
     # ---- the beginning
 
@@ -116,13 +116,13 @@ class Transactions:
         """Looks after time-outs from now on."""
         self._loop.call_later(_CHECK, self._check)
 
-    def take_over(self, known: Mapping[str, TransactionMetadata]) -> None:
+    def take_over(self, loaded: Mapping[str, TransactionMetadata]) -> None:
         """Takes in what the log has of ids that are coordinated here from now on."""
-        for name, metadata in known.items():
-            one = self._ids[name] = _Id(metadata)
+        for name, metadata in loaded.items():
+            entry = self._ids[name] = _Id(metadata)
             if metadata.state in _PREPARED:
                 _log.info("transactional id %s: writing the markers of its last transaction", name)
-                self._loop.call_soon(self._resume, name, one)
+                self._loop.call_soon(self._resume, name, entry)
 
     def give_up(self, names: Iterable[str]) -> None:
         """Forgets ids that another server coordinates now; what is under way for them ends."""
@@ -133,43 +133,43 @@ class Transactions:
         """The ids that are known."""
         return list(self._ids)
 
-    def _resume(self, name: str, one: _Id) -> None:
-        self._loop.start(self._complete(name, one))
+    def _resume(self, name: str, entry: _Id) -> None:
+        self._loop.start(self._complete(name, entry))
 
     def _now(self) -> int:
         return self._logs.clock()
 
     # ---- requests
 
-    def init_producer(self, transactional_id: str, timeout: int, wanted: tuple[int, int]) -> Wait[Outcome]:
+    def init_producer(self, transactional_id: str, timeout: int, producer: tuple[int, int]) -> Wait[Outcome]:
         """Gives a producer its id and epoch, and fences earlier ones of the transactional id.
 
         Args:
             transactional_id: the id.
             timeout: for how long its transactions may last, in ms.
-            wanted: the producer id and epoch that the client believes to have; -1: it has none.
+            producer: the producer id and epoch that the client believes to have; -1: it has none.
         """
-        return self._loop.start(self._init_producer(transactional_id, timeout, wanted))
+        return self._loop.start(self._init_producer(transactional_id, timeout, producer))
 
-    async def _init_producer(self, name: str, timeout: int, wanted: tuple[int, int]) -> Outcome:
-        one = self._ids.setdefault(name, _Id())
+    async def _init_producer(self, name: str, timeout: int, producer: tuple[int, int]) -> Outcome:
+        entry = self._ids.setdefault(name, _Id())
         now = self._now()
-        known = one.known or TransactionMetadata(
+        metadata = entry.metadata or TransactionMetadata(
             self._new_producer_id(), NO_EPOCH, timeout, TransactionState.EMPTY, updated=now
         )
-        if one.is_changing or known.state in _PREPARED:
+        if entry.is_changing or metadata.state in _PREPARED:
             return Outcome(ErrorCode.CONCURRENT_TRANSACTIONS)
-        if known.state is TransactionState.ONGOING:
-            if wanted[0] not in (NO_PRODUCER, known.producer_id):
+        if metadata.state is TransactionState.ONGOING:
+            if producer[0] not in (NO_PRODUCER, metadata.producer_id):
                 return Outcome(ErrorCode.PRODUCER_FENCED)
-            await self._end(name, one, transitions.fenced(known, now))
+            await self._end(name, entry, transitions.fenced(metadata, now))
             # As in Kafka: the client asks again, and then its epoch is another one.
             return Outcome(ErrorCode.CONCURRENT_TRANSACTIONS)
-        made = transitions.initialized(known, timeout, wanted, self._new_producer_id(), now)
-        if isinstance(made, ErrorCode):
-            return Outcome(made)
-        error = await self._write(name, one, made)
-        return Outcome(error) if error else Outcome(error, made.producer_id, made.epoch)
+        changed = transitions.initialized(metadata, timeout, producer, self._new_producer_id(), now)
+        if isinstance(changed, ErrorCode):
+            return Outcome(changed)
+        error = await self._write(name, entry, changed)
+        return Outcome(error) if error else Outcome(error, changed.producer_id, changed.epoch)
 
     def add(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: AbstractSet[TopicPartition], version: int
@@ -183,17 +183,17 @@ class Transactions:
     async def _add(
         self, name: str, producer_id: int, epoch: int, partitions: AbstractSet[TopicPartition], version: int
     ) -> ErrorCode:
-        one = self._ids.get(name)
-        if one is None or one.known is None:
+        entry = self._ids.get(name)
+        if entry is None or entry.metadata is None:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        if error := transitions.check_producer(one.known, producer_id, epoch):
+        if error := transitions.check_producer(entry.metadata, producer_id, epoch):
             return error
-        if one.is_changing:
+        if entry.is_changing:
             return ErrorCode.CONCURRENT_TRANSACTIONS
-        made = transitions.extended(one.known, partitions, version, self._now())
-        if isinstance(made, ErrorCode):
-            return made
-        return await self._write(name, one, made) if made is not one.known else ErrorCode.NONE
+        changed = transitions.extended(entry.metadata, partitions, version, self._now())
+        if isinstance(changed, ErrorCode):
+            return changed
+        return await self._write(name, entry, changed) if changed is not entry.metadata else ErrorCode.NONE
 
     def end(self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool, version: int) -> Wait[Outcome]:
         """Commits or aborts the producer's transaction.
@@ -203,23 +203,31 @@ class Transactions:
         return self._loop.start(self._end_by_client(transactional_id, producer_id, epoch, commit, version))
 
     async def _end_by_client(self, name: str, producer_id: int, epoch: int, commit: bool, version: int) -> Outcome:
-        one = self._ids.get(name)
-        if one is None or one.known is None:
+        entry = self._ids.get(name)
+        if entry is None or entry.metadata is None:
             return Outcome(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        known = one.known
-        made = transitions.ended(
-            known, producer_id, epoch, commit=commit, version=version, new_id=self._new_producer_id(), now=self._now()
+        metadata = entry.metadata
+        changed = transitions.ended(
+            metadata,
+            producer_id,
+            epoch,
+            commit=commit,
+            version=version,
+            new_id=self._new_producer_id(),
+            now=self._now(),
         )
-        if isinstance(made, ErrorCode):
-            return Outcome(made)
-        if one.is_changing:
+        if isinstance(changed, ErrorCode):
+            return Outcome(changed)
+        if entry.is_changing:
             return Outcome(ErrorCode.CONCURRENT_TRANSACTIONS)
-        if made is known:
-            return Outcome(ErrorCode.NONE, known.producer_id, known.epoch)
-        error = await self._end(name, one, made)
+        if changed is metadata:
+            return Outcome(ErrorCode.NONE, metadata.producer_id, metadata.epoch)
+        error = await self._end(name, entry, changed)
         if error:
             return Outcome(error)
-        return Outcome(ErrorCode.NONE, *(made.producer_id, made.epoch) if made.next_id < 0 else (made.next_id, 0))
+        return Outcome(
+            ErrorCode.NONE, *(changed.producer_id, changed.epoch) if changed.next_id < 0 else (changed.next_id, 0)
+        )
 
     # ---- what is appended in a transaction
 
@@ -238,8 +246,8 @@ class Transactions:
             adds: whether they join the transaction by that, as in the second version of the protocol.
         """
         # From now on: nothing comes between the check and the append.
-        one = self._ids.setdefault(transactional_id, _Id())
-        one.appending += 1
+        entry = self._ids.setdefault(transactional_id, _Id())
+        entry.appending += 1
         return await self.join(transactional_id, producer_id, epoch, partitions, adds=adds)
 
     async def join(
@@ -250,66 +258,66 @@ class Transactions:
 
         Those that are in it stay so while others join.
         """
-        one = self._ids.get(transactional_id)
-        known = None if one is None else one.known
-        if one is None or known is None:
+        entry = self._ids.get(transactional_id)
+        metadata = None if entry is None else entry.metadata
+        if entry is None or metadata is None:
             return dict.fromkeys(partitions, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        error = transitions.check_producer(known, producer_id, epoch)
-        if not error and (one.is_ending or known.state in _PREPARED):
+        error = transitions.check_producer(metadata, producer_id, epoch)
+        if not error and (entry.is_ending or metadata.state in _PREPARED):
             error = ErrorCode.CONCURRENT_TRANSACTIONS
         if error:
             return dict.fromkeys(partitions, error)
-        has = known.partitions & partitions if known.state is TransactionState.ONGOING else frozenset()
+        has = metadata.partitions & partitions if metadata.state is TransactionState.ONGOING else frozenset()
         if others := partitions - has:
             if adds:
                 error = await self._add(transactional_id, producer_id, epoch, others, transitions.EPOCH_EACH)
             else:
                 # Those that are joining may be among them.
-                error = ErrorCode.CONCURRENT_TRANSACTIONS if one.is_changing else ErrorCode.INVALID_TXN_STATE
+                error = ErrorCode.CONCURRENT_TRANSACTIONS if entry.is_changing else ErrorCode.INVALID_TXN_STATE
         return dict.fromkeys(has, ErrorCode.NONE) | dict.fromkeys(others, error)
 
     def release(self, transactional_id: str, _producer_id: int) -> None:
         """What was admitted is appended, or refused."""
-        one = self._ids[transactional_id]
-        one.appending -= 1
-        if not one.appending:
-            waiting, one.on_rest = one.on_rest, []
+        entry = self._ids[transactional_id]
+        entry.appending -= 1
+        if not entry.appending:
+            waiting, entry.on_rest = entry.on_rest, []
             for wait in waiting:
                 wait.finish(None)
-            if one.known is None and not one.is_changing:
+            if entry.metadata is None and not entry.is_changing:
                 del self._ids[transactional_id]
 
     # ---- deciding
 
-    async def _end(self, name: str, one: _Id, decided: TransactionMetadata) -> ErrorCode:
+    async def _end(self, name: str, entry: _Id, decided: TransactionMetadata) -> ErrorCode:
         """Writes a decision, and begins with its markers; returns when they are written, or are taking long."""
-        one.is_changing = one.is_ending = True
+        entry.is_changing = entry.is_ending = True
         try:
-            if one.appending:
+            if entry.appending:
                 rest: Wait[None] = Wait()
-                one.on_rest.append(rest)
+                entry.on_rest.append(rest)
                 await rest
-            error = await self._write(name, one, decided)
+            error = await self._write(name, entry, decided)
         finally:
-            one.is_changing = one.is_ending = False
+            entry.is_changing = entry.is_ending = False
         if error:
             return error
         enough: Wait[None] = Wait()
-        self._loop.start(self._complete(name, one)).then(lambda: enough.finish(None))
+        self._loop.start(self._complete(name, entry)).then(lambda: enough.finish(None))
         timer = self._loop.call_later(_PATIENCE, enough.finish, None)
         await enough
         timer.cancel()
         return ErrorCode.NONE
 
-    async def _write(self, name: str, one: _Id, made: TransactionMetadata | None) -> ErrorCode:
-        if self._ids.get(name) is not one:
+    async def _write(self, name: str, entry: _Id, metadata: TransactionMetadata | None) -> ErrorCode:
+        if self._ids.get(name) is not entry:
             return ErrorCode.NOT_COORDINATOR
-        one.is_changing = True
+        entry.is_changing = True
         try:
-            await self._workers.run(lambda: self.log.write(name, made, sync=self._sync))
+            await self._workers.run(lambda: self.log.write(name, metadata, sync=self._sync))
             if self._cluster is not None and (error := await self._cluster.written(name)):
                 return error
-            if self._ids.get(name) is not one:
+            if self._ids.get(name) is not entry:
                 # It was given up, and maybe taken over again: what was loaded then may lack this, and counts.
                 return ErrorCode.NOT_COORDINATOR
         except PartitionOwnedError:
@@ -319,35 +327,37 @@ class Transactions:
             # Which clients try again: the newest record counts, so one that was written nevertheless does not matter.
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         finally:
-            one.is_changing = False
-        one.known = made
+            entry.is_changing = False
+        entry.metadata = metadata
         return ErrorCode.NONE
 
-    async def _complete(self, name: str, one: _Id) -> None:
+    async def _complete(self, name: str, entry: _Id) -> None:
         """Writes the markers of a decision, as long as it takes, and that this is done."""
-        known = one.known
-        assert known is not None
-        left: Iterable[TopicPartition] = sorted(known.partitions)
-        while left and self._ids.get(name) is one:
-            written = [(at, self._marked(name, known, at)) for at in left]
-            left = [at for at, wait in written if not await wait]
-            if left:
+        metadata = entry.metadata
+        assert metadata is not None
+        partitions: Iterable[TopicPartition] = sorted(metadata.partitions)
+        while partitions and self._ids.get(name) is entry:
+            written = [(at, self._write_marker(name, metadata, at)) for at in partitions]
+            partitions = [at for at, wait in written if not await wait]
+            if partitions:
                 await self._pause()
-        while self._ids.get(name) is one and await self._write(name, one, transitions.completed(known, self._now())):
+        while self._ids.get(name) is entry and await self._write(
+            name, entry, transitions.completed(metadata, self._now())
+        ):
             await self._pause()
 
-    def _marked(self, name: str, known: TransactionMetadata, at: TopicPartition) -> Wait[bool]:
+    def _write_marker(self, name: str, metadata: TransactionMetadata, at: TopicPartition) -> Wait[bool]:
         """Writes one marker; whether it is written."""
         if self._cluster is None:
-            return self._workers.run(self._mark, name, known, at)
-        marker = EndTxnMarker(known.state is TransactionState.PREPARE_COMMIT, self.log.coordinator_epoch(name))
-        return self._loop.start(self._cluster.mark(at, known.producer_id, known.epoch, marker))
+            return self._workers.run(self._write_marker_here, name, metadata, at)
+        marker = EndTxnMarker(metadata.state is TransactionState.PREPARE_COMMIT, self.log.coordinator_epoch(name))
+        return self._loop.start(self._cluster.mark(at, metadata.producer_id, metadata.epoch, marker))
 
-    def _mark(self, name: str, known: TransactionMetadata, at: TopicPartition) -> bool:
+    def _write_marker_here(self, name: str, metadata: TransactionMetadata, at: TopicPartition) -> bool:
         """Writes one marker, in a thread; whether it is written."""
-        marker = EndTxnMarker(known.state is TransactionState.PREPARE_COMMIT, self.log.coordinator_epoch(name))
+        marker = EndTxnMarker(metadata.state is TransactionState.PREPARE_COMMIT, self.log.coordinator_epoch(name))
         try:
-            self.log.end(at, known.producer_id, known.epoch, marker, sync=self._sync)
+            self.log.end(at, metadata.producer_id, metadata.epoch, marker, sync=self._sync)
         except (PylogError, OSError) as error:
             _log.error("transactional id %s: its marker could not be written, trying again: %s", name, error)
             return False
@@ -370,21 +380,26 @@ class Transactions:
     def abort_late(self) -> None:
         """Aborts transactions that last longer than their producers have said."""
         now = self._now()
-        for name, one in list(self._ids.items()):
-            known = one.known
-            is_open = known is not None and known.state is TransactionState.ONGOING and not one.is_changing
-            if is_open and known is not None and now > known.started + known.timeout:
-                _log.info("transactional id %s: aborting its transaction after %d ms", name, now - known.started)
-                self._loop.start(self._end(name, one, transitions.fenced(known, now)))
+        for name, entry in list(self._ids.items()):
+            metadata = entry.metadata
+            is_open = metadata is not None and metadata.state is TransactionState.ONGOING and not entry.is_changing
+            if is_open and metadata is not None and now > metadata.started + metadata.timeout:
+                _log.info("transactional id %s: aborting its transaction after %d ms", name, now - metadata.started)
+                self._loop.start(self._end(name, entry, transitions.fenced(metadata, now)))
 
     def forget_idle(self) -> None:
         """Forgets ids that were not used for transactional.id.expiration.ms."""
-        for name, one in list(self._ids.items()):
-            known, until = one.known, self._now() - self._expiration
-            if known is not None and known.state in _AT_REST and known.updated <= until and not one.is_changing:
-                self._loop.start(self._forget(name, one))
+        for name, entry in list(self._ids.items()):
+            metadata, until = entry.metadata, self._now() - self._expiration
+            if (
+                metadata is not None
+                and metadata.state in _AT_REST
+                and metadata.updated <= until
+                and not entry.is_changing
+            ):
+                self._loop.start(self._forget(name, entry))
 
-    async def _forget(self, name: str, one: _Id) -> None:
+    async def _forget(self, name: str, entry: _Id) -> None:
         # Meanwhile it may be another server's.
-        if not await self._write(name, one, None) and not one.appending and self._ids.get(name) is one:
+        if not await self._write(name, entry, None) and not entry.appending and self._ids.get(name) is entry:
             del self._ids[name]

@@ -211,14 +211,14 @@ def test_a_transaction_ends_after_what_is_being_appended(coordinator):
     # What it would have written in another thread would be written by then.
     done(workers.run(int))
     assert not ended
-    assert transactions.known["t"].state is TransactionState.ONGOING
+    assert transactions.metadata["t"].state is TransactionState.ONGOING
     # Nothing more is appended meanwhile.
     refused = done(loop.start(transactions.admit(*producer, {at}, adds=False)))
     assert refused == {at: ErrorCode.CONCURRENT_TRANSACTIONS}
     transactions.release("t", 0)
     transactions.release("t", 0)
     assert done(end).error == ErrorCode.NONE
-    assert transactions.known["t"].state is TransactionState.COMPLETE_COMMIT
+    assert transactions.metadata["t"].state is TransactionState.COMPLETE_COMMIT
 
 
 @pytest.mark.parametrize("adds", [True, False])
@@ -250,7 +250,7 @@ def test_an_id_that_nothing_uses_is_forgotten(coordinator, monkeypatch):
     for name in ("idle", "open"):
         assert not done(transactions.init_producer(name, 900_000, (-1, -1))).error
     partitions = {TopicPartition("x", 0)}
-    assert not done(transactions.add("open", transactions.known["open"].producer_id, 0, partitions, 0))
+    assert not done(transactions.add("open", transactions.metadata["open"].producer_id, 0, partitions, 0))
     week = 7 * 24 * 60 * 60 * 1000
     now = store.logs.clock()
     for later, left in ((week - 60_000, {"idle", "open"}), (week + 60_000, {"open"})):

@@ -28,7 +28,7 @@ def test_the_loop_makes_no_more_than_a_page_shows(loop, monkeypatch):
     )
     broker = SimpleNamespace(
         loop=loop,
-        transactions=SimpleNamespace(known={f"id-{number:05}": transaction for number in reversed(range(MANY))}),
+        transactions=SimpleNamespace(metadata={f"id-{number:05}": transaction for number in reversed(range(MANY))}),
         throttles=SimpleNamespace(usages=list),
     )
     listener = SimpleNamespace(

@@ -33,12 +33,12 @@ async def describe_acls(call: Call, request: DescribeAclsRequest) -> DescribeAcl
     acls = call.broker.acls
     if acls is None:
         return DescribeAclsResponse(0, *_DISABLED)
-    found: dict[tuple[Resource, str, Pattern], list[Acl]] = {}
+    by_resource: dict[tuple[Resource, str, Pattern], list[Acl]] = {}
 
     def look() -> None:
         call.require(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME)
-        for one in _matching(acls.rules().acls, request):
-            found.setdefault((one.resource, one.name, one.pattern), []).append(one)
+        for entry in _matching(acls.rules().acls, request):
+            by_resource.setdefault((entry.resource, entry.name, entry.pattern), []).append(entry)
 
     error, why = await call.broker.workers.run(attempt, look)
     return DescribeAclsResponse(
@@ -49,11 +49,11 @@ async def describe_acls(call: Call, request: DescribeAclsRequest) -> DescribeAcl
             DescribeAclsResponse.DescribeAclsResource(
                 *resource,
                 [
-                    DescribeAclsResponse.AclDescription(one.principal, one.host, one.operation, one.permission)
-                    for one in acls
+                    DescribeAclsResponse.AclDescription(entry.principal, entry.host, entry.operation, entry.permission)
+                    for entry in entries
                 ],
             )
-            for resource, acls in sorted(found.items())
+            for resource, entries in sorted(by_resource.items())
         ],
     )
 
@@ -61,21 +61,21 @@ async def describe_acls(call: Call, request: DescribeAclsRequest) -> DescribeAcl
 async def create_acls(call: Call, request: CreateAclsRequest) -> CreateAclsResponse:
     """Adds entries, each for itself."""
     results = await call.broker.workers.run(_create, call, request.creations)
-    return CreateAclsResponse(results=[CreateAclsResponse.AclCreationResult(*one) for one in results])
+    return CreateAclsResponse(results=[CreateAclsResponse.AclCreationResult(*result) for result in results])
 
 
-def _create(call: Call, wanted: Sequence[CreateAclsRequest.AclCreation]) -> list[tuple[ErrorCode, str | None]]:
+def _create(call: Call, creations: Sequence[CreateAclsRequest.AclCreation]) -> list[tuple[ErrorCode, str | None]]:
     if call.broker.acls is None:
-        return [_DISABLED for _ in wanted]
+        return [_DISABLED for _ in creations]
     refused = attempt(lambda: _require_alter(call))
     if refused[0]:
-        return [refused for _ in wanted]
-    made, results = list[Acl](), list[tuple[ErrorCode, str | None]]()
-    for one in wanted:
-        results.append(attempt(lambda one=one: made.append(_acl(one))))  # type: ignore[misc]
+        return [refused for _ in creations]
+    created, results = list[Acl](), list[tuple[ErrorCode, str | None]]()
+    for creation in creations:
+        results.append(attempt(lambda creation=creation: created.append(_acl(creation))))  # type: ignore[misc]
     acls = call.broker.acls
-    if made:
-        error, why = attempt(lambda: acls.change(lambda known: known | set(made)))
+    if created:
+        error, why = attempt(lambda: acls.change(lambda entries: entries | set(created)))
         if error:
             results = [(code, text) if code else (error, why) for code, text in results]
     return results
@@ -88,26 +88,26 @@ def _require_alter(call: Call) -> None:
         raise RefusedError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "the store is served for reading only")
 
 
-def _acl(wanted: CreateAclsRequest.AclCreation) -> Acl:
-    made = Acl(
-        _of(Resource, wanted.resource_type),
-        wanted.resource_name,
-        _of(Pattern, wanted.resource_pattern_type),
-        wanted.principal,
-        wanted.host,
-        _of(Operation, wanted.operation),
-        _of(Permission, wanted.permission_type),
+def _acl(creation: CreateAclsRequest.AclCreation) -> Acl:
+    acl = Acl(
+        _of(Resource, creation.resource_type),
+        creation.resource_name,
+        _of(Pattern, creation.resource_pattern_type),
+        creation.principal,
+        creation.host,
+        _of(Operation, creation.operation),
+        _of(Permission, creation.permission_type),
     )
-    if not made.name:
+    if not acl.name:
         raise RefusedError(ErrorCode.INVALID_REQUEST, "a resource has a name")
-    if made.resource is Resource.CLUSTER and made.name != CLUSTER_NAME:
+    if acl.resource is Resource.CLUSTER and acl.name != CLUSTER_NAME:
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"the only name of a cluster is {CLUSTER_NAME}")
-    if max(map(len, (made.name, made.principal, made.host))) > _LONGEST:
+    if max(map(len, (acl.name, acl.principal, acl.host))) > _LONGEST:
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"a name has {_LONGEST} characters at most")
-    kind, colon, _ = made.principal.partition(":")
+    kind, colon, _ = acl.principal.partition(":")
     if not (kind and colon):
-        raise RefusedError(ErrorCode.INVALID_REQUEST, f"the principal {made.principal!r} is not of the form TYPE:NAME")
-    return made
+        raise RefusedError(ErrorCode.INVALID_REQUEST, f"the principal {acl.principal!r} is not of the form TYPE:NAME")
+    return acl
 
 
 def _of(kind: type[_E], number: int) -> _E:
@@ -119,12 +119,12 @@ def _of(kind: type[_E], number: int) -> _E:
 
 async def delete_acls(call: Call, request: DeleteAclsRequest) -> DeleteAclsResponse:
     """Deletes the entries that filters are true for."""
-    results = await call.broker.workers.run(lambda: [_delete(call, one) for one in request.filters])
+    results = await call.broker.workers.run(lambda: [_delete(call, acl_filter) for acl_filter in request.filters])
     return DeleteAclsResponse(filter_results=results)
 
 
-def _delete(call: Call, wanted: DeleteAclsRequest.DeleteAclsFilter) -> DeleteAclsResponse.DeleteAclsFilterResult:
-    gone = list[Acl]()
+def _delete(call: Call, acl_filter: DeleteAclsRequest.DeleteAclsFilter) -> DeleteAclsResponse.DeleteAclsFilterResult:
+    deleted = list[Acl]()
     acls = call.broker.acls
     if acls is None:
         return DeleteAclsResponse.DeleteAclsFilterResult(*_DISABLED, ())
@@ -132,43 +132,48 @@ def _delete(call: Call, wanted: DeleteAclsRequest.DeleteAclsFilter) -> DeleteAcl
     if refused[0]:
         return DeleteAclsResponse.DeleteAclsFilterResult(*refused, ())
 
-    def left(known: frozenset[Acl]) -> Iterable[Acl]:
-        gone[:] = sorted(_matching(known, wanted))
-        return known - set(gone)
+    def without_matching(entries: frozenset[Acl]) -> Iterable[Acl]:
+        deleted[:] = sorted(_matching(entries, acl_filter))
+        return entries - set(deleted)
 
-    error, why = attempt(lambda: acls.change(left))
+    error, why = attempt(lambda: acls.change(without_matching))
     matching = [
         DeleteAclsResponse.DeleteAclsMatchingAcl(
-            ErrorCode.NONE, None, one.resource, one.name, one.pattern, one.principal, one.host, one.operation,
-            one.permission,
+            ErrorCode.NONE, None, entry.resource, entry.name, entry.pattern, entry.principal, entry.host,
+            entry.operation, entry.permission,
         )
-        for one in ([] if error else gone)
+        for entry in ([] if error else deleted)
     ]  # fmt: skip
     return DeleteAclsResponse.DeleteAclsFilterResult(error, why, matching)
 
 
-def _matching(acls: Iterable[Acl], wanted: _Filter) -> list[Acl]:
+def _matching(acls: Iterable[Acl], acl_filter: _Filter) -> list[Acl]:
     """The entries that a filter is true for. RefusedError: it makes no sense."""
-    kinds = wanted.resource_type_filter, wanted.pattern_type_filter, wanted.operation, wanted.permission_type
+    kinds = (
+        acl_filter.resource_type_filter,
+        acl_filter.pattern_type_filter,
+        acl_filter.operation,
+        acl_filter.permission_type,
+    )
     if _UNKNOWN in kinds:
         raise RefusedError(ErrorCode.INVALID_REQUEST, "a filter says of what kind an entry is, or that each is meant")
     return [
-        one
-        for one in acls
-        if wanted.resource_type_filter in (_EACH, one.resource)
-        and _is_about(one, wanted.pattern_type_filter, wanted.resource_name_filter)
-        and wanted.principal_filter in (None, one.principal)
-        and wanted.host_filter in (None, one.host)
-        and wanted.operation in (_EACH, one.operation)
-        and wanted.permission_type in (_EACH, one.permission)
+        entry
+        for entry in acls
+        if acl_filter.resource_type_filter in (_EACH, entry.resource)
+        and _is_about(entry, acl_filter.pattern_type_filter, acl_filter.resource_name_filter)
+        and acl_filter.principal_filter in (None, entry.principal)
+        and acl_filter.host_filter in (None, entry.host)
+        and acl_filter.operation in (_EACH, entry.operation)
+        and acl_filter.permission_type in (_EACH, entry.permission)
     ]
 
 
-def _is_about(one: Acl, pattern: int, name: str | None) -> bool:
-    if pattern not in (_EACH, _MATCH, one.pattern):
+def _is_about(entry: Acl, pattern: int, name: str | None) -> bool:
+    if pattern not in (_EACH, _MATCH, entry.pattern):
         return False
     if name is None or pattern != _MATCH:
-        return name in (None, one.name)
-    if one.pattern is Pattern.PREFIXED:
-        return name.startswith(one.name)
-    return one.name in (name, ANY)
+        return name in (None, entry.name)
+    if entry.pattern is Pattern.PREFIXED:
+        return name.startswith(entry.name)
+    return entry.name in (name, ANY)

@@ -31,44 +31,44 @@ _IP = "ip"
 
 async def describe_client_quotas(call: Call, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
     """Lists the quotas of the entities that a filter is true for."""
-    found: list[DescribeClientQuotasResponse.EntryData] = []
+    entries: list[DescribeClientQuotasResponse.EntryData] = []
 
     def look() -> None:
         call.require(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME)
-        wanted = _filter(request.components)
-        if any(one.match == "" for one in request.components):
+        names = _filter(request.components)
+        if any(component.match == "" for component in request.components):
             return  # No entity has an empty name; here that is the default's.
         for entity, values in call.broker.quotas.table().quotas.items():
             parts = dict(entity.parts())
-            if (parts.keys() == wanted.keys() if request.strict else parts.keys() >= wanted.keys()) and all(
-                name in (None, parts[kind]) for kind, name in wanted.items()
+            if (parts.keys() == names.keys() if request.strict else parts.keys() >= names.keys()) and all(
+                name in (None, parts[kind]) for kind, name in names.items()
             ):
-                found.append(_described(parts, values))
+                entries.append(_describe_entity(parts, values))
 
     code, why = await call.broker.workers.run(attempt, look)
-    return DescribeClientQuotasResponse(0, code, why, None if code else found)
+    return DescribeClientQuotasResponse(0, code, why, None if code else entries)
 
 
 def _filter(components: Sequence[DescribeClientQuotasRequest.ComponentData]) -> Mapping[str, str | None]:
     """The names that are asked for, by the type of a part; None: any. RefusedError."""
-    wanted = dict[str, str | None]()
-    for one in components:
-        kind, name = one.entity_type, one.match
-        if not kind or kind in wanted:
+    names = dict[str, str | None]()
+    for component in components:
+        kind, name = component.entity_type, component.match
+        if not kind or kind in names:
             raise RefusedError(ErrorCode.INVALID_REQUEST, f"the type {kind!r} is empty, or there twice")
         if kind not in KINDS:
             raise RefusedError(ErrorCode.UNSUPPORTED_VERSION, f"there is no type {kind!r}")
-        if one.match_type not in (_EXACT, _DEFAULT, _ANY):
-            raise RefusedError(ErrorCode.INVALID_REQUEST, f"there is no type {one.match_type} of matches")
-        if (name is None) != (one.match_type != _EXACT):
+        if component.match_type not in (_EXACT, _DEFAULT, _ANY):
+            raise RefusedError(ErrorCode.INVALID_REQUEST, f"there is no type {component.match_type} of matches")
+        if (name is None) != (component.match_type != _EXACT):
             raise RefusedError(ErrorCode.INVALID_REQUEST, "a name belongs to an exact match, and to no other")
-        wanted[kind] = DEFAULT if one.match_type == _DEFAULT else name
-    if _IP in wanted and len(wanted) > 1:
+        names[kind] = DEFAULT if component.match_type == _DEFAULT else name
+    if _IP in names and len(names) > 1:
         raise RefusedError(ErrorCode.INVALID_REQUEST, "an address has no user and no client id beside it")
-    return wanted
+    return names
 
 
-def _described(parts: Mapping[str, str], values: Mapping[str, float]) -> DescribeClientQuotasResponse.EntryData:
+def _describe_entity(parts: Mapping[str, str], values: Mapping[str, float]) -> DescribeClientQuotasResponse.EntryData:
     return _Described(
         [DescribeClientQuotasResponse.EntityData(kind, name or None) for kind, name in parts.items()],
         [DescribeClientQuotasResponse.ValueData(name, value) for name, value in values.items()],
@@ -88,16 +88,16 @@ async def alter_client_quotas(call: Call, request: AlterClientQuotasRequest) -> 
 def _alter(call: Call, request: AlterClientQuotasRequest) -> list[AlterClientQuotasResponse.EntryData]:
     results = dict[frozenset[tuple[str, str | None]], tuple[ErrorCode, str | None]]()
 
-    def altered(quotas: Quotas) -> Quotas:
+    def alter_entries(quotas: Quotas) -> Quotas:
         results.clear()
         after = dict(quotas)
-        for one in request.entries:
-            parts = {part.entity_type: part.entity_name for part in one.entity}
+        for entry in request.entries:
+            parts = {part.entity_type: part.entity_name for part in entry.entity}
             key = frozenset(parts.items())
             if key in results:
                 results[key] = ErrorCode.INVALID_REQUEST, "it is altered twice"
             else:
-                results[key] = attempt(lambda parts=parts, one=one: _alter_one(after, parts, one.ops))  # type: ignore[misc]
+                results[key] = attempt(lambda parts=parts, entry=entry: _alter_entity(after, parts, entry.ops))  # type: ignore[misc]
         return after
 
     def alter() -> None:
@@ -105,20 +105,23 @@ def _alter(call: Call, request: AlterClientQuotasRequest) -> list[AlterClientQuo
         if not call.broker.logs.writable:
             raise RefusedError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "the store is served for reading only")
         if request.validate_only:
-            altered(call.broker.quotas.table().quotas)
+            alter_entries(call.broker.quotas.table().quotas)
         else:
-            call.broker.quotas.change(altered)
+            call.broker.quotas.change(alter_entries)
 
     refused = attempt(alter)
     if refused[0]:
-        results = {frozenset((one.entity_type, one.entity_name) for one in e.entity): refused for e in request.entries}
+        results = {
+            frozenset((part.entity_type, part.entity_name) for part in entry.entity): refused
+            for entry in request.entries
+        }
     return [
         _Altered(code, why, [AlterClientQuotasResponse.EntityData(*part) for part in key])
         for key, (code, why) in results.items()
     ]
 
 
-def _alter_one(
+def _alter_entity(
     quotas: dict[Entity, Mapping[str, float]],
     parts: Mapping[str, str | None],
     changes: Sequence[AlterClientQuotasRequest.OpData],
@@ -130,14 +133,14 @@ def _alter_one(
     values = dict(quotas.get(entity, {}))
     try:
         check_entity(entity)
-        for one in changes:
-            if one.remove:
-                values.pop(one.key, None)
+        for change in changes:
+            if change.remove:
+                values.pop(change.key, None)
             else:
-                check_quota(entity, one.key, one.value)
-                values[one.key] = one.value
+                check_quota(entity, change.key, change.value)
+                values[change.key] = change.value
     except InvalidConfigError as error:
         raise RefusedError(ErrorCode.INVALID_REQUEST, str(error)) from None
-    if len({one.key for one in changes}) < len(changes):
+    if len({change.key for change in changes}) < len(changes):
         raise RefusedError(ErrorCode.INVALID_REQUEST, "a quota is altered twice")
     quotas[entity] = values

@@ -47,21 +47,24 @@ async def describe_user_scram_credentials(
         users = call.broker.users.all()
 
     code, why = await call.broker.workers.run(attempt, read)
-    asked = Counter(one.name for one in request.users or ())
+    asked = Counter(user.name for user in request.users or ())
     if code:
         return DescribeUserScramCredentialsResponse(0, code, why, [_Described(name, code, why, ()) for name in asked])
-    results = [_described(name, asked[name], users.get(name)) for name in asked or users]
+    results = [_describe_user(name, asked[name], users.get(name)) for name in asked or users]
     return DescribeUserScramCredentialsResponse(error_message=None, results=results)
 
 
-def _described(
+def _describe_user(
     name: str, times: int, credentials: Credentials | None
 ) -> DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult:
     if times > 1:
         return _Described(name, ErrorCode.DUPLICATE_RESOURCE, "it is asked for twice", ())
     if credentials is None:
         return _Described(name, ErrorCode.RESOURCE_NOT_FOUND, "there is no such user", ())
-    rows = [_Credential(*row) for row in sorted((_NUMBERS[name], one.iterations) for name, one in credentials.items())]
+    rows = [
+        _Credential(*row)
+        for row in sorted((_NUMBERS[name], credential.iterations) for name, credential in credentials.items())
+    ]
     return _Described(name, ErrorCode.NONE, None, rows)
 
 
@@ -69,11 +72,11 @@ async def alter_user_scram_credentials(
     call: Call, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
     """Sets and deletes credentials; all of a user, or none."""
-    results = await call.broker.workers.run(_altered, call, request)
+    results = await call.broker.workers.run(_alter_users, call, request)
     return AlterUserScramCredentialsResponse(results=results)
 
 
-def _altered(
+def _alter_users(
     call: Call, request: AlterUserScramCredentialsRequest
 ) -> list[AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult]:
     deletions, upsertions = defaultdict(list), defaultdict(list)
@@ -92,17 +95,17 @@ def _altered(
                 check_name(name)
             except InvalidConfigError as error:
                 raise RefusedError(ErrorCode.UNACCEPTABLE_CREDENTIAL, str(error)) from None
-            changed = [*deletions[name], *(one.mechanism for one in upsertions[name])]
+            changed = [*deletions[name], *(upsertion.mechanism for upsertion in upsertions[name])]
             if len(set(changed)) < len(changed):
                 raise RefusedError(ErrorCode.DUPLICATE_RESOURCE, "a mechanism of it is changed twice")
-            known = call.broker.users.all().get(name, {})
+            credentials = call.broker.users.all().get(name, {})
             changes: dict[str, Credential | None] = {}
             for number in deletions[name]:
-                if _mechanism(number) not in known:
+                if _mechanism(number) not in credentials:
                     raise RefusedError(ErrorCode.RESOURCE_NOT_FOUND, "there is no such credential")
                 changes[_mechanism(number)] = None
-            for one in upsertions[name]:
-                changes[_mechanism(one.mechanism)] = _credential(one)
+            for upsertion in upsertions[name]:
+                changes[_mechanism(upsertion.mechanism)] = _credential(upsertion)
             call.broker.users.change({name: changes})
 
         results.append(_Altered(name, *attempt(alter)))
@@ -115,15 +118,15 @@ def _mechanism(number: int) -> str:
     return SCRAM_NUMBERS[number]
 
 
-def _credential(wanted: AlterUserScramCredentialsRequest.ScramCredentialUpsertion) -> Credential:
-    mechanism = _mechanism(wanted.mechanism)
-    if not LEAST_ITERATIONS <= wanted.iterations <= MOST_ITERATIONS:
+def _credential(upsertion: AlterUserScramCredentialsRequest.ScramCredentialUpsertion) -> Credential:
+    mechanism = _mechanism(upsertion.mechanism)
+    if not LEAST_ITERATIONS <= upsertion.iterations <= MOST_ITERATIONS:
         raise RefusedError(
             ErrorCode.UNACCEPTABLE_CREDENTIAL,
-            f"{wanted.iterations} iterations; there are {LEAST_ITERATIONS} to {MOST_ITERATIONS}",
+            f"{upsertion.iterations} iterations; there are {LEAST_ITERATIONS} to {MOST_ITERATIONS}",
         )
-    if len(wanted.salt) < LEAST_SALT or not wanted.salted_password:
+    if len(upsertion.salt) < LEAST_SALT or not upsertion.salted_password:
         raise RefusedError(
             ErrorCode.UNACCEPTABLE_CREDENTIAL, f"a salt has {LEAST_SALT} bytes at least, and a salted password some"
         )
-    return credential_of(mechanism, bytes(wanted.salted_password), bytes(wanted.salt), wanted.iterations)
+    return credential_of(mechanism, bytes(upsertion.salted_password), bytes(upsertion.salt), upsertion.iterations)

@@ -33,7 +33,7 @@ async def describe_groups(call: Call, request: DescribeGroupsRequest) -> Describ
         else DescribeGroupsResponse.DescribedGroup(ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=name)
         for name in request.groups
     ]
-    return DescribeGroupsResponse(groups=[_with_operations(call, one, request) for one in described])
+    return DescribeGroupsResponse(groups=[_with_operations(call, group, request) for group in described])
 
 
 async def consumer_group_describe(call: Call, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
@@ -42,7 +42,7 @@ async def consumer_group_describe(call: Call, request: ConsumerGroupDescribeRequ
     await groups.refresh()
     topics = await groups.topics(at_once=True)
     described = [_modern(call, name, topics) for name in request.group_ids]
-    return ConsumerGroupDescribeResponse(groups=[_with_operations(call, one, request) for one in described])
+    return ConsumerGroupDescribeResponse(groups=[_with_operations(call, group, request) for group in described])
 
 
 def _modern(call: Call, name: str, topics: Topics) -> ConsumerGroupDescribeResponse.DescribedGroup:
@@ -73,10 +73,10 @@ async def list_groups(call: Call, request: ListGroupsRequest) -> ListGroupsRespo
     """Lists groups by state and type."""
     groups = call.broker.groups
     await groups.refresh()
-    found = groups.coordinator.list_groups(request)
+    listed = groups.coordinator.list_groups(request)
     if not call.allows(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
-        found = [one for one in found if call.allows(*_DESCRIBE, one.group_id)]
-    return ListGroupsResponse(groups=found)
+        listed = [group for group in listed if call.allows(*_DESCRIBE, group.group_id)]
+    return ListGroupsResponse(groups=listed)
 
 
 async def delete_groups(call: Call, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
@@ -86,7 +86,7 @@ async def delete_groups(call: Call, request: DeleteGroupsRequest) -> DeleteGroup
         errors = [ErrorCode.GROUP_AUTHORIZATION_FAILED] * len(request.groups_names)
     else:
         await groups.refresh()
-        errors = [await _deleted(call, name) for name in request.groups_names]
+        errors = [await _delete_group(call, name) for name in request.groups_names]
     return DeleteGroupsResponse(
         results=[
             DeleteGroupsResponse.DeletableGroupResult(name, error)
@@ -95,7 +95,7 @@ async def delete_groups(call: Call, request: DeleteGroupsRequest) -> DeleteGroup
     )
 
 
-async def _deleted(call: Call, name: str) -> ErrorCode:
+async def _delete_group(call: Call, name: str) -> ErrorCode:
     if not call.allows(Operation.DELETE, Resource.GROUP, name):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
     coordinator = call.broker.groups.coordinator

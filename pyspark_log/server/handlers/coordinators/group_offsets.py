@@ -70,7 +70,7 @@ async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommi
         if not failed:
             outcome = await groups.log.write(GroupChange(request.group_id, offsets))
             failed = ErrorCode.NONE if outcome is None else code_of(outcome)
-        errors = {place: known or failed for place, known in errors.items()}
+        errors = {place: code or failed for place, code in errors.items()}
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponse.OffsetCommitResponseTopic(
@@ -145,7 +145,7 @@ async def offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchRe
     committed, error = await _committed(call, request.group_id, is_stable=request.require_stable)
     topics = request.topics
     # All of them: an empty list in version 1, which has no null.
-    wanted = None if topics is None else [(topic.name, topic.partition_indexes) for topic in topics]
+    partitions = None if topics is None else [(topic.name, topic.partition_indexes) for topic in topics]
     if error and call.version >= _FIRST_WITH_ERROR:
         return OffsetFetchResponse(error_code=error)
     return OffsetFetchResponse(
@@ -153,12 +153,12 @@ async def offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchRe
             OffsetFetchResponse.OffsetFetchResponseTopic(
                 name,
                 [
-                    OffsetFetchResponse.OffsetFetchResponsePartition(*one)
-                    for one in _rows(parts, error or _may(call, name))
+                    OffsetFetchResponse.OffsetFetchResponsePartition(*row)
+                    for row in _rows(parts, error or _may(call, name))
                 ],
             )
-            for name, parts in _found(committed, wanted)
-            if wanted is not None or call.allows(*_DESCRIBE, name)
+            for name, parts in _offsets_by_topic(committed, partitions)
+            if partitions is not None or call.allows(*_DESCRIBE, name)
         ],
         error_code=error,
     )
@@ -174,7 +174,7 @@ async def _of_group(
     if error:
         return OffsetFetchResponse.OffsetFetchResponseGroup(group.group_id, topics, error)
     if group.topics is None:
-        for name, parts in _found(committed, None):
+        for name, parts in _offsets_by_topic(committed, None):
             if not call.allows(*_DESCRIBE, name):
                 continue
             topic_id = call.broker.topics.note(name) or NO_ID
@@ -188,7 +188,7 @@ async def _of_group(
             partitions = [OffsetFetchResponse.OffsetFetchResponsePartitions(*row) for row in rows]
             topics.append(OffsetFetchResponse.OffsetFetchResponseTopics("", topic.topic_id, partitions))
             continue
-        [(_, parts)] = _found(committed, [(name_or_none, topic.partition_indexes)])
+        [(_, parts)] = _offsets_by_topic(committed, [(name_or_none, topic.partition_indexes)])
         topics.append(_topic(name_or_none, topic.topic_id, parts, _may(call, name_or_none)))
     return OffsetFetchResponse.OffsetFetchResponseGroup(group.group_id, topics)
 
@@ -200,7 +200,7 @@ def _may(call: Call, topic: str) -> ErrorCode:
 def _topic(
     name: str, topic_id: bytes, parts: Mapping[int, OffsetAndMetadata | None], error: ErrorCode = ErrorCode.NONE
 ) -> OffsetFetchResponse.OffsetFetchResponseTopics:
-    partitions = [OffsetFetchResponse.OffsetFetchResponsePartitions(*one) for one in _rows(parts, error)]
+    partitions = [OffsetFetchResponse.OffsetFetchResponsePartitions(*row) for row in _rows(parts, error)]
     return OffsetFetchResponse.OffsetFetchResponseTopics(name, topic_id, partitions)
 
 
@@ -219,19 +219,19 @@ async def _committed(call: Call, group: str, *, is_stable: bool) -> tuple[_Commi
         return {}, code_of(error)
 
 
-def _found(
-    committed: _Committed, wanted: Iterable[tuple[str, Iterable[int]]] | None
+def _offsets_by_topic(
+    committed: _Committed, partitions: Iterable[tuple[str, Iterable[int]]] | None
 ) -> list[tuple[str, dict[int, OffsetAndMetadata | None]]]:
     """The committed offsets of what is wanted, by topic and partition; None: all there are."""
-    if wanted is not None:
+    if partitions is not None:
         return [
             (name, {number: committed.get(TopicPartition(name, number)) for number in numbers})
-            for name, numbers in wanted
+            for name, numbers in partitions
         ]
-    found = dict[str, dict[int, OffsetAndMetadata | None]]()
+    by_topic = dict[str, dict[int, OffsetAndMetadata | None]]()
     for at in sorted(committed):
-        found.setdefault(at.topic, {})[at.partition] = committed[at]
-    return list(found.items())
+        by_topic.setdefault(at.topic, {})[at.partition] = committed[at]
+    return list(by_topic.items())
 
 
 def _rows(

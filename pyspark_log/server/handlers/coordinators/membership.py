@@ -42,11 +42,18 @@ _FIRST_OF_MANY = 4
 async def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     """Names the server that coordinates groups, or transactions: this one."""
     keys = request.coordinator_keys if call.version >= _FIRST_OF_MANY else [request.key]
-    found = [_coordinator(call, request.key_type, key) for key in keys]
+    coordinators = [_coordinator(call, request.key_type, key) for key in keys]
     if call.version >= _FIRST_OF_MANY:
-        return FindCoordinatorResponse(coordinators=found)
-    [one] = found
-    return FindCoordinatorResponse(0, one.error_code, one.error_message or "NONE", one.node_id, one.host, one.port)
+        return FindCoordinatorResponse(coordinators=coordinators)
+    [coordinator] = coordinators
+    return FindCoordinatorResponse(
+        0,
+        coordinator.error_code,
+        coordinator.error_message or "NONE",
+        coordinator.node_id,
+        coordinator.host,
+        coordinator.port,
+    )
 
 
 def _coordinator(call: Call, kind: int, key: str) -> FindCoordinatorResponse.Coordinator:
@@ -78,7 +85,8 @@ async def join_group(call: Call, request: JoinGroupRequest) -> JoinGroupResponse
         call.client.warned.add(request.group_id)
         _log.warning(
             "group %s: %s (%s) cannot join: the members have no assignor in common with it; it has %s",
-            request.group_id, call.client_id, call.client.peer, ", ".join(one.name for one in request.protocols),
+            request.group_id, call.client_id, call.client.peer,
+            ", ".join(protocol.name for protocol in request.protocols),
         )  # fmt: skip
     return response
 

@@ -31,10 +31,10 @@ _Producer = DescribeProducersResponse.ProducerState
 
 async def describe_transactions(call: Call, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
     """Describes transactional ids."""
-    known = call.broker.transactions.known
+    by_id = call.broker.transactions.metadata
     return DescribeTransactionsResponse(
         transaction_states=[
-            _described(call, name, known.get(name))
+            _describe_transaction(call, name, by_id.get(name))
             if call.allows(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, name)
             else _Described(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, name)
             for name in request.transactional_ids
@@ -42,30 +42,30 @@ async def describe_transactions(call: Call, request: DescribeTransactionsRequest
     )
 
 
-def _described(
-    call: Call, name: str, known: TransactionMetadata | None
+def _describe_transaction(
+    call: Call, name: str, metadata: TransactionMetadata | None
 ) -> DescribeTransactionsResponse.TransactionState:
     if not name:
         return _Described(ErrorCode.INVALID_REQUEST, name)
-    if known is None:
+    if metadata is None:
         return _Described(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, name)
     topics: dict[str, list[int]] = {}
-    for at in sorted(at for at in known.partitions if call.allows(Operation.DESCRIBE, Resource.TOPIC, at.topic)):
+    for at in sorted(at for at in metadata.partitions if call.allows(Operation.DESCRIBE, Resource.TOPIC, at.topic)):
         topics.setdefault(at.topic, []).append(at.partition)
     return _Described(
-        ErrorCode.NONE, name, known.state.kafkas_name, known.timeout, known.started, known.producer_id, known.epoch,
-        [DescribeTransactionsResponse.TopicData(topic, numbers) for topic, numbers in topics.items()],
+        ErrorCode.NONE, name, metadata.state.kafkas_name, metadata.timeout, metadata.started, metadata.producer_id,
+        metadata.epoch, [DescribeTransactionsResponse.TopicData(topic, numbers) for topic, numbers in topics.items()],
     )  # fmt: skip
 
 
 async def list_transactions(call: Call, request: ListTransactionsRequest) -> ListTransactionsResponse:
     """Lists transactional ids, by state, producer id, age, and a pattern of their names."""
-    known = call.broker.transactions.known
+    by_id = call.broker.transactions.metadata
     states = {state.kafkas_name: state for state in TransactionState}
     asked_for = {states[name] for name in request.state_filters if name in states}
     strange = [name for name in request.state_filters if name not in states]
     # Not those that the client may not see: the time that a pattern takes would reveal something of their names.
-    seen = [name for name in known if call.allows(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, name)]
+    seen = [name for name in by_id if call.allows(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, name)]
     if request.transactional_id_pattern:
         try:
             seen = matching(seen, request.transactional_id_pattern)
@@ -76,7 +76,7 @@ async def list_transactions(call: Call, request: ListTransactionsRequest) -> Lis
         unknown_state_filters=strange,
         transaction_states=[
             ListTransactionsResponse.TransactionState(name, transaction.producer_id, transaction.state.kafkas_name)
-            for name, transaction in ((name, known[name]) for name in seen)
+            for name, transaction in ((name, by_id[name]) for name in seen)
             if (not request.state_filters or transaction.state in asked_for)
             and (not ids or transaction.producer_id in ids)
             and (request.duration_filter < 0 or now - transaction.started > request.duration_filter)

@@ -172,7 +172,7 @@ async def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> TxnO
                 )
     if offsets:
         error = await call.broker.loop.start(_commit(call, request, offsets, now))
-        errors = {at: known or error for at, known in errors.items()}
+        errors = {at: code or error for at, code in errors.items()}
     return offsets_committed(request, errors.__getitem__)
 
 

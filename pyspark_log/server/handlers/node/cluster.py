@@ -71,7 +71,7 @@ async def metadata(view: NodeView, call: Call, request: MetadataRequest) -> Meta
     image, asked = view.image, request.include_topic_authorized_operations
     if request.topics is None or (call.version == 0 and not request.topics):
         topics: Iterable[MetadataResponse.MetadataResponseTopic] = [
-            _described(view, call, topic, asked=asked)
+            _describe_topic(view, call, topic, asked=asked)
             for topic in image.topics.values()
             if call.allows(Operation.DESCRIBE, Resource.TOPIC, topic.name)
         ]
@@ -112,7 +112,7 @@ def _asked(
             check_name(name)
         except InvalidTopicError:
             return missing._replace(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION)
-    return missing if topic is None else _described(view, call, topic, asked=asked)
+    return missing if topic is None else _describe_topic(view, call, topic, asked=asked)
 
 
 async def _created(
@@ -136,7 +136,7 @@ async def _created(
     return rows
 
 
-def _described(view: NodeView, call: Call, topic: Topic, *, asked: bool) -> MetadataResponse.MetadataResponseTopic:
+def _describe_topic(view: NodeView, call: Call, topic: Topic, *, asked: bool) -> MetadataResponse.MetadataResponseTopic:
     alive, partitions = _reachable(view), []
     for number, partition in sorted(topic.partitions.items()):
         leader = partition.leader if partition.leader in alive else _NO_NODE

@@ -37,27 +37,27 @@ class _Replica:
         self.is_follower = view.is_follower(replica)
         self._may_ask_followers = call.version >= _WITH_RACKS
 
-    def refusal(self, topic: str, asked: FetchRequest.FetchPartition) -> FetchResponse.PartitionData | None:
+    def refusal(self, topic: str, request: FetchRequest.FetchPartition) -> FetchResponse.PartitionData | None:
         may = not self.is_follower or self._call.allows(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME)
         if not may:
-            return self._error(asked, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        at, described = TopicPartition(topic, asked.partition), self._node.image.topic(topic)
-        partition = None if described is None else described.partitions.get(asked.partition)
+            return self._error(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        at, described = TopicPartition(topic, request.partition), self._node.image.topic(topic)
+        partition = None if described is None else described.partitions.get(request.partition)
         epoch = self._node.leaders.epoch(at)
         needs_leader = self.is_follower or not self._may_ask_followers
         if partition is None or (epoch is None and (needs_leader or not self._node.has_replica(at))):
-            return self._error(asked, _ELSEWHERE)
-        if error := check_epoch(asked.current_leader_epoch, partition.leader_epoch if epoch is None else epoch):
-            return self._error(asked, error)
+            return self._error(request, _ELSEWHERE)
+        if error := check_epoch(request.current_leader_epoch, partition.leader_epoch if epoch is None else epoch):
+            return self._error(request, error)
         if self.is_follower:
             # It may know of its replica before this node does.
             has_follower = self._node.leaders.has_follower(at, self._id)
-            return None if has_follower else self._error(asked, ErrorCode.UNKNOWN_LEADER_EPOCH)
-        closest = self._node.leaders.closest(at, self._rack, asked.fetch_offset) if self._rack else None
+            return None if has_follower else self._error(request, ErrorCode.UNKNOWN_LEADER_EPOCH)
+        closest = self._node.leaders.closest(at, self._rack, request.fetch_offset) if self._rack else None
         if closest is None:
             return None
         return FetchResponse.PartitionData(
-            asked.partition, ErrorCode.NONE, -1, -1, -1, preferred_read_replica=closest, records=b""
+            request.partition, ErrorCode.NONE, -1, -1, -1, preferred_read_replica=closest, records=b""
         )
 
     def holds_back(self, topic: str, partition: int) -> bool:
@@ -68,14 +68,14 @@ class _Replica:
         if self.is_follower:
             self._node.leaders.throttle.count(self._node.image, TopicPartition(topic, partition), self._id, size)
 
-    def read(self, topic: str, asked: FetchRequest.FetchPartition, log: LogView) -> ErrorCode:
+    def read(self, topic: str, request: FetchRequest.FetchPartition, log: LogView) -> ErrorCode:
         if not self.is_follower:
             return ErrorCode.NONE
-        fetched = Fetched(self._id, self._broker_epoch, asked.fetch_offset, asked.log_start_offset)
-        is_in_log = log.log_start <= asked.fetch_offset <= log.next_offset
-        if is_in_log and not self._node.leaders.fetched(TopicPartition(topic, asked.partition), fetched, log):
+        fetched = Fetched(self._id, self._broker_epoch, request.fetch_offset, request.log_start_offset)
+        is_in_log = log.log_start <= request.fetch_offset <= log.next_offset
+        if is_in_log and not self._node.leaders.fetched(TopicPartition(topic, request.partition), fetched, log):
             return _ELSEWHERE
         return ErrorCode.NONE
 
-    def _error(self, asked: FetchRequest.FetchPartition, error: ErrorCode) -> FetchResponse.PartitionData:
-        return FetchResponse.PartitionData(asked.partition, error, -1, -1, -1, records=b"")
+    def _error(self, request: FetchRequest.FetchPartition, error: ErrorCode) -> FetchResponse.PartitionData:
+        return FetchResponse.PartitionData(request.partition, error, -1, -1, -1, records=b"")

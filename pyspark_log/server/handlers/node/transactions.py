@@ -43,14 +43,14 @@ async def add_partitions_to_txn(
     return AddPartitionsToTxnResponse(
         results_by_transaction=[
             AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
-                transaction.transactional_id, await _added(view.coordinators, transaction)
+                transaction.transactional_id, await _add_partitions(view.coordinators, transaction)
             )
             for transaction in request.transactions
         ]
     )
 
 
-async def _added(
+async def _add_partitions(
     coordinators: Coordinators, transaction: AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 ) -> list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult]:
     partitions = frozenset(

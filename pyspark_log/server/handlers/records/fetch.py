@@ -45,21 +45,21 @@ class _Part:
     """A partition that is asked for, and what was found of it so far.
 
     Attributes:
-        wanted: what is asked.
+        request: what is asked.
         topic: the topic as it is; None: there is none.
         key: by which to wait for its records.
         error: why it cannot be read.
-        found: the answer, once it was looked at.
+        data: the answer, once it was looked at.
         size: bytes of the records in it.
         there: bytes of records that are there, as many as may be sent at most.
         end: for a follower: where the log ended when it was looked at.
     """
 
-    wanted: FetchRequest.FetchPartition
+    request: FetchRequest.FetchPartition
     topic: ServedTopic | None
     key: PartitionKey
     error: ErrorCode
-    found: FetchResponse.PartitionData | None = None
+    data: FetchResponse.PartitionData | None = None
     size: int = 0
     there: int = 0
     end: int = -1
@@ -75,7 +75,7 @@ class Replica(Protocol):
 
     is_follower: bool  #: whether a follower asks, which gets what not all have yet
 
-    def refusal(self, topic: str, wanted: FetchRequest.FetchPartition) -> FetchResponse.PartitionData | None:
+    def refusal(self, topic: str, request: FetchRequest.FetchPartition) -> FetchResponse.PartitionData | None:
         """The answer for a partition that is not to be read here; None: it is."""
 
     def holds_back(self, topic: str, partition: int) -> bool:
@@ -84,7 +84,7 @@ class Replica(Protocol):
     def sent(self, topic: str, partition: int, size: int) -> None:
         """Takes that bytes are sent."""
 
-    def read(self, topic: str, wanted: FetchRequest.FetchPartition, log: LogView) -> ErrorCode:
+    def read(self, topic: str, request: FetchRequest.FetchPartition, log: LogView) -> ErrorCode:
         """Takes that a partition was read, which does not differ from what the client has; an error instead of it."""
 
 
@@ -116,15 +116,15 @@ async def fetch(call: Call, request: FetchRequest, replica: Replica | None = Non
         await search.look(parts)
     for part in parts:
         if replica is not None and part.size and part.topic is not None:
-            replica.sent(part.topic.name, part.wanted.partition, part.size)
+            replica.sent(part.topic.name, part.request.partition, part.size)
         if part.error:
             counts.errors[KEY, part.error] += 1
         elif part.size and part.topic is not None:
             counts.topic(part.topic.name).bytes_out += part.size
     return FetchResponse(
         responses=[
-            _Topic(topic.topic, topic.topic_id, [search.answer(part) for part in found])
-            for topic, found in zip(request.topics, topics, strict=True)
+            _Topic(topic.topic, topic.topic_id, [search.answer(part) for part in topic_parts])
+            for topic, topic_parts in zip(request.topics, topics, strict=True)
         ]
     )
 
@@ -148,8 +148,8 @@ async def _wait_for_records(call: Call, request: FetchRequest, search: _Search, 
     try:
         await search.look(parts)
         while search.there < min(request.min_bytes, search.most) and not any(part.error for part in parts):
-            left = deadline - loop.time()
-            changed = await waiting.change(left) if left > 0 else ()
+            seconds = deadline - loop.time()
+            changed = await waiting.change(seconds) if seconds > 0 else ()
             if not changed:
                 return
             await search.look([by_key[key] for key in changed])
@@ -157,26 +157,26 @@ async def _wait_for_records(call: Call, request: FetchRequest, search: _Search, 
         waiting.close()
 
 
-def _part(call: Call, name: str | None, wanted: FetchRequest.FetchPartition, replica: Replica | None) -> _Part:
+def _part(call: Call, name: str | None, request: FetchRequest.FetchPartition, replica: Replica | None) -> _Part:
     if name is None:
-        return _Part(wanted, None, PartitionKey("", wanted.partition), ErrorCode.UNKNOWN_TOPIC_ID)
+        return _Part(request, None, PartitionKey("", request.partition), ErrorCode.UNKNOWN_TOPIC_ID)
     try:
         if name == PUBLISH_TOPIC:
             raise UnknownTopicError(f"{name} is not served")
         # What a follower may, the replica says.
         if replica is None or not replica.is_follower:
             call.require(Operation.READ, Resource.TOPIC, name)
-        refusal = None if replica is None else replica.refusal(name, wanted)
+        refusal = None if replica is None else replica.refusal(name, request)
         if refusal is not None:
             code = ErrorCode(refusal.error_code)
-            return _Part(wanted, None, PartitionKey("", wanted.partition), code, refusal)
+            return _Part(request, None, PartitionKey("", request.partition), code, refusal)
         topic = call.broker.logs.topic(name)
-        topic.check(wanted.partition)
-        return _Part(wanted, topic, PartitionKey(topic.topic_id, wanted.partition), ErrorCode.NONE)
+        topic.check(request.partition)
+        return _Part(request, topic, PartitionKey(topic.topic_id, request.partition), ErrorCode.NONE)
     except RefusedError as error:
-        return _Part(wanted, None, PartitionKey("", wanted.partition), error.code)
+        return _Part(request, None, PartitionKey("", request.partition), error.code)
     except (PylogError, OSError) as error:
-        return _Part(wanted, None, PartitionKey("", wanted.partition), code_of(error))
+        return _Part(request, None, PartitionKey("", request.partition), code_of(error))
 
 
 class _Search:
@@ -195,12 +195,12 @@ class _Search:
 
     async def look(self, parts: Iterable[_Part]) -> None:
         """Looks at partitions, in order; where that may take long, in another thread."""
-        left = list(parts)
-        for number, part in enumerate(left):
+        in_order = list(parts)
+        for number, part in enumerate(in_order):
             try:
                 self._look_at(part, may_wait=False)
             except MustWaitError:
-                await self._call.broker.workers.run(self._look_at_all, left[number:])
+                await self._call.broker.workers.run(self._look_at_all, in_order[number:])
                 return
 
     def _look_at_all(self, parts: Iterable[_Part]) -> None:
@@ -212,7 +212,7 @@ class _Search:
             return
         self.size -= part.size
         self.there -= part.there
-        part.size, part.there, part.error, part.found = 0, 0, ErrorCode.NONE, None
+        part.size, part.there, part.error, part.data = 0, 0, ErrorCode.NONE, None
         try:
             self._find(part, part.topic, may_wait=may_wait)
         except (PylogError, OSError) as error:
@@ -225,40 +225,40 @@ class _Search:
         if part.end < 0 or part.error:
             return False
         try:
-            return topic.view(part.wanted.partition, may_wait=may_wait).next_offset == part.end
+            return topic.view(part.request.partition, may_wait=may_wait).next_offset == part.end
         except (PylogError, OSError):
             return False  # The look reports what is wrong.
 
     def _find(self, part: _Part, topic: ServedTopic, *, may_wait: bool) -> None:
-        wanted, log = part.wanted, topic.view(part.wanted.partition, may_wait=may_wait)
+        request, log = part.request, topic.view(part.request.partition, may_wait=may_wait)
         # A replica has the epoch of its last record, which may be older than its leader's.
-        part.error = ErrorCode.NONE if self._replica else check_epoch(wanted.current_leader_epoch, log.leader_epoch)
+        part.error = ErrorCode.NONE if self._replica else check_epoch(request.current_leader_epoch, log.leader_epoch)
         if part.error:
             return
-        if wanted.last_fetched_epoch > NO_EPOCH and self._has_diverged(part, log, may_wait=may_wait):
+        if request.last_fetched_epoch > NO_EPOCH and self._has_diverged(part, log, may_wait=may_wait):
             return
         if self._replica is not None:
-            part.error = self._replica.read(topic.name, wanted, log)
+            part.error = self._replica.read(topic.name, request, log)
         if not part.error:
             self._read(part, topic.name, log, may_wait=may_wait)
 
     def _read(self, part: _Part, topic: str, log: LogView, *, may_wait: bool) -> None:
-        wanted, replica = part.wanted, self._replica
+        request, replica = part.request, self._replica
         is_filtered = self._is_committed and log.may_have_transactions
-        if not may_wait and not log.is_near(wanted.fetch_offset, committed=is_filtered):
+        if not may_wait and not log.is_near(request.fetch_offset, committed=is_filtered):
             raise MustWaitError
         stable = log.last_stable_offset() if is_filtered else log.high_watermark
         end = min(stable, log.high_watermark)
         if replica is not None and replica.is_follower:
             end = part.end = log.next_offset
-        start, batches = wanted.fetch_offset, None
+        start, batches = request.fetch_offset, None
         aborted: Sequence[FetchResponse.AbortedTransaction] | None = () if self._is_committed else None
         # A consumer may know a later high watermark than a leader that was just elected.
         if not log.log_start <= start <= log.next_offset:
-            raise OffsetOutOfRangeError(topic, wanted.partition, start, log.log_start, end)
+            raise OffsetOutOfRangeError(topic, request.partition, start, log.log_start, end)
         room = self.most - self.size
-        limit = max(min(wanted.partition_max_bytes, room), 0)
-        is_held = replica is not None and replica.holds_back(topic, wanted.partition)
+        limit = max(min(request.partition_max_bytes, room), 0)
+        is_held = replica is not None and replica.holds_back(topic, request.partition)
         if start < end and (room > 0 or self.size == 0) and not is_held:
             batches = log.batches(start, end, limit)
         if batches is not None:
@@ -271,32 +271,32 @@ class _Search:
             aborted = [_Aborted(*transaction) for transaction in log.aborted(start, batches.next_offset)]
         elif is_filtered:
             aborted = []
-        part.found = _Partition(
-            wanted.partition, ErrorCode.NONE, log.high_watermark, stable, log.log_start,
+        part.data = _Partition(
+            request.partition, ErrorCode.NONE, log.high_watermark, stable, log.log_start,
             aborted_transactions=aborted, records=b"" if batches is None else batches.records,
         )  # fmt: skip
 
     def _has_diverged(self, part: _Part, log: LogView, *, may_wait: bool) -> bool:
         """Whether a copy of the log has other records, which is answered at once."""
-        wanted = part.wanted
-        if not may_wait and wanted.last_fetched_epoch != log.leader_epoch:
+        request = part.request
+        if not may_wait and request.last_fetched_epoch != log.leader_epoch:
             raise MustWaitError
-        diverging = divergence(log, wanted.last_fetched_epoch, wanted.fetch_offset)
+        diverging = divergence(log, request.last_fetched_epoch, request.fetch_offset)
         if diverging is None:
             return False
         end = FetchResponse.EpochEndOffset(*diverging)
         part.there = self.most
-        part.found = _Partition(
-            wanted.partition, ErrorCode.NONE, log.high_watermark, log.high_watermark, log.log_start,
+        part.data = _Partition(
+            request.partition, ErrorCode.NONE, log.high_watermark, log.high_watermark, log.log_start,
             diverging_epoch=end, records=b"",
         )  # fmt: skip
         return True
 
     def answer(self, part: _Part) -> FetchResponse.PartitionData:
         """The answer of a partition."""
-        if part.found is not None:
-            return part.found
+        if part.data is not None:
+            return part.data
         # Kafka's answers have an empty list where nothing was looked at, and a null where there was an error.
         aborted = () if part.topic is None else None
         error = part.error or ErrorCode.UNKNOWN_SERVER_ERROR
-        return _Partition(part.wanted.partition, error, -1, -1, -1, aborted_transactions=aborted, records=b"")
+        return _Partition(part.request.partition, error, -1, -1, -1, aborted_transactions=aborted, records=b"")

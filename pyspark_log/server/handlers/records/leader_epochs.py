@@ -21,11 +21,11 @@ NO_EPOCH = -1
 _NO_OFFSET = -1
 
 
-def check_epoch(known: int, current: int) -> ErrorCode:
+def check_epoch(client_epoch: int, current: int) -> ErrorCode:
     """Compares the leader epoch that a client knows with the current one."""
-    if known in (NO_EPOCH, current):
+    if client_epoch in (NO_EPOCH, current):
         return ErrorCode.NONE
-    return ErrorCode.FENCED_LEADER_EPOCH if known < current else ErrorCode.UNKNOWN_LEADER_EPOCH
+    return ErrorCode.FENCED_LEADER_EPOCH if client_epoch < current else ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 def divergence(log: LogView, epoch: int, offset: int) -> EpochEnd | None:

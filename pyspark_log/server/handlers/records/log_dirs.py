@@ -30,29 +30,29 @@ async def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> Desc
     """Describes the log dirs, with the sizes of all partitions or of those that are named."""
     if not call.allows(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    wanted = None
+    partitions = None
     if request.topics is not None:
-        wanted = {TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions}
-    return await call.broker.workers.run(_log_dirs, call, wanted)
+        partitions = {TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions}
+    return await call.broker.workers.run(_log_dirs, call, partitions)
 
 
-def _log_dirs(call: Call, wanted: set[TopicPartition] | None) -> DescribeLogDirsResponse:
+def _log_dirs(call: Call, partitions: set[TopicPartition] | None) -> DescribeLogDirsResponse:
     results, described = [], call.broker.logs.log_dirs()
     served = _partitions(call)
     # A partition gets its log with its first record. Kafka's has one from the start: the first log dir lists it.
-    without_log = served.difference(*(one.partitions for one in described))
-    for one in described:
-        if one.problem:
-            results.append(_Dir(ErrorCode.KAFKA_STORAGE_ERROR, one.path))
+    without_log = served.difference(*(log_dir.partitions for log_dir in described))
+    for log_dir in described:
+        if log_dir.problem:
+            results.append(_Dir(ErrorCode.KAFKA_STORAGE_ERROR, log_dir.path))
             continue
-        sizes = {at: one.partitions.get(at, 0) for at in served & one.partitions.keys() | without_log}
+        sizes = {at: log_dir.partitions.get(at, 0) for at in served & log_dir.partitions.keys() | without_log}
         without_log = set()
         topics = dict[str, list[DescribeLogDirsResponse.DescribeLogDirsPartition]]()
         for at, size in sorted(sizes.items()):
-            if wanted is None or at in wanted:
+            if partitions is None or at in partitions:
                 topics.setdefault(at.topic, []).append(_DirPartition(at.partition, size, 0, False))
         rows = [_DirTopic(name, partitions) for name, partitions in topics.items()]
-        results.append(_Dir(ErrorCode.NONE, one.path, rows, one.total, one.free))
+        results.append(_Dir(ErrorCode.NONE, log_dir.path, rows, log_dir.total, log_dir.free))
     return DescribeLogDirsResponse(results=results)
 
 

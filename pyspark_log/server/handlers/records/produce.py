@@ -143,10 +143,10 @@ async def _append(
         [_Append(call, request, name, part, refused) for part in topic.partition_data]
         for topic, name in zip(request.topic_data, names, strict=True)
     ]
-    left = [append for topic in appends for append in topic if append.response is None]
+    unanswered = [append for topic in appends for append in topic if append.response is None]
     sync = request.acks == _ALL and call.broker.sync_acks_all
-    outcomes = await call.broker.logs.append([append.batch for append in left], sync=sync)
-    for append, outcome in zip(left, outcomes, strict=True):
+    outcomes = await call.broker.logs.append([append.batch for append in unanswered], sync=sync)
+    for append, outcome in zip(unanswered, outcomes, strict=True):
         append.answer(outcome)
     _count(call.broker.counts, appends)
     return appends

@@ -54,7 +54,7 @@ async def create_topics(call: Call, request: CreateTopicsRequest) -> CreateTopic
 def _create(
     call: Call, topic: CreateTopicsRequest.CreatableTopic, validate_only: bool, is_twice: bool
 ) -> CreateTopicsResponse.CreatableTopicResult:
-    store, logs, made = call.broker.store, call.broker.logs, list[TopicDescription]()
+    store, logs, descriptions = call.broker.store, call.broker.logs, list[TopicDescription]()
 
     def create() -> None:
         if is_twice:
@@ -69,19 +69,19 @@ def _create(
         partitions = partitions or int_config(call.broker.logs.configs, "num.partitions")
         call.require_mutation(partitions, _CREATE_IS_STRICT)
         if validate_only:
-            made.append(TopicDescription(topic.name, "", partitions, configs))
+            descriptions.append(TopicDescription(topic.name, "", partitions, configs))
         else:
-            made.append(store.create_topic(topic.name, partitions, configs))
+            descriptions.append(store.create_topic(topic.name, partitions, configs))
 
     code, why = attempt(create)
     if code:
         return _Created(topic.name, NO_ID, code, why, num_partitions=-1, replication_factor=-1)
-    [description] = made
+    [description] = descriptions
     topic_id = call.broker.topics.note(topic.name) if not validate_only else None
     created = _Created(topic.name, topic_id or NO_ID, code, None)
     if not call.allows(Operation.DESCRIBE_CONFIGS, Resource.TOPIC, topic.name):
         return created._replace(topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    rows = _described(call, description.configs)
+    rows = _describe_configs(call, description.configs)
     return created._replace(num_partitions=description.partitions, replication_factor=1, configs=rows)
 
 
@@ -90,10 +90,12 @@ def _partitions(call: Call, topic: CreateTopicsRequest.CreatableTopic) -> int | 
     if topic.assignments:
         if topic.num_partitions != _DEFAULT or topic.replication_factor != _DEFAULT:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "both a number of partitions and an assignment are given")
-        if sorted(one.partition_index for one in topic.assignments) != list(range(len(topic.assignments))):
+        if sorted(assignment.partition_index for assignment in topic.assignments) != list(
+            range(len(topic.assignments))
+        ):
             raise RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the partitions are not numbered from 0 on")
-        for one in topic.assignments:
-            _check_replicas(call, one.broker_ids)
+        for assignment in topic.assignments:
+            _check_replicas(call, assignment.broker_ids)
         return len(topic.assignments)
     if topic.replication_factor not in (_DEFAULT, 1):
         raise RefusedError(
@@ -119,16 +121,17 @@ def _check_replicas(call: Call, nodes: Sequence[int]) -> None:
 
 
 def _configs(topic: CreateTopicsRequest.CreatableTopic) -> dict[str, str]:
-    configs = {one.name: one.value for one in topic.configs}
+    configs = {config.name: config.value for config in topic.configs}
     for name, value in configs.items():
         if value is None:
             raise RefusedError(ErrorCode.INVALID_CONFIG, f"{name} has no value")
     return checked({name: value for name, value in configs.items() if value is not None})
 
 
-def _described(call: Call, configs: Mapping[str, str]) -> list[CreateTopicsResponse.CreatableTopicConfigs]:
+def _describe_configs(call: Call, configs: Mapping[str, str]) -> list[CreateTopicsResponse.CreatableTopicConfigs]:
     return [
-        _Config(one.name, one.value, one.read_only, one.source) for one in of_topic(configs, call.broker.logs.configs)
+        _Config(config.name, config.value, config.read_only, config.source)
+        for config in of_topic(configs, call.broker.logs.configs)
     ]
 
 
@@ -164,8 +167,8 @@ def _grow(
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                     f"{len(topic.assignments)} assignments for {topic.count - now} new partitions",
                 )
-            for one in topic.assignments:
-                _check_replicas(call, one.broker_ids)
+            for assignment in topic.assignments:
+                _check_replicas(call, assignment.broker_ids)
         call.broker.logs.check_writable()
         call.require_mutation(topic.count - now, _GROW_IS_STRICT)
         if not validate_only:
@@ -179,19 +182,19 @@ def _grow(
 
 async def delete_topics(call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     """Deletes topics by name or id, each for itself."""
-    wanted = [(name, NO_ID) for name in request.topic_names]
+    topics = [(name, NO_ID) for name in request.topic_names]
     if call.version >= _FIRST_BY_ID:
-        wanted = [(topic.name or "", topic.topic_id) for topic in request.topics]
-    return DeleteTopicsResponse(responses=[await _delete(call, *one) for one in wanted])
+        topics = [(topic.name or "", topic.topic_id) for topic in request.topics]
+    return DeleteTopicsResponse(responses=[await _delete(call, *topic) for topic in topics])
 
 
 async def _delete(call: Call, name: str, topic_id: bytes) -> DeleteTopicsResponse.DeletableTopicResult:
     if topic_id != NO_ID:
-        found = None if name else await call.cluster.name_of(topic_id)
-        if found is None:
+        name_of_id = None if name else await call.cluster.name_of(topic_id)
+        if name_of_id is None:
             code = ErrorCode.INVALID_REQUEST if name else ErrorCode.UNKNOWN_TOPIC_ID
             return _Deleted(name or None, topic_id, code, None)
-        name = found
+        name = name_of_id
     if not call.allows(Operation.DESCRIBE, Resource.TOPIC, name):
         # The other one of name and id is not revealed, and so not that there is one.
         by_id = topic_id != NO_ID

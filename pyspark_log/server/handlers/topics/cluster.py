@@ -67,7 +67,7 @@ async def alter_partition_reassignments(
     for topic in request.topics:
         rows = [
             AlterPartitionReassignmentsResponse.ReassignablePartitionResponse(
-                part.partition_index, *_reassigned(call, topic.name, part)
+                part.partition_index, *_reassign(call, topic.name, part)
             )
             for part in topic.partitions
         ]
@@ -76,7 +76,7 @@ async def alter_partition_reassignments(
     return AlterPartitionReassignmentsResponse(error_code=error, error_message=None, responses=topics)
 
 
-def _reassigned(
+def _reassign(
     call: Call, topic: str, part: AlterPartitionReassignmentsRequest.ReassignablePartition
 ) -> tuple[ErrorCode, str | None]:
     def reassign() -> None:
@@ -98,7 +98,7 @@ async def elect_leaders(call: Call, request: ElectLeadersRequest) -> ElectLeader
     may = call.allows(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME)
     topics = [
         ElectLeadersResponse.ReplicaElectionResult(
-            topic.topic, [_elected(call, topic.topic, number) for number in topic.partitions]
+            topic.topic, [_elect_leader(call, topic.topic, number) for number in topic.partitions]
         )
         for topic in request.topic_partitions or ()
     ]
@@ -106,7 +106,7 @@ async def elect_leaders(call: Call, request: ElectLeadersRequest) -> ElectLeader
     return ElectLeadersResponse(error_code=error, replica_election_results=topics)
 
 
-def _elected(call: Call, topic: str, partition: int) -> ElectLeadersResponse.PartitionResult:
+def _elect_leader(call: Call, topic: str, partition: int) -> ElectLeadersResponse.PartitionResult:
     def elect() -> None:
         call.require(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME)
         call.broker.logs.topic(topic).check(partition)
@@ -120,33 +120,37 @@ async def delete_records(call: Call, request: DeleteRecordsRequest) -> DeleteRec
     deadline = call.broker.loop.time() + request.timeout_ms / 1000
     topics = await call.broker.workers.run(
         lambda: [
-            (topic.name, [_deleted(call, topic.name, part) for part in topic.partitions]) for topic in request.topics
+            (topic.name, [_delete_records(call, topic.name, part) for part in topic.partitions])
+            for topic in request.topics
         ]
     )
     row = DeleteRecordsResponse.DeleteRecordsTopicResult
     return DeleteRecordsResponse(
-        topics=[row(name, [await _replicated(call, name, part, deadline) for part in parts]) for name, parts in topics]
+        topics=[
+            row(name, [await _wait_for_replicas(call, name, part, deadline) for part in parts])
+            for name, parts in topics
+        ]
     )
 
 
-async def _replicated(
-    call: Call, topic: str, done: DeleteRecordsResponse.DeleteRecordsPartitionResult, deadline: float
+async def _wait_for_replicas(
+    call: Call, topic: str, result: DeleteRecordsResponse.DeleteRecordsPartitionResult, deadline: float
 ) -> DeleteRecordsResponse.DeleteRecordsPartitionResult:
     """Waits until all replicas have deleted; they say so when they fetch."""
-    at = TopicPartition(topic, done.partition_index)
+    at = TopicPartition(topic, result.partition_index)
     try:
-        while not done.error_code and not call.cluster.has_deleted(at, done.low_watermark):
+        while not result.error_code and not call.cluster.has_deleted(at, result.low_watermark):
             if call.broker.loop.time() >= deadline:
-                return _Deleted(done.partition_index, -1, ErrorCode.REQUEST_TIMED_OUT)
+                return _Deleted(result.partition_index, -1, ErrorCode.REQUEST_TIMED_OUT)
             pause: Wait[None] = Wait()
             call.broker.loop.call_later(_LOOK, pause.finish, None)
             await pause
     except (PylogError, OSError) as error:
-        return _Deleted(done.partition_index, -1, code_of(error))
-    return done
+        return _Deleted(result.partition_index, -1, code_of(error))
+    return result
 
 
-def _deleted(
+def _delete_records(
     call: Call, topic: str, asked: DeleteRecordsRequest.DeleteRecordsPartition
 ) -> DeleteRecordsResponse.DeleteRecordsPartitionResult:
     log_start = [-1]

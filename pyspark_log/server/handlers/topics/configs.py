@@ -55,12 +55,12 @@ async def described_configs(
 ) -> DescribeConfigsResponse:
     """The same, of what `configs_of` gives for a kind and a name; RefusedError and PylogError: why it has none."""
     results = await call.broker.workers.run(
-        lambda: [_described(call, request, one, configs_of) for one in request.resources]
+        lambda: [_describe_resource(call, request, resource, configs_of) for resource in request.resources]
     )
     return DescribeConfigsResponse(results=results)
 
 
-def _described(
+def _describe_resource(
     call: Call,
     request: DescribeConfigsRequest,
     resource: DescribeConfigsRequest.DescribeConfigsResource,
@@ -69,11 +69,11 @@ def _described(
     rows: list[DescribeConfigsResponse.DescribeConfigsResourceResult] = []
 
     def describe() -> None:
-        wanted = resource.configuration_keys
+        names = resource.configuration_keys
         _require(call, Operation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name)
-        for one in configs_of(call, resource.resource_type, resource.resource_name):
-            if wanted is None or one.name in wanted:
-                rows.append(_row(one, request))
+        for config in configs_of(call, resource.resource_type, resource.resource_name):
+            if names is None or config.name in names:
+                rows.append(_row(config, request))
 
     code, why = attempt(describe)
     # Kafka's text for no error is an empty one here.
@@ -107,18 +107,18 @@ def _configs_of(call: Call, kind: int, name: str) -> Iterable[Config]:
     raise RefusedError(ErrorCode.INVALID_REQUEST, f"nothing of kind {kind} has configs here")
 
 
-def _row(one: Config, request: DescribeConfigsRequest) -> DescribeConfigsResponse.DescribeConfigsResourceResult:
-    hidden = one.is_sensitive
-    synonyms = [_Synonym(name, None if hidden else value, source) for name, value, source in one.synonyms]
+def _row(config: Config, request: DescribeConfigsRequest) -> DescribeConfigsResponse.DescribeConfigsResourceResult:
+    hidden = config.is_sensitive
+    synonyms = [_Synonym(name, None if hidden else value, source) for name, value, source in config.synonyms]
     return _Row(
-        one.name,
-        None if hidden else one.value,
-        one.read_only,
-        one.source,
+        config.name,
+        None if hidden else config.value,
+        config.read_only,
+        config.source,
         hidden,
         synonyms if request.include_synonyms else (),
-        one.type,
-        one.meaning if request.include_documentation else None,
+        config.type,
+        config.meaning if request.include_documentation else None,
     )
 
 
@@ -140,9 +140,9 @@ def listed_resources(
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     numbers = list(map(str, brokers))
     names = {ResourceKind.TOPIC: topics, ResourceKind.BROKER: numbers, ResourceKind.BROKER_LOGGER: numbers}
-    found = [(name, kind) for kind in kinds for name in names.get(ResourceKind(kind), ())]
+    resources = [(name, kind) for kind in kinds for name in names.get(ResourceKind(kind), ())]
     return ListConfigResourcesResponse(
-        config_resources=[ListConfigResourcesResponse.ConfigResource(*one) for one in found]
+        config_resources=[ListConfigResourcesResponse.ConfigResource(*resource) for resource in resources]
     )
 
 
@@ -151,8 +151,10 @@ def listed_resources(
 
 async def alter_configs(call: Call, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """Replaces all configs of topics; those that are not named have the store's values again."""
-    changes = [[(one.name, Change.SET, one.value) for one in resource.configs] for resource in request.resources]
-    results = await _changed(call, request, changes, replaces=True)
+    changes = [
+        [(config.name, Change.SET, config.value) for config in resource.configs] for resource in request.resources
+    ]
+    results = await _alter_resources(call, request, changes, replaces=True)
     return AlterConfigsResponse(
         responses=[AlterConfigsResponse.AlterConfigsResourceResponse(*result) for result in results]
     )
@@ -163,15 +165,16 @@ async def incremental_alter_configs(
 ) -> IncrementalAlterConfigsResponse:
     """Changes some configs of topics (KIP-339)."""
     changes = [
-        [(one.name, one.config_operation, one.value) for one in resource.configs] for resource in request.resources
+        [(config.name, config.config_operation, config.value) for config in resource.configs]
+        for resource in request.resources
     ]
-    results = await _changed(call, request, changes, replaces=False)
+    results = await _alter_resources(call, request, changes, replaces=False)
     return IncrementalAlterConfigsResponse(
         responses=[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(*result) for result in results]
     )
 
 
-async def _changed(
+async def _alter_resources(
     call: Call,
     request: AlterConfigsRequest | IncrementalAlterConfigsRequest,
     changes: Sequence[Sequence[tuple[str, int, str | None]]],
@@ -179,11 +182,11 @@ async def _changed(
     replaces: bool,
 ) -> list[tuple[ErrorCode, str | None, int, str]]:
     """Makes the changes of each resource, and returns what became of it: error code, what is wrong, kind, name."""
-    places = [(one.resource_type, one.resource_name) for one in request.resources]
+    places = [(resource.resource_type, resource.resource_name) for resource in request.resources]
     times = Counter(places)
     actions = [
-        _change(call, where, wanted, times[where], replaces=replaces, validate_only=request.validate_only)
-        for where, wanted in zip(places, changes, strict=True)
+        _change(call, where, resource_changes, times[where], replaces=replaces, validate_only=request.validate_only)
+        for where, resource_changes in zip(places, changes, strict=True)
     ]
     results = await call.broker.workers.run(lambda: [attempt(action) for action in actions])
     return [(*result, *where) for result, where in zip(results, places, strict=True)]
@@ -207,13 +210,13 @@ def _change(
         _require(call, Operation.ALTER_CONFIGS, kind, topic)
         if times > 1 or len({name for name, _, _ in changes}) < len(changes):
             raise RefusedError(ErrorCode.INVALID_REQUEST, "the same is in the request twice")
-        checked = [(name, _checked(name, number, value), value) for name, number, value in changes]
+        checked = [(name, _check_change(name, number, value), value) for name, number, value in changes]
         if where in servers and all(how is Change.DELETE for _, how, _ in checked):
             return  # a server has no configs but those that it was started with
         if kind != ResourceKind.TOPIC:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "only configs of topics can be changed while the server runs")
         before = store.describe_topic(topic).configs
-        current = {one.name: one.value for one in configs.of_topic(before, call.broker.logs.configs)}
+        current = {config.name: config.value for config in configs.of_topic(before, call.broker.logs.configs)}
         values, deleted = dict[str, str](), set(before) if replaces else set[str]()
         for name, how, value in checked:
             if how is Change.DELETE:
@@ -233,7 +236,7 @@ def _change(
     return change
 
 
-def _checked(name: str, number: int, value: str | None) -> Change:
+def _check_change(name: str, number: int, value: str | None) -> Change:
     """The kind of a change. RefusedError, InvalidConfigError: it is none of this config."""
     if number not in tuple(Change):
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"no change of a config has the number {number}")

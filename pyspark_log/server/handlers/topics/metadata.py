@@ -66,28 +66,28 @@ def _topics(call: Call, request: MetadataRequest) -> list[MetadataResponse.Metad
             for name in call.broker.store.topics(internal=True)
             if name != PUBLISH_TOPIC and call.allows(*_DESCRIBE, name)
         ]
-        found = [_described(call, name, asked=asked) for name in names]
+        rows = [_describe_topic(call, name, asked=asked) for name in names]
         # One that was deleted meanwhile is none of all topics.
-        return [topic for topic in found if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    if call.version < _FIRST_BY_ID and any(one.name is None for one in request.topics):
+        return [topic for topic in rows if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    if call.version < _FIRST_BY_ID and any(topic.name is None for topic in request.topics):
         raise ClosedByServerError(f"version {call.version} of Metadata has names of topics, not ids")
     # Versions without the field create what is missing.
     may_create = call.version < 4 or request.allow_auto_topic_creation
     topics = []
-    for wanted in request.topics:
-        if wanted.name is not None:
-            topics.append(_described(call, wanted.name, asked=asked, may_create=may_create))
+    for topic in request.topics:
+        if topic.name is not None:
+            topics.append(_describe_topic(call, topic.name, asked=asked, may_create=may_create))
             continue
-        name = call.broker.topics.name(wanted.topic_id)
+        name = call.broker.topics.name(topic.topic_id)
         if name is not None and call.allows(*_DESCRIBE, name):
-            topics.append(_described(call, name, asked=asked))
+            topics.append(_describe_topic(call, name, asked=asked))
         else:
             error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            topics.append(_Topic(error, None, wanted.topic_id))
+            topics.append(_Topic(error, None, topic.topic_id))
     return topics
 
 
-def _described(
+def _describe_topic(
     call: Call, name: str, *, asked: bool, may_create: bool = False
 ) -> MetadataResponse.MetadataResponseTopic:
     broker = call.broker

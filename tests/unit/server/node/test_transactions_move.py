@@ -25,7 +25,7 @@ class Moving:
     async def written(self, name):
         if self.is_armed:
             self.is_armed = False
-            known = self.transactions.known[name]
+            known = self.transactions.metadata[name]
             self.transactions.give_up([name])
             self.transactions.take_over({name: known})
         return ErrorCode.NONE
@@ -61,7 +61,7 @@ def test_no_commit_is_confirmed_that_the_new_epoch_may_not_know(transactions):
     cluster.is_armed = True
     ended = run(made.end("x", begun.producer_id, begun.epoch, commit=True, version=0))
     assert ended.error == ErrorCode.NOT_COORDINATOR
-    assert made.known["x"].state is TransactionState.ONGOING
+    assert made.metadata["x"].state is TransactionState.ONGOING
     assert cluster.marked == []
     # The client asks again.
     assert run(made.end("x", begun.producer_id, begun.epoch, commit=True, version=0)).error == ErrorCode.NONE
