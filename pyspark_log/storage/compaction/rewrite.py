@@ -75,6 +75,20 @@ class Round:
             return header.last_offset == last.last_offset
         return header.is_control and header.producer_epoch == last.epoch
 
+    def batch_filter(self, output: CleanedOutput) -> BatchFilter:
+        """What passes the batches that stay on to an output."""
+        return BatchFilter(
+            self.keys,
+            output,
+            now=self.now,
+            delete_retention_ms=self.delete_retention_ms,
+            transactions=self.transactions,
+            is_last=self.is_last,
+            codec=self.config.codec if self.config.codec in CODECS else "none",
+            level=self.config.level,
+            max_batch_bytes=self.config.max_batch_bytes,
+        )
+
 
 @dataclass(frozen=True)
 class Rewritten:
@@ -136,6 +150,11 @@ class _Output:
         self._made.append(file.path)
         return file
 
+    def write_index(self, suffix: str, entries: bytearray) -> None:
+        with self.create(suffix) as file:
+            file.pwrite(entries, 0)
+            file.sync()
+
     def write_aborted(self, entries: Sequence[AbortedTransaction]) -> None:
         self._made.append(self._path(TXN_INDEX))
         txn_index.write_entries(self._path(TXN_INDEX), entries)
@@ -155,17 +174,7 @@ def _rewrite(cleaning: Round, sources: Sequence[Source], until: int, output: _Ou
     if until - 1 - base_offset > INT_MAX:
         raise SegmentOverflowError(base_offset, f"offsets up to {until - 1}")
     cleaned = CleanedOutput(base_offset, config.index_interval_bytes)
-    batches = BatchFilter(
-        cleaning.keys,
-        cleaned,
-        now=cleaning.now,
-        delete_retention_ms=cleaning.delete_retention_ms,
-        transactions=cleaning.transactions,
-        is_last=cleaning.is_last,
-        codec=config.codec if config.codec in CODECS else "none",
-        level=config.level,
-        max_batch_bytes=config.max_batch_bytes,
-    )
+    batches = cleaning.batch_filter(cleaned)
     stream = BatchStream(config.max_batch_bytes, cleaning.place.topic, cleaning.place.partition)
     with output.create(LOG) as log:
         written = 0
@@ -181,9 +190,9 @@ def _rewrite(cleaning: Round, sources: Sequence[Source], until: int, output: _Ou
                 cleaning.throttle(len(piece))
 
         def take(buffer: memoryview, at: int, filled: int) -> tuple[int, None]:
-            taken = batches.take(buffer, at, filled)
-            cleaning.throttle(taken - at)
-            return taken, None
+            end = batches.take(buffer, at, filled)
+            cleaning.throttle(end - at)
+            return end, None
 
         ends = [source.segment.base_offset for source in sources[1:]] + [until]
         for source, end in zip(sources, ends, strict=True):
@@ -200,10 +209,8 @@ def _rewrite(cleaning: Round, sources: Sequence[Source], until: int, output: _Ou
         write()
         log.set_modified(modified)
         log.sync()
-    for suffix, entries in ((INDEX, cleaned.offset_index), (TIME_INDEX, cleaned.time_index)):
-        with output.create(suffix) as file:
-            file.pwrite(entries, 0)
-            file.sync()
+    output.write_index(INDEX, cleaned.offset_index)
+    output.write_index(TIME_INDEX, cleaned.time_index)
     retained = cleaning.transactions.take_retained()
     if retained:
         output.write_aborted(retained)

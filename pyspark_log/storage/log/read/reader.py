@@ -24,11 +24,11 @@ from pyspark_log.storage.catalog import LogDirs, PartitionPath
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.missing import check_length, holds_segments, missing_is_damage, no_state
 from pyspark_log.storage.log.producers.manager import idempotent_batches
-from pyspark_log.storage.log.read.damage import Damage
+from pyspark_log.storage.log.read.damage import Damage, find_damage, missing_segment
 from pyspark_log.storage.log.read.isolation import AbortedRanges, LastStableOffset, aborted_between
 from pyspark_log.storage.log.read.range_reader import Decode, Piece, RangeReader
 from pyspark_log.storage.log.read.segment_cache import SegmentCache
-from pyspark_log.storage.log.read.stored_batches import StoredBatches, locate
+from pyspark_log.storage.log.read.stored_batches import StoredBatches, end_before, locate
 from pyspark_log.storage.log.read.time_search import TimeSearch
 from pyspark_log.storage.log.state import partition_state, state_file
 from pyspark_log.storage.log.state.partition_state import Flags, PartitionState
@@ -155,16 +155,16 @@ class LogReader:
         return segment_path(self._folder(state), base, LOG)
 
     def _retry_while_segments_change(
-        self, read: Callable[[PartitionState, bool], _T], known: PartitionState | None = None
+        self, read: Callable[[PartitionState, bool], _T], first_state: PartitionState | None = None
     ) -> _T:
         """Returns the result of `read`, which is called again if segments are deleted while it runs.
 
-        Its flag says whether to list the folder: if not, it may use the cached entries of inactive segments. `known` is
-        the state that the caller has read before; None: it is read.
+        Its flag says whether to list the folder: if not, it may use the cached entries of inactive segments.
+        `first_state` is the state that the caller has read before; None: it is read.
         """
         listed = self._segment_cache is None
         while True:
-            state, known = known or self.state(), None
+            state, first_state = first_state or self.state(), None
             try:
                 return read(state, listed)
             except (LogDamagedError, CorruptRecordError, FileNotFoundError):
@@ -199,14 +199,14 @@ class LogReader:
 
         def read_aborted(state: PartitionState, _: bool) -> list[AbortedTransaction]:
             bases = self._present(state)
-            found = self._aborted_by(bases[max(bisect_right(bases, start) - 1, 0) :], start, end, state)
+            aborted = self._aborted_by(bases[max(bisect_right(bases, start) - 1, 0) :], start, end, state)
             # An index is deleted before its log when the log start has moved: without it nothing is known. And an index
             # that was removed with others, by a move to another log dir or by a swap, must not be mistaken for empty.
             now = self.state()
             self._check_range(start, end, now)
             if now.generation != state.generation:
                 raise LogDamagedError(f"{self.place}: segments were removed while their indexes were read")
-            return found
+            return aborted
 
         return self._retry_while_segments_change(read_aborted)
 
@@ -316,9 +316,9 @@ class LogReader:
         if offset >= state.active_base:
             return state.active_base, None
         if self._segment_cache is not None and not listed and self._segments[0] != state.generation:
-            known = self._segment_cache.holding(offset, state)
-            if known is not None:
-                return known.base_offset, known.next_offset
+            segment = self._segment_cache.holding(offset, state)
+            if segment is not None:
+                return segment.base_offset, segment.next_offset
         bases = self.segments(state)
         number = bisect_right(bases, offset) - 1
         if number < 0 or bases[-1] != state.active_base:
@@ -364,18 +364,18 @@ class LogReader:
 
         def find_end(state: PartitionState, listed: bool) -> tuple[int, int]:
             first, last = max(start, state.log_start), min(end, state.high_watermark)
-            taken = 0
+            length = 0
             for segment, size in self._segments_from(first, state, listed) if first < last else ():
                 begin = segment.position_of(first, size)
-                stop = begin + max_bytes - taken
+                stop = begin + max_bytes - length
                 is_last = segment.until == NO_OFFSET or segment.until >= last
                 live = min(segment.size_up_to(last), size) if is_last and last < state.high_watermark else size
                 if stop < live:
-                    return self._end_in(segment, first, min(stop, size), size, last), taken + stop - begin
-                taken += live - begin
+                    return end_before(segment, first, min(stop, size), size, last), length + stop - begin
+                length += live - begin
                 if is_last:
                     break
-            return end, taken
+            return end, length
 
         return self._retry_while_segments_change(find_end)
 
@@ -390,7 +390,7 @@ class LogReader:
             self._check_range(start, end, state, state.next_offset)
             pieces = self._segments_from(start, state, listed) if start < end else ()
             located = (locate(segment, size, start, end, max_bytes) for segment, size in pieces)
-            return next((found for found in located if found is not None), None)
+            return next((batches for batches in located if batches is not None), None)
 
         return self._retry_while_segments_change(find, state)
 
@@ -403,49 +403,26 @@ class LogReader:
         def find(state: PartitionState, listed: bool) -> list[tuple[BatchHeader, EndTxnMarker | None]]:
             self._check_range(start, end, state)
             pieces = self._segments_from(start, state, listed) if start < end else ()
-            return [one for segment, size in pieces for one in idempotent_batches(segment, size, start, end)]
+            return [batch for segment, size in pieces for batch in idempotent_batches(segment, size, start, end)]
 
         return self._retry_while_segments_change(find)
-
-    def _end_in(self, segment: SegmentReader, start: int, stop: int, size: int, end: int) -> int:
-        """The last known offset at which a batch begins, before byte `stop`; at least the end of the first batch."""
-        header = segment.batch_before(stop, size)
-        if header is not None and header.base_offset > start:
-            return min(header.base_offset, end)
-        if segment.base_offset > start:
-            return segment.base_offset
-        for header in segment.headers(segment.position_of(start, size), size):
-            if header.next_offset > start:
-                return min(header.next_offset, end)
-        return end
 
     def _damage_at(self, offset: int) -> Damage | None:
         """The first damage that a read from `offset` on meets in the segment with that offset; None: there is none.
 
         Reads the segment from its beginning. UnknownTopicError, OSError.
         """
-        from pyspark_log.storage.segment.scanner import Damaged, SegmentScanner  # noqa: PLC0415  (Arrow, which a server does not load)
-
         state = self.state()
         bases = self.segments(state)
         number = bisect_right(bases, offset) - 1
         until = bases[number + 1] if number + 1 < len(bases) else state.high_watermark
-        path = self._log_path(bases[max(number, 0)] if bases else state.log_start, state)
-        missing = Damage(path, 0, 0, offset, until, "the segment is missing")
         if number < 0:
-            return missing if offset < until else None
-        try:
-            file = files.open_read(path)
-        except FileNotFoundError:
-            return missing
-        with file:
-            size = state.position if bases[number] == state.active_base else file.size()
-            scanner = SegmentScanner(self._max_batch_bytes, dense=self._dense)
-            for piece in scanner.walk(file, size, bases[number], until):
-                if isinstance(piece, Damaged) and piece.next_offset > offset:
-                    first = max(piece.first_offset, offset)
-                    return Damage(path, piece.position, piece.end, first, piece.next_offset, piece.reason)
-        return None
+            first = bases[0] if bases else state.log_start
+            return missing_segment(self._log_path(first, state), offset, until) if offset < until else None
+        base = bases[number]
+        size = state.position if base == state.active_base else None
+        path = self._log_path(base, state)
+        return find_damage(path, base, size, offset, until, max_batch_bytes=self._max_batch_bytes, dense=self._dense)
 
     def find_timestamp(self, timestamp: int) -> OffsetAndTimestamp | None:
         """The first record, in offset order, whose time is `timestamp` (ms) or later, if there is one."""

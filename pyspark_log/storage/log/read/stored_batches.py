@@ -1,4 +1,4 @@
-"""Where record batches are in the file of their segment, for a process that sends them on as they are stored."""
+"""Where record batches are in the file of their segment: for one that sends them as they are stored, or shares them."""
 
 from __future__ import annotations
 
@@ -54,3 +54,25 @@ def locate(segment: SegmentReader, size: int, start: int, end: int, max_bytes: i
             break
         last = header
     return StoredBatches(segment.log, first.position, last.end - first.position, last.next_offset)
+
+
+def end_before(segment: SegmentReader, start: int, stop: int, size: int, end: int) -> int:
+    """The last known offset at which a batch begins, before a byte; at least the end of the first batch.
+
+    Args:
+        segment, size, start: as of `locate`.
+        stop: the byte, at most `size`.
+        end: the offset is not above it.
+
+    Raises:
+        CorruptRecordError: as `locate`.
+    """
+    header = segment.batch_before(stop, size)
+    if header is not None and header.base_offset > start:
+        return min(header.base_offset, end)
+    if segment.base_offset > start:
+        return segment.base_offset
+    for header in segment.headers(segment.position_of(start, size), size):
+        if header.next_offset > start:
+            return min(header.next_offset, end)
+    return end
