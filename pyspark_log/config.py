@@ -228,6 +228,13 @@ def int_config(configs: Mapping[str, str], name: str) -> int:
     return value
 
 
+def _codec(compression: str, of_writer: str | None) -> str:
+    """The codec that compression.type means for a writer, which may have one of its own; InvalidConfigError."""
+    check_compression_type(of_writer)
+    codec = (of_writer or "none") if compression == "producer" else compression
+    return "none" if codec == "uncompressed" else codec
+
+
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
     """The resolved configs of a topic that the engine uses; units as in TOPIC_CONFIGS."""
@@ -271,7 +278,6 @@ class TopicConfig:
         Raises:
             InvalidConfigError: a bad value, or no such codec.
         """
-
         values = {
             name: key.value(topic.get(name, store.get(key.store_name, key.default)))
             for name, key in TOPIC_CONFIGS.items()
@@ -288,9 +294,7 @@ class TopicConfig:
         assert isinstance(policy, tuple)
         assert isinstance(codec, str)
         assert isinstance(ratio, float)
-        check_compression_type(compression_type)
-        codec = (compression_type or "none") if codec == "producer" else codec
-        codec = "none" if codec == "uncompressed" else codec
+        codec = _codec(codec, compression_type)
         compact = "compact" in policy
         # Compaction skips the active segment, so a segment must not stay active for longer than the lag.
         longest = whole("max.compaction.lag.ms") if compact else LONG_MAX

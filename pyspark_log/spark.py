@@ -16,7 +16,7 @@ from typing import Literal, TypeVar
 
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.readwriter import DataStreamReader
+from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 from pyspark.sql.types import StructType
 
 from pyspark_log.arguments import to_ms
@@ -68,8 +68,8 @@ def read(
         InvalidConfigError: the arguments contradict each other.
         AnalysisException: an option is refused.
     """
-    given = _reading(topics, pattern, start, columns, headers, transform, schema) | _bound("ending", end)
-    reader = spark.read.format("pylog").options(**(given | _texts(options)))
+    arguments = _reading(topics, pattern, start, columns, headers, transform, schema) | _bound("ending", end)
+    reader = spark.read.format("pylog").options(**(arguments | _texts(options)))
     return _with_schema(reader, columns, headers, schema).load(os.fspath(path))
 
 
@@ -96,9 +96,9 @@ def read_stream(
         group: the group under which the query's offsets are committed.
         max_offsets, max_bytes: how large a micro-batch is at most; bytes as a number or as "128m".
     """
-    given = _reading(topics, pattern, start, columns, headers, transform, schema)
-    given |= _texts({"kafka.group.id": group, "maxOffsetsPerTrigger": max_offsets, "maxBytesPerTrigger": max_bytes})
-    reader = spark.readStream.format("pylog").options(**(given | _texts(options)))
+    arguments = _reading(topics, pattern, start, columns, headers, transform, schema)
+    arguments |= _texts({"kafka.group.id": group, "maxOffsetsPerTrigger": max_offsets, "maxBytesPerTrigger": max_bytes})
+    reader = spark.readStream.format("pylog").options(**(arguments | _texts(options)))
     return _with_schema(reader, columns, headers, schema).load(os.fspath(path))
 
 
@@ -125,11 +125,11 @@ def write(
     Raises:
         PySparkException: the write is refused or failed; its text says whether it is published (docs/guarantees.md).
     """
-    given = _texts(
+    arguments = _texts(
         {"topic": topic, "publishId": publish_id, "publishNumber": publish_number, "timestampColumn": timestamp_column}
     )
     _make_active(df.sparkSession)
-    df.write.format("pylog").mode("append").options(**(given | _texts(options))).save(os.fspath(path))
+    df.write.format("pylog").mode("append").options(**(arguments | _texts(options))).save(os.fspath(path))
 
 
 def write_stream(
@@ -166,10 +166,9 @@ def write_stream(
         InvalidConfigError: an interval and `available_now`, or what mode `update` does not take.
         ConnectorError: in mode `update`, a column is refused; in other modes the query fails.
     """
-    if interval is not None and available_now:
-        raise InvalidConfigError("interval and available_now exclude each other: a query has one trigger")
+    writer = _with_trigger(df.writeStream, interval, available_now=available_now)
     _make_active(df.sparkSession)
-    writer = df.writeStream.outputMode(mode).option("checkpointLocation", os.fspath(checkpoint))
+    writer = writer.outputMode(mode).option("checkpointLocation", os.fspath(checkpoint))
     if mode == "update":
         of_store, others = split_storage(lower_names(_texts(options)))
         if publish_offsets or others:
@@ -177,7 +176,7 @@ def write_stream(
         check_columns(df.schema, topic, timestamp_column)
         writer = writer.foreachBatch(_publish_whole(path, of_store, topic, publish_id, timestamp_column))
     else:
-        given = _texts(
+        arguments = _texts(
             {
                 "topic": topic,
                 "publishId": publish_id,
@@ -185,14 +184,19 @@ def write_stream(
                 "timestampColumn": timestamp_column,
             }
         )
-        writer = writer.format("pylog").options(**(given | _texts(options)))
+        writer = writer.format("pylog").options(**(arguments | _texts(options)))
     if name is not None:
         writer = writer.queryName(name)
-    if available_now:
-        writer = writer.trigger(availableNow=True)
-    elif interval is not None:
-        writer = writer.trigger(processingTime=interval)
     return writer.start(os.fspath(path))
+
+
+def _with_trigger(writer: DataStreamWriter, interval: str | None, *, available_now: bool) -> DataStreamWriter:
+    """As of `write_stream`; InvalidConfigError."""
+    if interval is not None and available_now:
+        raise InvalidConfigError("interval and available_now exclude each other: a query has one trigger")
+    if available_now:
+        return writer.trigger(availableNow=True)
+    return writer if interval is None else writer.trigger(processingTime=interval)
 
 
 def publish_each(
@@ -253,16 +257,16 @@ def _reading(
 ) -> dict[str, str]:
     if (transform is None) != (schema is None):
         raise InvalidConfigError("transform and schema need each other: the schema says what the transform returns")
-    given = _texts({"subscribePattern": pattern, "includeHeaders": headers or None}) | _bound("starting", start)
+    arguments = _texts({"subscribePattern": pattern, "includeHeaders": headers or None}) | _bound("starting", start)
     if isinstance(topics, Mapping):
-        given["assign"] = json.dumps({topic: list(numbers) for topic, numbers in topics.items()})
+        arguments["assign"] = json.dumps({topic: list(numbers) for topic, numbers in topics.items()})
     elif topics is not None:
-        given["subscribe"] = topics if isinstance(topics, str) else ",".join(topics)
+        arguments["subscribe"] = topics if isinstance(topics, str) else ",".join(topics)
     if transform is not None:
-        given["arrowTransform"] = encode(transform)
+        arguments["arrowTransform"] = encode(transform)
         if columns is not None:
-            given["arrowColumns"] = ",".join(columns)
-    return given
+            arguments["arrowColumns"] = ",".join(columns)
+    return arguments
 
 
 def _bound(side: str, position: Position | None) -> dict[str, str]:
@@ -289,14 +293,14 @@ def _with_schema(
         return reader
     asked: Sequence[str] = columns
     names = [*asked, *(["headers"] if headers and "headers" not in asked else [])]
-    known = row_schema(True)
-    unknown = [name for name in names if name not in known.names]
+    record = row_schema(True)
+    unknown = [name for name in names if name not in record.names]
     if unknown:
-        raise InvalidConfigError(f"columns: no column {unknown[0]!r}; these are: {', '.join(known.names)}")
-    return reader.schema(StructType([known[name] for name in names]))
+        raise InvalidConfigError(f"columns: no column {unknown[0]!r}; these are: {', '.join(record.names)}")
+    return reader.schema(StructType([record[name] for name in names]))
 
 
 def _texts(options: Mapping[str, object] | None) -> dict[str, str]:
     """Options as Spark takes them; without those that are None."""
-    found = {name: value for name, value in (options or {}).items() if value is not None}
-    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in found.items()}
+    values = {name: value for name, value in (options or {}).items() if value is not None}
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in values.items()}
