@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pyspark_log.cli import interrupts
-from pyspark_log.cli.client_option import client_option, read_client_config
+from pyspark_log.cli.cluster_options import ClusterOptions, cluster_options
 from pyspark_log.cli.security_options import security_configs, security_options
 from pyspark_log.cli.support import Address, check_jinja, check_prometheus_client
 from pyspark_log.cli.target import Target
@@ -80,31 +79,7 @@ _INSTEAD = (
     metavar="FOLDER",
     help="The schemas by which that shows values in Avro, as `pylog ui --schemas`.",
 )
-@click.option(
-    "--controllers",
-    metavar="HOST:PORT,...",
-    help="Be a node of the Kafka cluster that has these controllers (KRaft): replicate what is assigned to --node-id.",
-)
-@click.option("--stay-fenced", is_flag=True, help="With --controllers: be in no ISR, and so delay no producer.")
-@click.option(
-    "--take-new-topics",
-    is_flag=True,
-    help="With --controllers: also take partitions that the controllers place by themselves.",
-)
-@click.option("--rack", metavar="NAME", help="With --controllers: Kafka's broker.rack.")
-@click.option(
-    "--replication-listener",
-    metavar="NAME",
-    default="",
-    help="With --controllers: the brokers' inter.broker.listener.name, if it is not named as its protocol.",
-)
-@client_option
-@click.option(
-    "--controller-config",
-    type=click.Path(exists=True, dir_okay=False),
-    metavar="FILE",
-    help="The same for the controllers, if it is not the same file.",
-)
+@cluster_options
 @security_options
 @click.option("--verbose", is_flag=True, help="Log each connection, with the client's library.")
 @click.pass_obj
@@ -120,13 +95,7 @@ def serve(
     metrics_listen: tuple[str, int] | None,
     ui_listen: tuple[str, int] | None,
     ui_schemas: str | None,
-    controllers: str | None,
-    stay_fenced: bool,
-    take_new_topics: bool,
-    rack: str | None,
-    replication_listener: str,
-    client_config: str | None,
-    controller_config: str | None,
+    node: ClusterOptions,
     verbose: bool,
     **security: Any,  # noqa: ANN401  (those of `security_options`)
 ) -> None:
@@ -144,11 +113,8 @@ def serve(
         format="%(asctime)s.%(msecs)03d %(levelname)s %(message)s",
         datefmt="%Y-%m-%d %H:%M:%S",
     )
-    given = security_configs(**security)
-    cluster = None
-    if controllers is not None:
-        logins = client_config, controller_config or client_config
-        cluster = _cluster(controllers, replication_listener, rack, stay_fenced, take_new_topics, logins)
+    configs = security_configs(**security)
+    cluster = node.config()
     with interrupts.fatal():
         from pyspark_log.server import Limits, ServerConfig, check_reach, notify_manager  # noqa: PLC0415  (only this command needs it)
         from pyspark_log.server import serve as run  # noqa: PLC0415
@@ -166,7 +132,7 @@ def serve(
         check_jinja()
     config = ServerConfig(
         *listen, advertise, node_id, sync_acks_all, limits, metrics=metrics_listen, ui=ui_listen, ui_schemas=ui_schemas,
-        cluster=cluster, **given,
+        cluster=cluster, **configs,
     )  # fmt: skip
     check_reach(config)
     store = target.open_folder_or_create(_INSTEAD) if cluster is None else target.open_node_folder(_cluster_id(cluster))
@@ -177,19 +143,6 @@ def serve(
             _delete_ready_file(ready_file)
     if stopped_by == signal.SIGINT:
         click.get_current_context().exit(interrupts.INTERRUPTED)
-
-
-def _cluster(
-    controllers: str, listener: str, rack: str | None, stay_fenced: bool, takes_new: bool, logins: Sequence[str | None]
-) -> ClusterConfig:
-    """How the server is a node of a cluster; `logins`: the files for brokers and controllers."""
-    from pyspark_log.server.node.config import ClusterConfig  # noqa: PLC0415
-
-    kind = Address(9093)
-    addresses = [kind.convert(one.strip(), None, None) for one in controllers.split(",")]
-    file = os.path.abspath(logins[0]) if logins[0] else ""
-    brokers, others = map(read_client_config, logins)
-    return ClusterConfig(addresses, listener, rack, stay_fenced, takes_new, brokers, others, file)
 
 
 def _cluster_id(cluster: ClusterConfig) -> str:

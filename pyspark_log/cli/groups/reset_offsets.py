@@ -19,7 +19,7 @@ from pyspark_log.cli.groups.group_choice import (
     topic_option,
     topic_partitions,
 )
-from pyspark_log.cli.support import json_option, print_json, print_table, to_ms, warn
+from pyspark_log.cli.support import json_option, options_as, print_json, print_table, to_ms, warn
 from pyspark_log.cli.target import Target
 from pyspark_log.errors import InvalidTopicError
 from pyspark_log.storage.catalog import check_name
@@ -68,28 +68,33 @@ class _Scenario:
             )
 
 
+_SCENARIO = (
+    click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset."),
+    click.option(
+        "--to-datetime",
+        callback=to_ms,
+        metavar="TIME",
+        help="To the first record at or after this time: YYYY-MM-DDTHH:mm:SS.sss (UTC unless it names a zone), or ms "
+        "since 1970.",
+    ),
+    click.option(
+        "--by-duration",
+        callback=_duration,
+        metavar="DURATION",
+        help="To the first record younger than this, such as PT1H30M or P7D.",
+    ),
+    click.option("--to-earliest", is_flag=True, help="To the earliest offset."),
+    click.option("--to-latest", is_flag=True, help="To the latest offset."),
+    click.option("--shift-by", type=int, metavar="N", help="By N offsets; backwards if N is negative."),
+    click.option("--to-current", is_flag=True, help="To the current offset, or to the latest one if there is none."),
+)
+
+
 @click.command("reset-offsets")
 @group_options
 @topic_option
 @click.option("--all-topics", is_flag=True, help="All partitions for which the group has a committed offset.")
-@click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
-@click.option(
-    "--to-datetime",
-    callback=to_ms,
-    metavar="TIME",
-    help="To the first record at or after this time: YYYY-MM-DDTHH:mm:SS.sss (UTC unless it names a zone), or ms since"
-    " 1970.",
-)
-@click.option(
-    "--by-duration",
-    callback=_duration,
-    metavar="DURATION",
-    help="To the first record younger than this, such as PT1H30M or P7D.",
-)
-@click.option("--to-earliest", is_flag=True, help="To the earliest offset.")
-@click.option("--to-latest", is_flag=True, help="To the latest offset.")
-@click.option("--shift-by", type=int, metavar="N", help="By N offsets; backwards if N is negative.")
-@click.option("--to-current", is_flag=True, help="To the current offset, or to the latest one if there is none.")
+@options_as("scenario", _Scenario, _SCENARIO)
 @click.option(
     "--from-file",
     type=click.Path(exists=True, dir_okay=False),
@@ -108,13 +113,7 @@ def reset_offsets(
     all_groups: bool,
     topics: Sequence[str],
     all_topics: bool,
-    to_offset: int | None,
-    to_datetime: int | None,
-    by_duration: timedelta | None,
-    to_earliest: bool,
-    to_latest: bool,
-    shift_by: int | None,
-    to_current: bool,
+    scenario: _Scenario,
     from_file: str | None,
     dry_run: bool,
     execute: bool,
@@ -132,7 +131,6 @@ def reset_offsets(
     An offset outside the log becomes its earliest or latest one, with a warning. CSV lines are TOPIC,PARTITION,OFFSET
     for one group, and GROUP,TOPIC,PARTITION,OFFSET for several.
     """
-    scenario = _Scenario(to_offset, to_datetime, by_duration, to_earliest, to_latest, shift_by, to_current)
     scenario.check(from_file)
     if export and as_json:
         raise click.UsageError("--export and --json cannot be combined.")
@@ -148,24 +146,21 @@ def reset_offsets(
     single = len(chosen) == 1 and not all_groups
     listed = None if from_file is None else _read_plan(from_file, chosen[0] if single else None)
     named = topic_partitions(store, topics)
-    done, refusals = dict[str, _Offsets](), Refusals()
+    plans, refusals = dict[str, _Offsets](), Refusals()
     for group in chosen:
         with refusals.of(group):
             committed = _committed(log, group)
             if listed is not None:
-                if group not in listed:
-                    raise click.ClickException(f"{from_file} has no line for group {group}")
-                there = existing_partitions(store, listed[group], group)
-                offsets = _clamped(store, {at: listed[group][at] for at in there})
+                offsets = _planned(store, listed, group, from_file)
             else:
-                there = _held(store, group, committed) if all_topics else named
-                offsets = _resolve(store, scenario, group, there, committed)
+                partitions = _held(store, group, committed) if all_topics else named
+                offsets = _resolve(store, scenario, group, partitions, committed)
             if execute:
                 move_offsets(log, group, committed, offsets)
-            done[group] = offsets
-    if not done:
+            plans[group] = offsets
+    if not plans:
         refusals.raise_if_any(chosen)
-    _print(done, export, single, as_json)
+    _print(plans, export, single, as_json)
     refusals.raise_if_any(chosen)
     if not (dry_run or execute):
         click.echo("Nothing was changed. Give --execute to commit these, or --dry-run to hide this line.", err=True)
@@ -230,24 +225,24 @@ def _starts(store: Store, partitions: Iterable[TopicPartition]) -> _Offsets:
 
 def _at_time(store: Store, partitions: Collection[TopicPartition], time: int) -> _Offsets:
     records = {at: store.offset_for_timestamp(at.topic, at.partition, time) for at in partitions}
-    found = {at: record.offset for at, record in records.items() if record is not None}
+    offsets = {at: record.offset for at, record in records.items() if record is not None}
     for at in partitions:
-        if at not in found:
+        if at not in offsets:
             warn(f"{at} has no record at or after that time; the latest offset is used")
-    return found | store.partitions.latest_offsets(at for at in partitions if at not in found)
+    return offsets | store.partitions.latest_offsets(at for at in partitions if at not in offsets)
 
 
 def _clamped(store: Store, offsets: _Offsets) -> _Offsets:
     """The same offsets, brought into the logs."""
-    found, starts = {}, _starts(store, offsets)
+    clamped, starts = {}, _starts(store, offsets)
     for at, end in store.partitions.latest_offsets(offsets).items():
         offset, start = offsets[at], starts[at]
-        found[at] = min(max(offset, start), end)
+        clamped[at] = min(max(offset, start), end)
         if offset < start:
             warn(f"{at}: {offset} is below the earliest offset; {start} is used")
         elif offset > end:
             warn(f"{at}: {offset} is above the latest offset; {end} is used")
-    return found
+    return clamped
 
 
 # ---- files
@@ -275,6 +270,13 @@ def _read_plan(path: str, group: str | None) -> dict[str, _Offsets]:
             raise click.ClickException(f"{path}, line {number}: {at} appears twice")
         offsets[at] = offset
     return plan
+
+
+def _planned(store: Store, plan: Mapping[str, _Offsets], group: str, path: str | None) -> _Offsets:
+    """The offsets of a group by a file, as the logs have them. click.ClickException: it has none there."""
+    if group not in plan:
+        raise click.ClickException(f"{path} has no line for group {group}")
+    return _clamped(store, {at: plan[group][at] for at in existing_partitions(store, plan[group], group)})
 
 
 def _read_line(row: Sequence[str], group: str | None, layout: str) -> tuple[str, TopicPartition, int]:

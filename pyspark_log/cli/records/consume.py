@@ -91,10 +91,10 @@ def consume(
     Prints all records, partition by partition and in order within each, and ends. With --follow or --end it waits
     for new records instead, as Kafka's console consumer does.
     """
-    given = (start_offset is not None) + (timestamp is not None) + (last is not None)
-    if from_beginning + given + end > 1:
+    starts_named = (start_offset is not None) + (timestamp is not None) + (last is not None)
+    if from_beginning + starts_named + end > 1:
         raise click.UsageError("--from-beginning, --offset, --timestamp, --last and --end exclude each other.")
-    if group is not None and given:
+    if group is not None and starts_named:
         raise click.UsageError("--group cannot be combined with --offset, --timestamp or --last.")
     if commit and group is None:
         raise click.UsageError("--commit needs --group.")
@@ -111,22 +111,28 @@ def consume(
     starts = Starts(store, topic, isolation_level)
     start = starts.committed(reading.committed, _start(starts, start_offset, timestamp, last, end=end))
     positions = {partition: start(partition) for partition in chosen}
+    show = _format_of(output_format, layout, format_string)
+    headers = output_format == "json" or layout.headers or (format_string is not None and format_string.headers)
+    batches = _batches(store, topic, positions, isolation_level, headers=headers, follow=follow or end)
+    chosen_records = partial(_chosen, offsets_group, grep)
+    try:
+        _print(batches, chosen_records, show, sys.maxsize if max_messages is None else max_messages, reading)
+    except KeyboardInterrupt:
+        reading.commit()
+        raise
+    reading.commit()
+
+
+def _format_of(name: str, layout: TextLayout, template: Template | None) -> Callable[[pa.RecordBatch], bytes]:
+    """What makes the text of records."""
+    if template is not None:
+        return partial(template.fill, null=layout.null)
     formats: dict[str, Callable[[pa.RecordBatch], bytes]] = {
         "text": partial(text_lines, layout=layout),
         "json": json_lines,
         "offsets": group_lines,
     }
-    show = formats[output_format] if format_string is None else partial(format_string.fill, null=layout.null)
-    headers = output_format == "json" or layout.headers or (format_string is not None and format_string.headers)
-    batches = _batches(store, topic, positions, isolation_level, headers=headers, follow=follow or end)
-    chosen_records = partial(_chosen, offsets_group, grep)
-    left = sys.maxsize if max_messages is None else max_messages
-    try:
-        _print(batches, chosen_records, show, left, reading)
-    except KeyboardInterrupt:
-        reading.commit()
-        raise
-    reading.commit()
+    return formats[name]
 
 
 def _start(starts: Starts, offset: int | None, timestamp: int | None, last: int | None, *, end: bool) -> Start:
@@ -150,18 +156,18 @@ def _print(
     batches: Iterable[pa.RecordBatch],
     choose: Callable[[pa.RecordBatch], pa.RecordBatch],
     show: Callable[[pa.RecordBatch], bytes],
-    left: int,
+    count: int,
     reading: _GroupReading,
 ) -> None:
     """Prints that many of the records that `choose` returns."""
     for batch in batches:
-        chosen = choose(batch).slice(0, left)
+        chosen = choose(batch).slice(0, count)
         sys.stdout.buffer.write(show(chosen))
         sys.stdout.buffer.flush()
-        left -= chosen.num_rows
+        count -= chosen.num_rows
         # Those that were not chosen were read all the same.
-        reading.note(batch if left else chosen)
-        if not left:
+        reading.note(batch if count else chosen)
+        if not count:
             break
 
 
@@ -207,7 +213,9 @@ def _batches(
     if follow:
         yield from store.topic(topic).follow(positions, partitions=positions, headers=headers, isolation_level=level)
         return
-    ends = store.partitions.latest_offsets([TopicPartition(topic, one) for one in positions], isolation_level=level)
+    ends = store.partitions.latest_offsets(
+        [TopicPartition(topic, partition) for partition in positions], isolation_level=level
+    )
     for at, end in ends.items():
         if positions[at.partition] < end:
             start = positions[at.partition]

@@ -54,25 +54,30 @@ class LineLayout:
 
     Attributes:
         key_separator: what is between key and value; None: there is no key.
-        headers: whether headers come first.
+        parse_headers: whether headers come first.
         headers_delimiter, headers_separator, headers_key_separator: what is after the headers, between two of them,
             and between the name and the value of one.
         null_marker: the text that means null as a key, a value or the value of a header; None: no text does.
     """
 
     key_separator: str | None
-    headers: bool
+    parse_headers: bool
     headers_delimiter: str
     headers_separator: str
     headers_key_separator: str
     null_marker: str | None
+
+    @property
+    def has_empty_separator(self) -> bool:
+        """Whether a text between two others is none."""
+        return "" in (self.key_separator, self.headers_delimiter, self.headers_separator, self.headers_key_separator)
 
 
 def from_text(lines: bytes, layout: LineLayout) -> Columns:
     """The records of lines of text. BadLineError."""
     columns: Columns = {}
     values = pc.split_pattern(pa.array([lines], pa.large_binary()), b"\n").flatten()
-    if layout.headers:
+    if layout.parse_headers:
         texts, values = _split(values, layout.headers_delimiter, "headers delimiter")
         columns["headers"] = _headers(texts, layout)
     if layout.key_separator is not None:

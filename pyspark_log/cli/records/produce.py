@@ -19,7 +19,7 @@ from pyspark_log.cli.records.input import (
     from_text,
     with_headers,
 )
-from pyspark_log.cli.support import complete_topics, plural, to_ms
+from pyspark_log.cli.support import complete_topics, options_as, plural, to_ms
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.catalog import OFFSETS_TOPIC, PUBLISH_TOPIC, check_name
 from pyspark_log.storage.new_topics import keep_first_records
@@ -32,14 +32,43 @@ _LINGER_S = 0.5
 _NAMED_PARTITIONS = 8
 
 
-def _given_headers(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]) -> list[tuple[str, bytes]]:
-    found = []
-    for text in given:
+def _parse_headers(_ctx: click.Context, _param: click.Parameter, texts: Sequence[str]) -> list[tuple[str, bytes]]:
+    headers = []
+    for text in texts:
         name, equals, value = text.partition("=")
         if not (name and equals):
             raise click.BadParameter(f"{text!r} is not NAME=VALUE")
-        found.append((name, os.fsencode(value)))
-    return found
+        headers.append((name, os.fsencode(value)))
+    return headers
+
+
+# What a line of text consists of.
+_LINES = (
+    click.option(
+        "--key-separator",
+        metavar="TEXT",
+        help="The text before this separator is the record's key. A line without it is an error.",
+    ),
+    click.option("--parse-headers", is_flag=True, help="Each line begins with headers, a:1,b:2, and a tab."),
+    click.option(
+        "--headers-delimiter", default="\t", metavar="TEXT", help="The text after the headers. [default: a tab]"
+    ),
+    click.option(
+        "--headers-separator", default=",", show_default=True, metavar="TEXT", help="The text between headers."
+    ),
+    click.option(
+        "--headers-key-separator",
+        default=":",
+        show_default=True,
+        metavar="TEXT",
+        help="The text between the name of a header and its value.",
+    ),
+    click.option(
+        "--null-marker",
+        metavar="TEXT",
+        help="A key, value or header value with this text is null. A record with a null value is a tombstone.",
+    ),
+)
 
 
 @click.command()
@@ -62,32 +91,13 @@ def _given_headers(_ctx: click.Context, _param: click.Parameter, given: Sequence
     " fields that `pylog consume --format json` prints (key, value, key_base64, value_base64, headers, timestamp); a"
     " missing field is null, and topic, offset and timestampType are ignored.",
 )
-@click.option(
-    "--key-separator",
-    metavar="TEXT",
-    help="The text before this separator is the record's key. A line without it is an error.",
-)
-@click.option("--parse-headers", is_flag=True, help="Each line begins with headers, a:1,b:2, and a tab.")
-@click.option("--headers-delimiter", default="\t", metavar="TEXT", help="The text after the headers. [default: a tab]")
-@click.option("--headers-separator", default=",", show_default=True, metavar="TEXT", help="The text between headers.")
-@click.option(
-    "--headers-key-separator",
-    default=":",
-    show_default=True,
-    metavar="TEXT",
-    help="The text between the name of a header and its value.",
-)
-@click.option(
-    "--null-marker",
-    metavar="TEXT",
-    help="A key, value or header value with this text is null. A record with a null value is a tombstone.",
-)
+@options_as("layout", LineLayout, _LINES)
 @click.option(
     "--header",
     "headers",
     multiple=True,
     metavar="NAME=VALUE",
-    callback=_given_headers,
+    callback=_parse_headers,
     help="Add this header to each record; repeatable.",
 )
 @click.option(
@@ -115,12 +125,7 @@ def produce(
     topic: str,
     path: str,
     input_format: str,
-    key_separator: str | None,
-    parse_headers: bool,
-    headers_delimiter: str,
-    headers_separator: str,
-    headers_key_separator: str,
-    null_marker: str | None,
+    layout: LineLayout,
     headers: Sequence[tuple[str, bytes]],
     timestamp: int | None,
     partition: int | None,
@@ -137,22 +142,19 @@ def produce(
     """
     if topic in (OFFSETS_TOPIC, PUBLISH_TOPIC):
         raise click.UsageError(f"{topic} is an internal topic of the store; other records would break it.")
-    if "" in (key_separator, headers_delimiter, headers_separator, headers_key_separator):
+    if layout.has_empty_separator:
         raise click.UsageError("A separator must not be empty.")
     is_json = input_format == "json"
-    if is_json and (parse_headers or key_separator is not None or null_marker is not None):
+    if is_json and (layout.parse_headers or layout.key_separator is not None or layout.null_marker is not None):
         raise click.UsageError("--key-separator, --parse-headers and --null-marker need --format text.")
     if keep_partition and (not is_json or partition is not None):
         raise click.UsageError("--keep-partition needs --format json, and cannot be combined with --partition.")
     check_name(topic)
     store = target.open_or_create()
-    made = store.ensure_topic(topic)
-    if made:
+    is_new = store.ensure_topic(topic)
+    if is_new:
         partitions = plural(store.describe_topic(topic).partitions, "partition")
         click.echo(f"Created topic {topic} with {partitions}.", err=True)
-    layout = LineLayout(
-        key_separator, parse_headers, headers_delimiter, headers_separator, headers_key_separator, null_marker
-    )
     fixed = {} if timestamp is None else {"timestamp": timestamp}
     produced = _Produced(topic)
     try:
@@ -162,9 +164,9 @@ def produce(
                 if not keep_partition:
                     columns.pop("partition", None)
                 columns |= {name: constant(columns, value) for name, value in fixed.items()}
-                if made and "timestamp" in columns:
+                if is_new and "timestamp" in columns:
                     _keep_records_of(store, topic, columns["timestamp"])
-                made = False
+                is_new = False
                 batch = pa.record_batch(with_headers(columns, headers))
                 produced.add(
                     store.append(topic, batch, partition=partition, sync=sync, compression_type=compression),
@@ -203,10 +205,10 @@ class _Produced:
     def add(self, results: Iterable[AppendResult], lines: int = 0) -> None:
         """Adds what an append has appended."""
         self.lines += lines
-        for one in results:
-            self._records += one.next_offset - one.base_offset
-            first, _ = self._offsets.get(one.partition, (one.base_offset, 0))
-            self._offsets[one.partition] = first, one.next_offset
+        for result in results:
+            self._records += result.next_offset - result.base_offset
+            first, _ = self._offsets.get(result.partition, (result.base_offset, 0))
+            self._offsets[result.partition] = first, result.next_offset
 
     def print(self) -> None:
         """Says it on standard error, if there is something to say."""

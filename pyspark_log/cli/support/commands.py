@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
@@ -94,9 +96,30 @@ partitions_option = click.option(
 def with_options(options: Sequence[Callable[..., Any]]) -> Callable[[_F], _F]:
     """A decorator that gives a command options, which its help has in this order."""
 
-    def given(command: _F) -> _F:
+    def add_options(command: _F) -> _F:
         for option in reversed(options):
             command = option(command)
         return command
 
-    return given
+    return add_options
+
+
+def options_as(name: str, record: Callable[..., Any], options: Sequence[Callable[..., Any]]) -> Callable[[_F], _F]:
+    """As `with_options`, for options that the command gets as one argument.
+
+    Args:
+        name: of the argument.
+        record: the dataclass that the argument is of; its fields have the names of the options.
+        options: they.
+    """
+    names = list(inspect.signature(record).parameters)
+
+    def add_options(command: _F) -> _F:
+        @functools.wraps(command)
+        def collected(*args: object, **values: object) -> object:
+            fields = {field: values.pop(field) for field in names}
+            return command(*args, **values, **{name: record(**fields)})
+
+        return cast(_F, with_options(options)(collected))
+
+    return add_options
