@@ -65,10 +65,10 @@ class Appends:
     def forget(self, waiting: Waiting) -> None:
         """Ends a wait."""
         for key in waiting.keys:
-            found = self._waiting.get(key)
-            if found is not None:
-                found.pop(waiting, None)
-                if not found:
+            waits = self._waiting.get(key)
+            if waits is not None:
+                waits.pop(waiting, None)
+                if not waits:
                     del self._waiting[key]
 
     def changed(self, key: PartitionKey) -> None:

@@ -37,7 +37,7 @@ class Counts:
 
     def topic(self, name: str) -> TopicCounts:
         """Those of a topic."""
-        found = self.topics.get(name)
-        if found is None:
-            found = self.topics[name] = TopicCounts()
-        return found
+        counts = self.topics.get(name)
+        if counts is None:
+            counts = self.topics[name] = TopicCounts()
+        return counts

@@ -31,19 +31,19 @@ class FollowedFile(Generic[_T]):
     """What is in the file; safe to use from several threads. Only the file's owner may read it."""
 
     def __init__(
-        self, folder: str, name: str, what: str, empty: _T, decode: Callable[[bytes], _T], encode: Callable[[_T], bytes]
+        self, folder: str, name: str, kind: str, empty: _T, decode: Callable[[bytes], _T], encode: Callable[[_T], bytes]
     ) -> None:
         """Reads nothing yet.
 
         Args:
             folder: the store's.
             name: the file's.
-            what: it is, for errors.
+            kind: what it is, for errors.
             empty: what it is while there is no file.
             decode: reads the file's bytes. ValueError: they are damaged.
             encode: makes them.
         """
-        self._path, self._what = f"{folder}/{STATE_FOLDER}/{name}", what
+        self._path, self._kind = f"{folder}/{STATE_FOLDER}/{name}", kind
         self._lock_path = f"{self._path.removesuffix('.json')}.lock"
         self._decode, self._encode = decode, encode
         self._lock = threading.Lock()
@@ -62,12 +62,12 @@ class FollowedFile(Generic[_T]):
                 try:
                     content: _T | DescriptionError = self._decode(files.read_whole(self._path, _MOST_BYTES))
                 except ValueError as error:
-                    content = DescriptionError(f"{self._path} is no valid {self._what}: {error}")
+                    content = DescriptionError(f"{self._path} is no valid {self._kind}: {error}")
                 self._known = identity, content
-            known = self._known[1]
-        if isinstance(known, DescriptionError):
-            raise DescriptionError(str(known))
-        return known
+            outcome = self._known[1]
+        if isinstance(outcome, DescriptionError):
+            raise DescriptionError(str(outcome))
+        return outcome
 
     def change(self, make: Callable[[_T], _T]) -> None:
         """Replaces what is in it by what `make` returns, under a lock.
@@ -82,5 +82,5 @@ class FollowedFile(Generic[_T]):
         with lock_for(self._lock_path).held():
             data = self._encode(make(self.content()))
             if len(data) > _MOST_BYTES:
-                raise InvalidConfigError(f"the {self._what} would have {len(data):,} bytes, of {_MOST_BYTES:,}")
+                raise InvalidConfigError(f"the {self._kind} would have {len(data):,} bytes, of {_MOST_BYTES:,}")
             files.replace_whole(self._path, data, mode=_MODE)

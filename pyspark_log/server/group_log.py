@@ -45,9 +45,9 @@ class GroupLog:
         """Whether a change of a group is not written yet."""
         return self._changing[group] > 0
 
-    def _add(self, what: GroupChange | Callable[[], Any]) -> Wait[Any]:
+    def _add(self, change: GroupChange | Callable[[], Any]) -> Wait[Any]:
         wait: Wait[Any] = Wait()
-        self._queue.append((what, wait))
+        self._queue.append((change, wait))
         self._begin()
         return wait
 

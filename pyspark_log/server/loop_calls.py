@@ -20,10 +20,10 @@ class LoopStuckError(TimeoutError):
 
 def in_loop(loop: Loop, function: Callable[[], _T]) -> _T:
     """Calls a function in the thread of the loop. LoopStuckError."""
-    found = SimpleQueue[_T]()
+    results = SimpleQueue[_T]()
     if not loop.is_closed:
-        loop.call_from_elsewhere(lambda: found.put(function()))
+        loop.call_from_elsewhere(lambda: results.put(function()))
     try:
-        return found.get(timeout=_PATIENCE)
+        return results.get(timeout=_PATIENCE)
     except Empty:
         raise LoopStuckError(f"the server has not answered for {_PATIENCE:g} s") from None

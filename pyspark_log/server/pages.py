@@ -74,8 +74,8 @@ class Pages:
         """
         from pyspark_log.ui import Guard, Ui  # noqa: PLC0415
 
-        known = None if names is None else [address[0], *names]
-        guard = Guard(known, view.log_in if has_login else None, view.admit)
+        hosts = None if names is None else [address[0], *names]
+        guard = Guard(hosts, view.log_in if has_login else None, view.admit)
         app = Ui(self._snapshots, guard, schemas=schemas, server=view)
         http = HttpServer(*address, app.answer, tls)
         self._ui = app, http, "http" if tls is None else "https"
@@ -117,4 +117,4 @@ class Pages:
 def _live_groups(broker: Broker) -> Mapping[str, GroupSnapshot]:
     """The groups of the server. LoopStuckError."""
     groups = in_loop(broker.loop, broker.groups.coordinator.summaries)
-    return {name: GroupSnapshot(*one) for name, one in groups.items()}
+    return {name: GroupSnapshot(*summary) for name, summary in groups.items()}

@@ -77,9 +77,9 @@ class ClientSession:
         if served is None:
             return f"an API with the key {error.api_key}"
         schema, _ = api(error.api_key)
-        known = [version for version in schema.versions if version in served.versions]
+        versions = [version for version in schema.versions if version in served.versions]
         name = schema.name.removesuffix("Request")
-        return f"{name} in version {error.api_version}; versions {known[0]} to {known[-1]} are served"
+        return f"{name} in version {error.api_version}; versions {versions[0]} to {versions[-1]} are served"
 
 
 class SaslSession(ClientSession):

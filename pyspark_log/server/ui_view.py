@@ -53,17 +53,17 @@ class UiView:
     def log_in(self, host: str, name: str, password: str) -> bool:
         """Whether a user has a password, in the turn of its address, as clients of Kafka have theirs."""
         assert self._sasl is not None
-        sasl, found = self._sasl, SimpleQueue[bool]()
+        sasl, results = self._sasl, SimpleQueue[bool]()
 
         def begin() -> None:
             wait = self._broker.loop.start(sasl.has_password(host, name, password))
-            wait.then(lambda: found.put(wait.error is None and wait.value))
+            wait.then(lambda: results.put(wait.error is None and wait.value))
 
         if self._broker.loop.is_closed:
             return False
         self._broker.loop.call_from_elsewhere(begin)
         try:
-            return found.get(timeout=_PATIENCE)
+            return results.get(timeout=_PATIENCE)
         except Empty:
             return False
 
@@ -76,10 +76,10 @@ class UiView:
         if name is not None:
             principal = user(name)
         elif certificate is not None:
-            known = self._rules.name(subject(certificate))
-            if known is None:
+            mapped = self._rules.name(subject(certificate))
+            if mapped is None:
                 return "no rule for principals fits the certificate"
-            principal = user(known)
+            principal = user(mapped)
         acls = self._broker.acls
         # What is allowed without entries, is allowed to super users.
         if acls is None or acls.without_entries.allow(principal, "", Operation.ALL, Resource.CLUSTER, CLUSTER_NAME):
@@ -90,18 +90,21 @@ class UiView:
 
     def _state(self) -> ServerState:
         now = self._broker.loop.time()
-        connections, known = self._listener.connections, self._broker.transactions.metadata
+        connections, by_id = self._listener.connections, self._broker.transactions.metadata
         # Only what a page shows is made: clients wait for the loop meanwhile.
-        clients = [_client(one, now) for one in heapq.nsmallest(MOST_ROWS, connections, key=lambda one: one.begun)]
+        clients = [
+            _client(connection, now)
+            for connection in heapq.nsmallest(MOST_ROWS, connections, key=lambda connection: connection.begun)
+        ]
         transactions = [
             TransactionView(
-                name, one.state.kafkas_name, (one.producer_id, one.epoch), one.started, one.timeout,
-                sorted(one.partitions),
+                name, metadata.state.kafkas_name, (metadata.producer_id, metadata.epoch), metadata.started,
+                metadata.timeout, sorted(metadata.partitions),
             )
-            for name, one in ((name, known[name]) for name in heapq.nsmallest(MOST_ROWS, known))
+            for name, metadata in ((name, by_id[name]) for name in heapq.nsmallest(MOST_ROWS, by_id))
         ]  # fmt: skip
         held_back = self._throttling(len(connections))
-        return ServerState(clients, len(connections), transactions, len(known), held_back)
+        return ServerState(clients, len(connections), transactions, len(by_id), held_back)
 
     def _throttling(self, clients: int) -> list[HeldBack]:
         limits, listener = self._limits, self._listener
@@ -114,21 +117,27 @@ class UiView:
                 "Connections that were refused", f"{refused:,}", f"{limits.max_connections_per_ip:,} an address", False
             ),
             HeldBack("Addresses that have failed to log in too often", f"{len(slowed):,}", "10 failures", bool(slowed)),
-            *map(_quota, sorted(self._broker.throttles.usages(), key=lambda one: one.throttled)[-_MOST_QUOTAS:]),
+            *map(_quota, sorted(self._broker.throttles.usages(), key=lambda usage: usage.throttled)[-_MOST_QUOTAS:]),
         ]
 
 
-def _quota(one: Usage) -> HeldBack:
-    parts = (("user", one.user), ("client", one.client_id))
+def _quota(usage: Usage) -> HeldBack:
+    parts = (("user", usage.user), ("client", usage.client_id))
     whose = " ".join(f"{kind} {name}" for kind, name in parts if name) or "all together"
-    what, shown = _QUOTAS[one.name]
-    return HeldBack(f"{what}, {whose}", shown(one.rate), shown(one.bound), one.pause_ms > 0)
+    title, shown = _QUOTAS[usage.name]
+    return HeldBack(f"{title}, {whose}", shown(usage.rate), shown(usage.bound), usage.pause_ms > 0)
 
 
-def _client(one: Connection, now: float) -> ClientView:
-    assert isinstance(one.session, ClientSession)
-    client = one.session.client
-    name = "" if one.last_request == one.begun else api(one.api)[0].name.removesuffix("Request")
+def _client(connection: Connection, now: float) -> ClientView:
+    assert isinstance(connection.session, ClientSession)
+    client = connection.session.client
+    name = "" if connection.last_request == connection.begun else api(connection.api)[0].name.removesuffix("Request")
     return ClientView(
-        client.peer, client.software, client.principal, name, one.is_waiting, now - one.begun, now - one.last_request
+        client.peer,
+        client.software,
+        client.principal,
+        name,
+        connection.is_waiting,
+        now - connection.begun,
+        now - connection.last_request,
     )

@@ -118,8 +118,8 @@ class LastStableOffset:
             return end if unstable is None else max(unstable, state.log_start)
 
 
-def _restored(folder: str, first: int, end: int, known: ProducerStates | None = None) -> ProducerStates:
-    """The newest readable snapshot of [first, end]; if none can be read, `known`, or an empty one."""
+def _restored(folder: str, first: int, end: int, states: ProducerStates | None = None) -> ProducerStates:
+    """The newest readable snapshot of [first, end]; if none can be read, `states`, or an empty one."""
     for offset in reversed(snapshot.list_snapshots(folder)):
         if first <= offset <= end:
             try:
@@ -128,4 +128,4 @@ def _restored(folder: str, first: int, end: int, known: ProducerStates | None = 
                 continue  # deleted meanwhile
             except SideFileError as error:
                 log.warning("trying an older snapshot: %s", error)
-    return known or ProducerStates(end_offset=first)
+    return states or ProducerStates(end_offset=first)

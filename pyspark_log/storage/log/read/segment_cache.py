@@ -108,10 +108,10 @@ class SegmentCache:
     def holding(self, offset: int, state: PartitionState) -> CachedSegment | None:
         """The inactive segment that holds `offset`; None: not known."""
         generation, entries = self._last
-        if generation != state.generation or (found := _holding(entries, offset)) is None:
+        if generation != state.generation or (segment := _holding(entries, offset)) is None:
             entries = self._search(lambda entry: entry.next_offset > offset, state)
-            found = _holding(entries, offset)
-        return found
+            segment = _holding(entries, offset)
+        return segment
 
     def start_by_time(self, timestamp: int, state: PartitionState) -> int:
         """Where to start the search for `timestamp` (ms): no readable record before it is of then or later."""
@@ -187,16 +187,16 @@ def update(place: PartitionPath, bases: Sequence[int]) -> None:
                 # The usual case after a roll. The others, of which a long log has many, are not read.
                 _write(file, seed, len(spans) - 1, chain(place, bases[0], spans[-1:], {}, last.largest_so_far))
                 return
-        wanted = set(spans)
-        known = {
+        counted = set(spans)
+        largest = {
             (entry.base_offset, entry.next_offset): entry.largest
             for entry in _all_entries(file, seed)
-            if entry is not None and (entry.base_offset, entry.next_offset) in wanted
+            if entry is not None and (entry.base_offset, entry.next_offset) in counted
         }
-        entries = list(chain(place, bases[0], spans, known))
+        entries = list(chain(place, bases[0], spans, largest))
         same = 0
-        for found, entry in zip(_all_entries(file, seed), entries, strict=False):
-            if found != entry:
+        for stored, entry in zip(_all_entries(file, seed), entries, strict=False):
+            if stored != entry:
                 break
             same += 1
         if file.size() > same * WIDTH:
@@ -214,7 +214,7 @@ def chain(
     place: PartitionPath,
     first_offset: int,
     spans: Sequence[tuple[int, int]],
-    known: Mapping[tuple[int, int], int],
+    largest_of: Mapping[tuple[int, int], int],
     so_far: int = NO_TIMESTAMP,
 ) -> Iterator[CachedSegment]:
     """The entries of inactive segments, as far as the segments can be read.
@@ -223,11 +223,11 @@ def chain(
         place: which partition.
         first_offset: from which on the largest times so far hold.
         spans: the segments: where each begins, and the one after it.
-        known: the largest times of some of them; the others are read.
+        largest_of: the largest times of some of them; the others are read.
         so_far: the largest time before them.
     """
     for span in spans:
-        largest = known.get(span)
+        largest = largest_of.get(span)
         if largest is None:
             try:
                 with SegmentReader(place.folder, span[0], until=span[1]) as reader:
