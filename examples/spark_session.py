@@ -7,11 +7,13 @@ import sys
 import warnings
 from pathlib import Path
 
+import pyspark
 from pyspark.sql import SparkSession
 
 LOGGING = Path(__file__).resolve().with_name("log4j2.properties")
 # For checkpoints on a local disk: far fewer processes a micro-batch (conf/spark-defaults.conf).
-CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_PACKAGE = "org.apache.spark.sql.execution.streaming" + ("" if pyspark.__version__ < "4.1" else ".checkpointing")
+CHECKPOINTS = f"{_PACKAGE}.FileSystemBasedCheckpointFileManager"
 
 # For a process that runs for seconds: Java compiles quickly, not well.
 QUICK_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"

@@ -6,15 +6,14 @@ load the engine.
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import pyspark
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from pyspark_log.spark_connector.abilities import HAS_ADMISSION
 from pyspark_log.spark_connector.columns import check_names, columns_of, row_schema
 from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown, option_error
 from pyspark_log.spark_connector.option_names import without_effect
@@ -26,19 +25,9 @@ log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from pyspark_log.spark_connector.reading.batch_reader import PylogBatchReader
-    from pyspark_log.spark_connector.reading.stream_reader import PylogStreamReader
+    from pyspark_log.spark_connector.reading.stream_reader import StreamReader
     from pyspark_log.spark_connector.reading.transform import Transform
     from pyspark_log.spark_connector.writing.writer import PylogBatchWriter, PylogStreamWriter
-
-
-def _check_pyspark() -> None:
-    """Refuses a PySpark that lacks what streams are read and written with. ConnectorError."""
-    if importlib.util.find_spec("pyspark.sql.streaming.datasource") is None:
-        raise ConnectorError(
-            "PYLOG_PYSPARK_TOO_OLD",
-            f'format("pylog") needs PySpark 4.2 or later, this is {pyspark.__version__}: pip install "pyspark>=4.2"; '
-            "older ones read and write the topics with Spark's Kafka connector, at `pylog serve`",
-        )
 
 
 class RefusedStream(DataSourceStreamReader):
@@ -71,7 +60,6 @@ class PylogDataSource(DataSource):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         with conditions_shown():
-            _check_pyspark()
             of_store, self.options = split_storage(lower_names(options))
             self._place = StorePlace(location(store_path(self.options)), of_store)
 
@@ -101,12 +89,16 @@ class PylogDataSource(DataSource):
                 raise
             return RefusedStream(error)
 
-    def _stream_reader(self, schema: StructType) -> PylogStreamReader:
+    def _stream_reader(self, schema: StructType) -> StreamReader:
         with conditions_shown():
             options, columns, transform = self._read_options(schema)
-            from pyspark_log.spark_connector.reading.stream_reader import PylogStreamReader  # noqa: PLC0415
+            if HAS_ADMISSION:
+                from pyspark_log.spark_connector.reading.admission import PylogStreamReader  # noqa: PLC0415
 
-            return PylogStreamReader(self._place, options, columns, transform)
+                return PylogStreamReader(self._place, options, columns, transform)
+            from pyspark_log.spark_connector.reading.positioned import PositionedStreamReader  # noqa: PLC0415
+
+            return PositionedStreamReader(self._place, options, columns, transform)
 
     def writer(self, schema: StructType, overwrite: bool) -> PylogBatchWriter:
         """For DataFrame.write."""

@@ -4,7 +4,7 @@ import os
 
 from pyspark.sql import SparkSession
 
-from tests.campaigns.queries.program import OF_TESTS
+from tests.campaigns.queries.program import FILE_SYSTEM_CHECKPOINTS, OF_TESTS
 from tests.paths import ROOT
 
 
@@ -18,6 +18,7 @@ def start_session(warehouse, object_server):
         .appName("pylog tests")
         .config(map=OF_TESTS)
         .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.streaming.checkpointFileManagerClass", FILE_SYSTEM_CHECKPOINTS)
         .config("spark.sql.warehouse.dir", str(warehouse))
         .getOrCreate()
     )

@@ -15,6 +15,7 @@ from spark_tools import (
     write_stream,
 )
 
+from pyspark_log.spark_connector.abilities import HAS_ADMISSION
 from pyspark_log.spark_connector.writing.query_run import plan_of
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from tests.query_offsets import of_topics, own_of
@@ -66,7 +67,9 @@ def test_offsets_in_the_checkpoint(spark, store, tmp_path):
         "topic_ids": {topic: store.describe_topic(topic).topic_id for topic in ("a", "b")},
         "start": {"a": {"0": 0, "1": 0}, "b": {"0": 0}},
     }
-    assert committed_offsets(store, "mine") == {"a-0": 1, "a-1": 1, "b-0": 1}
+    # Without admission control Spark does not come again after the one micro-batch of availableNow.
+    done = 1 if HAS_ADMISSION else 0
+    assert committed_offsets(store, "mine") == {"a-0": done, "a-1": done, "b-0": done}
 
 
 @pytest.mark.slow

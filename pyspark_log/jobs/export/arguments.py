@@ -11,7 +11,6 @@ import click
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from pyspark_log.cli.support import Pattern, json_option, with_options
@@ -23,6 +22,7 @@ from pyspark_log.jobs.export.layout import Layout
 from pyspark_log.jobs.export.parsed_values import ParsedValues
 from pyspark_log.jobs.export.run import Request
 from pyspark_log.jobs.support import Decorator, argument
+from pyspark_log.spark_connector.abilities import arrow_schema_of
 from pyspark_log.storage.record.rows import row_schema
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_COMMITTED, IsolationLevel
@@ -174,11 +174,11 @@ def _values(arguments: SimpleNamespace, spark: SparkSession) -> ParsedValues:
         if arguments.schema_id is not None:
             raise click.UsageError("--schema-id is for Avro values, but --schema is not an Avro schema")
         if document is None:
-            schema = to_arrow_schema(spark.createDataFrame([], text).schema, timezone="UTC")
+            schema = arrow_schema_of(spark.createDataFrame([], text).schema)
         elif "properties" in document:
             schema = of_json_schema(document)
         else:
-            schema = to_arrow_schema(StructType.fromJson(document), timezone="UTC")
+            schema = arrow_schema_of(StructType.fromJson(document))
     except (ValueError, KeyError, TypeError, PySparkException) as error:
         raise click.UsageError(f"--schema: no schema: {error}") from None
     return json_values(schema, bad_as_null=bad_as_null)

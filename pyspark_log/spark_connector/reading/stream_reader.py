@@ -1,7 +1,8 @@
 """Streaming reads.
 
 One object of this class lives in a process of its own for as long as the query runs; Spark asks it, for each
-micro-batch and in this order: `latestOffset`, `reportLatestOffset`, `commit` of the batch before, `partitions`.
+micro-batch and in this order: `latestOffset`, `reportLatestOffset`, `commit` of the batch before, `partitions`. How it
+asks for the end of a micro-batch depends on the PySpark: admission.py and positioned.py have the two ways.
 """
 
 from __future__ import annotations
@@ -17,19 +18,11 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 
 from pyspark_log.errors import PylogError, UnknownTopicError
 from pyspark_log.spark_connector.errors import LossPolicy
 from pyspark_log.spark_connector.options import ReadOptions, StorePlace
-from pyspark_log.spark_connector.planning.offsets import Identity, Offsets, SourceOffset, to_nested
+from pyspark_log.spark_connector.planning.offsets import Identity, Offsets, SourceOffset
 from pyspark_log.spark_connector.planning.ranges import (
     earliest,
     end_within,
@@ -61,7 +54,7 @@ log = logging.getLogger(__name__)
 _POLL_SECONDS = 1.0
 
 
-class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(SentToTasks, DataSourceStreamReader):
     """Plans micro-batches, one task per topic-partition with new records, or more if options ask for it."""
 
     def __init__(
@@ -99,27 +92,8 @@ class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
                         raise
             return self._initial.to_json()
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """One of the limits of a trigger: Spark takes one, `latestOffset` keeps to all. Trigger.Once ignores them."""
-        limits = self._limits
-        if limits.most is not None:
-            return ReadMaxRows(limits.most)
-        if limits.most_bytes is not None:
-            return ReadMaxBytes(limits.most_bytes)
-        return ReadAllAvailable() if limits.least is None else ReadMinRows(limits.least)
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Fixes the offsets at which the query ends."""
-        with looking_at(self._place) as store:
-            store.publishes.apply_pending()
-            try:
-                self._target = self._log_ends(store, self._partitions(store))
-            except UnknownTopicError:
-                # `initialOffset` or `latestOffset` reports what that means for this query.
-                self._target = {}
-
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """The end of the next micro-batch; `start` itself if there are no new records."""
+    def _next_end(self, start: dict[str, Any], *, is_limited: bool) -> dict[str, Any]:
+        """The end of the next micro-batch, within the options' limits or not; `start` if there are no new records."""
         steps = Steps()
         with looking_at(self._place, _POLL_SECONDS) as store:
             steps.done("store")
@@ -140,9 +114,9 @@ class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
             begins = starts_of(known, ends, partial(earliest, store), self._options.subscription, self._loss)
             steps.done("begins")
             steps.log(store.path)
-            if not ends or (not isinstance(limit, ReadAllAvailable) and self._waits(begins, ends)):
+            if not ends or (is_limited and self._waits(begins, ends)):
                 return start
-            if not isinstance(limit, ReadAllAvailable):
+            if is_limited:
                 ends = self._limited(store, begins, ends)
             if begin.is_initial:
                 return SourceOffset(ends, self._new_group, begin.offsets, identity).to_json()
@@ -150,10 +124,6 @@ class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
             if ends == begin.offsets and identity == begin.identity:
                 return start
             return SourceOffset(ends, self._group_of(begin), identity=identity).to_json()
-
-    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """The log ends that the last `latestOffset` saw, for the query's progress."""
-        return to_nested(self._seen) or None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The ranges of one micro-batch."""

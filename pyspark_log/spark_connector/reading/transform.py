@@ -13,9 +13,9 @@ from typing import cast
 
 import pyarrow as pa
 from pyspark import cloudpickle
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from pyspark_log.spark_connector.abilities import arrow_schema_of
 from pyspark_log.spark_connector.errors import ConnectorError
 
 #: Gets the records of a read, batch by batch, and returns rows of any number.
@@ -42,7 +42,7 @@ class Transform:
     @classmethod
     def into(cls, schema: StructType, function: str) -> Transform:
         """A function whose rows have a schema of Spark's."""
-        return cls(function, to_arrow_schema(schema, timezone="UTC"))
+        return cls(function, arrow_schema_of(schema))
 
     def apply(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What the function makes of the batches.

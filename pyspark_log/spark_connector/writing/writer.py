@@ -18,9 +18,10 @@ import uuid
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from pyspark_log.spark_connector.abilities import StreamArrowWriter
 from pyspark_log.spark_connector.columns import check_columns
 from pyspark_log.spark_connector.errors import conditions_shown
 from pyspark_log.spark_connector.option_names import without_effect
@@ -65,7 +66,7 @@ class PylogBatchWriter(SentToTasks, DataSourceArrowWriter):
         log.warning("batch write %s failed; %s", self._publisher, _kept(self._plan, len(messages)))
 
 
-class PylogStreamWriter(SentToTasks, DataSourceStreamArrowWriter):
+class PylogStreamWriter(SentToTasks, StreamArrowWriter):
     """One micro-batch's write. Spark creates one for the tasks, and another for the commit."""
 
     def __init__(self, place: StorePlace, options: Options, schema: StructType) -> None:

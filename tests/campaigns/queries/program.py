@@ -16,12 +16,15 @@ import sys
 import time
 
 import pandas as pd
+import pyspark
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from tests.quick_java import QUICK_START
 
-FILE_SYSTEM_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+# It is in a package of its own since 4.1.
+_CHECKPOINTS = "" if pyspark.__version__ < "4.1" else "checkpointing."
+FILE_SYSTEM_CHECKPOINTS = f"org.apache.spark.sql.execution.streaming.{_CHECKPOINTS}FileSystemBasedCheckpointFileManager"
 #: Small and quick to start: it lives for seconds.
 JVM_OPTIONS = " ".join(QUICK_START)
 #: Settings of each session.

@@ -3,10 +3,10 @@
 import pickle
 
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType, TimestampNTZType
 
 from pyspark_log import DefaultSource, Store
+from pyspark_log.spark_connector.abilities import arrow_schema_of
 from pyspark_log.spark_connector.errors import ConnectorError
 from pyspark_log.spark_connector.options import StorePlace
 from pyspark_log.spark_connector.store_access import StoreRef
@@ -17,7 +17,7 @@ from pyspark_log.storage.record.rows import row_schema
 def test_spark_and_the_engine_agree_on_the_columns(headers):
     source = DefaultSource({"path": "/s", "Subscribe": "t", "IncludeHeaders": headers})
     # Spark compares the first batch of each task with this, to the letter.
-    assert to_arrow_schema(source.schema(), timezone="UTC") == row_schema(headers == "true")
+    assert arrow_schema_of(source.schema()) == row_schema(headers == "true")
 
 
 def test_a_relative_path_is_resolved_where_the_source_is_made(tmp_path, monkeypatch):
