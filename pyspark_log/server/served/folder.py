@@ -48,14 +48,14 @@ class FolderLogs(ServedLogs):
 
     @property
     def writable(self) -> bool:
-        return self._store.writable
+        return self._logs.writable
 
     @property
     def why_read_only(self) -> str:
         return self._logs.reads_only or "this process may not write to it"
 
     def check_writable(self) -> None:
-        self._store.check_writable()
+        self._logs.check_writable()
 
     def clock(self) -> int:
         return self._logs.clock()

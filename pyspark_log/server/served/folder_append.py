@@ -8,8 +8,9 @@ from pyspark_log.errors import InvalidRecordError, ProducerError, PylogError
 from pyspark_log.server.network import Workers
 from pyspark_log.server.served.logs import Batch, Refused, Stored
 from pyspark_log.storage.catalog import check_not_internal
+from pyspark_log.storage.ingest import validate
 from pyspark_log.storage.log import Appended, Turnstile
-from pyspark_log.storage.log_manager import LogManager, check_batch
+from pyspark_log.storage.log_manager import LogManager
 
 # Up to as many bytes are checked and appended in the loop's thread, if the partition's lock is in hand: that takes some
 # 50 us, and to have another thread do it as long again.
@@ -73,9 +74,7 @@ class _Append:
             check_not_internal(at.topic)
             writer, now = self._logs.writer(at.topic, at.partition), self._logs.clock()
             self._writer = writer
-            data = check_batch(self._batch.records, writer, now)
-            if isinstance(data, PylogError):
-                raise data
+            data = validate(self._batch.records, writer.config, now, writer.place)
             self._checked = writer, data, now if writer.config.log_append_time else -1
         return self._checked
 

@@ -1,6 +1,6 @@
 """All logs of a store: find, create, delete, move between log dirs, flush (Kafka's LogManager)."""
 
-from pyspark_log.storage.log_manager.client_batches import append_batch, append_batches, check_batch
+from pyspark_log.storage.log_manager.client_batches import append_batch, append_batches
 from pyspark_log.storage.log_manager.log_dir_usage import LogDirDescription, describe_log_dirs
 from pyspark_log.storage.log_manager.manager import LogManager, TopicLogs
 from pyspark_log.storage.log_manager.partition_description import PartitionDescription, describe_partition
@@ -14,7 +14,6 @@ __all__ = [
     "TopicLogs",
     "append_batch",
     "append_batches",
-    "check_batch",
     "describe_log_dirs",
     "describe_partition",
 ]

@@ -14,7 +14,7 @@ def append_batches(
     target: Turnstile, batches: Sequence[bytes], now: int, *, sync: bool
 ) -> list[AppendResult | PylogError]:
     """Appends batches of clients; `now` in ms, the rest as `FolderStore.append_batches`."""
-    checked = [check_batch(batch, target, now) for batch in batches]
+    checked = [_check_batch(batch, target, now) for batch in batches]
     accepted = [one for one in checked if not isinstance(one, PylogError)]
     turns = grouped(accepted, min(APPEND_BYTES, target.config.segment_bytes), len)
     appended = iter([outcome for turn in turns for outcome in target.append_in_turn(turn, sync=sync)])
@@ -30,7 +30,7 @@ def append_batch(target: Turnstile, batch: bytes, now: int, *, sync: bool) -> Ap
     return AppendResult(target.place.partition, *outcome)
 
 
-def check_batch(batch: bytes, target: Turnstile, now: int) -> bytes | bytearray | PylogError:
+def _check_batch(batch: bytes, target: Turnstile, now: int) -> bytes | bytearray | PylogError:
     """A client's batch as it is appended, or why it is refused; `now` in ms."""
     try:
         return validate(batch, target.config, now, target.place)
