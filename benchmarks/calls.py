@@ -37,14 +37,14 @@ class Counted:
             setattr(os, name, self._counting(real, "looks"))
         self._builtin = builtins.open
         builtins.open = self._counting(self._builtin, "looks")
-        self._look = state_file._look
-        state_file._look = self._counting(self._look, "state looks")
+        self._read = state_file.read
+        state_file.read = self._counting(self._read, "state looks")
         sys.setprofile(self._profile)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
-        state_file._look = self._look
+        state_file.read = self._read
         builtins.open = self._builtin
         for name, real in self._real.items():
             setattr(os, name, real)
