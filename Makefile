@@ -50,15 +50,15 @@ test-slow: java-note $(INSTALLED)  ## The slow tests, and all points and example
 
 # The connector must work with each PySpark from the oldest that setup allows.
 OTHER_PYSPARK ?= 4.0.2
-.PHONY: test-pyspark
-test-pyspark: java $(INSTALLED)  ## The fast tests of the connector with another PySpark: OTHER_PYSPARK=4.0.2
-	"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
-		--target ".pyspark/$(OTHER_PYSPARK)" "pyspark==$(OTHER_PYSPARK)"
-	PYTHONPATH="$(CURDIR)/.pyspark/$(OTHER_PYSPARK)" "$(BIN)/python" -m pytest -m "not slow" $(OF_PYSPARK) \
-		tests/spark tests/unit/connector
+OF_OTHER = PYTHONPATH="$(CURDIR)/.pyspark/$(OTHER_PYSPARK)"
+.pyspark/$(OTHER_PYSPARK): $(INSTALLED)
+	"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --no-deps --target "$@" "pyspark==$(OTHER_PYSPARK)"
 
 # PySpark 4.0 leaves a connection open with each read.
-OF_PYSPARK := -W ignore::pytest.PytestUnraisableExceptionWarning
+.PHONY: test-pyspark
+test-pyspark: java .pyspark/$(OTHER_PYSPARK)  ## The fast tests of the connector with another PySpark: OTHER_PYSPARK=4.0.2
+	$(OF_OTHER) "$(BIN)/python" -m pytest -m "not slow" -W ignore::pytest.PytestUnraisableExceptionWarning \
+		tests/spark tests/unit/connector
 
 .PHONY: test-all
 test-all: java-note $(INSTALLED)  ## Every test
@@ -84,6 +84,7 @@ test-long:  ## What takes many hours: test-all with its files on a disk, model, 
 	$(MAKE) cluster-campaign
 	$(MAKE) object-campaign
 	$(MAKE) group-campaign
+	$(MAKE) table-campaign
 	$(MAKE) crash
 
 .PHONY: model
@@ -109,6 +110,11 @@ transaction-campaign: kafka-jars archives  ## Transactions of clients, which are
 cluster-campaign: kafka-jars archives  ## Clusters of nodes, and of nodes and Kafka: kills, partitions of the network, full disks, 100 each: half an hour
 	"$(BIN)/python" -m tests.campaigns cluster --members ours,ours,ours --kills 100
 	"$(BIN)/python" -m tests.campaigns cluster --members kafka,kafka39,ours --kills 100
+
+.PHONY: table-campaign
+table-campaign: java .pyspark/$(OTHER_PYSPARK)  ## Queries into tables of Delta and Iceberg, and back, whose driver is killed 30 times each: an hour
+	$(OF_OTHER) "$(BIN)/python" -m tests.campaigns tables --kind delta --kills 30
+	$(OF_OTHER) "$(BIN)/python" -m tests.campaigns tables --kind iceberg --kills 30
 
 .PHONY: group-campaign
 group-campaign: $(INSTALLED)  ## Members of a group without a server, that join, leave, die and sleep, 500 times: ten minutes
