@@ -112,7 +112,7 @@ cluster-campaign: kafka-jars archives  ## Clusters of nodes, and of nodes and Ka
 	"$(BIN)/python" -m tests.campaigns cluster --members kafka,kafka39,ours --kills 100
 
 .PHONY: table-campaign
-table-campaign: java .pyspark/$(OTHER_PYSPARK)  ## Queries into tables of Delta and Iceberg, and back, whose driver is killed 30 times each: an hour
+table-campaign: java .pyspark/$(OTHER_PYSPARK)  ## Queries into tables of Delta and Iceberg, and back, whose driver is killed 30 times each: ten minutes
 	$(OF_OTHER) "$(BIN)/python" -m tests.campaigns tables --kind delta --kills 30
 	$(OF_OTHER) "$(BIN)/python" -m tests.campaigns tables --kind iceberg --kills 30
 
