@@ -86,6 +86,9 @@ class FolderLogs(ServedLogs):
         self._logs.topic(at.topic).check(at.partition)
         return self._logs.producers(at.topic, at.partition)
 
+    def has_log_dir(self, path: str) -> bool:
+        return any(log_dir.path == path for log_dir in self._logs.log_dirs)
+
     def log_dirs(self) -> Sequence[LogDirDescription]:
         return self._store.describe_log_dirs()
 

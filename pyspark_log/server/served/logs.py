@@ -264,6 +264,9 @@ class ServedLogs(Protocol):
     def producers(self, at: TopicPartition) -> Sequence[ProducerEntry]:
         """The idempotent producers of a partition. May wait. PylogError, OSError."""
 
+    def has_log_dir(self, path: str) -> bool:
+        """Whether it has a log dir of that path. At once."""
+
     def log_dirs(self) -> Sequence[LogDirDescription]:
         """Where the partitions are, on which disks. May wait. PylogError, OSError."""
 

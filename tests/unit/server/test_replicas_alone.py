@@ -41,6 +41,15 @@ def test_groups_are_refused_at_once(tmp_path):
     assert "not shown" not in server.output()
 
 
+def test_no_partition_is_moved(tmp_path):
+    path = _made(tmp_path / "store", of_node(7), 3)
+    topic = m.AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic("t", [0])
+    request = m.AlterReplicaLogDirsRequest([m.AlterReplicaLogDirsRequest.AlterReplicaLogDir(f"{path}/data", [topic])])
+    with served(path, tmp_path) as server, Peer(server) as peer:
+        [result] = peer.ask(request, 2).results
+        assert [part.error_code for part in result.partitions] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+
+
 def test_what_is_not_shown_is_said(tmp_path):
     path = _made(tmp_path / "store", of_node(7), 1)
     [log] = (path / "data" / "t-1").glob("*.log")

@@ -69,16 +69,11 @@ def _partitions(call: Call) -> set[TopicPartition]:
 
 async def alter_replica_log_dirs(call: Call, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
     """Begins to move partitions to other log dirs; DescribeLogDirs shows when one has arrived."""
-    return await call.broker.workers.run(_begin_moves, call, request)
-
-
-def _begin_moves(call: Call, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
-    paths = {log_dir.path for log_dir in call.broker.logs.log_dirs()}
     topics = dict[str, list[AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult]]()
     for folder in request.dirs:
         for topic in folder.topics:
             for number in topic.partitions:
-                code = _begin_move(call, TopicPartition(topic.name, number), folder.path, is_known=folder.path in paths)
+                code = _begin_move(call, TopicPartition(topic.name, number), folder.path)
                 row = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult(number, code)
                 topics.setdefault(topic.name, []).append(row)
     return AlterReplicaLogDirsResponse(
@@ -86,14 +81,14 @@ def _begin_moves(call: Call, request: AlterReplicaLogDirsRequest) -> AlterReplic
     )
 
 
-def _begin_move(call: Call, at: TopicPartition, path: str, *, is_known: bool) -> ErrorCode:
+def _begin_move(call: Call, at: TopicPartition, path: str) -> ErrorCode:
     logs = call.broker.logs
 
     def begin() -> None:
         call.require(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME)
         logs.check_writable()
         logs.topic(at.topic).check(at.partition)
-        if not is_known:
+        if not logs.has_log_dir(path):
             raise RefusedError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is no log dir of this store")
         call.broker.workers.run(move)
 
