@@ -22,8 +22,10 @@ class PositionedStreamReader(StreamReader):
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
         """The end of the next micro-batch, within the limits of the options; the one before if there are no records."""
-        start = self.initialOffset() if self._position is None else self._position
-        end = self._next_end(start, is_limited=True)
+        if self._position is not None:
+            self._position = self._next_end(self._position, is_limited=True)
+            return self._position
+        end = self._next_end(self.initialOffset(), is_limited=True)
         offset = SourceOffset.from_json(end)
         if offset.is_initial:
             # Spark runs batch 0 in any case, which ends here.

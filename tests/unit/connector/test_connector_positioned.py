@@ -1,11 +1,8 @@
 """The streaming reader as Spark calls it that has no admission control (4.0, 4.1), over a real store, without Spark."""
 
-import json
-
-import pyarrow as pa
 import pytest
+from stream_readers import append, plan, reader_of
 
-from pyspark_log import DefaultSource
 from pyspark_log.spark_connector import source
 from pyspark_log.types import TopicPartition
 from tests.query_offsets import own_of
@@ -17,26 +14,6 @@ store = store_with(partitions=2)
 @pytest.fixture(autouse=True)
 def _no_admission(monkeypatch):
     monkeypatch.setattr(source, "HAS_ADMISSION", False)
-
-
-def append(store, partition, count):
-    store.append("t", pa.record_batch({"value": [b"v"] * count}), partition=partition)
-
-
-def reader_of(store, **options):
-    """A new reader, as after a start of the query."""
-    given = {"path": store.path, "subscribe": "t", "startingOffsets": "earliest", **options}
-    found = DefaultSource({name.replace("__", "."): value for name, value in given.items()})
-    return found.streamReader(found.schema())
-
-
-def through_json(offset):
-    return json.loads(json.dumps(offset))
-
-
-def plan(reader, start, end):
-    ranges = [task.range for task in reader.partitions(through_json(start), through_json(end))]
-    return [(piece.at.partition, piece.start, piece.end) for piece in ranges]
 
 
 def first_batch(reader):

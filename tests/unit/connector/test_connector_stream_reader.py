@@ -1,6 +1,5 @@
 """The streaming reader as Spark calls it, over a real store but without Spark."""
 
-import json
 import logging
 import os
 import socket
@@ -9,6 +8,7 @@ import subprocess
 import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
+from stream_readers import append, plan, reader_of, through_json, values
 
 from pyspark_log import DefaultSource
 from pyspark_log.errors import StagedOutputError
@@ -28,31 +28,6 @@ ALL = ReadAllAvailable()
 
 
 store = store_with(partitions=2)
-
-
-def append(store, partition, count):
-    store.append("t", values(count), partition=partition)
-
-
-def values(count):
-    return pa.record_batch({"value": [b"v"] * count})
-
-
-def reader_of(store, **options):
-    """A new reader, as after a start of the query."""
-    given = {"path": store.path, "subscribe": "t", "startingOffsets": "earliest", **options}
-    source = DefaultSource({name.replace("__", "."): value for name, value in given.items()})
-    return source.streamReader(source.schema())
-
-
-def through_json(offset):
-    """Offsets cross to Spark and back as text."""
-    return json.loads(json.dumps(offset))
-
-
-def plan(reader, start, end):
-    ranges = [work.range for work in reader.partitions(through_json(start), through_json(end))]
-    return [(one.at.partition, one.start, one.end) for one in ranges]
 
 
 def batch(reader, start, limit=ALL):
