@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from pyspark_log.errors import InvalidConfigError, LogDamagedError
 from pyspark_log.storage.catalog import PartitionPath
@@ -77,10 +77,14 @@ def fill(
     if not full and follows < end:
         raise LogDamagedError(f"{place}: the log ends at offset {follows}, but it must reach {end}")
     if full and keys.latest_offset < start:
-        if keys.count < keys.capacity:
-            raise MemoryError
-        raise InvalidConfigError(
-            f"{place}: the keys of the batch at offset {start} alone are more than {keys.capacity}: "
-            "set log.cleaner.dedupe.buffer.size higher"
-        )
+        _refuse_first_batch(keys, place, start)
     return keys.latest_offset + 1
+
+
+def _refuse_first_batch(keys: OffsetMap, place: PartitionPath, start: int) -> NoReturn:
+    if keys.count < keys.capacity:
+        raise MemoryError
+    raise InvalidConfigError(
+        f"{place}: the keys of the batch at offset {start} alone are more than {keys.capacity}: "
+        "set log.cleaner.dedupe.buffer.size higher"
+    )
