@@ -113,11 +113,13 @@ class StreamReader(SentToTasks, DataSourceStreamReader):
             known = of_same_topics(begin.offsets, begin.identity, identity)
             begins = starts_of(known, ends, partial(earliest, store), self._options.subscription, self._loss)
             steps.done("begins")
-            steps.log(store.path)
-            if not ends or (is_limited and self._waits(begins, ends)):
-                return start
-            if is_limited:
+            waits = is_limited and self._waits(begins, ends)
+            if is_limited and not waits:
                 ends = self._limited(store, begins, ends)
+                steps.done("limits")
+            steps.log(store.path)
+            if waits or not ends:
+                return start
             if begin.is_initial:
                 return SourceOffset(ends, self._new_group, begin.offsets, identity).to_json()
             # A batch without records is run to store ids that an earlier version did not keep.
