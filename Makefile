@@ -10,12 +10,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 INSTALLED := $(VENV)/.stamp-install $(VENV)/.stamp-native
-NATIVE := $(wildcard pyspark_log/clients/*.pyx pyspark_log/kafka/*.pyx pyspark_log/storage/*/*.pyx pyspark_log/storage/*/*.pxd pyspark_log/storage/*/*.h)
+NATIVE := $(wildcard pyspark_log/clients/*.pyx pyspark_log/kafka/*.pyx pyspark_log/storage/*/*.pyx pyspark_log/storage/*/*.pxd pyspark_log/storage/*/*.h pyspark_log/warm_python/*.c)
 
 # Spark starts Python by these names, on the driver and in its workers. Without them it takes the
 # python3 of the PATH, which has none of our packages.
-export PYSPARK_PYTHON := $(BIN)/python
-export PYSPARK_DRIVER_PYTHON := $(BIN)/python
+export PYSPARK_PYTHON := $(BIN)/pylog-python
+export PYSPARK_DRIVER_PYTHON := $(BIN)/pylog-python
 # The demo and the tests start hundreds of Pythons. Where this is set, each compiles again all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -197,6 +197,7 @@ $(VENV)/.stamp-venv:
 $(VENV)/.stamp-native: $(VENV)/.stamp-venv setup.py $(NATIVE)
 	@echo "2 of 3  Compiling the kernels (half a minute)."
 	@"$(BIN)/python" setup.py --quiet build_ext --inplace
+	@install -m 755 build/pylog-python "$(BIN)/"
 	@touch "$@"
 
 $(VENV)/.stamp-demo: pyproject.toml | $(VENV)/.stamp-native

@@ -27,8 +27,12 @@ def _kernel(source: Path) -> Extension:
     )
 
 
+# The Python that is given to Spark: a program of C, which no Python needs to start for.
+LAUNCHER = Path("pyspark_log", "warm_python", "launcher.c")
+
+
 class _Announcing(build_ext):
-    """Compiles kernels side by side, and says which one begins."""
+    """Compiles kernels side by side, and says which one begins; and the launcher."""
 
     def finalize_options(self) -> None:
         super().finalize_options()
@@ -46,9 +50,18 @@ class _Announcing(build_ext):
         print(f"  kernel {self.begun:2} of {len(self.extensions)}  {ext.name}", flush=True)
         super().build_extension(ext)
 
+    def build_extensions(self) -> None:
+        super().build_extensions()
+        objects = self.compiler.compile([str(LAUNCHER)], output_dir=self.build_temp, extra_preargs=["-O2", "-w"])
+        self.compiler.link_executable(objects, "pylog-python", output_dir="build")
+
 
 os.chdir(Path(__file__).parent)
 kernels = [_kernel(source) for source in sorted(Path("pyspark_log").glob("**/*.pyx"))]
 # Where Python does not fork, the processes would run this file again.
 workers = os.cpu_count() if sys.platform == "linux" else 0
-setup(ext_modules=cythonize(kernels, nthreads=workers, quiet=True), cmdclass={"build_ext": _Announcing})
+setup(
+    ext_modules=cythonize(kernels, nthreads=workers, quiet=True),
+    cmdclass={"build_ext": _Announcing},
+    data_files=[("bin", ["build/pylog-python"])],
+)

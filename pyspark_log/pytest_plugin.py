@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pyspark_log.warm_python import use_warm_python
+
 if TYPE_CHECKING:
     # Not at run time, as pytest loads this file also for tests without a store.
     from pyspark_log.storage.store import Store
@@ -26,6 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
         f"{_MARK}(name, partitions=None, configs=None): a topic of the fixture pylog_store, as Store.create_topic "
         "takes it",
     )
+    use_warm_python()  # for the sessions of Spark that tests begin
 
 
 @pytest.fixture

@@ -37,7 +37,9 @@ def run(folder, code, *arguments, **settings):
 def sources(tmp_path_factory):
     """The unpacked source distribution, and the names of what is in it."""
     folder = tmp_path_factory.mktemp("sdist")
-    shutil.copytree(ROOT, folder / "copy", symlinks=True, ignore=_OTHERS)
+    shutil.copytree(
+        ROOT, folder / "copy", symlinks=True, ignore=lambda *of_folder: _OTHERS(*of_folder) - {"launcher.c"}
+    )
     code = "import sys; from setuptools import build_meta; print(build_meta.build_sdist(sys.argv[1]))"
     archive = folder / run(folder / "copy", code, folder)
     with tarfile.open(archive) as packed:
@@ -134,6 +136,8 @@ def test_the_wheel_has_modules_jobs_and_kernels(sources):
     with zipfile.ZipFile(wheel) as packed:
         names = set(packed.namelist())
     assert {name for name in names if name.endswith(".py")} == modules(ROOT)
+    (launcher,) = (entry for entry in packed.infolist() if entry.filename.endswith(".data/data/bin/pylog-python"))
+    assert launcher.external_attr >> 16 & 0o111 == 0o111
     built = {name.partition(".")[0] + ".pyx" for name in names if name.endswith(".so")}
     assert built == kernels(ROOT)
 

@@ -1,0 +1,84 @@
+"""What the warm process has loaded, and whether a new start of Python would load the same."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import site
+import sys
+from collections.abc import Iterator
+
+#: What Spark's processes import, of those that plan, read and write; an older PySpark lacks some.
+_MODULES = (
+    "pyspark.worker",
+    "pyspark.daemon",
+    "pyspark.sql.streaming.python_streaming_source_runner",
+    "pyspark.sql.streaming.transform_with_state_driver_worker",
+    "pandas",
+    "pyarrow",
+    "pyspark_log.spark_connector.source",
+    "pyspark_log.spark_connector.reading.batch_reader",
+    "pyspark_log.spark_connector.reading.admission",
+    "pyspark_log.spark_connector.reading.positioned",
+    "pyspark_log.spark_connector.reading.task_reader",
+    "pyspark_log.spark_connector.writing.writer",
+    "pyspark_log.spark_connector.writing.task_writer",
+)
+
+
+def load() -> None:
+    """Imports all of them that are there."""
+    for name in (*_MODULES, *_planners()):
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            print(f"{name} is not loaded: {error}", file=sys.stderr)
+
+
+def _planners() -> list[str]:
+    package = importlib.import_module("pyspark.sql.worker")
+    return [f"{package.__name__}.{module.name}" for module in pkgutil.iter_modules(package.__path__)]
+
+
+class Loaded:
+    """The modules and their files, as they were when they were loaded."""
+
+    def __init__(self) -> None:
+        """Looks at them now. Call it after `load`."""
+        self._files = {path: _version(path) for path in _paths()}
+        tops = {name: module for name, module in sys.modules.items() if "." not in name}
+        self._folders = {name: os.path.dirname(getattr(top, "__file__", None) or "") for name, top in tops.items()}
+
+    def has_changed(self) -> bool:
+        """Whether a file has changed since, or a package was installed: Python would load something else now."""
+        return any(_version(path) != version for path, version in self._files.items())
+
+    def is_hidden_in(self, folder: str) -> bool:
+        """Whether Python, started in that folder, would import a module of the folder in place of one of these."""
+        for entry in os.listdir(folder):
+            is_module = entry.endswith((".py", ".so")) or os.path.exists(f"{folder}/{entry}/__init__.py")
+            loaded_from = self._folders.get(entry.partition(".")[0])
+            if is_module and loaded_from is not None and not f"{loaded_from}/".startswith(f"{folder}/"):
+                return True
+        return False
+
+
+def _paths() -> Iterator[str]:
+    """The files of all modules, or the archives that hold them, and the folders into which packages are installed."""
+    yield os.path.realpath(sys.executable)
+    yield from site.getsitepackages()
+    for module in list(sys.modules.values()):
+        loader = getattr(module, "__loader__", None)
+        path = getattr(loader, "archive", None) or getattr(module, "__file__", None)
+        if path:
+            yield path
+
+
+def _version(path: str) -> tuple[int, int, int] | None:
+    """What changes with a file; None: there is no such file."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
