@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 def session(conf: str = str(Path(__file__).parents[1] / "conf"), **settings: str) -> SparkSession:
     """With the settings of the folder `conf` (none: Spark's defaults), and others."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ.pop("SPARK_CONF_DIR", None)
     if conf:

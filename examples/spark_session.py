@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import warnings
 from pathlib import Path
 
 import pyspark
 from pyspark.sql import SparkSession
+
+from pyspark_log.warm_python import use_warm_python
 
 LOGGING = Path(__file__).resolve().with_name("log4j2.properties")
 # For checkpoints on a local disk: far fewer processes a micro-batch (conf/spark-defaults.conf).
@@ -21,8 +21,8 @@ QUICK_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 def start_spark(name: str) -> SparkSession:
     """Starts Spark, or returns the session that runs."""
-    # Spark's workers must be the Python that has pyspark-log.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # Spark's workers must be the Python that has pyspark-log; this one starts at once.
+    use_warm_python()
     # PySpark warns of pandas 3, which nothing here uses.
     warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark.testing.utils")
     return (

@@ -184,14 +184,6 @@ def test_a_partition_without_a_leader(cluster, tmp_path):
     t.assert_mirrored(cluster, path, "leaderless")
 
 
-@pytest.mark.long
-def test_no_broker_answers_at_the_start(cluster, tmp_path):
-    unused = t.Mirror(cluster, tmp_path / "store", tmp_path, "--topics", "any", bootstrap="127.0.0.1:1")
-    assert unused.wait() == 1
-    assert "Traceback" not in unused.log()
-    assert "127.0.0.1:1" in unused.log()
-
-
 # --- unclean elections --------------------------------------------------------------------------------
 
 

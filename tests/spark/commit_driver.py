@@ -71,12 +71,14 @@ def stage(store, batch, run):
     return messages
 
 
-def drive(path, run, first, tell, stop_before, sign):
+def drive(path, run, first, tell, stop_before, sign, environment):
     """A driver: publishes the batches from `first` on, and reports each that is done.
 
     Before the change `stop_before` to files, or before and after a request to an object store, it sends itself the
     signal `sign`.
     """
+    # The server that forks this process may have been started before the object server.
+    os.environ.update(environment)
     # Partitions are applied by threads; each number is given to one change.
     changes = itertools.count()
 
@@ -107,7 +109,7 @@ class Driver:
         self._told, tell = PROCESSES.Pipe(duplex=False)
         self.done = first
         self.changes = 0
-        arguments = (str(path), run, first, tell, stop_before, sign)
+        arguments = (str(path), run, first, tell, stop_before, sign, dict(os.environ))
         self.process = PROCESSES.Process(target=drive, args=arguments, daemon=True)
         self.process.start()
         tell.close()

@@ -9,12 +9,16 @@ import sys
 import tarfile
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from pyspark_log import Store
-from tests.campaigns.spark_cluster import SPARK_HOME, Cluster
+from tests.campaigns import spark_cluster
+from tests.campaigns.spark_cluster import Cluster
 
 ROOT = Path(__file__).parents[2]
+# As it is installed: that of the other tests has no Python, which must come from somewhere.
+SPARK_HOME = Path(pyspark.__file__).parent
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(1500)]
 
@@ -44,12 +48,17 @@ def environment(tmp_path_factory):
     folder = tmp_path_factory.mktemp("environment")
     sources = folder / "sources"
     sources.mkdir()
-    for name in ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, sources)
     shutil.copytree(ROOT / "pyspark_log", sources / "pyspark_log", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    # Its speed does not matter: what comes last counts for a compiler.
+    compiler = folder / "cc"
+    compiler.write_text('#!/bin/sh\nexec cc "$@" -O0\n', encoding="utf-8")
+    compiler.chmod(0o755)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
     built = subprocess.run(
         [*pip, "wheel", sources, "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", folder],
+        env=os.environ | {"CC": str(compiler)},
         capture_output=True,
         text=True,
         check=False,
@@ -95,6 +104,7 @@ def bare_cluster(tmp_path, monkeypatch):
     found = subprocess.run([python, "-c", "import pyspark_log"], cwd=tmp_path, stderr=subprocess.PIPE, check=False)
     assert b"No module named" in found.stderr
     monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setattr(spark_cluster, "SPARK_HOME", SPARK_HOME)
     cluster = Cluster(tmp_path / "cluster")
     yield cluster
     cluster.stop()
@@ -114,7 +124,7 @@ def test_a_packed_environment(environment, bare_cluster, tmp_path):
     ]  # fmt: skip
     variables = {
         "PYSPARK_DRIVER_PYTHON": environment / "bin/python",
-        "PYSPARK_PYTHON": "./environment/bin/python",
+        "PYSPARK_PYTHON": "./environment/bin/pylog-python",
         "SPARK_HOME": SPARK_HOME,
         "SPARK_LOCAL_IP": "127.0.0.1",
     }

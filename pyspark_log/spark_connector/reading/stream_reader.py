@@ -103,7 +103,7 @@ class StreamReader(SentToTasks, DataSourceStreamReader):
             steps.done("topics")
             # Spark asks with this start only when all earlier batches are done, also after the last batch of
             # Trigger.AvailableNow, which gets no `commit`.
-            self._commit_group(store, begin, identity)
+            self._commit_group(store, begin, identity, is_last=self._has_reached_target(begin.offsets))
             steps.done("group")
             store.publishes.apply_pending()
             steps.done("pending publishes")
@@ -195,11 +195,17 @@ class StreamReader(SentToTasks, DataSourceStreamReader):
             ends = limit_ends_by_bytes(self._limits.most_bytes, begins, ends, partial(end_within, store))
         return ends
 
-    def _commit_group(self, store: Store, done: SourceOffset, now: Identity) -> None:
+    def _has_reached_target(self, offsets: Offsets) -> bool:
+        """Whether Trigger.AvailableNow has read all that it was to read."""
+        return self._target is not None and all(offsets.get(at, 0) >= end for at, end in self._target.items())
+
+    def _commit_group(self, store: Store, done: SourceOffset, now: Identity, *, is_last: bool = False) -> None:
         same = of_same_topics(done.offsets, done.identity, now)
         offsets = {at: offset for at, offset in same.items() if at.topic in now.topic_ids}
         expire = self._options.group_id is None
-        self._group_offsets.commit(store, self._group_of(done), offsets, expire=expire, begins=done.is_initial)
+        self._group_offsets.commit(
+            store, self._group_of(done), offsets, expire=expire, begins=done.is_initial, is_last=is_last
+        )
 
     def _log_ends(self, store: Store, partitions: Iterable[TopicPartition]) -> Offsets:
         """The current ends. A topic that was deleted since it was listed has none; if it was read, that is reported."""
@@ -237,7 +243,16 @@ class GroupOffsets:
         self._renew_at = self._next_at = 0  # in ms
         self._text = ""
 
-    def commit(self, store: Store, group: str, offsets: Offsets, *, expire: bool = False, begins: bool = False) -> None:
+    def commit(
+        self,
+        store: Store,
+        group: str,
+        offsets: Offsets,
+        *,
+        expire: bool = False,
+        begins: bool = False,
+        is_last: bool = False,
+    ) -> None:
         """Commits that the records before `offsets` are done. Best effort: never raises the store's errors.
 
         Each offset is tried once; otherwise an idle query would retry it a hundred times a second. The first commit of
@@ -250,11 +265,13 @@ class GroupOffsets:
             expire: whether they expire once no query has committed them for `offsets.retention.minutes`, as those of a
                 group without a name of the user's. While the query runs they are committed again before that.
             begins: whether the query has done nothing yet: what the group has committed stays.
+            is_last: whether the query ends here. Else there is the time between commits that the store asks for.
         """
         committed = store.groups.log
         now = clock.now_ms()
         renew = expire and now >= self._renew_at
-        if (self._tried == (group, offsets, begins) and not renew) or not committed.writable or now < self._next_at:
+        is_early = now < self._next_at and not is_last
+        if (self._tried == (group, offsets, begins) and not renew) or not committed.writable or is_early:
             return
         self._next_at = now + committed.interval_ms
         self._tried = (group, offsets, begins)

@@ -188,6 +188,20 @@ def test_offsets_are_committed_when_a_batch_is_done(store):
     assert committed(store, group) == {0: 6, 1: 0}
 
 
+def test_the_end_of_available_now_is_committed_where_commits_are_rare(store, monkeypatch):
+    """As in an object store, where each is a decision."""
+    monkeypatch.setattr(OffsetsLog, "interval_ms", 60_000)
+    append(store, 0, 10)
+    reader = reader_of(store, **{"kafka.group.id": "g", "maxOffsetsPerTrigger": "5"})
+    reader.prepareForTriggerAvailableNow()
+    end = reader.initialOffset()
+    for _ in range(2):
+        end = reader.latestOffset(end, ReadMaxRows(5))
+        assert committed(store, "g") == {0: 0, 1: 0}
+    assert reader.latestOffset(end, ReadMaxRows(5)) == end
+    assert committed(store, "g") == {0: 10, 1: 0}
+
+
 def test_an_unchanged_position_is_not_committed_again(store):
     append(store, 0, 5)
     reader = reader_of(store, kafka__group__id="mine")
