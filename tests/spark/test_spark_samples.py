@@ -9,8 +9,9 @@ from pyspark_log import Store
 from tests.samples import PARTITIONS, make_empty_world, make_world, samples
 
 SAMPLES = {one.name: one for one in samples() if one.needs_spark}
-# It has a test of its own, with an object store.
+# They have tests of their own: with an object store, and in test_pipelines.py.
 CREDENTIALS = "object-stores.md: Options and credentials"
+PIPELINE = "pipelines.md: A sample"
 
 
 LATE = 2 * sum(number % 120 > 60 for number in range(240))  # each flight is there twice
@@ -73,7 +74,9 @@ CHECKS = {
 
 
 def of(of_readme):
-    names = [name for name in SAMPLES if name.startswith("README.md") == of_readme and name != CREDENTIALS]
+    names = [
+        name for name in SAMPLES if name.startswith("README.md") == of_readme and name not in (CREDENTIALS, PIPELINE)
+    ]
     return pytest.mark.parametrize("name", names)
 
 
@@ -87,7 +90,7 @@ def test_readme_runs_from_an_empty_folder(spark, tmp_path, capsys, name):
 
 
 def test_each_of_a_page_is_checked():
-    assert {name for name in SAMPLES if not name.startswith("README.md")} == {*CHECKS, CREDENTIALS}
+    assert {name for name in SAMPLES if not name.startswith("README.md")} == {*CHECKS, CREDENTIALS, PIPELINE}
 
 
 @pytest.mark.slow

@@ -55,6 +55,7 @@ NOT_RUN = {
         f"from-kafka.md: {heading}": "tests/unit/mirror/test_docs_mirror.py runs it, with a server"
         for heading in ("How do I begin?", "How do I log in?", "May others write to a mirrored topic?")
     },
+    "pipelines.md: A sample #2": "tests/spark/test_pipelines.py runs it, with Spark",
     "metrics.md: How do I scrape a server?": "it serves until it is stopped",
     "README.md: In a browser": "it serves until it is stopped; tests/unit/ui/test_docs_ui.py runs it",
     "ui.md: How do I open it?": "it serves until it is stopped; tests/unit/ui/test_docs_ui.py runs it",
