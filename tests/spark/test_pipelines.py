@@ -97,6 +97,9 @@ def test_the_sample(spark, tmp_path):
     }
     assert publishers(store) == {flow: [(publisher, 0)] for flow, publisher in ids.items()}
 
+    # A kill between the publish and Spark's commit leaves this: the micro-batch is run again.
+    for flow in ids:
+        (pipeline.checkpoints(flow)[0] / "commits/0").unlink()
     add(store, 60)
     pipeline.run()
     check_tables(spark, pipeline, store)
@@ -188,6 +191,10 @@ REFUSALS = {
 @pytest.mark.long
 @pytest.mark.parametrize(("reason", "definitions"), REFUSALS.items(), ids=REFUSALS)
 def test_what_spark_refuses(tmp_path, reason, definitions):
+    if "auto_cdc" in definitions and not HAS_ADMISSION:
+        pytest.skip("PySpark has it since 4.2")
     make_world(tmp_path)
     said = Pipeline(tmp_path / "data", **{"transformations/flights.py": definitions}).run(fails=True)
-    assert f"[{reason}" in said
+    # What 4.1 and 4.2 say of it.
+    before = {"UNABLE_TO_INFER_PIPELINE_TABLE_SCHEMA": "CANNOT_MERGE_INCOMPATIBLE_DATA_TYPE"}
+    assert f"[{reason}" in said or f"[{before.get(reason)}]" in said
