@@ -42,9 +42,6 @@ class UnsupportedVersionError(MessageError):
         super().__init__(f"no version {api_version} of the API with key {api_key}")
         self.api_key, self.api_version, self.correlation_id = api_key, api_version, correlation_id
 
-    def __reduce__(self) -> tuple[type[UnsupportedVersionError], tuple[int, int, int]]:
-        return type(self), (self.api_key, self.api_version, self.correlation_id)
-
 
 class UnknownRecordError(MessageError):
     """A record of a cluster's metadata is of a type or a version that is not known."""

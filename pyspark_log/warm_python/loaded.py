@@ -57,9 +57,10 @@ class Loaded:
     def is_hidden_in(self, folder: str) -> bool:
         """Whether Python, started in that folder, would import a module of the folder in place of one of these."""
         for entry in os.listdir(folder):
-            is_module = entry.endswith((".py", ".so")) or os.path.exists(f"{folder}/{entry}/__init__.py")
             loaded_from = self._folders.get(entry.partition(".")[0])
-            if is_module and loaded_from is not None and not f"{loaded_from}/".startswith(f"{folder}/"):
+            if loaded_from is None or f"{loaded_from}/".startswith(f"{folder}/"):
+                continue
+            if entry.endswith((".py", ".so")) or os.path.exists(f"{folder}/{entry}/__init__.py"):
                 return True
         return False
 
