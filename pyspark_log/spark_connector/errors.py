@@ -35,9 +35,6 @@ class ConnectorError(PylogError):
         """In Spark's processes on a line of its own: Spark puts 130 characters before it, a notebook's whole line."""
         return f"\n{super().__str__()}" if is_spark_process() else super().__str__()
 
-    def __reduce__(self) -> tuple[type[ConnectorError], tuple[str, str]]:
-        return type(self), (self.condition, self.message)
-
 
 def option_error(message: str) -> ConnectorError:
     """The error for options that are missing, malformed or contradictory."""

@@ -94,7 +94,11 @@ class Server:
             return True
         try:
             pidfd = os.pidfd_open(process)
-            start.accept(process, pidfd)
+            try:
+                start.accept(process, pidfd)
+            except OSError:
+                os.close(pidfd)
+                raise
         except OSError as error:  # The launcher has gone, or no file can be opened: the child sees it, and ends.
             print(f"no child: {error}", file=sys.stderr)
             start.refuse()

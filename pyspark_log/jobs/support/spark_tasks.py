@@ -41,9 +41,6 @@ class JobError(PylogError):
         super().__init__(message)
         self.message, self.condition = message, condition
 
-    def __reduce__(self) -> tuple[type[JobError], tuple[str, str]]:
-        return type(self), (self.message, self.condition)
-
 
 def session(name: str) -> SparkSession:
     """The session of this process; one of that name is created if there is none.
