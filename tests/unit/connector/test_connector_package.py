@@ -41,7 +41,8 @@ def test_finding_and_making_the_source_loads_no_engine(worker, code):
     assert not {name.partition(".")[0] for name in loaded} & heavy
     engine = {name for name in loaded if name.startswith("pyspark_log.storage.")}
     assert all(name.startswith(LIGHT) for name in engine)
-    assert len(loaded) < 63
+    # The standard library's modules are left out: Spark's own processes load more or less of them by its version.
+    assert len([name for name in loaded if name.startswith("pyspark_log")]) < 56
 
 
 @pytest.mark.parametrize(
