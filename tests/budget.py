@@ -1,12 +1,14 @@
 """How much time of processors the tests use, by folder, and the budget that a run keeps: `--budget tests/budget.toml`.
 
 It is the time of the process of the tests and of all that it started, so it does not depend on what else the machine
-does, or waits for. A test has what was used since the end of the one before it: the first pays what later ones share.
+waits for. Beside busy neighbours a processor itself is slower, by a factor of two at times: so once in a second of
+tests a fixed calculation is timed, and the seconds are those of a processor at rest. A test has what was used since the end of the one before it: the first pays what later ones share.
 The start of the processes and their collection of tests belong to none.
 """
 
 import contextlib
 import os
+import time
 import tomllib
 from collections import Counter
 from pathlib import PurePath
@@ -14,6 +16,9 @@ from pathlib import PurePath
 import pytest
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+
+# Seconds that `slowness` takes for its calculation on a processor at rest, where the budget was measured.
+_AT_REST = 0.006
 
 
 def pytest_addoption(parser):
@@ -44,10 +49,21 @@ def used(process="self"):
     return seconds
 
 
+def slowness():
+    """How many times as long as on a processor at rest a calculation takes now: at least 1."""
+    begin = time.process_time()
+    total = 0
+    for number in range(200_000):
+        total += number
+    return max(1.0, (time.process_time() - begin) / _AT_REST)
+
+
 class _Clock:
     """Notes in the last report of each test what was used for it."""
 
     before = 0.0
+    slow = 1.0
+    timed = 0.0
 
     def pytest_collection_finish(self):
         self.before = used()
@@ -57,7 +73,9 @@ class _Clock:
         report = yield
         if call.when == "teardown":
             now = used()
-            report.processor_seconds = max(0.0, now - self.before)
+            if time.monotonic() > self.timed + 1:
+                self.slow, self.timed = slowness(), time.monotonic()
+            report.processor_seconds = max(0.0, now - self.before) / self.slow
             self.before = now
         return report
 

@@ -174,7 +174,8 @@ _CHANGES = {
     "shorter": lambda name, _: name[:-1],
     "other digits": lambda name, at: name[:-1] + "\u0663" if name[-1].isdigit() else name + "\u0663" * (at + 1),
     "upper case": lambda name, _: name[0].upper() + name[1:],
-    "a word": lambda name, at: name[: at % len(name)] + "x" + name[at % len(name) :],
+    # No letter: with one more a segment's topic is another topic.
+    "a sign": lambda name, at: name[: at % len(name)] + "!" + name[at % len(name) :],
 }
 
 
