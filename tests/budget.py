@@ -2,7 +2,8 @@
 
 It is the time of the process of the tests and of all that it started, so it does not depend on what else the machine
 waits for. Beside busy neighbours a processor itself is slower, by a factor of two at times: so once in a second of
-tests a fixed calculation is timed, and the seconds are those of a processor at rest. A test has what was used since the end of the one before it: the first pays what later ones share.
+tests a fixed calculation is timed, and the seconds are those of a processor at rest. A test has what was used since the
+end of the one before it: the first pays what later ones share.
 The start of the processes and their collection of tests belong to none.
 """
 
