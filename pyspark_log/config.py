@@ -145,6 +145,10 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = _table(
               "how much segment.ms varies by segment, so that not all roll at once", _whole(0, LONG_MAX)),
     ConfigKey("segment.ms", "log.roll.ms", "604800000", "ms",
               "time span of records after which a segment is rolled", _whole(1, LONG_MAX)),
+    # Kafka has no such config.
+    ConfigKey("source.position.header", "source.position.header", "", "",
+              "a header that says where a record comes from, as SOURCE/OFFSET/ORDINAL; a record that is not above the "
+              "highest position of its source in the partition is left out", str),
 )  # fmt: skip
 
 STORE_CONFIGS: Mapping[str, ConfigKey] = _table(
@@ -264,6 +268,7 @@ class TopicConfig:
     segment_index_bytes: int
     segment_jitter_ms: int
     segment_ms: int
+    source_position_header: str
 
     @classmethod
     def resolve(
@@ -291,9 +296,11 @@ class TopicConfig:
         policy, codec, ratio = (
             values[name] for name in ("cleanup.policy", "compression.type", "min.cleanable.dirty.ratio")
         )
+        source_header = values["source.position.header"]
         assert isinstance(policy, tuple)
         assert isinstance(codec, str)
         assert isinstance(ratio, float)
+        assert isinstance(source_header, str)
         codec = _codec(codec, compression_type)
         compact = "compact" in policy
         # Compaction skips the active segment, so a segment must not stay active for longer than the lag.
@@ -324,4 +331,5 @@ class TopicConfig:
             segment_index_bytes=whole("segment.index.bytes"),
             segment_jitter_ms=whole("segment.jitter.ms"),
             segment_ms=min(whole("segment.ms"), longest),
+            source_position_header=source_header,
         )

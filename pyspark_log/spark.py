@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Literal, TypeVar
 
-from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession, functions
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 from pyspark.sql.types import StructType
@@ -26,7 +26,9 @@ from pyspark_log.spark_connector.options import lower_names, split_storage
 from pyspark_log.spark_connector.reading.transform import ArrowFunction, encode
 from pyspark_log.spark_connector.writing.publish_together import Publish, own_publish_id
 
-__all__ = ["Position", "Topics", "publish_each", "read", "read_stream", "write", "write_stream"]
+__all__ = [
+    "Position", "Topics", "publish_each", "read", "read_stream", "with_source_position", "write", "write_stream",
+]  # fmt: skip
 
 #: Topics by name; or some partitions of each.
 Topics = str | Sequence[str] | Mapping[str, Iterable[int]]
@@ -304,3 +306,70 @@ def _texts(options: Mapping[str, object] | None) -> dict[str, str]:
     """Options as Spark takes them; without those that are None."""
     values = {name: value for name, value in (options or {}).items() if value is not None}
     return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in values.items()}
+
+
+# ---- real-time mode
+
+# What keeps the order of each source partition's records; any other step may send them through a shuffle.
+_KEEPS_ORDER = {
+    "Project", "Filter", "Generate", "Union", "SubqueryAlias", "EventTimeWatermark", "StreamingRelation",
+    "StreamingRelationV2",
+}  # fmt: skip
+
+
+def with_source_position(df: DataFrame, query: str, *, ordinal: str | None = None, header: str = "source") -> DataFrame:
+    """The rows of a query in Spark's real-time mode with a header by which a topic takes each of them once.
+
+    The query reads from Spark's Kafka source and writes to its Kafka sink, into a topic of `pylog serve` whose config
+    `source.position.header` names the header. After a failure Spark writes again what it has written of a batch; the
+    topic leaves that out (docs/spark.md).
+
+    Args:
+        df: rows with the columns `topic`, `partition`, `offset` of the source, with `value`, and also `key`, `headers`.
+        query: names the query for good. A query that is to write everything once more takes another name.
+        ordinal: a column that numbers the rows of one record, as `posexplode` makes it; None: there is at most one.
+        header: source.position.header.
+
+    Returns:
+        The columns for the sink: `key` and `headers`, `value`, and `partition`: without a key it is that of the source,
+        as a topic knows only by partition what it has.
+
+    Raises:
+        InvalidConfigError: a column is missing; or a step of the query may change the order of records.
+    """
+    missing = [name for name in ("topic", "partition", "offset", "value", ordinal) if name and name not in df.columns]
+    if missing:
+        raise InvalidConfigError(
+            f"no column {missing[0]!r}: keep the source's topic, partition and offset beside the value"
+        )
+    steps = _steps(df)
+    if unfit := sorted(steps - _KEEPS_ORDER):
+        raise InvalidConfigError(
+            f"{unfit[0]} may change the order of records, and then a topic cannot know by positions which it has: "
+            "filters, expressions, explode and union can be written exactly once in real-time mode"
+        )
+    if "Generate" in steps and ordinal is None:
+        raise InvalidConfigError("explode makes several rows of a record: take posexplode, and ordinal='pos'")
+    position = functions.concat_ws(
+        "/", functions.lit(query), "topic", "partition", "offset", functions.lit(0) if ordinal is None else ordinal
+    )
+    own = functions.array(functions.struct(functions.lit(header).alias("key"), position.cast("binary").alias("value")))
+    if "headers" in df.columns:
+        own = functions.concat(
+            functions.coalesce("headers", functions.array().cast(df.schema["headers"].dataType)), own
+        )
+    partition = functions.col("partition")
+    if "key" in df.columns:
+        partition = functions.when(functions.col("key").isNull(), partition)
+    keys = ["key"] if "key" in df.columns else []
+    return df.select(*keys, "value", own.alias("headers"), partition.alias("partition"))
+
+
+def _steps(df: DataFrame) -> set[str]:
+    """The names of the steps of a query, by its analysed plan."""
+    remaining_steps, names = [df._jdf.queryExecution().analyzed()], set()
+    while remaining_steps:
+        step = remaining_steps.pop()
+        names.add(str(step.nodeName()))
+        remaining_steps += [step.children().apply(number) for number in range(step.children().size())]
+    return names

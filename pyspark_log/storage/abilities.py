@@ -24,6 +24,10 @@ class Missing(Enum):
     OFFSETS_TOPIC = (
         "OffsetsLog is of a store in a folder: take `store.groups.log`, which has its calls for each kind of store"
     )
+    SOURCE_POSITIONS = (
+        "source.position.header is for what clients of a server send again, and no server appends to an object store: "
+        "write with format('pylog'), whose output is exactly once without it"
+    )
     PUBLISHER_DELETION = (
         "a publisher cannot be deleted in an object store: its last decision stays, in some hundred bytes; a query "
         "that is to begin again takes a new checkpoint, and another publishId if it has one"

@@ -29,6 +29,7 @@ from pyspark_log.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
+from pyspark_log.storage.abilities import Missing, refuse
 from pyspark_log.storage.catalog import INTERNAL_TOPICS, check_name, check_not_internal, location
 from pyspark_log.storage.catalog.topics import check_id, check_partitions, new_id
 from pyspark_log.storage.fs.clock import now_ms
@@ -136,7 +137,7 @@ class ObjectStore(Store):
         self, name: str, partitions: int | None = None, configs: Mapping[str, str] | None = None
     ) -> TopicDescription:
         _check_can_change(name)
-        check_topic_configs(configs or {})
+        _check_configs(name, configs or {})
         partitions = int_config(self.configs, "num.partitions") if partitions is None else partitions
         check_partitions(name, partitions)
         topic = TopicDescription(name, new_id(), partitions, dict(configs or {}))
@@ -168,7 +169,7 @@ class ObjectStore(Store):
         self, name: str, configs: Mapping[str, str] | None = None, delete: Collection[str] = ()
     ) -> TopicDescription:
         _check_can_change(name)
-        check_topic_configs({**{key: "" for key in delete if key not in TOPIC_CONFIGS}, **(configs or {})})
+        _check_configs(name, {**{key: "" for key in delete if key not in TOPIC_CONFIGS}, **(configs or {})})
         self.log.decide(lambda state: proposals.alter_configs(state, name, configs or {}, list(delete)))
         return topic_of(self.log.follow(inf), name)
 
@@ -376,6 +377,13 @@ def _check_place(objects: Objects) -> None:
             continue  # What may not be looked at cannot be known.
         if is_store:
             raise StoreExistsError(f"{address} lies within the store {above}; take a prefix beside it")
+
+
+def _check_configs(topic: str, configs: Mapping[str, str]) -> None:
+    """Refuses configs that no topic in an object store can have. InvalidConfigError, UnsupportedByStoreError."""
+    check_topic_configs(configs)
+    if configs.get("source.position.header"):
+        refuse(Missing.SOURCE_POSITIONS, f"topic {topic}")
 
 
 def _check_can_change(name: str) -> None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
-from pyspark_log.errors import OutcomeUnknownError, ProducerError
+from pyspark_log.errors import InvalidRecordError, OutcomeUnknownError, ProducerError
 
 
 class Appended(NamedTuple):
@@ -19,7 +19,7 @@ class Appended(NamedTuple):
 
 
 #: Of batches that were appended together, in their order: where each is in the log, or why it was refused.
-Outcomes: TypeAlias = "list[Appended | ProducerError]"
+Outcomes: TypeAlias = "list[Appended | ProducerError | InvalidRecordError]"
 
 
 class Extent(NamedTuple):

@@ -22,6 +22,7 @@ from pyspark_log.storage.log.missing import check_length
 from pyspark_log.storage.log.owner import NO_EPOCH, NONE
 from pyspark_log.storage.log.producers.manager import ProducerStateManager
 from pyspark_log.storage.log.read import segment_cache
+from pyspark_log.storage.log.source_positions import SourcePositions
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log.state.partition_state import Flags, PartitionState
 from pyspark_log.storage.record import BatchHeader
@@ -49,6 +50,7 @@ class HeldLog:
         clock: what time it is.
         lease: the lock, and the state.
         producers: the state of idempotent producers.
+        sources: how far each source was written; None: the topic does not ask.
         syncs_if_asked: whether nothing but the caller of an append can ask for a sync.
     """
 
@@ -60,6 +62,7 @@ class HeldLog:
         self.clock = clock
         self.lease = Lease(place)
         self.producers = ProducerStateManager(place, config.producer_id_expiration_ms)
+        self.sources = self._sources_of(place)
         self.syncs_if_asked = not self.lease.shared and config.flush_messages == config.flush_ms == LONG_MAX
         self._led = led
         self._log_dirs = log_dirs
@@ -83,8 +86,13 @@ class HeldLog:
         if place is not self.place:
             self.invalidate()
             producers = ProducerStateManager(place, self.config.producer_id_expiration_ms)
-            # No call comes between the two: after an interrupt there, the producers would stay those of another folder.
-            self.place, self.producers = place, producers
+            sources = self._sources_of(place)
+            # No call comes between them: after an interrupt there, the producers would stay those of another folder.
+            self.place, self.producers, self.sources = place, producers, sources
+
+    def _sources_of(self, place: PartitionPath) -> SourcePositions | None:
+        header = self.config.source_position_header
+        return SourcePositions(place, header, self.config.max_batch_bytes) if header else None
 
     def current_place(self) -> PartitionPath:
         """Where the partition is now; its lease need not be held. LogDirOfflineError, LogDamagedError, OSError."""
@@ -171,6 +179,8 @@ class HeldLog:
             previous.close()
         try:
             self.producers.take_snapshot(self.state, self.clock())
+            if self.sources is not None:
+                self.sources.take_snapshot(self.state)
         except (OSError, PylogError) as error:
             log.warning("%s: could not take a snapshot of its producers: %s", self.place, error)
 
@@ -178,6 +188,8 @@ class HeldLog:
         """Drops what is cached of files that were replaced."""
         self.invalidate()
         self.producers.invalidate()
+        if self.sources is not None:
+            self.sources.invalidate()
 
     def invalidate(self) -> None:
         """Drops what is cached of the files; the next use reads them again."""

@@ -13,6 +13,7 @@ from pyspark_log.storage.log.appends import Appended, Extent, Outcomes
 from pyspark_log.storage.log.held_log import HeldLog
 from pyspark_log.storage.log.producers.manager import ProducerAppendInfo
 from pyspark_log.storage.log.producers.state import Duplicate
+from pyspark_log.storage.log.source_positions import SourcePositions
 from pyspark_log.storage.log.state.partition_state import PartitionState
 from pyspark_log.storage.record import BatchHeader, assign_offsets, scan
 
@@ -69,7 +70,8 @@ class LogWriter:
     def append_each(self, batches: Sequence[bytes | bytearray], *, sync: bool) -> Outcomes:
         """Appends batches of clients, each for itself: a refused batch leaves the others as they are.
 
-        All become visible at once. Arguments that are missing here, and errors, are those of `append`.
+        All become visible at once; but one after the other where the topic has `source.position.header`, which leaves
+        out records that the log has. Arguments that are missing here, and errors, are those of `append`.
 
         Args:
             batches: that the topic accepts; no control batches.
@@ -77,17 +79,27 @@ class LogWriter:
         Returns:
             The offsets of each batch, or why it was refused.
         """
+        if self.log.sources is not None and len(batches) > 1:
+            return [outcome for batch in batches for outcome in self.append_each([batch], sync=sync)]
         data, headers, numbered, outcomes = self._accepted(batches)
         if not headers:
             self._flush_due(sync=sync)
         elif sync or not append_in_room(self.log, data, headers, numbered):
             self._write(data, headers, numbered, sync=sync)
+        self._enter_sources(headers)
         return outcomes
 
     def append_each_in_room(self, batches: Sequence[bytes | bytearray]) -> Outcomes | None:
         """As `append_each`; None: it needs more than `append_in_room` does, and nothing was done."""
+        if self.log.sources is not None and len(batches) > 1:
+            return None
         data, headers, numbered, outcomes = self._accepted(batches)
-        return outcomes if headers and append_in_room(self.log, data, headers, numbered) else None
+        if isinstance(outcomes[0], InvalidRecordError):
+            return outcomes  # It is refused once, and perhaps not the next time.
+        if not headers or not append_in_room(self.log, data, headers, numbered):
+            return None
+        self._enter_sources(headers)
+        return outcomes
 
     def _accepted(
         self, batches: Sequence[bytes | bytearray]
@@ -96,17 +108,37 @@ class LogWriter:
         data, headers = self._joined(batches)
         producer_ids = {header.producer_id for header in headers if header.producer_id >= 0}
         if not producer_ids:
-            return data, headers, (), [Appended(header.base_offset, header.next_offset) for header in headers]
-        outcomes = self._check_one(headers[0]) if len(headers) == 1 else self._check_each(headers, producer_ids)
+            outcomes: Outcomes = [Appended(header.base_offset, header.next_offset) for header in headers]
+            if self.log.sources is None:
+                return data, headers, (), outcomes
+        else:
+            outcomes = self._check_one(headers[0]) if len(headers) == 1 else self._check_each(headers, producer_ids)
+        if self.log.sources is not None:
+            batches, outcomes = self._sifted(self.log.sources, batches, outcomes)
         accepted = [
             batch
             for batch, outcome in zip(batches, outcomes, strict=True)
             if isinstance(outcome, Appended) and not outcome.duplicate
         ]
-        if len(accepted) < len(batches):
+        if len(accepted) < len(batches) or self.log.sources is not None:
             data, headers = self._joined(accepted)
         numbered = [ProducerAppendInfo(header, None, None, None) for header in headers if header.producer_id >= 0]
         return data, headers, numbered, outcomes
+
+    def _sifted(
+        self, sources: SourcePositions, batches: Sequence[bytes | bytearray], outcomes: Outcomes
+    ) -> tuple[Sequence[bytes | bytearray], Outcomes]:
+        """The only batch and its outcome, once the records are left out that the log has."""
+        if not isinstance(outcomes[0], Appended) or outcomes[0].duplicate:
+            return batches, outcomes
+        try:
+            return [sources.sift(self.state, batches[0])], outcomes
+        except InvalidRecordError as error:
+            return batches, [error]
+
+    def _enter_sources(self, appended: Sequence[BatchHeader]) -> None:
+        if appended and self.log.sources is not None:
+            self.log.sources.enter(self.state)
 
     def _joined(self, batches: Sequence[bytes | bytearray]) -> tuple[bytearray, list[BatchHeader]]:
         """The bytes of batches with the next offsets of the log, and their headers."""

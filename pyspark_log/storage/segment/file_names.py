@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from pyspark_log.storage.fs import files
 
 LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
-#: All files that a segment can have; the last two only with idempotent producers.
-SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT)
+POSITIONS = ".positions"
+#: All files that a segment can have: two only with idempotent producers, the last only with source.position.header.
+SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT, POSITIONS)
 #: The suffix of a file that is marked as deleted.
 DELETED = ".deleted"
 #: The suffixes of a cleaned segment: until it is complete, and while it replaces others.

@@ -226,13 +226,14 @@ def test_retention_ms(appended, clock):
     assert 0 < store.earliest_offset("t", 0) <= 20
 
 
-# What concerns no append, but the cleaner and the removal of files.
+# What concerns no append, but the cleaner and the removal of files; and the last, only batches of clients.
 _LATER = {
     "delete.retention.ms",
     "file.delete.delay.ms",
     "max.compaction.lag.ms",
     "min.cleanable.dirty.ratio",
     "min.compaction.lag.ms",
+    "source.position.header",
 }
 
 

@@ -36,6 +36,7 @@ PARTS = {
         "headers",
         "layout",
         "rows",
+        "source_positions",
         "walk",
     ],
     "segment": ["batch_stream", "file_names", "indexes", "scanner", "txn_index"],
