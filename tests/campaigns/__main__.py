@@ -9,7 +9,7 @@ from tests.campaigns.harness import main
 SCENARIOS = {
     "queries": "queries.scenario", "server": "server.scenario", "transactions": "transactions",
     "cluster": "cluster.scenario", "groups": "groups", "objects": "objects",
-    "tables": "tables",
+    "tables": "tables", "real-time": "real_time",
 }  # fmt: skip
 
 if __name__ == "__main__":
