@@ -85,6 +85,7 @@ test-long:  ## What takes many hours: test-all with its files on a disk, model, 
 	$(MAKE) object-campaign
 	$(MAKE) group-campaign
 	$(MAKE) table-campaign
+	$(MAKE) real-time-campaign
 	$(MAKE) crash
 
 .PHONY: model
@@ -115,6 +116,11 @@ cluster-campaign: kafka-jars archives  ## Clusters of nodes, and of nodes and Ka
 table-campaign: java .pyspark/$(OTHER_PYSPARK)  ## Queries into tables of Delta and Iceberg, and back, whose driver is killed 30 times each: ten minutes
 	$(OF_OTHER) "$(BIN)/python" -m tests.campaigns tables --kind delta --kills 30
 	$(OF_OTHER) "$(BIN)/python" -m tests.campaigns tables --kind iceberg --kills 30
+
+.PHONY: real-time-campaign
+real-time-campaign: java kafka-jars  ## A query in Spark's real-time mode and its server, killed 100 times; at Kafka 30 times: half an hour
+	"$(BIN)/python" -m tests.campaigns real-time --kills 100
+	"$(BIN)/python" -m tests.campaigns real-time --kills 30 --system kafka
 
 .PHONY: group-campaign
 group-campaign: $(INSTALLED)  ## Members of a group without a server, that join, leave, die and sleep, 500 times: ten minutes

@@ -9,7 +9,7 @@ from chispa import assert_df_equality
 from spark_tools import all_values_in, fails, fill, run_to_the_end, values_in
 
 from pyspark_log.errors import InvalidConfigError
-from pyspark_log.spark import publish_each, read, read_stream, write, write_stream
+from pyspark_log.spark import publish_each, read, read_stream, with_source_position, write, write_stream
 from pyspark_log.spark_connector.errors import ConnectorError
 from pyspark_log.storage.publish.claims import last_number
 from pyspark_log.types import TopicPartition
@@ -200,3 +200,25 @@ def test_writes_of_a_micro_batch_as_one(spark, topics, tmp_path):
     each = publish_each(topics.path, "split", split)
     run_to_the_end(stream.writeStream.foreachBatch(each), tmp_path / "c")
     assert [all_values_in(topics, topic) for topic in ("even", "odd")] == [["0", "2", "4"], ["1", "3"]]
+
+
+def test_what_can_be_written_exactly_once_in_real_time(spark, topics):
+    """By its steps; the query itself is in tests/kafka/test_real_time.py."""
+    rows = read_stream(spark, topics.path, "t")
+    marked = with_source_position(rows.filter("value is not null").union(rows), "q")
+    assert marked.columns == ["key", "value", "headers", "partition"]
+    with_headers = read_stream(spark, topics.path, "t", headers=True)
+    kind = with_headers.schema["headers"].dataType
+    assert with_source_position(with_headers, "q").schema["headers"].dataType == kind
+    assert with_source_position(rows.drop("key"), "q").columns == ["value", "headers", "partition"]
+    several = rows.selectExpr("*", "posexplode(array(1, 2)) as (pos, col)")
+    assert with_source_position(several, "q", ordinal="pos").columns == marked.columns
+    for refused, why in [
+        (rows.drop("offset"), "no column 'offset'"),
+        (several, "take posexplode, and ordinal='pos'"),
+        (rows.dropDuplicates(["key"]), "Deduplicate may change the order"),
+        (rows.repartition(2), "Repartition may change the order"),
+        (rows.join(spark.range(3).toDF("offset"), "offset"), "Join may change the order"),
+    ]:
+        with pytest.raises(InvalidConfigError, match=why):
+            with_source_position(refused, "q")

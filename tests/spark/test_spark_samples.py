@@ -9,9 +9,10 @@ from pyspark_log import Store
 from tests.samples import PARTITIONS, make_empty_world, make_world, samples
 
 SAMPLES = {one.name: one for one in samples() if one.needs_spark}
-# They have tests of their own: with an object store, and in test_pipelines.py.
+# They have tests of their own: with an object store, in test_pipelines.py, and in tests/kafka/test_real_time.py.
 CREDENTIALS = "object-stores.md: Options and credentials"
 PIPELINE = "pipelines.md: A sample"
+REAL_TIME = "real-time.md: A sample #2"
 
 
 LATE = 2 * sum(number % 120 > 60 for number in range(240))  # each flight is there twice
@@ -75,7 +76,9 @@ CHECKS = {
 
 def of(of_readme):
     names = [
-        name for name in SAMPLES if name.startswith("README.md") == of_readme and name not in (CREDENTIALS, PIPELINE)
+        name
+        for name in SAMPLES
+        if name.startswith("README.md") == of_readme and name not in (CREDENTIALS, PIPELINE, REAL_TIME)
     ]
     return pytest.mark.parametrize("name", names)
 
