@@ -39,7 +39,10 @@ def written(tmp_path_factory):
     """A store, and the rows of each of its topics and partitions."""
     with Store.create(tmp_path_factory.mktemp("ours") / "store") as store:
         rows = {codec: write(store, codec, configs={"compression.type": codec}) for codec in CODECS}
-        rows["appended"] = write(store, "appended", configs={"message.timestamp.type": "LogAppendTime"})
+        # With files that Kafka does not know.
+        configs = {"message.timestamp.type": "LogAppendTime", "source.position.header": "source"}
+        rows["appended"] = write(store, "appended", configs=configs)
+        assert list(Path(store.path).glob("data/appended-*/*.positions"))
         for topic in ("exported", *STRAYS):
             rows[topic] = write(store, topic)
         store.delete_records("exported", 1, LOG_START)
