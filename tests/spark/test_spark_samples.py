@@ -93,7 +93,7 @@ def test_readme_runs_from_an_empty_folder(spark, tmp_path, capsys, name):
 
 
 def test_each_of_a_page_is_checked():
-    assert {name for name in SAMPLES if not name.startswith("README.md")} == {*CHECKS, CREDENTIALS, PIPELINE}
+    assert {name for name in SAMPLES if not name.startswith("README.md")} == {*CHECKS, CREDENTIALS, PIPELINE, REAL_TIME}
 
 
 @pytest.mark.slow
