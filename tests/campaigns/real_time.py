@@ -65,7 +65,9 @@ class Kafkas:
     struck = ("driver",)
 
     def __init__(self, campaign):
-        self._broker = Broker(campaign.folder / "broker")
+        folder = campaign.folder / "broker"
+        folder.mkdir()
+        self._broker = Broker(folder)
         self._broker.start()
         self.servers = self._broker.bootstrap
         admin = KafkaAdminClient(bootstrap_servers=self.servers)

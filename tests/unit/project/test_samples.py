@@ -16,9 +16,6 @@ from tests.samples import PARTITIONS, make_empty_world, make_world, samples
 
 NOT_RUN = {
     "README.md: Install": "it makes an environment, and runs the demo in it",
-    "README.md: For Kafka's clients": "it serves until it is stopped",
-    "README.md: For Kafka's clients #2": "tests/unit/server/test_docs_server.py runs it, with a server",
-    "README.md: For Kafka's clients #3": "it needs Kafka; tests/recordings/java_sessions.py has the tool",
     "README.md: In your tests": "test_pytest_plugin.py runs it in a pytest of its own",
     **{
         f"jobs.md: {heading}": "tests/jobs/test_jobs_samples.py runs it, with Spark"
@@ -57,7 +54,6 @@ NOT_RUN = {
     },
     "pipelines.md: A sample #2": "tests/spark/test_pipelines.py runs it, with Spark",
     "metrics.md: How do I scrape a server?": "it serves until it is stopped",
-    "README.md: In a browser": "it serves until it is stopped; tests/unit/ui/test_docs_ui.py runs it",
     "ui.md: How do I open it?": "it serves until it is stopped; tests/unit/ui/test_docs_ui.py runs it",
     "ui.md: And that of a server?": "it serves until it is stopped; tests/unit/ui/test_docs_ui.py runs it",
     "server.md: Start it": "it serves until it is stopped",
@@ -75,9 +71,8 @@ ALL = samples()
 PLACEHOLDERS = {"--topic-id ID": lambda: f"--topic-id {new_id()}"}
 
 
-def of(*languages, of_readme=False):
+def of(*languages):
     found = [one for one in ALL if one.language in languages and not one.needs_spark and one.name not in NOT_RUN]
-    found = [one for one in found if one.name.startswith("README.md") == of_readme]
     return pytest.mark.parametrize("sample", found, ids=[one.name for one in found])
 
 
@@ -105,16 +100,6 @@ def test_commands(sample, store, tmp_path):
     for command, shown in commands(sample, tmp_path):
         if any(command.startswith(name) for name in COMMANDS_NOT_RUN):
             continue
-        printed = run(command)
-        assert shown in ("", printed), command
-
-
-@of("sh", "console", of_readme=True)
-def test_readme_commands(sample, tmp_path, monkeypatch):
-    """They run from an empty folder, one after the other."""
-    make_empty_world(tmp_path)
-    monkeypatch.setenv("PYLOG_STORE", str(tmp_path / "tmp/pylog-store"))
-    for command, shown in commands(sample, tmp_path):
         printed = run(command)
         assert shown in ("", printed), command
 
@@ -153,22 +138,15 @@ def run(command):
 
 @of("python")
 def test_python(sample, store, tmp_path, capsys):
-    """Each runs, and runs again on what it has left."""
-    for _ in range(2):
+    """Each runs, prints what the page shows, and runs again on what it has left."""
+    for is_first in (True, False):
         names = {}
         exec(compile(sample.code_in(tmp_path), sample.name, "exec"), names)
-        CHECKS[sample.name](names, store, capsys.readouterr().out)
-
-
-@of("python", of_readme=True)
-def test_readme_python(sample, tmp_path, capsys):
-    """It runs from an empty folder and prints what the page shows; it runs again on what it has left."""
-    make_empty_world(tmp_path)
-    code = compile(sample.code_in(tmp_path), sample.name, "exec")
-    exec(code, {})
-    assert sample.printed
-    assert capsys.readouterr().out == sample.printed
-    exec(code, {})
+        printed = capsys.readouterr().out
+        if sample.printed:
+            assert printed == sample.printed or not is_first
+        else:
+            CHECKS[sample.name](names, store, printed)
 
 
 def check_shout(names, store, printed):

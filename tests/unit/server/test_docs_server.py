@@ -1,4 +1,4 @@
-"""docs/server.md: its table of versions, its options, and the samples there and in README."""
+"""docs/server.md: its table of versions, its options, and its samples."""
 
 import re
 
@@ -9,7 +9,6 @@ from tests.pages import run_python
 from tests.paths import ROOT
 from tests.store_tools import values
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs/server.md").read_text(encoding="utf-8")
 SECURITY = (ROOT / "docs/security.md").read_text(encoding="utf-8")
 
@@ -38,10 +37,4 @@ def test_the_samples(server, store):
     assert len(samples) == 2
     for code, shown in samples:
         assert _run(code, server) == shown
-    [code] = [
-        one
-        for one in re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-        if "import Producer\n" in one and "bootstrap" in one
-    ]
-    assert _run(code, server) == ""
-    assert values(store, 0, "orders") == [b"12", b"9"]
+    assert values(store, 0, "orders") == [b"12"]

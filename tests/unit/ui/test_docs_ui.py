@@ -18,8 +18,7 @@ from tests.server_tools import PATIENCE
 from tests.ui_tools import ask, shown
 
 PAGE = (ROOT / "docs/ui.md").read_text(encoding="utf-8")
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-COMMANDS = sorted(set(re.findall(r"^(pylog (?:ui|serve) [^#\n]*?)\s*(?:#.*)?$", PAGE + README, re.MULTILINE)))
+COMMANDS = sorted(set(re.findall(r"^(pylog (?:ui|serve) [^#\n]*?)\s*(?:#.*)?$", PAGE, re.MULTILINE)))
 SERVED = [one for one in COMMANDS if one.startswith("pylog ui") or "--ui-listen" in one]
 
 
