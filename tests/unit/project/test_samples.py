@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from pyspark_log import Store
 from pyspark_log.cli.main import main
 from pyspark_log.storage.catalog.topics import new_id
-from tests.samples import PARTITIONS, make_empty_world, make_world, samples
+from tests.samples import PARTITIONS, make_world, samples
 
 NOT_RUN = {
     "README.md: Install": "it makes an environment, and runs the demo in it",
