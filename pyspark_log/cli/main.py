@@ -36,6 +36,7 @@ COMMANDS = {
     "doctor": "Check whether the file system of the folder PATH, or an object store, can hold a store.",
     "du": "Print the size of each TOPIC: bytes, segments and records.",
     "dump": "Print the record batches of segment files (.log), as Kafka's dump tool does.",
+    "explain": "Say what the NAME of an error means, and what to do about it.",
     "export-kafka": "Copy TOPIC into a new FOLDER that a Kafka broker can take over.",
     "groups": "List, describe, delete and reset consumer groups.",
     "jobs": "List the jobs for spark-submit, and print their paths.",

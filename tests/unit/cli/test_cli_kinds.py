@@ -28,6 +28,7 @@ CALLS = {
     "consume": ["t", "t --group g", "t --format offsets", "__consumer_offsets --format offsets"],
     "du": ["", "t --json"],
     "dump": ["", "{path}"],
+    "explain": ["", "PYLOG_DATA_LOSS"],
     "export-kafka": ["t {new} --topic-id AAAAAAAAAAAAAAAAAAAAAQ"],
     "groups delete": ["g --yes", "--all-groups --yes"],
     "groups delete-offsets": ["--group g --topic t --yes", "--group none --topic t:0 --yes"],
