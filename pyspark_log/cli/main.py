@@ -56,6 +56,7 @@ COMMANDS = {
     "top": "Watch how fast each TOPIC grows and how far its groups lag.",
     "topics": "Create, list, describe, alter and delete topics.",
     "ui": "Show topics, records, groups and publishes in a browser, until Ctrl-C.",
+    "upkeep": "Do what a store needs now and then: retention, compaction, merging, and pending publishes.",
     "users": "Add, list and remove the users that log in to `pylog serve` by a password.",
     "verify": "Check the whole store for damage.",
 }
@@ -67,7 +68,7 @@ _PACKAGES = {
     "groups": ("Groups", ("groups",)),
     "maintenance": ("Maintenance", (
         "backup", "clean", "compact", "doctor", "export-kafka", "jobs", "log-dirs", "merge", "mirror",
-        "publishers", "recover", "repair", "verify",
+        "publishers", "recover", "repair", "upkeep", "verify",
     )),
 }  # fmt: skip
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import click
 
 from pyspark_log.arguments import point_in_time
+from pyspark_log.units import TIMES_MS, with_unit
 
 
 def to_ms(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
@@ -16,6 +17,17 @@ def to_ms(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int
         return None if text is None else point_in_time(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
+
+
+def duration_ms(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
+    """An option's callback: ms, or a number with one of the units `ms` to `w`, as ms; more than none."""
+    try:
+        duration = None if text is None else with_unit(text, TIMES_MS)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    if duration is not None and duration <= 0:
+        raise click.BadParameter(f"{text!r} is no time to wait")
+    return duration
 
 
 def named_values(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]) -> dict[str, str]:

@@ -64,6 +64,7 @@ CALLS = {
     "topics delete-records": ["t --partition 0 --before 1 --yes"],
     "topics describe": ["", "t --json"],
     "topics list": ["", "--json"],
+    "upkeep": [""],
     "users add": ["a --password-file -"],
     "users list": ["", "--json"],
     "users remove": ["a --yes"],
