@@ -1,12 +1,19 @@
 """What README and the pages of docs/ link to is there."""
 
 import re
+import subprocess
+import sys
 
 import pytest
+import yaml
 
 from tests.paths import ROOT
 
-PAGES = [ROOT / "README.md", ROOT / "examples/README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md")),
+    *sorted((ROOT / ".github").glob("**/*.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 
 
 def anchors(page):
@@ -23,3 +30,13 @@ def test_links_lead_somewhere(page):
             to = page.parent / target if target else page
             assert to.exists(), link
             assert not anchor or anchor in anchors(to), link
+
+
+def test_the_hooks_before_a_commit_pass_here():
+    """.pre-commit-config.yaml names tools of this environment; each gets files as pre-commit gives them."""
+    [repo] = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"]
+    for hook in repo["hooks"]:
+        tool, *words = hook["entry"].split()
+        assert tool == ".venv/bin/ruff"
+        command = [sys.executable, "-m", "ruff", *words, __file__]
+        assert subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 0, hook["id"]
