@@ -7,6 +7,7 @@ import os
 import pkgutil
 import site
 import sys
+import zipimport
 from collections.abc import Iterator
 
 #: What Spark's processes import, of those that plan, read and write; an older PySpark lacks some.
@@ -24,6 +25,11 @@ _MODULES = (
     "pyspark_log.spark_connector.reading.task_reader",
     "pyspark_log.spark_connector.writing.writer",
     "pyspark_log.spark_connector.writing.task_writer",
+    # Those import these when they have work to do.
+    "pyspark_log.storage.record.decoder",
+    "pyspark_log.storage.record.rows",
+    "pyspark_log.storage.ingest.accumulator",
+    "pyspark_log.storage.ingest.partitioner",
 )
 
 
@@ -34,6 +40,22 @@ def load() -> None:
             importlib.import_module(name)
         except ImportError as error:
             print(f"{name} is not loaded: {error}", file=sys.stderr)
+    _keep_directories()
+
+
+def _keep_directories() -> None:
+    """Has archives that are as they were keep their directories when caches are invalidated, as each child does twice.
+
+    Python reads the archive again then, once for each of its packages that was imported.
+    """
+    read_again = zipimport.zipimporter.invalidate_caches
+    versions = {path: _version(path) for path in filter(os.path.isfile, sys.path)}
+
+    def invalidate_caches(self: zipimport.zipimporter) -> None:
+        if _version(self.archive) != versions.get(self.archive):
+            read_again(self)
+
+    zipimport.zipimporter.invalidate_caches = invalidate_caches  # type: ignore[method-assign]
 
 
 def _planners() -> list[str]:
@@ -66,9 +88,10 @@ class Loaded:
 
 
 def _paths() -> Iterator[str]:
-    """The files of all modules, or the archives that hold them, and the folders into which packages are installed."""
+    """The files of all modules, all archives, and the folders into which packages are installed."""
     yield os.path.realpath(sys.executable)
     yield from site.getsitepackages()
+    yield from filter(os.path.isfile, sys.path)
     for module in list(sys.modules.values()):
         loader = getattr(module, "__loader__", None)
         path = getattr(loader, "archive", None) or getattr(module, "__file__", None)

@@ -4,6 +4,7 @@ import os
 import pty
 import signal
 import subprocess
+import zipfile
 
 import pytest
 from warm_tools import IS_WARM, LAUNCHER, PYTHON
@@ -159,6 +160,37 @@ def test_a_changed_module_is_noticed(warm):
     assert warm.run(code).stdout == "True False\n"
     warm.warm_up()
     assert warm.run(code).stdout == "True True\n"
+
+
+# The names of the archives that are read when the caches are invalidated, twice; and a module that is new in one.
+READS_AGAIN = """
+import importlib
+import first
+opened = []
+sys.addaudithook(lambda event, given: event == "open" and opened.append(given[0]))
+importlib.invalidate_caches()
+print(sys.argv[2] in opened, flush=True)
+input()
+importlib.invalidate_caches()
+import second
+print(sys.argv[2] in opened)
+"""
+
+
+def test_an_archive_is_read_again_when_it_has_changed(warm, tmp_path):
+    """By a child that runs; and the next start is plain."""
+    archive = str(tmp_path / "more.zip")
+    more = {"PYTHONPATH": f"{warm.variables['PYTHONPATH']}:{archive}"}
+    for name in ("first", "second"):
+        with zipfile.ZipFile(archive, "a") as file:
+            file.writestr(f"{name}.py", "")
+        if name == "first":
+            warm.warm_up(more=more)
+            process = warm.start(READS_AGAIN, archive, more=more, stdin=subprocess.PIPE)
+            assert process.stdout.readline() == "False\n"
+    assert process.communicate("\n") == ("True\n", None)
+    assert process.returncode == 0
+    assert not warm.is_warm(more=more)
 
 
 def test_children_of_a_warm_process_that_is_out_of_date_end_as_ever(warm):

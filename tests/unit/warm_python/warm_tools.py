@@ -50,10 +50,10 @@ class Environment:
         command = self.command(code, *arguments, python=python, flags=flags)
         return subprocess.run(command, env={**self.variables, **(more or {})}, check=False, **settings)
 
-    def start(self, code, *arguments, **settings):
+    def start(self, code, *arguments, more=None, **settings):
         """Starts the code; its output can be read."""
         settings = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "text": True, **settings}
-        return subprocess.Popen(self.command(code, *arguments), env=self.variables, **settings)
+        return subprocess.Popen(self.command(code, *arguments), env={**self.variables, **(more or {})}, **settings)
 
     def is_warm(self, **settings):
         """Whether a start runs in a child of the warm process."""
