@@ -3,7 +3,8 @@
     python benchmarks/warm_python.py [--rounds 3] [--kafka]
 
 Each session is a process of its own, in turns; the warm process is up before. A query copies 1,000 rows from a topic to
-a topic with `availableNow`, each time with a new checkpoint. Medians, in seconds.
+a topic with `availableNow`, each time with a new checkpoint. Beside them a data source in Python that does nothing, by
+`pylog-python`: what Spark itself needs. Medians, in seconds.
 """
 
 from __future__ import annotations
@@ -17,14 +18,80 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import streams
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
 
 ROWS, QUERIES = 1_000, 4
-PYTHONS = {"python": sys.executable, "pylog-python": str(Path(sys.executable).with_name("pylog-python"))}
+WARM = str(Path(sys.executable).with_name("pylog-python"))
+PYTHONS = {"python": sys.executable, "pylog-python": WARM, "nothing": WARM}
+
+
+class Nothing(DataSource):
+    """Its rows are ready, and it drops what is written."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "nothing"
+
+    def schema(self) -> str:
+        return "value string"
+
+    def reader(self, schema):
+        return Reader()
+
+    def streamReader(self, schema):  # noqa: N802
+        return StreamReader()
+
+    def writer(self, schema, overwrite):
+        return Writer()
+
+    def streamWriter(self, schema, overwrite):  # noqa: N802
+        return StreamWriter()
+
+
+class Reader(DataSourceReader):
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(0)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"value": ["v"] * ROWS})
+
+
+class StreamReader(DataSourceStreamReader):
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        return {"rows": 0}
+
+    def latestOffset(self) -> dict[str, int]:  # noqa: N802
+        return {"rows": ROWS}
+
+    def partitions(self, start, end) -> list[InputPartition]:
+        return [InputPartition(0)]
+
+    read = Reader.read
+
+
+class Writer(DataSourceArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    write = Writer.write
 
 
 def seconds(step: Callable[[], object]) -> float:
@@ -38,6 +105,8 @@ def measure(spark: SparkSession, kind: str, target: dict[str, str], folder: str)
     rows = spark.range(ROWS).selectExpr("cast(id as string) as value")
 
     def write() -> None:
+        if kind == "nothing":
+            spark.dataSource.register(Nothing)  # Spark looks for pylog and others at that.
         rows.write.format(kind).options(topic="t", **target).mode("append").save()
 
     def read() -> None:
@@ -81,11 +150,12 @@ def main() -> None:
         return
     kinds = [*PYTHONS, *(["kafka"] if arguments.kafka else [])]
     took: dict[str, list[dict[str, float]]] = {kind: [] for kind in kinds}
+    formats = {"kafka": "kafka", "nothing": "nothing"}
     for number in range(arguments.rounds + 1):
         for kind in kinds:
             python = PYTHONS.get(kind, sys.executable)
             done = subprocess.run(
-                [sys.executable, __file__, "--session", "kafka" if kind == "kafka" else "pylog"],
+                [sys.executable, __file__, "--session", formats.get(kind, "pylog")],
                 env={**os.environ, "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python},
                 stdout=subprocess.PIPE,
                 check=True,
