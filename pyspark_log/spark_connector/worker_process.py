@@ -12,6 +12,9 @@ from typing import Any
 
 from pyspark_log.storage.fs import files
 
+#: The process that Spark has started in place of this one or of the daemon that forked it; 0: it started that itself.
+started = 0
+
 _modules = 0
 
 

@@ -65,9 +65,9 @@ class Server:
         launcher, _ = self._listener.accept()
         launcher.settimeout(_PATIENCE)
         try:
-            _, user, _ = _PEER.unpack(launcher.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+            process, user, _ = _PEER.unpack(launcher.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
             if user == os.geteuid():
-                return Start.receive(launcher)
+                return Start.receive(launcher, process)
             print(f"a process of user {user} was not answered", file=sys.stderr)
         except (OSError, ValueError) as error:
             print(f"a request was not answered: {error}", file=sys.stderr)

@@ -28,19 +28,21 @@ class Start:
     """What is to be started, and the socket to the launcher that asked; `launcher.c` says what is sent.
 
     Attributes:
+        process: the launcher's.
         streams: copies of the launcher's standard streams.
         arguments: the launcher's: those of `python -m`.
     """
 
     launcher: socket.socket
+    process: int
     streams: list[int]
     folder: str
     arguments: list[str]
     environment: dict[str, str]
 
     @classmethod
-    def receive(cls, launcher: socket.socket) -> Start:
-        """Reads a request.
+    def receive(cls, launcher: socket.socket, process: int) -> Start:
+        """Reads a request of a process.
 
         Raises:
             OSError: it cannot be read.
@@ -53,7 +55,7 @@ class Start:
             folder, count, *strings = [os.fsdecode(string) for string in text.split(b"\0")[:-1]]
             variables = (entry.partition("=") for entry in strings[int(count) :])
             environment = {name: value for name, _, value in variables}
-            return cls(launcher, streams, folder, strings[: int(count)], environment)
+            return cls(launcher, process, streams, folder, strings[: int(count)], environment)
         except BaseException:
             _close(streams)
             raise
@@ -91,6 +93,8 @@ class Start:
         Returns when the launcher has said that it may begin. From then on the system kills this process when the
         launcher ends, also after the warm process has died; and it never begins if the launcher ends before.
         """
+        from pyspark_log.spark_connector import worker_process  # noqa: PLC0415  (loaded by now, with Arrow)
+
         self.launcher.setblocking(True)
         if not self.launcher.recv(1):
             os._exit(0)
@@ -113,6 +117,7 @@ class Start:
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(line_buffering=sys.stdout.isatty())
         tempfile.tempdir = None
+        worker_process.started = self.process
         if "numpy" in sys.modules:
             sys.modules["numpy"].random.seed()  # Else all children would draw the same numbers.
         importlib.invalidate_caches()

@@ -21,6 +21,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from pyspark_log.spark_connector import worker_process
 from pyspark_log.spark_connector.abilities import StreamArrowWriter
 from pyspark_log.spark_connector.columns import check_columns
 from pyspark_log.spark_connector.errors import conditions_shown
@@ -138,7 +139,7 @@ def driver_process() -> Process:
     """
     if not is_spark_process():
         return Process.here()
-    process = os.getpid()
+    process = worker_process.started or os.getpid()
     try:
         for _ in range(_MOST_ANCESTORS):
             process = _parent_of(process)

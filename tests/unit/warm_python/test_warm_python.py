@@ -2,6 +2,7 @@
 
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import zipfile
@@ -121,6 +122,19 @@ def test_a_warm_process_that_is_killed_leaves_its_children(warm):
     assert (first.returncode, second.returncode) == (1, -signal.SIGKILL)
     assert not warm.is_warm()
     warm.warm_up()
+
+
+def test_the_driver_of_a_write_is_found(warm, tmp_path):
+    """By a child, and by one that it has forked as Spark's daemon does. Here the JVM is a shell of the name of one."""
+    java = shutil.copy(os.path.realpath(shutil.which("sh")), tmp_path / "java")
+    code = (
+        "import os; from pyspark_log.spark_connector.writing.writer import driver_process\n"
+        f"child = os.fork(); child and os.waitpid(child, 0); print(driver_process().number, {IS_WARM}, flush=True)"
+    )
+    command = [java, "-c", 'echo $$ True; "$@"; true', "shell", *warm.command(code)]
+    done = subprocess.run(command, env=warm.variables, capture_output=True, text=True, check=True)
+    assert len(set(done.stdout.splitlines())) == 1, done.stdout
+    assert done.stdout.count("True") == 3
 
 
 def test_numbers_by_chance_differ(warm):
