@@ -30,8 +30,9 @@ RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 LIBRARIES = Path(pyspark.__file__).parent / "python" / "lib"
 
 
-def start(python: str, runtime: str) -> float:
-    """The seconds until the process connects back."""
+@contextlib.contextmanager
+def called_back(python: str, runtime: str) -> Iterator[int]:
+    """A process that has called back, and waits for more; TimeoutError: it has not."""
     path = [*map(str, sorted(LIBRARIES.glob("*.zip"), reverse=True)), os.environ.get("PYTHONPATH")]
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(GIVE_UP)
@@ -42,15 +43,21 @@ def start(python: str, runtime: str) -> float:
             "XDG_RUNTIME_DIR": runtime,
         }
         command = [Path(sys.executable).with_name(python), "-m", RUNNER]
-        begin = time.perf_counter()
         with subprocess.Popen(
             command, env={**os.environ, **variables}, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         ) as process:
-            connection, _ = server.accept()
-            took = time.perf_counter() - begin
-            process.kill()
-            connection.close()
-    return took
+            try:
+                with server.accept()[0]:
+                    yield process.pid
+            finally:
+                process.kill()
+
+
+def start(python: str, runtime: str) -> float:
+    """The seconds until a process calls back."""
+    begin = time.perf_counter()
+    with called_back(python, runtime):
+        return time.perf_counter() - begin
 
 
 def servers(runtime: str) -> list[int]:
