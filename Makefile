@@ -113,7 +113,8 @@ cluster-campaign: kafka-jars archives  ## Clusters of nodes, and of nodes and Ka
 	"$(BIN)/python" -m tests.campaigns cluster --members kafka,kafka39,ours --kills 100
 
 .PHONY: table-campaign
-table-campaign: java .pyspark/$(OTHER_PYSPARK)  ## Queries into tables of Delta and Iceberg, and back, whose driver is killed 30 times each: ten minutes
+table-campaign: java .pyspark/$(OTHER_PYSPARK)  ## Tables of Delta and Iceberg: the samples, and queries whose driver is killed 30 times each: a quarter of an hour
+	PYLOG_REQUIRE=tables $(OF_OTHER) "$(BIN)/python" -m pytest tests/campaigns/test_tables_page.py
 	$(OF_OTHER) "$(BIN)/python" -m tests.campaigns tables --kind delta --kills 30
 	$(OF_OTHER) "$(BIN)/python" -m tests.campaigns tables --kind iceberg --kills 30
 

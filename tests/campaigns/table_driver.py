@@ -3,48 +3,58 @@
     python -m tests.campaigns.table_driver KIND FOLDER MODE
 
 KIND is delta or iceberg. MODE "forever" runs until it is killed; "once" ends when all is done; "read" prints the values
-of the table as JSON, as its last line. Needs a PySpark for which there are jars of both: 4.0.
+of the table as JSON, as its last line. The jar is that of docs/tables.md for the PySpark at hand.
 """
 
 import json
 import os
+import re
 import sys
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from tests.campaigns.queries.program import FILE_SYSTEM_CHECKPOINTS, JVM_OPTIONS, OF_TESTS
+from tests.paths import ROOT
 
 _DELTA = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-#: The jars of a kind, and the settings that its own documents ask for.
+#: The settings of a kind that its own documents ask for.
 KINDS = {
-    "delta": (
-        "io.delta:delta-spark_2.13:4.0.1",
-        {
-            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-            "spark.sql.catalog.spark_catalog": _DELTA,
-            "spark.databricks.delta.snapshotPartitions": "2",
-        },
-    ),
-    "iceberg": (
-        "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0",
-        {
-            "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-            "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
-            "spark.sql.catalog.lake.type": "hadoop",
-        },
-    ),
+    "delta": {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": _DELTA,
+        "spark.databricks.delta.snapshotPartitions": "2",
+    },
+    "iceberg": {
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.lake.type": "hadoop",
+    },
 }
 _MOST_ROWS = 200
 
 
+def all_jars(kind):
+    """The coordinates of a kind's jars in the table of docs/tables.md, by the version of Spark."""
+    page = (ROOT / "docs/tables.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (4\.\d) \| (.*) \| (.*) \|$", page, re.MULTILINE)
+    found = {version: (delta if kind == "delta" else iceberg).strip("`") for version, delta, iceberg in rows}
+    return {version: jar for version, jar in found.items() if jar != "none"}
+
+
+def jar(kind):
+    """That for the PySpark at hand; None: there is none."""
+    return all_jars(kind).get(pyspark.__version__[:3])
+
+
 def session(kind, folder):
     """A session with the jars of a kind of table."""
-    jars, settings = KINDS[kind]
+    settings = KINDS[kind]
     if kind == "iceberg":
         settings = settings | {"spark.sql.catalog.lake.warehouse": f"{folder}/lake"}
     builder = SparkSession.builder.master("local[2]").appName(f"{kind} tables").config(map=OF_TESTS | settings)
     return (
-        builder.config("spark.jars.packages", jars)
+        builder.config("spark.jars.packages", jar(kind))
         .config("spark.sql.streaming.checkpointFileManagerClass", FILE_SYSTEM_CHECKPOINTS)
         .config("spark.driver.extraJavaOptions", JVM_OPTIONS)
         .getOrCreate()

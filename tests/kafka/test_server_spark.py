@@ -1,12 +1,18 @@
 """Spark's own Kafka source and sink at `pylog serve`, and ours on the folder, while both write to the same topic."""
 
+import shutil
+
 import pytest
 from chispa import assert_df_equality
+from click.testing import CliRunner
 from confluent_kafka import Producer
 from pyspark.sql import functions as f
 
 from pyspark_log import Store
+from pyspark_log.cli.main import main
+from tests.samples import make_world, samples
 from tests.server_tools import served
+from tests.store_tools import all_values
 
 pytestmark = pytest.mark.usefixtures("kafka")
 
@@ -144,3 +150,20 @@ def test_a_query_of_kafkas_source_into_our_sink_and_back(spark, server, tmp_path
     )
     assert first.count() == 500
     assert_df_equality(first, second, ignore_row_order=True)
+
+
+@pytest.mark.slow
+def test_the_sample_of_older_sparks_writes_each_record_once(spark, tmp_path):
+    """That of docs/spark.md, also after its checkpoint was lost, as then it writes all of them again."""
+    store = make_world(tmp_path)
+    [create, sample] = [one for one in samples() if one.name.startswith("spark.md: Spark 3.5")]
+    for line in create.code_in(tmp_path).splitlines():
+        assert CliRunner().invoke(main, line.split()[1:]).exit_code == 0
+    with served(store.path, tmp_path) as server:
+        for _ in range(2):
+            names = {"spark": spark}
+            exec(sample.code_in(tmp_path).replace("127.0.0.1:9092", server.bootstrap), names)
+            names["query"].awaitTermination()
+            shutil.rmtree(tmp_path / "data/copies")
+    assert sorted(all_values(store, "copies")) == sorted(all_values(store, "flights"))
+    assert sum(store.topic("copies").latest_offsets().values()) > len(all_values(store, "flights"))

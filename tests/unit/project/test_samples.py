@@ -53,6 +53,11 @@ NOT_RUN = {
         for heading in ("How do I begin?", "How do I log in?", "May others write to a mirrored topic?")
     },
     "pipelines.md: A sample #2": "tests/spark/test_pipelines.py runs it, with Spark",
+    "spark.md: Spark 3.5": "tests/kafka/test_server_spark.py runs it, with a server",
+    **{
+        f"tables.md: How do DuckDB and Polars read the table?{number}": "tests/campaigns/test_tables_page.py runs it"
+        for number in ("", " #2")
+    },
     "metrics.md: How do I scrape a server?": "it serves until it is stopped",
     "ui.md: How do I open it?": "it serves until it is stopped; tests/unit/ui/test_docs_ui.py runs it",
     "ui.md: And that of a server?": "it serves until it is stopped; tests/unit/ui/test_docs_ui.py runs it",

@@ -1,0 +1,32 @@
+"""docs/platforms.md: its manifest fits the files of conf/kubernetes, and its DAG can be imported where Airflow is."""
+
+import pytest
+
+from tests.pages import blocks
+from tests.paths import ROOT
+
+CONF = ROOT / "conf/kubernetes"
+
+
+def test_the_manifest():
+    """What the operator's own schema says was checked by hand."""
+    yaml = pytest.importorskip("yaml")
+    [text] = blocks("platforms.md", "yaml")
+    spec = yaml.safe_load(text)["spec"]
+    [volume] = spec["volumes"]
+    claim = yaml.safe_load((CONF / "store.yaml").read_text(encoding="utf-8"))["metadata"]["name"]
+    assert volume["persistentVolumeClaim"]["claimName"] == claim
+    for role in ("driver", "executor"):
+        assert [one["name"] for one in spec[role]["volumeMounts"]] == [volume["name"]]
+    image = (CONF / "Dockerfile").read_text(encoding="utf-8")
+    assert f"FROM apache/spark:{spec['sparkVersion']}-" in image
+
+
+def test_the_dag():
+    *_, text = blocks("platforms.md", "python")
+    code = compile(text, "platforms.md", "exec")
+    pytest.importorskip("airflow.providers.apache.spark", reason="needs Airflow and its provider for Spark")
+    names = {}
+    exec(code, names)
+    [task] = names["flights"]().tasks
+    assert task.retries == 3
