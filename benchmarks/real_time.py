@@ -1,11 +1,11 @@
 """Spark's real-time mode at `pylog serve` and at a Kafka broker: how late records come out, from topic to topic.
 
-    python benchmarks/real_time.py [--rates 1000,10000] [--rounds 3] [--queries map,count] [--seconds 30]
+    python benchmarks/real_time.py [--rates 1000,10000] [--rounds 3] [--queries map,count] [--seconds 30] [--batch 10]
 
-Spark's own connector in both; batches of ten seconds. `map` changes the value, `count` groups by one of 1,000 keys and
-gives the count with each record; `once` is `map` into a topic that takes each record once, and only at `pylog serve`.
-A value has 1,000 bytes and begins with the time at which it was sent, in ns. All of it is on one machine: clients,
-driver and server share its cores. Medians of the rounds, in ms.
+Spark's own connector in both; a batch lasts `--batch` seconds. `map` changes the value, `count` groups by one of 1,000
+keys and gives the count with each record; `once` is `map` into a topic that takes each record once, and only at `pylog
+serve`. A value has 1,000 bytes and begins with the time at which it was sent, in ns. All of it is on one machine:
+clients, driver and server share its cores. Medians of the rounds, in ms.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WARM_UP = 15.0
 ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
-def run_query(servers: str, query: str, checkpoint: str) -> None:
+def run_query(servers: str, query: str, batch: str, checkpoint: str) -> None:
     """The driver: runs until it is killed."""
     spark = streams.session(**{
         "spark.jars": ",".join(map(str, SPARK_JARS.glob("*.jar"))),
@@ -54,7 +54,7 @@ def run_query(servers: str, query: str, checkpoint: str) -> None:
     sink = (
         rows_of(source, query).writeStream.format("kafka").options(topic="out", checkpointLocation=checkpoint, **target)
     )
-    sink.outputMode("update").trigger(realTime="10 seconds").start().awaitTermination()
+    sink.outputMode("update").trigger(realTime=f"{batch} seconds").start().awaitTermination()
 
 
 def rows_of(source: DataFrame, query: str) -> DataFrame:
@@ -126,10 +126,10 @@ def send(servers: str, rate: int, seconds: float) -> None:
     producer.flush(60)
 
 
-def measure(name: str, query: str, rate: int, seconds: float) -> tuple[float, float]:
+def measure(name: str, query: str, rate: int, seconds: float, batch: int) -> tuple[float, float]:
     """p50 and p99 of one run, in ms."""
     with server_of(name, query) as servers, tempfile.TemporaryDirectory() as folder:
-        words = [sys.executable, __file__, "--driver", servers, query, f"{folder}/checkpoint"]
+        words = [sys.executable, __file__, "--driver", servers, query, str(batch), f"{folder}/checkpoint"]
         driver, reading = subprocess.Popen(words, stderr=subprocess.DEVNULL, start_new_session=True), Reading(servers)
         try:
             reading.start()
@@ -158,7 +158,8 @@ def main() -> None:
     parser.add_argument("--queries", default="map,count,once")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=30)
-    parser.add_argument("--driver", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--batch", type=int, default=10)
+    parser.add_argument("--driver", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.driver:
         run_query(*options.driver)
@@ -168,7 +169,7 @@ def main() -> None:
             found: dict[str, list[tuple[float, float]]] = {"pylog": [], "kafka": []}
             for _ in range(options.rounds):
                 for name in ("pylog",) if query == "once" else ("pylog", "kafka"):
-                    found[name].append(measure(name, query, rate, options.seconds))
+                    found[name].append(measure(name, query, rate, options.seconds, options.batch))
             for name, figures in found.items():
                 if figures:
                     p50, p99 = (statistics.median(column) for column in zip(*figures, strict=True))

@@ -145,11 +145,13 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = _table(
               "how much segment.ms varies by segment, so that not all roll at once", _whole(0, LONG_MAX)),
     ConfigKey("segment.ms", "log.roll.ms", "604800000", "ms",
               "time span of records after which a segment is rolled", _whole(1, LONG_MAX)),
-    # Kafka has no such config.
     ConfigKey("source.position.header", "source.position.header", "", "",
               "a header that says where a record comes from, as SOURCE/OFFSET/ORDINAL; a record that is not above the "
               "highest position of its source in the partition is left out", str),
 )  # fmt: skip
+
+#: The configs of topics that Kafka does not have, so that no cluster's controllers know them.
+OWN_TOPIC_CONFIGS = frozenset({"source.position.header"})
 
 STORE_CONFIGS: Mapping[str, ConfigKey] = _table(
     ConfigKey("auto.create.topics.enable", "auto.create.topics.enable", "true", "",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from pyspark_log.config import STORE_CONFIGS, TOPIC_CONFIGS, ConfigKey
+from pyspark_log.config import OWN_TOPIC_CONFIGS, STORE_CONFIGS, TOPIC_CONFIGS, ConfigKey
 from pyspark_log.server.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE, Image, Resource
 from pyspark_log.server.configs import Config, Layers, Source, Synonym, Type, of_brokers, topic_config, type_of
 from pyspark_log.units import truth
@@ -30,7 +30,7 @@ _OF_REPLICAS: tuple[ConfigKey, ...] = (
     ConfigKey("local.retention.ms", "log.local.retention.ms", "-2", "ms",
               "retention.ms of what is not only there", int),
 )  # fmt: skip
-_OF_TOPICS = {key.name: key for key in (*TOPIC_CONFIGS.values(), *_OF_REPLICAS)}
+_OF_TOPICS = {key.name: key for key in (*TOPIC_CONFIGS.values(), *_OF_REPLICAS) if key.name not in OWN_TOPIC_CONFIGS}
 _OF_BROKERS = {key.store_name: key for key in _OF_TOPICS.values() if key.store_name}
 # Those of STORE_CONFIGS that Kafka lets be changed while brokers run.
 _CHANGEABLE = frozenset({
