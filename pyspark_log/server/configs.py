@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from pyspark_log.config import STORE_CONFIGS, TOPIC_CONFIGS, ConfigKey, check_topic_configs
+from pyspark_log.config import OWN_TOPIC_CONFIGS, STORE_CONFIGS, TOPIC_CONFIGS, ConfigKey, check_topic_configs
 from pyspark_log.errors import InvalidConfigError, shortened
 
 
@@ -110,12 +110,17 @@ def type_of(key: ConfigKey) -> Type:
 
 def of_topic(set_here: Mapping[str, str], of_store: Mapping[str, str]) -> Iterator[Config]:
     """The configs of a topic: `set_here` are its own, `of_store` those of store.json."""
-    for key in TOPIC_CONFIGS.values():
+    for key in _known(set_here.keys() | of_store.keys()):
         yield topic_config(key, set_here, ((Source.STORE, of_store),))
     for name, value in OF_REPLICAS.items():
         meaning = "means nothing here: there is one copy of the log"
         synonyms = (Synonym(name, value, Source.DEFAULT),)
         yield Config(name, _TYPES_OF_REPLICAS.get(name, Type.BOOLEAN), meaning, synonyms, read_only=True)
+
+
+def _known(set_here: Collection[str]) -> Iterator[ConfigKey]:
+    """The configs of topics that a client is shown: Kafka's, and ours where they are set."""
+    return (key for key in TOPIC_CONFIGS.values() if key.name not in OWN_TOPIC_CONFIGS or key.name in set_here)
 
 
 def topic_config(key: ConfigKey, set_here: Mapping[str, str], layers: Layers) -> Config:
@@ -145,7 +150,7 @@ def of_server(of_store: Mapping[str, str], node_id: int, listener: str) -> Itera
         yield Config(name, kind, meaning, (Synonym(name, value, Source.STORE),), read_only=True)
     for key in STORE_CONFIGS.values():
         yield Config(key.name, type_of(key), key.meaning, of_brokers(key, layers), read_only=True)
-    for key in TOPIC_CONFIGS.values():
+    for key in _known(of_store.keys()):
         meaning = f"{key.meaning}; for topics that do not set {key.name}"
         yield Config(key.store_name, type_of(key), meaning, of_brokers(key, layers), read_only=True)
 
