@@ -141,6 +141,15 @@ def test_each_version_describes_configs(peer, store, topic, version):
     assert [*found] == ["segment.bytes"]
 
 
+def test_a_config_that_kafka_does_not_have_is_shown_where_it_is_set(peer, store, topic):
+    assert "source.position.header" not in _described(peer, _TOPIC, topic)[1]
+    assert "source.position.header" not in _described(peer, _BROKER, "1")[1]
+    set_it = r.alter_configs(_TOPIC, topic, ("source.position.header", 0, "source"))
+    assert [one.error_code for one in peer.ask(set_it, 1).responses] == [ErrorCode.NONE]
+    assert _described(peer, _TOPIC, topic)[1]["source.position.header"].value == "source"
+    assert store.describe_topic(topic).configs == {"source.position.header": "source"}
+
+
 def test_configs_of_the_server_and_of_what_is_not_there(peer, server):
     code, found = _described(peer, _BROKER, "1", include_documentation=True)
     assert (code, found["node.id"].value) == (ErrorCode.NONE, "1")

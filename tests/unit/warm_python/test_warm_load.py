@@ -9,6 +9,7 @@ from tests.paths import ROOT
 
 
 @pytest.mark.slow
+@pytest.mark.long  # it needs what the machine really has
 def test_a_hundred_starts_beside_fourteen_loops():
     command = [sys.executable, ROOT / "benchmarks" / "busy_starts.py", "--pythons", "pylog-python"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
