@@ -28,7 +28,7 @@ from pyspark.sql import SparkSession
 from pyspark_log import Store
 
 ROWS, BYTES, PARTITIONS = 1_000_000, 108, 4
-EACH, BATCHES, COLD = 1_000, 20, 5
+EACH, BATCHES, COLD = 1_000, 10, 5
 
 
 def second(work: Callable[[], object]) -> float:
@@ -87,6 +87,7 @@ def main() -> None:
                 done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
             version, *figures = json.loads(done.stdout.splitlines()[-1])
             found.setdefault(version, []).append(figures)
+            print(version, *(f"{figure:.0f}" for figure in figures), file=sys.stderr)
     newest, lines = found[pyspark.__version__], []
     for version, rounds in sorted(found.items()):
         cells = [version]
