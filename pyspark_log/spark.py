@@ -335,7 +335,8 @@ def with_source_position(df: DataFrame, query: str, *, ordinal: str | None = Non
         as a topic knows only by partition what it has.
 
     Raises:
-        InvalidConfigError: a column is missing; or a step of the query may change the order of records.
+        InvalidConfigError: a column is missing; a step of the query may change the order of records; or the session is
+            one of Spark Connect, where that cannot be seen.
     """
     missing = [name for name in ("topic", "partition", "offset", "value", ordinal) if name and name not in df.columns]
     if missing:
@@ -366,8 +367,14 @@ def with_source_position(df: DataFrame, query: str, *, ordinal: str | None = Non
 
 
 def _steps(df: DataFrame) -> set[str]:
-    """The names of the steps of a query, by its analysed plan."""
-    remaining_steps, names = [df._jdf.queryExecution().analyzed()], set()
+    """The names of the steps of a query, by its analysed plan. InvalidConfigError: Spark Connect shows none."""
+    try:
+        remaining_steps, names = [df._jdf.queryExecution().analyzed()], set()
+    except AttributeError:
+        raise InvalidConfigError(
+            "with Spark Connect the steps of a query cannot be seen: take a session without it, or add the header "
+            "yourself, as docs/spark.md does for Spark 3.5"
+        ) from None
     while remaining_steps:
         step = remaining_steps.pop()
         names.add(str(step.nodeName()))

@@ -13,7 +13,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pyspark_log import Publish
-from pyspark_log.spark import read, write_stream
+from pyspark_log.errors import InvalidConfigError
+from pyspark_log.spark import read, with_source_position, write_stream
 
 
 def main(folder):
@@ -47,6 +48,10 @@ def main(folder):
         read(spark, path, "nosuch").count()
     except PySparkException as error:
         found["error"] = str(error)
+    try:
+        with_source_position(stream, "q")
+    except InvalidConfigError as error:
+        found["order"] = str(error)[:18]
     print(json.dumps(found))
     spark.stop()
 

@@ -37,6 +37,7 @@ def test_over_spark_connect(tmp_path):
         "copied": 100,
         "split": [10, 90],
         "transformed": 7,
+        "order": "with Spark Connect",
     }
 
 
