@@ -52,8 +52,15 @@ def fatal() -> Iterator[None]:
 def wait() -> NoReturn:
     """Waits for Ctrl-C, while other threads work."""
     while True:
+        pause(_LOOK)
+
+
+def pause(seconds: float) -> None:
+    """Waits so long, or until Ctrl-C."""
+    end = time.monotonic() + seconds
+    while (remaining := end - time.monotonic()) > 0:
         # Not longer: Python handles a signal after the call that it comes right before.
-        time.sleep(_LOOK)
+        time.sleep(min(remaining, _LOOK))
 
 
 def run(command: Callable[[], object]) -> None:

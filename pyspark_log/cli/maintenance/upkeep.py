@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 
 import click
 
+from pyspark_log.cli import interrupts
 from pyspark_log.cli.support import human_size, plural, warn
 from pyspark_log.cli.support.values import duration_ms
 from pyspark_log.cli.target import Target
@@ -21,8 +21,6 @@ from pyspark_log.storage.publish import recovery
 
 #: What is done, in its order: each says in a few words what it has done.
 _Steps = Mapping[str, Callable[[], str]]
-# Each look is short, so that Ctrl-C and SIGTERM end the wait at once.
-_LOOK = 0.5
 
 
 @click.command()
@@ -39,9 +37,7 @@ def upkeep(target: Target, interval: int | None) -> None:
         is_well = _run(steps)
         if interval is None:
             raise click.exceptions.Exit(0 if is_well else 1)
-        due = time.monotonic() + interval / 1000
-        while (seconds := due - time.monotonic()) > 0:
-            time.sleep(min(seconds, _LOOK))
+        interrupts.pause(interval / 1000)
 
 
 def _run(steps: _Steps) -> bool:

@@ -18,15 +18,18 @@ from typing import TypeAlias
 from pyspark_log.errors import InvalidRecordError, SideFileError
 from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import files
+from pyspark_log.storage.log.state.live_segments import live_segments
 from pyspark_log.storage.log.state.partition_state import PartitionState
 from pyspark_log.storage.record import crc32c
 from pyspark_log.storage.record.source_positions import read_positions
 from pyspark_log.storage.segment import SegmentReader, read_headers
-from pyspark_log.storage.segment.file_names import POSITIONS, list_segments, segment_path
+from pyspark_log.storage.segment.file_names import POSITIONS, segment_path
 
 #: How many sources a partition can have, and how long their names can be, in bytes.
 MAX_SOURCES, MAX_NAME = 10_000, 1_000
 _MAX_BYTES = 64 * 1024 * 1024
+# As `PositionsRead.highest` has it.
+_NO_WRITER = -2
 
 #: As in `PositionsRead.highest`.
 Position: TypeAlias = tuple[int, int, int]
@@ -69,7 +72,7 @@ class SourcePositions:
             positions = read_positions(batch, self._header, highest, self._max_batch_bytes)
         except InvalidRecordError as error:
             # So that the same records are not refused for ever where they are a repetition after all.
-            self._highest = {source: (*position[:2], -2) for source, position in highest.items()}
+            self._highest = {source: (*position[:2], _NO_WRITER) for source, position in highest.items()}
             refused = InvalidRecordError(f"{place}: {error}")
             refused.records = error.records
             raise refused from None
@@ -96,11 +99,6 @@ class SourcePositions:
 
     # ---- what is known
 
-    def highest(self, state: PartitionState) -> dict[bytes, Position]:
-        """The highest position of each source, up to the log end. CorruptRecordError."""
-        self._follow(state)
-        return dict(self._highest)
-
     def _follow(self, state: PartitionState) -> None:
         end = self._end
         # Only inactive segments are deleted and compacted.
@@ -117,22 +115,19 @@ class SourcePositions:
 
     def _restored(self, state: PartitionState) -> tuple[dict[bytes, Position], int]:
         """What the newest file says, and the offset at which what it does not say begins."""
-        bases = [base for base in list_segments(self._place.folder) if state.counts(base)]
-        for base in reversed(bases):
+        segments = live_segments(self._place.folder, state)
+        for base, _ in reversed(segments):
             try:
                 return _read(segment_path(self._place.folder, base, POSITIONS)), base
             except FileNotFoundError:
                 continue
             except SideFileError as error:
                 log.warning("a damaged file of source positions is not used, but an older one: %s", error)
-        return {}, bases[0] if bases else state.next_offset
+        return {}, segments[0][0] if segments else state.next_offset
 
     def _batches(self, start: int, state: PartitionState) -> Iterator[bytes]:
         """The batches of the log from the one with offset `start` on."""
-        bases = [base for base in list_segments(self._place.folder) if state.counts(base)]
-        for base, until in zip(bases, [*bases[1:], state.next_offset], strict=True):
-            if until <= start:
-                continue
+        for base, until in live_segments(self._place.folder, state, start):
             with SegmentReader(self._place.folder, base, until=until) as segment:
                 size = state.position if base == state.active_base else segment.log.size()
                 for header in read_headers(segment.log, segment.position_of(max(start, base), size), size, until):

@@ -11,7 +11,6 @@ read for it. Everything here happens while the partition's lock is held.
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
@@ -21,6 +20,7 @@ from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import cleaner_checkpoint
 from pyspark_log.storage.log.producers import snapshot
 from pyspark_log.storage.log.producers.state import Duplicate, ProducerEntry, ProducerStates
+from pyspark_log.storage.log.state.live_segments import live_segments
 from pyspark_log.storage.log.state.partition_state import Flags, PartitionState
 from pyspark_log.storage.record import BatchHeader
 from pyspark_log.storage.record.end_txn_marker import MAX_MARKER_BYTES, EndTxnMarker, decode_end_txn_marker
@@ -179,7 +179,7 @@ class ProducerStateManager:
             states = self._restored(state, state.next_offset, now)
             self._states, self._incarnation = states, state.incarnation
         if states.end_offset < state.next_offset:
-            for base, until in self._segments(states.end_offset, state):
+            for base, until in live_segments(self._folder, state, states.end_offset):
                 for _ in replay(states, self._folder, base, until, state):
                     pass
             states.end_offset = state.next_offset
@@ -218,12 +218,6 @@ class ProducerStateManager:
         entries = [entry for entry in found.entries if not entry.is_expired(now, self._expiration)]
         return ProducerStates(entries, found.offset)
 
-    def _segments(self, start: int, state: PartitionState) -> list[tuple[int, int]]:
-        """The segments from the one with offset `start` on: where each begins, and where it ends."""
-        bases = [base for base in list_segments(self._folder) if state.counts(base)]
-        bases = bases[max(bisect_right(bases, start) - 1, 0) :]
-        return list(zip(bases, [*bases[1:], state.next_offset], strict=True))
-
     # ---- the index of aborted transactions
 
     def _open_index(self, state: PartitionState) -> TxnIndex:
@@ -246,7 +240,7 @@ class ProducerStateManager:
         states = self._restored(state, first_base, 0)
         found = {
             base: [batch.aborted for batch in replay(states, self._folder, base, until, state) if batch.aborted]
-            for base, until in self._segments(states.end_offset, state)
+            for base, until in live_segments(self._folder, state, states.end_offset)
         }
         self.close()
         # Atomically: an index that is missing, or ends early, would say that nothing more was aborted.
