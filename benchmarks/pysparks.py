@@ -80,7 +80,8 @@ def main() -> None:
     found: dict[str, list[list[float]]] = {}
     for _ in range(given.rounds):
         for place in [*given.pysparks, ""]:
-            path = os.pathsep.join(filter(None, [place, os.environ.get("PYTHONPATH")]))
+            # Absolute: with a relative PYTHONPATH `pylog-python` is plain Python.
+            path = os.pathsep.join(filter(None, [place and os.path.abspath(place), os.environ.get("PYTHONPATH")]))
             with tempfile.TemporaryDirectory(dir=given.folder) as folder:
                 command = [sys.executable, __file__, "--session", "--folder", folder]
                 environment = os.environ | {"PYTHONPATH": path}
