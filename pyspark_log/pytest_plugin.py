@@ -1,4 +1,4 @@
-"""A store for tests of programs that use one: a plugin that a `conftest.py` names in `pytest_plugins`.
+"""A store, and a server for it, for tests of programs that use one: a plugin that a `conftest.py` names in `pytest_plugins`.
 
 It is no entry point, which pytest would load by itself: pytest then rewrites the assertions of all modules of the
 package, and gives these a loader of its own, which no module that travels to a task by value can have.
@@ -29,6 +29,15 @@ def pytest_configure(config: pytest.Config) -> None:
         "takes it",
     )
     use_warm_python()  # for the sessions of Spark that tests begin
+
+
+@pytest.fixture
+def pylog_server(pylog_store: Store) -> Iterator[str]:
+    """`pylog serve` over `pylog_store`, for clients in any language: its `bootstrap.servers`."""
+    from pyspark_log.serving import serving  # noqa: PLC0415
+
+    with serving(pylog_store.path) as bootstrap:
+        yield bootstrap
 
 
 @pytest.fixture

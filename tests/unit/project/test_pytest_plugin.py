@@ -1,11 +1,14 @@
 """The plugin for tests of programs that use a store, in a run of pytest of its own."""
 
 import os
+import socket
 import subprocess
 import sys
 
 import pytest
 
+from pyspark_log.errors import PylogError
+from pyspark_log.serving import serving
 from tests.samples import samples
 
 TEST = """
@@ -54,6 +57,37 @@ def test_a_store_with_the_topics_of_the_marks(run):
 def test_the_sample_of_the_readme(run):
     (code,) = [one.code for one in samples() if one.name == "README.md: In your tests"]
     assert "= 1 passed in" in (said := run(code)), said
+
+
+def test_a_server_of_the_store(run):
+    said = run("""
+import pytest
+from confluent_kafka import Producer
+
+@pytest.mark.pylog_topic("orders")
+def test_it(pylog_server, pylog_store):
+    producer = Producer({"bootstrap.servers": pylog_server})
+    producer.produce("orders", "v")
+    assert producer.flush(60) == 0
+    assert pylog_store.topic("orders").read().to_table()["value"].to_pylist() == [b"v"]
+""")
+    assert "= 1 passed in" in said, said
+
+
+def test_a_server_that_does_not_start_says_why(tmp_path):
+    with (
+        pytest.raises(PylogError, match=r"(?s)exit code 2: .*No such option '--lisen'"),
+        serving(tmp_path / "store", "--lisen"),
+    ):
+        pass
+
+
+def test_a_server_runs_as_long_as_the_block(tmp_path):
+    with serving(tmp_path / "store") as bootstrap:
+        host, port = bootstrap.split(":")
+        socket.create_connection((host, int(port)), 60).close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)), 60)
 
 
 def test_what_is_wrong_with_a_mark_is_said(run):
