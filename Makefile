@@ -71,7 +71,7 @@ audit: $(INSTALLED)  ## Known weaknesses of all packages that are installed here
 	"$(BIN)/python" -m pip freeze --exclude-editable > .audit/packages
 	.audit/bin/pip-audit --strict --no-deps --disable-pip -r .audit/packages
 
-# One after the other. docs/testing.md describes each, and when it was run last.
+# One after the other. docs/internals/testing.md describes each, and when it was run last.
 .PHONY: test-long
 test-long:  ## What takes many hours: test-all with its files on a disk, model, fuzz, programs, campaigns, crash
 	$(ON_DISK) $(MAKE) test-all
@@ -161,7 +161,7 @@ lint: $(INSTALLED)  ## Style, types and import directions
 	"$(BIN)/lint-imports" --no-logo
 
 .PHONY: bench
-bench: java $(INSTALLED)  ## The figures of docs/performance.md, measured on this machine
+bench: java $(INSTALLED)  ## The figures of docs/reference/performance.md, measured on this machine
 	@for script in $$(grep -l __main__ benchmarks/*.py); do echo "== $$script"; "$(BIN)/python" "$$script"; done
 
 .PHONY: bench-check

@@ -358,13 +358,13 @@ def main() -> None:
                     shown = many(slow, times, each)
                     tables.show(
                         "objects: publishers", ["ms", "half", "99 in 100", "the longest", "requests a publish"], shown,
-                        document=given.document, page="object-stores.md",
+                        document=given.document, page="guides/object-stores.md",
                     )  # fmt: skip
         finally:
             server.kill()
     if lines:
         header = ["", "ours", "delta-rs", "delta-rs's time by ours"]
-        tables.show("objects: beside Delta", header, lines, document=given.document, page="object-stores.md")
+        tables.show("objects: beside Delta", header, lines, document=given.document, page="guides/object-stores.md")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How costs grow with the amount stored, with partitions, with writers and with readers; with plots in docs/.
+"""How costs grow with the amount stored, with partitions, with writers and with readers; it plots them.
 
     python benchmarks/scale.py [--folder FOLDER] [--gb 10] [--cold-gb 3] [--partitions 10000] [--rounds 7] [--document]
 
@@ -29,7 +29,7 @@ import tables
 from pyspark_log import Store
 from pyspark_log.storage.fs import files
 
-DOCS = Path(__file__).parents[1] / "docs"
+IMAGES = Path(__file__).parents[1] / "docs" / "images"
 LOOKS = 200
 PROCESSES = (1, 2, 4, 8)
 #: Of a writer and a reader in a round: calls; reads of its partition, and the appends of PIECE that are in it.
@@ -198,7 +198,7 @@ def plot(name: str, across: str, up: str, lines: Sequence[Sequence[float]], curv
     axes.set(xscale="log", xlabel=across, ylabel=up, ylim=(0, None))
     axes.legend()
     for kind in ("png", "svg"):
-        figure.savefig(DOCS / f"{name}.{kind}", dpi=120, metadata={"Date": None} if kind == "svg" else None)
+        figure.savefig(IMAGES / f"{name}.{kind}", dpi=120, metadata={"Date": None} if kind == "svg" else None)
 
 
 def main() -> None:

@@ -26,7 +26,12 @@ def ratio(above: Sequence[float], below: Sequence[float]) -> float:
 
 
 def show(
-    name: str, header: Sequence[str], rows: Sequence[Sequence[object]], *, document: bool, page: str = "performance.md"
+    name: str,
+    header: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    document: bool,
+    page: str = "reference/performance.md",
 ) -> None:
     """Prints a table.
 

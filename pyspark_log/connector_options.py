@@ -1,4 +1,4 @@
-"""The options of `format("pylog")`: their names, defaults and meaning. docs/spark.md has each of them in full."""
+"""The options of `format("pylog")`: their names, defaults and meaning. docs/reference/spark.md has each in full."""
 
 from __future__ import annotations
 

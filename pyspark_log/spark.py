@@ -1,4 +1,4 @@
-"""The Spark data source as functions with named arguments; each sets the options of docs/spark.md.
+"""The Spark data source as functions with named arguments; each sets the options of docs/reference/spark.md.
 
 from pyspark_log.spark import read, read_stream, write, write_stream
 
@@ -64,7 +64,7 @@ def read(
         headers: whether to read the column of headers too.
         transform: gets the records as Arrow batches in the reading tasks, and returns rows of `schema`.
         schema: the columns that `transform` returns.
-        options: more options, by their names in docs/spark.md.
+        options: more options, by their names in docs/reference/spark.md.
 
     Raises:
         InvalidConfigError: the arguments contradict each other.
@@ -122,10 +122,11 @@ def write(
         topic: of all rows; None: the column `topic` names it.
         publish_id, publish_number: name the write, so that it can be repeated and still appears once.
         timestamp_column: the column with the records' times; None: the time of the write.
-        options: more options, by their names in docs/spark.md.
+        options: more options, by their names in docs/reference/spark.md.
 
     Raises:
-        PySparkException: the write is refused or failed; its text says whether it is published (docs/guarantees.md).
+        PySparkException: the write is refused or failed; its text says whether it is published
+            (docs/concepts/guarantees.md).
     """
     arguments = _texts(
         {"topic": topic, "publishId": publish_id, "publishNumber": publish_number, "timestampColumn": timestamp_column}
@@ -162,7 +163,7 @@ def write_stream(
         available_now: whether the query ends when it has written what there is at its start.
         publish_id: names the query beyond its checkpoint.
         publish_offsets: whether the offsets that it has read are committed with its output; not in mode `update`.
-        options: more options, by their names in docs/spark.md; in mode `update` only `storage.*`.
+        options: more options, by their names in docs/reference/spark.md; in mode `update` only `storage.*`.
 
     Raises:
         InvalidConfigError: an interval and `available_now`, or what mode `update` does not take.
@@ -322,7 +323,7 @@ def with_source_position(df: DataFrame, query: str, *, ordinal: str | None = Non
 
     The query reads from Spark's Kafka source and writes to its Kafka sink, into a topic of `pylog serve` whose config
     `source.position.header` names the header. After a failure Spark writes again what it has written of a batch; the
-    topic leaves that out (docs/spark.md).
+    topic leaves that out (docs/reference/spark.md).
 
     Args:
         df: rows with the columns `topic`, `partition`, `offset` of the source, with `value`, and also `key`, `headers`.
@@ -373,7 +374,7 @@ def _steps(df: DataFrame) -> set[str]:
     except AttributeError:
         raise InvalidConfigError(
             "with Spark Connect the steps of a query cannot be seen: take a session without it, or add the header "
-            "yourself, as docs/spark.md does for Spark 3.5"
+            "yourself, as docs/reference/spark.md does for Spark 3.5"
         ) from None
     while remaining_steps:
         step = remaining_steps.pop()

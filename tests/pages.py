@@ -4,13 +4,13 @@ import re
 import subprocess
 import sys
 
-from tests.paths import ROOT
+from tests.paths import DOCS
 from tests.server_tools import PATIENCE
 
 
 def blocks(page, language):
-    """Those of a page in a language, in order."""
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    """Those of a page in a language, in order; the page with its room, as in `guides/server.md`."""
+    text = (DOCS / page).read_text(encoding="utf-8")
     return [code for found, code in re.findall(r"```(\w+)\n(.*?)```", text, re.DOTALL) if found == language]
 
 

@@ -3,6 +3,9 @@
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+#: The pages of all rooms.
+PAGES = sorted(DOCS.rglob("*.md"))
 GOLDEN = ROOT / "tests" / "golden"
 #: What Kafka's own classes wrote: batches, and a folder of logs.
 KAFKA_JAVA = GOLDEN / "kafka-java"

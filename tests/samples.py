@@ -8,15 +8,14 @@ groups and a publisher.
 import re
 import shutil
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pyarrow as pa
 
 from pyspark_log import OffsetsLog, Store, TopicPartition
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
+from tests.paths import DOCS, PAGES, ROOT
 
-ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+READ = [ROOT / "README.md", *(page for page in PAGES if page != DOCS / "README.md")]
 
 _LANGUAGES = ("sh", "console", "python")
 _FENCE = re.compile(r" *```(\w*)")
@@ -52,7 +51,7 @@ class Sample:
 def samples():
     """Those of all pages."""
     found = {}
-    for page in PAGES:
+    for page in READ:
         heading, language, lines, name = "", None, [], ""
         for line in page.read_text().splitlines():
             fence = _FENCE.match(line)

@@ -30,7 +30,7 @@ def _full_name(name: str) -> str:
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--document", is_flag=True, help="Print all of them as Markdown, as docs/errors.md has them.")
+@click.option("--document", is_flag=True, help="Print all of them as Markdown, as docs/reference/errors.md has them.")
 @json_option
 def explain(name: str | None, document: bool, as_json: bool) -> None:
     """Say what the NAME of an error means, and what to do about it.

@@ -1,5 +1,5 @@
 # ruff: noqa: E501  (a line an error)
-"""What each name of an error means and what to do about it: for `pylog explain` and docs/errors.md."""
+"""What each name of an error means and what to do about it: for `pylog explain` and docs/reference/errors.md."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ EXPLAINED: Mapping[str, Mapping[str, Explained]] = {
         "PYLOG_INVALID_TXN_STATE": Explained("A producer has a transaction open in the partition, and the batch is outside of it.", "End the transaction first."),
         "PYLOG_TRANSACTION_COORDINATOR_FENCED": Explained("A newer coordinator has ended that transaction.", "Nothing: the newer one has the producer."),
         "PYLOG_TRANSACTION_STATE": Explained("The state of a transaction does not allow that call; nothing was changed.", "Call `begin` before `send`, and `commit` or `abort` once."),
-        "PYLOG_PARTITION_OWNED": Explained("A node of a Kafka cluster owns the partition: it alone may write to it.", "Write through the node's address, or with Spark through its leaders (docs/node.md)."),
+        "PYLOG_PARTITION_OWNED": Explained("A node of a Kafka cluster owns the partition: it alone may write to it.", "Write through the node's address, or with Spark through its leaders (docs/guides/node.md)."),
         "PYLOG_LOCK_TIMEOUT": Explained("Another process has held a lock for too long.", "The message names it, where the system says so. Try again; see whether that process hangs, and on a shared file system whether its host is gone."),
     },
     "Publishes": {
         "PYLOG_PUBLISH": Explained("A publish was refused or failed before its decision.", _AGAIN),
         "PYLOG_PUBLISHER_FENCED": Explained("A newer run, or a query with another checkpoint, uses the same publisher id.", "Stop one of both. A copy of a query needs a `publishId` and a checkpoint of its own."),
-        "PYLOG_PUBLISH_NUMBER": Explained("The checkpoint and the store are out of step: one of them was deleted, copied, or restored from an older copy.", "Restore both from the same time; or begin with a new checkpoint at offsets that you choose (docs/spark.md, When a checkpoint is lost)."),
+        "PYLOG_PUBLISH_NUMBER": Explained("The checkpoint and the store are out of step: one of them was deleted, copied, or restored from an older copy.", "Restore both from the same time; or begin with a new checkpoint at offsets that you choose (docs/reference/spark.md, When a checkpoint is lost)."),
         "PYLOG_SET_ASIDE": Explained("An administrator has set the publish aside before anything of it appeared.", "It can be published again."),
         "PYLOG_STAGED_OUTPUT": Explained("Staged output is missing, or is not what its writer has reported: it was cleaned away, or the folder is not the same on all hosts.", "Run the write again. Check that all hosts see the same folder."),
         "PYLOG_PUBLISH_PENDING": Explained("A publish is decided, and not all of it is visible yet.", "Do not publish its records again. They appear as soon as they can be written: by the next process that publishes or reads, or by `pylog recover`, which says what prevents it."),
@@ -78,14 +78,14 @@ EXPLAINED: Mapping[str, Mapping[str, Explained]] = {
         "PYLOG_OUTCOME_UNKNOWN": Explained("An I/O error came after bytes were handed to the system: they may be stored, or not.", "Repeat the same call with the same publisher and number, which shows the outcome; after an append, read the log end first."),
     },
     "Spark": {
-        "PYLOG_INVALID_OPTION": Explained("An option is unknown or has a bad value.", "The message has the nearest name, or what is allowed (docs/spark.md)."),
-        "PYLOG_INVALID_COLUMNS": Explained("The rows of a write lack `value`, or a column has another type than a record needs.", "Select the columns that docs/spark.md lists, and cast them."),
+        "PYLOG_INVALID_OPTION": Explained("An option is unknown or has a bad value.", "The message has the nearest name, or what is allowed (docs/reference/spark.md)."),
+        "PYLOG_INVALID_COLUMNS": Explained("The rows of a write lack `value`, or a column has another type than a record needs.", "Select the columns that docs/reference/spark.md lists, and cast them."),
         "PYLOG_NULL_TOPIC_IN_DATA": Explained("A row has no topic, and there is no option `topic`.", "Give one of both."),
         "PYLOG_DATA_LOSS": Explained("Records that a query or a job still had to read are gone: retention, `delete-records`, or a topic that was deleted and created again. The part of the name after the dot says which.", "Check retention against the lag. To continue without them set `failOnDataLoss=false` once (a job: `--skip-lost`)."),
         "PYLOG_MISMATCHED_TOPIC_PARTITIONS_BETWEEN_START_OFFSET_AND_END_OFFSET": Explained("`startingOffsets` and `endingOffsets` name different partitions.", "Name the same in both."),
         "PYLOG_UNRESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET": Explained("A start offset is greater than the end offset of its partition.", "Swap them, or leave one out."),
         "PYLOG_RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET": Explained("A start, once looked up, lies after the end of its partition.", "Choose an earlier start, or a later end."),
-        "PYLOG_OFFSET_NOT_UNDERSTOOD": Explained("The checkpoint holds offsets of another source, as of Kafka's.", "Give the query a new checkpoint, and `startingOffsets` (docs/spark.md, Moving a job)."),
+        "PYLOG_OFFSET_NOT_UNDERSTOOD": Explained("The checkpoint holds offsets of another source, as of Kafka's.", "Give the query a new checkpoint, and `startingOffsets` (docs/reference/spark.md, Moving a job)."),
         "PYLOG_CHECKPOINT_NOT_READABLE": Explained("`publishOffsets` needs the checkpoint in a folder that the driver can read, in a version that it knows.", "Put the checkpoint on a disk, or leave out `publishOffsets`."),
         "PYLOG_INVALID_TRANSFORM": Explained("An `arrowTransform` returns other columns or types than its schema says.", "The message has both."),
         "PYLOG_UNKNOWN_QUERY": Explained("The tasks of a micro-batch do not agree on their query.", "Restart the query; nothing of the micro-batch was published."),
@@ -108,7 +108,7 @@ EXPLAINED: Mapping[str, Mapping[str, Explained]] = {
         "PYLOG_KAFKA_LOGIN": Explained("A Kafka cluster refuses the login.", "Check mechanism, user and password."),
         "PYLOG_KAFKA_PRODUCER_FENCED": Explained("Another producer has the same transactional id.", "Stop one of both."),
         "PYLOG_INVALID_MESSAGE": Explained("Bytes are no message of Kafka's protocol.", "See that a Kafka client, or a broker, is at the other end, and that both or none use TLS."),
-        "PYLOG_UNSUPPORTED_VERSION": Explained("A request is of an API or a version that is not known.", "docs/server.md lists those that are; upgrade the client, or pyspark-log."),
+        "PYLOG_UNSUPPORTED_VERSION": Explained("A request is of an API or a version that is not known.", "docs/guides/server.md lists those that are; upgrade the client, or pyspark-log."),
         "PYLOG_UNKNOWN_RECORD": Explained("A cluster's metadata has a record of a type or version that is not known.", "Upgrade pyspark-log, or lower `metadata.version` of the cluster."),
         "PYLOG_UNSUPPORTED_FEATURE": Explained("The cluster has a feature that this version of pyspark-log does not know.", "Upgrade pyspark-log, or lower the feature's level."),
         "PYLOG_REPLICATION": Explained("A copy of a partition cannot be continued.", "The message says why, and what to do with the copy."),

@@ -4,7 +4,7 @@
 
 Each call loads what came since the one before it, by the committed offsets of a group. One Spark task a partition reads
 the log into Arrow and writes the files; no row passes through the JVM. STORE and TARGET must be folders that all
-executors see; STORE can be the URL of a store in an object store. docs/jobs.md says what is guaranteed.
+executors see; STORE can be the URL of a store in an object store. docs/reference/jobs.md says what is guaranteed.
 """
 
 from __future__ import annotations

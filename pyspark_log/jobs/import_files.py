@@ -4,7 +4,7 @@
 
 Each call imports the files that came since the one before it. A task reads a file into Arrow and stages its records;
 the driver publishes them together with the committed offsets that say so. So a file is imported as a whole or not at
-all, and once, whatever is killed. The topic is created if it is missing. docs/jobs.md says more.
+all, and once, whatever is killed. The topic is created if it is missing. docs/reference/jobs.md says more.
 """
 
 from __future__ import annotations

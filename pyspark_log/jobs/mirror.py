@@ -6,7 +6,7 @@ r"""Mirrors topics of a Kafka cluster, of a broker's folder or of a store on man
 
 Keys, values, headers, times and partitions are the same; so are the configs of topics that are made. With --groups the
 offsets of groups are copied too, translated. STORE and SOURCE are folders that all executors see, URLs of object
-stores, or for SOURCE a cluster. docs/from-kafka.md says what is guaranteed, and when `pylog mirror` is enough.
+stores, or for SOURCE a cluster. docs/guides/from-kafka.md says what is guaranteed, and when `pylog mirror` is enough.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The metrics of a store, which any process can read from it: sizes, offsets, lag, publishers.
 
-Names are those of Kafka's JMX exporter and of kafka_exporter, where they have one; docs/metrics.md has all of them.
+Names are those of Kafka's JMX exporter and of kafka_exporter, where they have one; docs/reference/metrics.md has all.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The metrics of a server: HTTP for Prometheus, and for those that ask whether it lives and is ready.
 
-The loop only counts; here its counts become metrics, in the threads of HTTP. docs/metrics.md has all names, which are
-those of Kafka's JMX exporter where it has one.
+The loop only counts; here its counts become metrics, in the threads of HTTP. docs/reference/metrics.md has all names,
+which are those of Kafka's JMX exporter where it has one.
 """
 
 from __future__ import annotations

@@ -372,7 +372,7 @@ def _check_reach(config: ServerConfig, host: str, port: int, action: str) -> Non
     if not (is_loopback(host) or _authenticates(config) or config.allow_anonymous):
         raise InvalidConfigError(
             f"on {host}:{port} others than this machine could {action} without authentication: have clients "
-            "authenticate themselves (docs/security.md), or allow that by --allow-anonymous"
+            "authenticate themselves (docs/guides/security.md), or allow that by --allow-anonymous"
         )
 
 

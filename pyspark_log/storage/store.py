@@ -65,7 +65,7 @@ class Store(ABC):
             path: the folder, or a `file:` URI; or the URL of a bucket and a prefix. A broker's: one of its `log.dirs`,
                 a copy of it, or the folder of a single partition; or several of its `log.dirs`, absolute, with commas
                 between them.
-            options: how an object store is reached, by the names in docs/object-stores.md, such as `endpoint` or
+            options: how an object store is reached, by the names in docs/guides/object-stores.md, such as `endpoint` or
                 `secret_access_key`. What they leave out comes from the environment and the platform. No error shows
                 their values.
 

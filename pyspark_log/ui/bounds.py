@@ -1,4 +1,4 @@
-"""What one request may read and show, at most. docs/ui.md has the table."""
+"""What one request may read and show, at most. docs/guides/ui.md has the table."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
     python -m tests.campaigns.table_driver KIND FOLDER MODE
 
 KIND is delta or iceberg. MODE "forever" runs until it is killed; "once" ends when all is done; "read" prints the values
-of the table as JSON, as its last line. The jar is that of docs/tables.md for the PySpark at hand.
+of the table as JSON, as its last line. The jar is that of docs/guides/tables.md for the PySpark at hand.
 """
 
 import json
@@ -35,8 +35,8 @@ _MOST_ROWS = 200
 
 
 def all_jars(kind):
-    """The coordinates of a kind's jars in the table of docs/tables.md, by the version of Spark."""
-    page = (ROOT / "docs/tables.md").read_text(encoding="utf-8")
+    """The coordinates of a kind's jars in the table of docs/guides/tables.md, by the version of Spark."""
+    page = (ROOT / "docs/guides/tables.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (4\.\d) \| (.*) \| (.*) \|$", page, re.MULTILINE)
     found = {version: (delta if kind == "delta" else iceberg).strip("`") for version, delta, iceberg in rows}
     return {version: jar for version, jar in found.items() if jar != "none"}

@@ -1,4 +1,4 @@
-"""Runs the samples of docs/tables.md in a session with the jars of Delta or Iceberg, in their order.
+"""Runs the samples of docs/guides/tables.md in a session with the jars of Delta or Iceberg, in their order.
 
     python -m tests.campaigns.table_samples KIND FOLDER
 

@@ -1,4 +1,4 @@
-"""The samples of docs/tables.md run, each kind of table in a process of its own, with the PySpark at hand.
+"""The samples of docs/guides/tables.md run, each kind of table in a process of its own, with the PySpark at hand.
 
 Where there is no jar for that, they are skipped: `make table-campaign` runs them with a PySpark that has jars.
 """

@@ -1,10 +1,13 @@
-"""Runs the program of docs/transactions.md, to be killed. `worker_to_kill.py STORE` prints "started" and "finished"."""
+"""Runs the program of docs/concepts/transactions.md, to be killed.
+
+`worker_to_kill.py STORE` prints "started" and "finished".
+"""
 
 import re
 import sys
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "transactions.md"
+PAGE = Path(__file__).parents[2] / "docs/concepts/transactions.md"
 
 if __name__ == "__main__":
     names = {}

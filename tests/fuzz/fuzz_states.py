@@ -122,7 +122,7 @@ def _slot_like(pick: random.Random, good: bytes) -> bytes:
 
 
 def _fields() -> list[tuple[int, int]]:
-    """Where each field of a slot is and how many bytes it has; docs/format.md has the names."""
+    """Where each field of a slot is and how many bytes it has; docs/internals/format.md has the names."""
     fields, at = [], 0
     sizes = (1, 1, 2, 4, 8, 8, 8, 8, 8, 8, 4, 4, 8, 8, 8, 4, 4, 8, 8, 8, 4, 2, 2, 8, 4, 4, 8, 4, 4, 8, 8, 76)
     for size in sizes:

@@ -1,4 +1,4 @@
-"""The samples of docs/jobs.md and docs/from-kafka.md run, and print what the page shows, but for times and sizes."""
+"""The samples of docs/reference/jobs.md and docs/guides/from-kafka.md print what is shown, but for times and sizes."""
 
 import importlib
 import re
@@ -33,7 +33,7 @@ def test_runs(spark, tmp_path, monkeypatch, capsys, name):
 
 
 def test_a_move_from_a_broker_and_back(spark, tmp_path, capsys):
-    """The commands of docs/from-kafka.md in their order; those of Kafka need a broker (tests/kafka)."""
+    """The commands of docs/guides/from-kafka.md in their order; those of Kafka need a broker (tests/kafka)."""
     make_world(tmp_path)
     for line, shown in (one for sample in MOVING for one in commands(sample, tmp_path)):
         command, _, file = line.partition(" > ")

@@ -1,7 +1,7 @@
 """Jobs of PySpark and Kafka as people write them, one of each shape that public code has.
 
 Each gets a session and where it runs (`At`), and returns the rows that it has made. Two words differ: format and
-address. Two shapes need another line besides (`save`, `start_update`), which docs/spark.md gives.
+address. Two shapes need another line besides (`save`, `start_update`), which docs/reference/spark.md gives.
 """
 
 import io

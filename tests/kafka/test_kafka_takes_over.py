@@ -20,7 +20,7 @@ from pyspark_log.storage.log.replica import truncate
 from pyspark_log.types import READ_COMMITTED, TopicPartition
 from tests.waiting import wait_until
 
-DOCS = Path(__file__).parents[2] / "docs" / "kafka.md"
+DOCS = Path(__file__).parents[2] / "docs/guides/kafka.md"
 PARTITIONS = 2
 LOG_START = 100
 #: More than the broker has by then.
@@ -126,7 +126,7 @@ def taken_over(broker, written, tmp_path_factory):
 
 
 def hand_over(folder, logs):
-    """Does what docs/kafka.md says."""
+    """Does what docs/guides/kafka.md says."""
     section = DOCS.read_text().partition("## A topic of a store for a broker\n")[2]
     script = re.search(r"```sh\n(.*?)```", section, re.DOTALL)[1]
     subprocess.run(["sh", "-eu", "-c", script], env=os.environ | {"FOLDER": str(folder), "LOGS": str(logs)}, check=True)
@@ -156,7 +156,7 @@ def test_a_consumer_reads_all_and_a_producer_appends(clients, written, topic):
 
 
 def test_kafkas_tool_takes_the_committed_offsets_of_a_group(taken_over, clients, written, tmp_path):
-    """As docs/from-kafka.md says."""
+    """As docs/guides/from-kafka.md says."""
     store, file = Store.open(written[0].path), tmp_path / "billing.csv"
     offsets = {TopicPartition("exported", 0): 7, TopicPartition("exported", 1): LOG_START + 3}
     store.groups["billing"].commit(offsets)

@@ -1,4 +1,4 @@
-"""Spark's real-time mode at `pylog serve`: the sample of docs/real-time.md, stopped in the middle of its batches."""
+"""Spark's real-time mode at `pylog serve`: the sample of docs/guides/real-time.md, stopped amid its batches."""
 
 import pyarrow as pa
 import pytest

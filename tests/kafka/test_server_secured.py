@@ -1,4 +1,4 @@
-"""Kafka's own tools at a `pylog serve` with TLS and authentication, with the settings of docs/security.md."""
+"""Kafka's own tools at a `pylog serve` with TLS and authentication, with the settings of docs/guides/security.md."""
 
 import json
 import re
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("kafka")
 _CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 _PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
 _LOGIN = "org.apache.kafka.common.security"
-_PAGE = (ROOT / "docs/security.md").read_text(encoding="utf-8")
+_PAGE = (ROOT / "docs/guides/security.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

@@ -68,7 +68,7 @@ def test_both_write_and_both_read_the_same(spark, server):
 
 @pytest.mark.long
 def test_a_transaction_of_a_client_that_is_open(spark, server):
-    """What docs/server.md says of it: readers of committed records wait for its end, and a publish does not."""
+    """What docs/guides/server.md says of it: readers of committed records wait for its end, and a publish does not."""
     settings = {"transactional.id": "t", "transaction.timeout.ms": 600_000, "linger.ms": 0}
     producer = Producer({"bootstrap.servers": server.bootstrap, **settings})
     producer.init_transactions(60)
@@ -154,7 +154,7 @@ def test_a_query_of_kafkas_source_into_our_sink_and_back(spark, server, tmp_path
 
 @pytest.mark.slow
 def test_the_sample_of_older_sparks_writes_each_record_once(spark, tmp_path):
-    """That of docs/spark.md, also after its checkpoint was lost, as then it writes all of them again."""
+    """That of docs/reference/spark.md, also after its checkpoint was lost, as then it writes all of them again."""
     store = make_world(tmp_path)
     [create, sample] = [one for one in samples() if one.name.startswith("spark.md: Spark 3.5")]
     for line in create.code_in(tmp_path).splitlines():

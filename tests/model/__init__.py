@@ -1,1 +1,1 @@
-"""A model of the protocol, checked in every state that it can reach; see docs/model.md."""
+"""A model of the protocol, checked in every state that it can reach; see docs/internals/model.md."""

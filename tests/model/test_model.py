@@ -1,4 +1,4 @@
-"""The model of the publish protocol holds, and each of its rules is needed; see docs/model.md."""
+"""The model of the publish protocol holds, and each of its rules is needed; see docs/internals/model.md."""
 
 import ast
 from dataclasses import replace

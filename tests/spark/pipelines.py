@@ -1,6 +1,6 @@
 """Runs of Spark's declarative pipelines, each in processes of its own.
 
-The files of a pipeline are those of the sample in docs/pipelines.md; a test may change what they say.
+The files of a pipeline are those of the sample in docs/guides/pipelines.md; a test may change what they say.
 """
 
 import os
@@ -15,7 +15,7 @@ from tests.campaigns import processes
 from tests.paths import ROOT
 from tests.waiting import PATIENCE, wait_until
 
-PAGE = (ROOT / "docs/pipelines.md").read_text()
+PAGE = (ROOT / "docs/guides/pipelines.md").read_text()
 COMMAND = [str(Path(pyspark.__file__).parent / "bin/spark-pipelines"), "run"]
 
 

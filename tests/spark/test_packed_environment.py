@@ -1,4 +1,4 @@
-"""Machines without pyspark-log: an environment that has it is shipped with the job, as docs/cluster.md has it."""
+"""Machines without pyspark-log: an environment that has it is shipped with the job (docs/guides/cluster.md)."""
 
 import importlib.metadata
 import os

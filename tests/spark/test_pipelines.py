@@ -1,4 +1,4 @@
-"""Declarative pipelines over topics: the sample of docs/pipelines.md, its second run, refreshes, kills and refusals."""
+"""Declarative pipelines: the sample of docs/guides/pipelines.md, its second run, refreshes, kills and refusals."""
 
 import json
 import random

@@ -28,7 +28,7 @@ def export_kafka(target: Target, topic: str, folder: str, topic_id: str, as_json
     """Copy TOPIC into a new FOLDER that a Kafka broker can take over.
 
     Offsets, times, keys and headers do not change. Every record is checked; if one is damaged, nothing is exported.
-    Other processes may write to the topic meanwhile. docs/kafka.md says what to do with the folder.
+    Other processes may write to the topic meanwhile. docs/guides/kafka.md says what to do with the folder.
     """
     with ProgressBar(f"export {topic}") as progress:
         found = export_topic(target.open_folder(_INSTEAD), topic, folder, topic_id, progress=progress)

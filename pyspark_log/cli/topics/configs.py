@@ -36,7 +36,7 @@ _KINDS: dict[str, list[tuple[str, list[_Row]]]] = {
 """, _rows(TOPIC_CONFIGS.values(), of_store=True))],
     "connector": [("""\
 # Options of format("pylog") in Spark, with the names and defaults of Spark's Kafka connector; an empty one has no
-# default. Set one in the code: .option("maxOffsetsPerTrigger", "100000"). docs/spark.md has each of them in full.
+# default. Set one in the code: .option("maxOffsetsPerTrigger", "100000"). docs/reference/spark.md has each in full.
 
 # --- of reads
 """, [*READ_OPTIONS.values()]), ("""

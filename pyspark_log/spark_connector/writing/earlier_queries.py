@@ -72,5 +72,6 @@ def _said(publisher: str, now: About, other: Decision, why: str) -> str:
         f"the query {now.query or publisher} writes to {topics} for the first time, which another query {why} has "
         f"written to before ({other.publisher}, last {format_time(other.time)}). If it is the same query, whose "
         "checkpoint was lost, it has begun again at startingOffsets, and its output may be there twice. A query with a "
-        "publishId, or with publishOffsets, is refused then or continues; docs/spark.md#when-a-checkpoint-is-lost"
+        "publishId, or with publishOffsets, is refused then or continues: "
+        "docs/reference/spark.md#when-a-checkpoint-is-lost"
     )

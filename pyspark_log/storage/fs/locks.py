@@ -1,7 +1,7 @@
 """Locks between processes and threads.
 
 A lock is a `flock` on a file that is never renamed or replaced. Three properties that `flock` lacks
-are added (the failures they prevent are in docs/protocol.md):
+are added (the failures they prevent are in docs/internals/protocol.md):
 
 - Turns. `flock` is not fair: a process that locks in a loop starves the others. A waiter first takes
   a second lock, the turn, then the lock itself, and then releases the turn; so no process is overtaken

@@ -2,8 +2,8 @@
 
 `append_in_room` is its shortcut for bytes alone, which small appends in a row take.
 
-Place (and roll), claim, bytes, sync, the move of the end, index entries, in this order: docs/protocol.md has the
-reasons. Until the end moves, no reader sees what was written.
+Place (and roll), claim, bytes, sync, the move of the end, index entries, in this order: docs/internals/protocol.md has
+the reasons. Until the end moves, no reader sees what was written.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def append_in_room(
 ) -> bool:
     """Appends batches, unsynced, that need only the last steps of `append`: bytes, the move of the end, index entries.
 
-    That takes half the time of `append` for a small batch (docs/architecture.md). Errors as there.
+    That takes half the time of `append` for a small batch (docs/internals/architecture.md). Errors as there.
 
     Args:
         log: the log; its lock is held.

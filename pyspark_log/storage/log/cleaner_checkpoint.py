@@ -5,7 +5,7 @@ compacted only saves work: if that is torn or too old, the next cleaner begins a
 Which segments cleaners may have replaced is relied on. So a file that does not say it, as after a power loss in a
 write, or because it was removed, means: perhaps all of them.
 
-Layout: docs/format.md.
+Layout: docs/internals/format.md.
 """
 
 from __future__ import annotations

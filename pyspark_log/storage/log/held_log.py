@@ -1,6 +1,6 @@
 """A partition's log while its lease is held: the active segment, and the basic changes to the files.
 
-Recovery and the writer are built on it; the order of steps is the protocol of docs/protocol.md.
+Recovery and the writer are built on it; the order of steps is the protocol of docs/internals/protocol.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The lease of a partition: its lock, and the state in the locked file.
 
-The order of steps is the protocol of docs/protocol.md. On a shared file system the lock can be lost without notice:
-`claim` and `may_cut` handle that.
+The order of steps is the protocol of docs/internals/protocol.md. On a shared file system the lock can be lost without
+notice: `claim` and `may_cut` handle that.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A decision to publish, and its encoding as a record of the decision log: JSON, described in docs/format.md.
+"""A decision to publish, and its encoding as a record of the decision log: JSON, described in docs/internals/format.md.
 
 Version 2 of the records added the publisher's holder, the plan, and set-aside decisions; version 1 is read as well.
 """

@@ -1,7 +1,8 @@
 """Floors: up to which number entries of the log may be deleted.
 
 `floor/K` holds the K-th one. It is written after it was decided, and before the first entry up to it is deleted. So a
-process that has slept through a deletion finds a floor that its state does not count; see docs/publish-log.md.
+process that has slept through a deletion finds a floor that its state does not count:
+docs/internals/publish-log.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Models pyspark_log/storage/publish/partition_applier.py, what pyspark_log/storage/log/append.py does with a decision,
 and, as `install`, new_segment.py;
-docs/protocol.md, "the steps of a publish",
+docs/internals/protocol.md, "the steps of a publish",
 4, and "large output becomes segments". What the engine makes ready without the lock is made under it here.
 """
 

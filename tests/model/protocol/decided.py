@@ -1,7 +1,7 @@
 """Applies what was decided, wherever it is not yet.
 
 Models pyspark_log/storage/publish/applier.py, DecisionLog.follow, and help_apply of pending.py;
-docs/protocol.md,
+docs/internals/protocol.md,
 "the steps of a publish", 4.
 """
 

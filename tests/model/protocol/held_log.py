@@ -1,6 +1,6 @@
 """A partition's log while its lock is held: the state, the active segment, and the changes that others are made of.
 
-Models pyspark_log/storage/log/lease.py and held_log.py; docs/protocol.md, "the steps of an append", 1 to 4.
+Models pyspark_log/storage/log/lease.py and held_log.py; docs/internals/protocol.md, "the steps of an append", 1 to 4.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The intent to apply a decision: what the state says before the bytes come, and what becomes of it.
 
-Models pyspark_log/storage/log/recovery/apply_intent.py; docs/protocol.md, "resolving an intent".
+Models pyspark_log/storage/log/recovery/apply_intent.py; docs/internals/protocol.md, "resolving an intent".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Puts a partition right after the machine went down.
 
-Models pyspark_log/storage/log/recovery/restart.py; docs/protocol.md, "the steps after a power loss".
+Models pyspark_log/storage/log/recovery/restart.py; docs/internals/protocol.md, "the steps after a power loss".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Publishes: claims, decides, and tidies up.
 
 Models pyspark_log/storage/publish/publishing.py and checks.py, and pyspark_log/storage/maintenance/janitor.py;
-docs/protocol.md, "the steps of a publish".
+docs/internals/protocol.md, "the steps of a publish".
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What a held log does besides on a shared file system, where its lock can be given to another without its knowing.
 
-Models what pyspark_log/storage/log/lease.py does where it is `shared`; docs/protocol.md, "when a lock is lost". A
-holder's writes to the state file, which is the locked one, are refused once it has lost the lock; all its other changes
-go through, however late. A process that changes a log says so in the state first, by a claim; a process that finds a
-claim not taken back continues in another segment.
+Models what pyspark_log/storage/log/lease.py does where it is `shared`; docs/internals/protocol.md, "when a lock is
+lost". A holder's writes to the state file, which is the locked one, are refused once it has lost the lock; all its
+other changes go through, however late. A process that changes a log says so in the state first, by a claim; a process
+that finds a claim not taken back continues in another segment.
 """
 
 from __future__ import annotations

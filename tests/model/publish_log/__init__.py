@@ -1,1 +1,1 @@
-"""The protocol of a store in an object store, docs/publish-log.md: its objects, programs, observers and situations."""
+"""A store in an object store, docs/internals/publish-log.md: its objects, programs, observers and situations."""

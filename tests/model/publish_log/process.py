@@ -1,7 +1,7 @@
 """A process that follows the publish log and decides.
 
 Models PublishLog of pyspark_log/storage/publish_log/log.py, last_after of floors.py, and read_last of checkpoint.py;
-docs/publish-log.md.
+docs/internals/publish-log.md.
 """
 
 from __future__ import annotations

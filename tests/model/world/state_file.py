@@ -1,7 +1,7 @@
 """A state file: four slots, of each of which the disk has what was synced, or any write since.
 
 Models pyspark_log/storage/log/state/state_file.py;
-docs/format.md has its layout. A sync that fails says so once: later ones
+docs/internals/format.md has its layout. A sync that fails says so once: later ones
 do nothing, and succeed, until something is written again.
 """
 

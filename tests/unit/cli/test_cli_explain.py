@@ -1,4 +1,4 @@
-"""`pylog explain` and docs/errors.md: each name of an error, and what to do."""
+"""`pylog explain` and docs/reference/errors.md: each name of an error, and what to do."""
 
 import json
 import re
@@ -29,8 +29,8 @@ def test_each_name_in_the_code_is_explained_and_no_other():
 
 
 def test_the_page_is_what_the_command_writes():
-    """To write it: pylog explain --document > docs/errors.md."""
-    assert (ROOT / "docs/errors.md").read_text(encoding="utf-8") == run("--document").output
+    """To write it: pylog explain --document > docs/reference/errors.md."""
+    assert (ROOT / "docs/reference/errors.md").read_text(encoding="utf-8") == run("--document").output
 
 
 @pytest.mark.parametrize("name", ["PYLOG_DATA_LOSS", "[PYLOG_DATA_LOSS.TOPIC_DELETED]", "data_loss"])

@@ -360,7 +360,7 @@ def test_a_name_that_is_one_letter_from_a_known_one(given, meant):
 
 
 def test_the_page_has_every_option():
-    page = (ROOT / "docs/spark.md").read_text()
+    page = (ROOT / "docs/reference/spark.md").read_text()
     missing = [name for name in (*READ_OPTIONS, *WRITE_OPTIONS) if f"`{name}`" not in page]
     assert missing == []
 

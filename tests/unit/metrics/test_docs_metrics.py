@@ -1,4 +1,4 @@
-"""docs/metrics.md and the dashboard: they name what a server exports whose clients read, write and publish."""
+"""docs/reference/metrics.md and the dashboard: they name what a server exports, with all its kinds of clients."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from tests.server_tools import PATIENCE, Peer, served
 from tests.store_tools import rows
 from tests.waiting import wait_until
 
-PAGE = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
 DASHBOARD = json.loads((ROOT / "examples/grafana/pyspark-log.json").read_text(encoding="utf-8"))
 TABLE = {
     name: (re.findall(r"`(\w+)`", labels), meaning, of.split(", "))

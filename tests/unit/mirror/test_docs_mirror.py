@@ -1,4 +1,4 @@
-"""docs/from-kafka.md: its commands mirror a server of ours in place of a cluster, log in to it, and end the mirror."""
+"""docs/guides/from-kafka.md: its commands mirror our server in place of a cluster, log in, and end the mirror."""
 
 import re
 
@@ -10,8 +10,8 @@ from tests.security_tools import Authority, add_users, name, tls_options
 from tests.server_tools import Server
 from tests.store_tools import rows
 
-_SH = blocks("from-kafka.md", "sh")
-[_PROPERTIES] = blocks("from-kafka.md", "properties")
+_SH = blocks("guides/from-kafka.md", "sh")
+[_PROPERTIES] = blocks("guides/from-kafka.md", "properties")
 
 
 @pytest.fixture

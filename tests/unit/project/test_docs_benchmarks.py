@@ -5,9 +5,8 @@ import re
 
 import pytest
 
-from tests.paths import ROOT
+from tests.paths import DOCS, PAGES, ROOT
 
-PAGES = sorted((ROOT / "docs").glob("*.md"))
 SCRIPTS = sorted((ROOT / "benchmarks").glob("*.py"))
 # A table between its name and its end.
 BLOCK = re.compile(r"^<!-- ([^\n]+) -->\n\n(?:\|[^\n]+\n)+\n<!-- end -->$", re.MULTILINE)
@@ -22,7 +21,7 @@ def written(source):
         options = {option.arg: option.value for option in call.keywords}
         if ast.unparse(options["document"]) == "False":
             continue
-        page = ast.literal_eval(options["page"]) if "page" in options else "performance.md"
+        page = ast.literal_eval(options["page"]) if "page" in options else "reference/performance.md"
         # One of two names may be chosen, but none is put together.
         name = call.args[0]
         names = [name.body, name.orelse] if isinstance(name, ast.IfExp) else [name]
@@ -32,7 +31,7 @@ def written(source):
 
 def test_each_table_has_its_script_and_its_place():
     tables = [table for script in SCRIPTS for table in written(script.read_text())]
-    places = [(page.name, name) for page in PAGES for name in BLOCK.findall(page.read_text())]
+    places = [(str(page.relative_to(DOCS)), name) for page in PAGES for name in BLOCK.findall(page.read_text())]
     assert len(tables) > 20
     assert sorted(tables) == sorted(places)
 

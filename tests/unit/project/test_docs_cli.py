@@ -1,4 +1,4 @@
-"""Each `pylog` command in docs/cli.md can be called as it is written there, and none is missing."""
+"""Each `pylog` command in docs/reference/cli.md can be called as it is written there, and none is missing."""
 
 import re
 import shlex
@@ -13,7 +13,7 @@ from pyspark_log.cli.main import COMMANDS, main
 from pyspark_log.types import TopicPartition
 from tests.paths import ROOT
 
-PAGE = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
 CALLS = re.findall(r"`(pylog [^`]+)`", PAGE)
 
 

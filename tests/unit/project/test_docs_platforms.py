@@ -1,4 +1,4 @@
-"""docs/platforms.md: its manifest fits the files of conf/kubernetes, and its DAG can be imported where Airflow is."""
+"""docs/guides/platforms.md: its manifest fits the files of conf/kubernetes, its DAG can be imported by Airflow."""
 
 import pytest
 
@@ -11,7 +11,7 @@ CONF = ROOT / "conf/kubernetes"
 def test_the_manifest():
     """What the operator's own schema says was checked by hand."""
     yaml = pytest.importorskip("yaml")
-    [text] = blocks("platforms.md", "yaml")
+    [text] = blocks("guides/platforms.md", "yaml")
     spec = yaml.safe_load(text)["spec"]
     [volume] = spec["volumes"]
     claim = yaml.safe_load((CONF / "store.yaml").read_text(encoding="utf-8"))["metadata"]["name"]
@@ -23,7 +23,7 @@ def test_the_manifest():
 
 
 def test_the_dag():
-    *_, text = blocks("platforms.md", "python")
+    *_, text = blocks("guides/platforms.md", "python")
     code = compile(text, "platforms.md", "exec")
     pytest.importorskip("airflow.providers.apache.spark", reason="needs Airflow and its provider for Spark")
     names = {}

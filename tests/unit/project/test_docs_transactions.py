@@ -1,4 +1,4 @@
-"""The program in docs/transactions.md does what the page says."""
+"""The program in docs/concepts/transactions.md does what the page says."""
 
 import re
 
@@ -7,7 +7,7 @@ import pyarrow as pa
 from pyspark_log import OffsetsLog, Store
 from tests.paths import ROOT
 
-PAGE = ROOT / "docs" / "transactions.md"
+PAGE = ROOT / "docs/concepts/transactions.md"
 
 
 def program():

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.paths import ROOT
+from tests.paths import PAGES, ROOT
 
 FOLDERS = ("pyspark_log", "tests", "benchmarks", "examples")
 SOURCES = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.p[xy]*")) if path.suffix != ".pyc"]
@@ -13,7 +13,7 @@ PATHS = {f"/{path.relative_to(ROOT)}" for path in (*SOURCES, *ROOT.glob("*.py"))
 NAMED = re.compile(r"(?<![\w*/.-])(?:\w+/)*\w+\.(?:pyx|pxd|pyi|py)\b(?!\()")
 READ = [
     *(path for path in SOURCES if path.is_relative_to(ROOT / "pyspark_log")),
-    *sorted((ROOT / "docs").glob("*.md")),
+    *PAGES,
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
 ]

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.paths import ROOT
+from tests.paths import PAGES, ROOT
 
 CODE = [path for path in sorted((ROOT / "pyspark_log").rglob("*.p*")) if path.suffix in (".py", ".pyx", ".pxd", ".pyi")]
 CODE += sorted((ROOT / "pyspark_log").rglob("*.h"))
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
 CONF = [path for path in sorted((ROOT / "conf").rglob("*")) if path.is_file()]
 PROGRAMS = [path for folder in ("tests", "benchmarks", "examples") for path in sorted((ROOT / folder).rglob("*.py"))]
 SETTINGS = [ROOT / "pyproject.toml", ROOT / "Makefile"]

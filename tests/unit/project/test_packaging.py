@@ -89,7 +89,7 @@ def test_the_source_distribution_has_all_sources_once(sources):
     assert modules(sources) == modules(ROOT)
     assert kernels(sources) == kernels(ROOT)
     this = "tests/unit/project/test_packaging.py"
-    for name in (this, "docs/guarantees.md", "conf/store.properties", "Makefile", "LICENSE"):
+    for name in (this, "docs/concepts/guarantees.md", "conf/store.properties", "Makefile", "LICENSE"):
         assert (sources / name).is_file()
     # These are other names of parts of the package.
     assert not [name for name in ("storage", "spark_connector", "jobs") if (sources / name).exists()]
@@ -142,13 +142,13 @@ def test_the_wheel_has_modules_jobs_and_kernels(sources):
     assert built == kernels(ROOT)
 
 
-#: The check that docs/spark.md has of a Python that Spark is to start.
+#: The check that docs/start/install.md has of a Python that Spark is to start.
 CHECK = "from pyspark_log import DefaultSource"
 
 
 def checked(folder, *before):
     """The last line that the check says, run in a folder; "" if all is well."""
-    assert CHECK in " ".join((ROOT / "docs/spark.md").read_text().split())
+    assert CHECK in " ".join((ROOT / "docs/start/install.md").read_text().split())
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     command = [sys.executable, "-W", "ignore", "-c", "\n".join((*before, CHECK))]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment, check=False)

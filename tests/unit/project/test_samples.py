@@ -16,6 +16,9 @@ from tests.samples import PARTITIONS, make_world, samples
 
 NOT_RUN = {
     "README.md: Install": "it makes an environment, and runs the demo in it",
+    "install.md: To try it": "it makes an environment, and runs the demo in it",
+    "install.md: In an environment of yours": "it installs into an environment",
+    "install.md: Does it work? #2": "test_packaging.py has it, with and without Spark",
     "README.md: In your tests": "test_pytest_plugin.py runs it in a pytest of its own",
     **{
         f"jobs.md: {heading}": "tests/jobs/test_jobs_samples.py runs it, with Spark"

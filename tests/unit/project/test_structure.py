@@ -189,7 +189,7 @@ def test_kernels_use_what_is_below_them():
 
 
 def test_the_page_on_the_architecture_names_what_is_there():
-    page = (ROOT / "docs" / "architecture.md").read_text()
+    page = (ROOT / "docs/internals/architecture.md").read_text()
     rows = re.findall(r"^\| [^|]+ \| (.+) \|$", page[page.index("## Where do I change") :], re.MULTILINE)
     place = re.compile(r"`([\w/]+\.py)`:? ?((?:`[\w.]+`(?:, )?)*)")
     named = [(path, names) for row in rows for path, names in place.findall(row)]

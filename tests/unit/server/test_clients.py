@@ -15,7 +15,7 @@ VALUES = [b"value %d " % number * 20 for number in range(200)]
 
 
 def test_librdkafka_puts_keys_where_others_do_if_it_is_asked_to(server, store, topic):
-    """As docs/server.md says."""
+    """As docs/guides/server.md says."""
     store.add_partitions(topic, 7)
     config = {"bootstrap.servers": server.bootstrap, "partitioner": "murmur2_random"}
     producer = confluent_kafka.Producer(config)

@@ -1,6 +1,6 @@
 """Requests with damaged bytes on live connections: each is answered or closes its connection, and the server continues.
 
-PYLOG_DAMAGED_REQUESTS says how many; docs/testing.md has what was run.
+PYLOG_DAMAGED_REQUESTS says how many; docs/internals/testing.md has what was run.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""docs/security.md: its commands make certificates, a user and a server, and its clients reach it."""
+"""docs/guides/security.md: its commands make certificates, a user and a server, and its clients reach it."""
 
 import json
 import shlex
@@ -11,7 +11,7 @@ from pyspark_log import Store
 from tests.pages import blocks, run_python, run_shell
 from tests.server_tools import Server
 
-_SH, _PYTHON = (blocks("security.md", language) for language in ("sh", "python"))
+_SH, _PYTHON = (blocks("guides/security.md", language) for language in ("sh", "python"))
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""docs/server.md: its table of versions, its options, and its samples."""
+"""docs/guides/server.md: its table of versions, its options, and its samples."""
 
 import re
 
@@ -9,8 +9,8 @@ from tests.pages import run_python
 from tests.paths import ROOT
 from tests.store_tools import values
 
-PAGE = (ROOT / "docs/server.md").read_text(encoding="utf-8")
-SECURITY = (ROOT / "docs/security.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/guides/server.md").read_text(encoding="utf-8")
+SECURITY = (ROOT / "docs/guides/security.md").read_text(encoding="utf-8")
 
 
 def test_the_table_of_versions():

@@ -1,8 +1,8 @@
 """Requests with damaged bytes of all APIs, of clients without a login and of a user with few rights.
 
 Each is answered or closes its connection, and the server continues. What the user may not see is in no answer, nothing
-of it changes, and no file outside the store is touched. PYLOG_DAMAGED_REQUESTS says how many; docs/testing.md has what
-was run.
+of it changes, and no file outside the store is touched. PYLOG_DAMAGED_REQUESTS says how many; docs/internals/testing.md
+has what was run.
 """
 
 import random

@@ -119,7 +119,7 @@ def test_others_are_not_served_without_authentication(path, tmp_path, options):
     assert done.returncode == 1
     assert re.fullmatch(
         r"Error: \S+ on 0\.0\.0\.0:\d+ others than this machine could read and write without authentication: "
-        r"have clients authenticate themselves \(docs/security\.md\), or allow that by --allow-anonymous\n",
+        r"have clients authenticate themselves \(docs/guides/security\.md\), or allow that by --allow-anonymous\n",
         done.stderr,
     )
 

@@ -127,7 +127,7 @@ def test_a_command_says_which_user_may_not_write(folder):
     said = in_process_of(_USERS[0], produce)
     assert said == (
         f"Error: user {_USERS[0]} may not write to {path}/state/topics.lock, of the store {path}: see Several users in "
-        "docs/operations.md\n"
+        "docs/guides/operations.md\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""docs/ui.md: its commands serve what it says, its bounds and keys are those of the code, and its example works."""
+"""docs/guides/ui.md: its commands serve, its bounds and keys are those of the code, and its example works."""
 
 import re
 import shlex
@@ -17,7 +17,7 @@ from tests.ports import HOST, free_ports
 from tests.server_tools import PATIENCE
 from tests.ui_tools import ask, shown
 
-PAGE = (ROOT / "docs/ui.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/guides/ui.md").read_text(encoding="utf-8")
 COMMANDS = sorted(set(re.findall(r"^(pylog (?:ui|serve) [^#\n]*?)\s*(?:#.*)?$", PAGE, re.MULTILINE)))
 SERVED = [one for one in COMMANDS if one.startswith("pylog ui") or "--ui-listen" in one]
 

@@ -9,7 +9,7 @@ entries are missing, old or out of order. Two rules keep false entries out. An e
 inactive (yet, or any more, after a truncation) does not count; and before offsets are given to other records,
 entries that reach beyond the log's active segment are removed, durably.
 
-Layout: docs/format.md.
+Layout: docs/internals/format.md.
 """
 
 from __future__ import annotations

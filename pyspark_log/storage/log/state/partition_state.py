@@ -1,6 +1,6 @@
 """The state of a partition, and the slot of the state file that holds one.
 
-Layout of a slot (256 bytes, big-endian) is in docs/format.md.
+Layout of a slot (256 bytes, big-endian) is in docs/internals/format.md.
 """
 
 from __future__ import annotations

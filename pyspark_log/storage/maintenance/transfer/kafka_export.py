@@ -1,4 +1,4 @@
-"""Copies a topic into a folder that a Kafka broker can take over; docs/kafka.md says how.
+"""Copies a topic into a folder that a Kafka broker can take over; docs/guides/kafka.md says how.
 
 Every record is checked as it is copied, so a broker gets no damaged ones. Indexes and all other files beside the
 segments are rebuilt. All batches get leader epoch 0: a cluster counts its own epochs from there, and a broker drops the

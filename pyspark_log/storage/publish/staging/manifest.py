@@ -1,6 +1,6 @@
 """Manifests: which staged bytes make up a publish. One file each, complete before the decision names it.
 
-Layout in docs/format.md: a header of 16 bytes, a description in JSON, and then the output that travelled in
+Layout in docs/internals/format.md: a header of 16 bytes, a description in JSON, and then the output that travelled in
 commit messages, so that small output needs no other file.
 
 Version 2 of the description added the committed offsets of groups that the publish moves; version 1 is read as well.

@@ -1,4 +1,4 @@
-"""Deletes what exceeds its retention, and objects that nothing needs any more; see docs/publish-log.md.
+"""Deletes what exceeds its retention, and objects that nothing needs any more; see docs/internals/publish-log.md.
 
 No object is deleted that a running process may still want: it must have been in a list of such objects for a day.
 """
