@@ -89,7 +89,7 @@ def filled(place):
     store.append("t", rows(b"a", b"b"), partition=0)
     store.groups["g"].commit({AT: 1})
     writer = store.publishes.writer(store.publishes.plan(["t"]))
-    writer.append("t", rows(b"c"))
+    writer.append("t", pa.record_batch({"key": [b"k"], "value": [b"c"]}))
     store.publishes.publish("p", 0, writer.finish())
     store.close()
     return store.path

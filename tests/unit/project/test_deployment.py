@@ -48,7 +48,9 @@ def commands():
         yield path.name, shlex.split(line)[1:]
 
 
-@pytest.mark.parametrize(("where", "arguments"), list(commands()), ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("where", "arguments"), list(commands()), ids=lambda value: value if isinstance(value, str) else ""
+)
 def test_commands_are_of_pylog(where, arguments):
     name, *options = arguments
     command = main.get_command(click.Context(main), name)
