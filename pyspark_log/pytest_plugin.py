@@ -1,4 +1,4 @@
-"""A store, and a server for it, for tests of programs that use one: a plugin that a `conftest.py` names in `pytest_plugins`.
+"""A store and its server, for tests of programs that use one: a plugin that a `conftest.py` names in `pytest_plugins`.
 
 It is no entry point, which pytest would load by itself: pytest then rewrites the assertions of all modules of the
 package, and gives these a loader of its own, which no module that travels to a task by value can have.

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 
 from pyspark_log.errors import PylogError
+from pyspark_log.storage.fs import files
 
 _PATIENCE_S = 60.0
 _NAP_S = 0.01
@@ -53,7 +54,7 @@ def serving(store: str | os.PathLike[str], *options: str, patience_s: float = _P
 def _address(server: subprocess.Popen[bytes], ready: str, log: str, patience_s: float) -> str:
     """Where it serves, once it does."""
     end = time.monotonic() + patience_s
-    while not os.path.exists(ready):
+    while not files.exists(ready):
         if server.poll() is not None:
             raise PylogError(f"the server has ended with exit code {server.returncode}: {_end_of(log)}")
         if time.monotonic() > end:
@@ -65,5 +66,4 @@ def _address(server: subprocess.Popen[bytes], ready: str, log: str, patience_s: 
 
 def _end_of(log: str) -> str:
     with open(log, "rb") as file:
-        file.seek(max(0, os.path.getsize(log) - _LAST_BYTES))
-        return file.read().decode(errors="replace").strip()
+        return file.read()[-_LAST_BYTES:].decode(errors="replace").strip()
