@@ -1,5 +1,6 @@
 """The compiled kernels; all else about the package is in pyproject.toml."""
 
+import multiprocessing
 import os
 import shutil
 import sys
@@ -58,8 +59,10 @@ class _Announcing(build_ext):
 
 os.chdir(Path(__file__).parent)
 kernels = [_kernel(source) for source in sorted(Path("pyspark_log").glob("**/*.pyx"))]
-# Where Python does not fork, the processes would run this file again.
+# Where Python does not fork, the processes would run this file again. On Linux it does from 3.14 on if it is asked to.
 workers = os.cpu_count() if sys.platform == "linux" else 0
+if workers:
+    multiprocessing.set_start_method("fork")
 setup(
     ext_modules=cythonize(kernels, nthreads=workers, quiet=True),
     cmdclass={"build_ext": _Announcing},
