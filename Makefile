@@ -161,7 +161,7 @@ lint: $(INSTALLED)  ## Style, types and import directions
 	"$(BIN)/lint-imports" --no-logo
 
 .PHONY: bench
-bench: java $(INSTALLED)  ## The figures of docs/reference/performance.md, measured on this machine
+bench: java $(INSTALLED)  ## The figures of benchmarks/results, measured on this machine
 	@for script in $$(grep -l __main__ benchmarks/*.py); do echo "== $$script"; "$(BIN)/python" "$$script"; done
 
 .PHONY: bench-check

@@ -142,7 +142,7 @@ def main() -> None:
     ):
         rows.append(row(what, left, right))
     header = ["acks=all, three replicas", _OURS, _KAFKA, "ratio"]
-    tables.show("cluster", header, rows, document=given.document, page="guides/node.md")
+    tables.show("cluster", header, rows, document=given.document)
 
 
 if __name__ == "__main__":

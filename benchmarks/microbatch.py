@@ -150,7 +150,6 @@ def main() -> None:
         ["ms", "a trigger", "times Kafka's", "a whole query", "times Kafka's"],
         [[name, *(cell for found in both for cell in cells(found, name))] for name in both[0]],
         document=given.document,
-        page="reference/spark.md",
     )
 
 

@@ -148,7 +148,7 @@ def main() -> None:
         middle = [sorted(side)[len(side) // 2] for side in (left, right)]
         rows.append([what, *(f"{value:,.1f}" for value in middle), f"{tables.ratio(left, right):.2f}"])
     header = ["a mirror on one core", "pylog mirror", "kafka-mirror-maker", "ratio"]
-    tables.show("mirror", header, rows, document=given.document, page="guides/from-kafka.md")
+    tables.show("mirror", header, rows, document=given.document)
 
 
 if __name__ == "__main__":

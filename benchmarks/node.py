@@ -104,7 +104,7 @@ def main() -> None:
         left, right = ([each(one) for one in found[side]] for side in (_OURS, _KAFKA))
         rows.append(row(what, left, right))
     header = ["acks=all, two replicas; the follower is", _OURS, _KAFKA, "ratio"]
-    tables.show("node", header, rows, document=given.document, page="guides/node.md")
+    tables.show("node", header, rows, document=given.document)
 
 
 if __name__ == "__main__":

@@ -357,14 +357,16 @@ def main() -> None:
                     times, each = (2, 1.0) if given.quick else (TIMES, EACH)
                     shown = many(slow, times, each)
                     tables.show(
-                        "objects: publishers", ["ms", "half", "99 in 100", "the longest", "requests a publish"], shown,
-                        document=given.document, page="guides/object-stores.md",
-                    )  # fmt: skip
+                        "objects: publishers",
+                        ["ms", "half", "99 in 100", "the longest", "requests a publish"],
+                        shown,
+                        document=given.document,
+                    )
         finally:
             server.kill()
     if lines:
         header = ["", "ours", "delta-rs", "delta-rs's time by ours"]
-        tables.show("objects: beside Delta", header, lines, document=given.document, page="guides/object-stores.md")
+        tables.show("objects: beside Delta", header, lines, document=given.document)
 
 
 if __name__ == "__main__":

@@ -96,7 +96,7 @@ def main() -> None:
             cells += [f"{statistics.median(mine):.0f}", f"{tables.ratio(mine, its):.2f}"]
         lines.append(cells)
     header = ["PySpark", "batch read, MB/s", "times", "batch write, MB/s", "times", "micro-batch, ms", "times"]
-    tables.show("each PySpark", header, lines, document=given.document, page="reference/spark.md")
+    tables.show("each PySpark", header, lines, document=given.document)
 
 
 if __name__ == "__main__":

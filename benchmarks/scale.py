@@ -188,17 +188,15 @@ def readers(folder: str, rounds: int) -> list[list[float]]:
 
 
 def plot(name: str, across: str, up: str, lines: Sequence[Sequence[float]], curves: dict[str, int]) -> None:
-    """A plot of some columns against the first one, as PNG and SVG."""
+    """A plot of some columns against the first one."""
     from matplotlib import pyplot  # noqa: PLC0415  (writers and readers import this file, too)
 
-    pyplot.rcParams["svg.hashsalt"] = name
     figure, axes = pyplot.subplots(figsize=(6, 3.5), layout="constrained")
     for label, column in curves.items():
         axes.plot([line[0] for line in lines], [line[column] for line in lines], marker="o", label=label)
     axes.set(xscale="log", xlabel=across, ylabel=up, ylim=(0, None))
     axes.legend()
-    for kind in ("png", "svg"):
-        figure.savefig(IMAGES / f"{name}.{kind}", dpi=120, metadata={"Date": None} if kind == "svg" else None)
+    figure.savefig(IMAGES / f"{name}.png", dpi=120)
 
 
 def main() -> None:

@@ -198,9 +198,9 @@ def main() -> None:
             speeds, times = measure(ports, Clients(Path(folder), authority), amount, rounds)
     sides = [OURS, KAFKA, "ratio"]
     rows = [[line, *speeds.cells(line, 0)] for line in speeds.lines()]
-    tables.show("security: throughput", ["records/s", *sides], rows, document=given.document, page="guides/security.md")
+    tables.show("security: throughput", ["records/s", *sides], rows, document=given.document)
     rows = [[line, *times.cells(line, 2)] for line in times.lines()]
-    tables.show("security: connections", ["ms", *sides], rows, document=given.document, page="guides/security.md")
+    tables.show("security: connections", ["ms", *sides], rows, document=given.document)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 #: The pages of all rooms.
 PAGES = sorted(DOCS.rglob("*.md"))
+#: What the benchmarks have measured.
+RESULTS = sorted((ROOT / "benchmarks/results").glob("*.md"))
 GOLDEN = ROOT / "tests" / "golden"
 #: What Kafka's own classes wrote: batches, and a folder of logs.
 KAFKA_JAVA = GOLDEN / "kafka-java"

@@ -19,7 +19,7 @@ from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.worker_process import spare_modules
 from pyspark_log.storage.store import Store
 
-# A task of Spark's costs about as much as reading this many bytes of records (docs/reference/performance.md).
+# A task of Spark's costs about as much as reading this many bytes of records (benchmarks/results/spark.md).
 _TASK_BYTES = 4 * 1024 * 1024
 # Bytes of records in a batch of rows: each batch has a cost of its own in Spark, which is that of some thousand rows.
 _BATCH_BYTES = 4 * 1024 * 1024

@@ -1,11 +1,11 @@
-"""The pages name benchmarks that are there, and have each table that one of them writes with `--document`."""
+"""Pages name benchmarks that are there, and the results have each table that one of them writes with `--document`."""
 
 import ast
 import re
 
 import pytest
 
-from tests.paths import DOCS, PAGES, ROOT
+from tests.paths import PAGES, RESULTS, ROOT
 
 SCRIPTS = sorted((ROOT / "benchmarks").glob("*.py"))
 # A table between its name and its end.
@@ -13,7 +13,7 @@ BLOCK = re.compile(r"^<!-- ([^\n]+) -->\n\n(?:\|[^\n]+\n)+\n<!-- end -->$", re.M
 
 
 def written(source):
-    """The tables that a script writes: pairs of a page and a name."""
+    """The names of the tables that a script writes."""
     found = []
     for call in ast.walk(ast.parse(source)):
         if not isinstance(call, ast.Call) or ast.unparse(call.func) != "tables.show":
@@ -21,22 +21,21 @@ def written(source):
         options = {option.arg: option.value for option in call.keywords}
         if ast.unparse(options["document"]) == "False":
             continue
-        page = ast.literal_eval(options["page"]) if "page" in options else "reference/performance.md"
         # One of two names may be chosen, but none is put together.
         name = call.args[0]
         names = [name.body, name.orelse] if isinstance(name, ast.IfExp) else [name]
-        found += [(page, ast.literal_eval(one)) for one in names]
+        found += [ast.literal_eval(one) for one in names]
     return found
 
 
 def test_each_table_has_its_script_and_its_place():
     tables = [table for script in SCRIPTS for table in written(script.read_text())]
-    places = [(str(page.relative_to(DOCS)), name) for page in PAGES for name in BLOCK.findall(page.read_text())]
+    places = [name for page in RESULTS for name in BLOCK.findall(page.read_text())]
     assert len(tables) > 20
     assert sorted(tables) == sorted(places)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *RESULTS], ids=lambda page: page.name)
 def test_a_script_that_is_named_is_there(page):
     for name in re.findall(r"python\s+(benchmarks/\w+\.py)", page.read_text()):
         assert (ROOT / name).exists(), name

@@ -8,12 +8,13 @@ import sys
 import pytest
 import yaml
 
-from tests.paths import DOCS, PAGES, ROOT
+from tests.paths import DOCS, PAGES, RESULTS, ROOT
 
 READ = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md")),
     *sorted((ROOT / ".github").glob("**/*.md")),
     *PAGES,
+    *RESULTS,
 ]
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.paths import PAGES, ROOT
+from tests.paths import PAGES, RESULTS, ROOT
 
 FOLDERS = ("pyspark_log", "tests", "benchmarks", "examples")
 SOURCES = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.p[xy]*")) if path.suffix != ".pyc"]
@@ -14,6 +14,7 @@ NAMED = re.compile(r"(?<![\w*/.-])(?:\w+/)*\w+\.(?:pyx|pxd|pyi|py)\b(?!\()")
 READ = [
     *(path for path in SOURCES if path.is_relative_to(ROOT / "pyspark_log")),
     *PAGES,
+    *RESULTS,
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
 ]

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.paths import PAGES, ROOT
+from tests.paths import PAGES, RESULTS, ROOT
 
 CODE = [path for path in sorted((ROOT / "pyspark_log").rglob("*.p*")) if path.suffix in (".py", ".pyx", ".pxd", ".pyi")]
 CODE += sorted((ROOT / "pyspark_log").rglob("*.h"))
-TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
+TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES, *RESULTS]
 CONF = [path for path in sorted((ROOT / "conf").rglob("*")) if path.is_file()]
 PROGRAMS = [path for folder in ("tests", "benchmarks", "examples") for path in sorted((ROOT / folder).rglob("*.py"))]
 SETTINGS = [ROOT / "pyproject.toml", ROOT / "Makefile"]
@@ -72,7 +72,7 @@ SUBJECT = re.compile(rf"{AREAS}: (?!(?:{NO_VERBS})\b)(?!\w+(?:{NO_ENDINGS})\b)[a
 @pytest.mark.parametrize("words", WORDS)
 def test_words_that_are_not_used(words: str) -> None:
     found, pattern = [], re.compile(rf"\b(?:{words})\b", re.IGNORECASE)
-    for path in [*CODE, *PAGES, *CONF, *PROGRAMS, *SETTINGS]:
+    for path in [*CODE, *TEXTS, *CONF, *PROGRAMS, *SETTINGS]:
         # To find the comments of a program takes longer.
         text = text_of(path) if pattern.search(written(path)) else ""
         for match in pattern.finditer(text):
