@@ -340,6 +340,16 @@ $(CLIENTS)/object-servers/.stamp-%:
 		echo "There is no Go here: the tests with versitygw are skipped (Debian, Ubuntu: apt install golang)." >&2; \
 	fi
 
+# Its objects are files, and their attributes others beside them, as not every file system has some.
+OBJECT_SERVER := $(CURDIR)/.object-server
+.PHONY: object-server
+object-server: $(CLIENTS)/object-servers/.stamp-$(firstword $(VERSITYGW))  ## An object store on this machine, for trying: s3://bucket, until Ctrl-C
+	@mkdir -p $(OBJECT_SERVER)/objects/bucket $(OBJECT_SERVER)/attributes
+	@echo "An object store with the bucket \"bucket\", in $(OBJECT_SERVER). Elsewhere:"
+	@echo "export AWS_ENDPOINT=http://127.0.0.1:7070 AWS_ACCESS_KEY_ID=me AWS_SECRET_ACCESS_KEY=secret AWS_REGION=us-east-1 AWS_ALLOW_HTTP=true"
+	@exec $(CLIENTS)/object-servers/$(firstword $(VERSITYGW))/versitygw --port 127.0.0.1:7070 --access me --secret secret --quiet posix \
+		--sidecar $(OBJECT_SERVER)/attributes $(OBJECT_SERVER)/objects
+
 .PHONY: browser
 browser:  ## Chromium for the tests of the page, where Debian's packages can be installed
 	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then :; \

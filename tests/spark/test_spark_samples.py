@@ -18,6 +18,7 @@ ELSEWHERE = {
     "platforms.md: Airflow",  # tests/unit/project/test_docs_platforms.py
     "real-time.md: A sample #2",  # tests/kafka/test_real_time.py
     "spark.md: Spark 3.5 #2",  # tests/kafka/test_server_spark.py
+    *(name for name in SAMPLES if name.startswith("tutorial.md: ")),  # test_tutorial.py
     *(name for name in SAMPLES if name.startswith("tables.md: ")),  # tests/campaigns/test_tables_page.py
 }
 

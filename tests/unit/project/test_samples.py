@@ -14,6 +14,7 @@ from pyspark_log.cli.main import main
 from pyspark_log.storage.catalog.topics import new_id
 from tests.samples import PARTITIONS, make_world, samples
 
+TUTORIAL = [sample.name for sample in samples() if sample.name.startswith("tutorial.md: ")]
 NOT_RUN = {
     "README.md: Install": "it makes an environment, and runs the demo in it",
     "install.md: To try it": "it makes an environment, and runs the demo in it",
@@ -61,6 +62,7 @@ NOT_RUN = {
         f"tables.md: How do DuckDB and Polars read the table?{number}": "tests/campaigns/test_tables_page.py runs it"
         for number in ("", " #2")
     },
+    **dict.fromkeys(TUTORIAL, "tests/spark/test_tutorial.py runs it, with Spark"),
     "metrics.md: How do I scrape a server?": "it serves until it is stopped",
     "ui.md: How do I open it?": "it serves until it is stopped; tests/unit/ui/test_docs_ui.py runs it",
     "ui.md: And that of a server?": "it serves until it is stopped; tests/unit/ui/test_docs_ui.py runs it",
