@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Mapping
 from typing import NamedTuple
 
 
@@ -80,3 +82,33 @@ WRITE_OPTIONS = _table(
     ConnectorOption("checkpointLocation", "", "", "streams: Spark's folder of the query"),
     ConnectorOption("queryName", "", "", "streams: its name in Spark"),
 )
+
+#: Those of reads and writes by their names in lower case. A temporary view has both, so either is known to both.
+KNOWN_OPTIONS = {name.lower(): name for name in (*READ_OPTIONS, *WRITE_OPTIONS)}
+
+# They concern the way to a broker, and every job that is moved here has some.
+_OF_BROKERS = ("kafka.bootstrap.servers", "kafkaconsumer.polltimeoutms")
+_OF_CONNECTIONS = ("kafka.security.", "kafka.sasl.", "kafka.ssl.")
+# What Kafka's own clients call it, and what is found in jobs that others wrote.
+_MEANT = {
+    "auto.offset.reset": "startingOffsets",
+    "group.id": "kafka.group.id",
+    "kafka.consumer.commit.groupid": "kafka.group.id",
+    "kafka.consumer.group.id": "kafka.group.id",
+}
+
+
+def concerns_brokers(name: str) -> bool:
+    """Whether an option, in lower case, is only about the way to a broker, and so has no effect here."""
+    return name in _OF_BROKERS or name.startswith(_OF_CONNECTIONS)
+
+
+def meant_by(name: str, candidates: Mapping[str, str] = KNOWN_OPTIONS) -> str | None:
+    """The option that an unknown name in lower case may be meant for; None: there is none.
+
+    Args:
+        name: it.
+        candidates: those that may be, by their names in lower case.
+    """
+    near = difflib.get_close_matches(name, candidates, n=1, cutoff=0.8)
+    return _MEANT.get(name) or (candidates[near[0]] if near else None)
