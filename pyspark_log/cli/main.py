@@ -44,6 +44,7 @@ COMMANDS = {
     "merge": "Merge small pieces of TOPIC into larger objects, or those of all topics.",
     "metrics": "Print sizes, offsets, lag and publishers for Prometheus, or serve them.",
     "mirror": "Mirror topics of SOURCE into the store, byte for byte.",
+    "move-job": "Print what must change in PySpark programs for Kafka, as a diff, and what is left to do by hand.",
     "offsets": "Print the earliest and latest offset and the size of each partition of TOPIC.",
     "perf": "Measure how fast this store can be written and read.",
     "produce": "Append each line of standard input to TOPIC as a record.",
@@ -68,7 +69,7 @@ _PACKAGES = {
     "groups": ("Groups", ("groups",)),
     "maintenance": ("Maintenance", (
         "backup", "clean", "compact", "doctor", "export-kafka", "jobs", "log-dirs", "merge", "mirror",
-        "publishers", "recover", "repair", "upkeep", "verify",
+        "move-job", "publishers", "recover", "repair", "upkeep", "verify",
     )),
 }  # fmt: skip
 

@@ -71,7 +71,7 @@ CALLS = {
     "verify": ["", "--json"],
 }  # fmt: skip
 #: Commands that run until they are ended, that are about no store, or whose own tests have each kind.
-ELSEWHERE = {"doctor", "cluster init", "cluster start", "cluster units", "mirror", "serve", "ui"}
+ELSEWHERE = {"doctor", "cluster init", "cluster start", "cluster units", "mirror", "move-job", "serve", "ui"}
 
 
 def commands(group=main, words=()):
