@@ -1,7 +1,12 @@
 """Jobs of PySpark and Kafka as people write them, one of each shape that public code has.
 
+<<<<<<< HEAD
 Each gets a session and where it runs (`At`), and returns the rows that it has made. Two words differ: format and
 address. Two shapes need another line besides (`save`, `start_update`), which docs/reference/spark.md gives.
+=======
+Each gets a session and where it runs (`At`), and returns the rows that it has made. test_strangers_jobs.py runs them as
+they are, and as `pylog move-job` makes them jobs for a store.
+>>>>>>> 42462c73 (tests/kafka: move the jobs of others by move-job)
 """
 
 import io
@@ -14,8 +19,6 @@ import fastavro
 from pyspark.sql import functions as f
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
 from written import NOW, Row
-
-from pyspark_log.spark import write_stream
 
 ORDER = "id int, store string, at timestamp, items array<struct<sku string, n int>>"
 READING = "sensor string, heat double, at timestamp"
@@ -57,14 +60,13 @@ class At:
     """Where a job runs.
 
     Attributes:
-        format, address: the two words.
+        servers: the address of the broker.
         side: of spark_sides.py, which makes and fills topics.
         folder: for checkpoints and files.
         name: of the job, for its topics and tables.
     """
 
-    format: str
-    address: tuple[str, str]
+    servers: str
     side: object
     folder: Path
     name: str
@@ -98,11 +100,12 @@ def job(rows):
 
 
 def read(spark, at, topic, **options):
-    return spark.read.format(at.format).option(*at.address).option("subscribe", topic).options(**options).load()
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", at.servers)
+    return reader.option("subscribe", topic).options(**options).load()
 
 
 def stream(spark, at, topic, **options):
-    reader = spark.readStream.format(at.format).option(*at.address).option("subscribe", topic)
+    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", at.servers).option("subscribe", topic)
     return reader.option("startingOffsets", "earliest").options(**options).load()
 
 
@@ -122,7 +125,7 @@ def ended(writer, at, name="query"):
 
 def shown(spark, at, df, mode="append"):
     """All rows that a query's sink gets."""
-    table = f"{at.name}_{at.format}"
+    table = f"{at.name}_{at.side.name}"
     ended(df.writeStream.outputMode(mode).format("memory").queryName(table), at)
     return spark.table(table).collect()
 
@@ -133,20 +136,21 @@ def written(spark, at, topic):
 
 def save(writer, at):
     """A batch write without a mode."""
-    if at.format == "pylog":
-        writer = writer.mode("append")
-    writer.format(at.format).option(*at.address).save()
+    writer.format("kafka").option("kafka.bootstrap.servers", at.servers).save()
 
 
 def start_update(df, at, topic):
     """A streaming write in output mode update."""
-    if at.format == "pylog":
-        query = write_stream(
-            df, at.address[1], topic, mode="update", checkpoint=f"{at.folder}/query", available_now=True
-        )
-        return query.awaitTermination()
-    writer = df.writeStream.outputMode("update").format(at.format).option(*at.address).option("topic", topic)
-    return ended(writer, at)
+    query = (
+        df.writeStream.outputMode("update")
+        .format("kafka")
+        .option("kafka.bootstrap.servers", at.servers)
+        .option("topic", topic)
+        .option("checkpointLocation", f"{at.folder}/query")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
 
 
 def going_on(query, at, topic, values):
@@ -162,7 +166,7 @@ def going_on(query, at, topic, values):
 
 @job(rows=12)
 def batches_of_a_pattern_of_two_topics_and_between_offsets(spark, at):
-    reader = spark.read.format(at.format).option(*at.address)
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", at.servers)
     pattern = reader.option("subscribePattern", "line.").option("endingOffsets", "latest").load()
     rows = pattern.union(read(spark, at, "lines,words")).union(read(spark, at, "words", **BOTH_OFFSETS))
     return rows.selectExpr("topic", "partition", "offset", "string(value)", "timestamp", "timestampType").collect()
@@ -178,8 +182,12 @@ def streams_to_a_topic_by_option_and_by_column(spark, at):
     topic = at.topic()
     values = stream(spark, at, "words").selectExpr("CAST(key AS STRING)", "CAST(value AS STRING)")
     by_column = values.withColumn("topic", f.lit(topic))
-    ended(values.writeStream.format(at.format).option(*at.address).option("topic", topic), at, "option")
-    ended(by_column.writeStream.format(at.format).option(*at.address), at, "column")
+    ended(
+        values.writeStream.format("kafka").option("kafka.bootstrap.servers", at.servers).option("topic", topic),
+        at,
+        "option",
+    )
+    ended(by_column.writeStream.format("kafka").option("kafka.bootstrap.servers", at.servers), at, "column")
     return [row[:2] for row in written(spark, at, topic)]
 
 
@@ -206,7 +214,13 @@ def topic_to_topic(spark, at):
     topic = at.topic()
     rows = parsed(stream(spark, at, "orders"), ORDER)
     notes = rows.selectExpr("store as key", "to_json(named_struct('id', id, 'at', at)) as value")
-    ended(notes.writeStream.queryName(at.name).format(at.format).option(*at.address).option("topic", topic), at)
+    ended(
+        notes.writeStream.queryName(at.name)
+        .format("kafka")
+        .option("kafka.bootstrap.servers", at.servers)
+        .option("topic", topic),
+        at,
+    )
     return written(spark, at, topic)
 
 
@@ -216,7 +230,11 @@ def two_queries_of_one_stream(spark, at):
     rows = parsed(stream(spark, at, "orders"), ORDER)
     flat = rows.select("id", f.explode("items").alias("item")).select("id", "item.*")
     files = flat.writeStream.format("json").option("path", f"{at.folder}/files")
-    notes = rows.selectExpr("string(id) key", "store value").writeStream.format(at.format).option(*at.address)
+    notes = (
+        rows.selectExpr("string(id) key", "store value")
+        .writeStream.format("kafka")
+        .option("kafka.bootstrap.servers", at.servers)
+    )
     ended(files, at, "one")
     ended(notes.option("topic", topic), at, "other")
     return [*spark.read.json(f"{at.folder}/files").collect(), *written(spark, at, topic)]
@@ -237,7 +255,9 @@ def from_avro(value):
 def items_in_avro(spark, at, topic):
     rows = parsed(stream(spark, at, "orders"), ORDER).select("store", f.explode("items").alias("item"))
     df = rows.select(f.col("store").alias("key"), to_avro("item.sku", "item.n").alias("value"))
-    ended(df.writeStream.format(at.format).option(*at.address).option("topic", topic), at, "items")
+    ended(
+        df.writeStream.format("kafka").option("kafka.bootstrap.servers", at.servers).option("topic", topic), at, "items"
+    )
 
 
 @job(rows=9)
@@ -409,7 +429,7 @@ def a_group_of_ones_own(spark, at):
 
 @job(rows=4)
 def options_as_a_dict(spark, at):
-    """Of which one is a function: its text is the value."""
-    options = {at.address[0]: at.address[1], "subscribe": "words", "startingOffsets": "earliest", "parser": lambda: 1}
-    df = spark.readStream.format(at.format).options(**options).load()
+    """And one that is a function: its text is the value."""
+    options = {"kafka.bootstrap.servers": at.servers, "subscribe": "words", "startingOffsets": "earliest"}
+    df = spark.readStream.format("kafka").options(**options, parser=lambda: 1).load()
     return shown(spark, at, df.selectExpr("string(key)", "string(value)", "timestamp"))

@@ -1,13 +1,19 @@
-"""Jobs made for Kafka run on a store with two words changed, and make the same rows."""
+"""Jobs made for Kafka, which `pylog move-job` moves to a store: they make the same rows."""
 
+import importlib.util
+import shutil
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyspark
 import pytest
+import strangers_jobs
+from click.testing import CliRunner
+from pyspark import cloudpickle
 from strangers_jobs import JOBS, TOPICS, At, going_on, rows_of
 
+from pyspark_log.cli.main import main
 from tests.waiting import wait_until
 
 #: Of each kind of job there is one that is not long.
@@ -41,14 +47,32 @@ def filled(sides):
 
 @pytest.fixture
 def places(broker, filled, tmp_path, request):
-    """Where a job runs: with the words for Kafka, then with those for a store."""
-    kafkas, ours = filled
-    words = (
-        ("kafka", ("kafka.bootstrap.servers", broker.bootstrap), kafkas),
-        ("pylog", ("path", ours.store.path), ours),
-    )
+    """Where a job runs: at a broker, and then, moved, at a store."""
     name = request.node.name.partition("[")[2].rstrip("]") or "example"
-    return [At(*word, tmp_path / word[0], name) for word in words]
+    return [At(broker.bootstrap, side, tmp_path / side.name, name) for side in filled]
+
+
+def move(path, into, store):
+    """Moves a job for Kafka into another file; nothing is left to do by hand."""
+    shutil.copyfile(path, into)
+    result = CliRunner().invoke(main, ["move-job", "--write", "--store", store.path, str(into)])
+    assert result.exit_code == 0, result.stderr
+    return into
+
+
+@pytest.fixture(scope="module")
+def moved_jobs(sides, tmp_path_factory):
+    """The jobs after their move."""
+    _, ours = sides
+    path = move(strangers_jobs.__file__, tmp_path_factory.mktemp("jobs") / "moved_jobs.py", ours.store)
+    assert "kafka.bootstrap" not in path.read_text()
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    cloudpickle.register_pickle_by_value(module)  # Spark's Python processes do not find the file.
+    yield module.JOBS
+    del sys.modules[path.stem]
 
 
 def test_there_are_all_shapes():
@@ -59,8 +83,9 @@ def test_there_are_all_shapes():
 @pytest.mark.parametrize(
     "name", [name if name in _OF_EACH_KIND else pytest.param(name, marks=pytest.mark.long) for name in JOBS]
 )
-def test_both_make_the_same_rows(spark, places, name):
-    expected, found = (sorted(map(repr, JOBS[name].function(spark, at))) for at in places)
+def test_both_make_the_same_rows(spark, moved_jobs, places, name):
+    jobs = JOBS[name], moved_jobs[name]
+    expected, found = (sorted(map(repr, job.function(spark, at))) for job, at in zip(jobs, places, strict=True))
     assert found == expected
     assert len(found) == JOBS[name].rows
 
@@ -68,22 +93,18 @@ def test_both_make_the_same_rows(spark, places, name):
 def test_sparks_own_example(spark, places, tmp_path, monkeypatch):
     """structured_kafka_wordcount.py as PySpark brings it; its counts are in its checkpoint too."""
     monkeypatch.setattr(sys, "argv", [])
-    script = (EXAMPLES / "structured_kafka_wordcount.py").read_text()
-    words = ('"kafka"', '"kafka.bootstrap.servers"')
-    assert [script.count(word) for word in words] == [1, 1]
+    example = EXAMPLES / "structured_kafka_wordcount.py"
+    scripts = example, move(example, tmp_path / "moved.py", places[1].side.store)
     counts = []
-    for at in places:
-        topic, folder = at.topic("lines"), tmp_path / f"{at.format}-checkpoints"
+    for script, at in zip(scripts, places, strict=True):
+        topic, folder = at.topic("lines"), tmp_path / f"{at.side.name}-checkpoints"
         spark.conf.set("spark.sql.streaming.checkpointLocation", str(folder))
-        sys.argv = ["structured_kafka_wordcount.py", at.address[1], "subscribe", topic]
-        moved = script
-        for word, other in zip(words, (at.format, at.address[0]), strict=True):
-            moved = moved.replace(word, f'"{other}"')
+        sys.argv = [example.name, at.servers, "subscribe", topic]
         with ThreadPoolExecutor(1) as beside:
             # The script runs here, as the jars that were added are those of this thread; it waits for its query.
             ended = beside.submit(feed_and_stop, spark, at, topic)
             try:
-                exec(compile(moved, "example", "exec"), {"__name__": "__main__"})
+                exec(compile(script.read_text(), "example", "exec"), {"__name__": "__main__"})
             finally:
                 spark.conf.unset("spark.sql.streaming.checkpointLocation")
             ended.result()
