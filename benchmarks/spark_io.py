@@ -7,7 +7,7 @@ Writes: the rows of that source into a new topic, beside Parquet and two sinks i
 writes its bytes to plain files and syncs them. Records have keys of 8 bytes and values of 100 random ones. The ways
 take turns; medians, a ratio within each round. MB/s (10**6 bytes) count keys and values. Nothing is compressed. A write
 into a topic ends when it is published and synced to the disk, one into Parquet before. "Set up" is with the setting for
-writes of small rows (docs/reference/spark.md, "Large micro-batches"). With --kafka also Spark's Kafka connector and a
+writes of small rows (docs/guides/streaming.md, "Large micro-batches"). With --kafka also Spark's Kafka connector and a
 broker on this machine (`make kafka-jars` first).
 """
 

@@ -8,7 +8,7 @@ end. The first rows of the table are the bound of a streaming source and a strea
 Arrow batches are ready in memory, a sink that drops what it gets; their tasks do what those of pylog do to start soon.
 With --kafka also Spark's Kafka connector and a broker on this machine (`make kafka-jars` first), and how many times as
 fast as Kafka's each way is, within each round. "Set up" has the settings for large micro-batches
-(docs/reference/spark.md). A batch query of all the rows is there for comparison. The second table has the parts of a
+(docs/guides/streaming.md). A batch query of all the rows is there for comparison. The second table has the parts of a
 trigger, in ms: the medians of a query's triggers but the first two. All are medians of the rounds.
 """
 

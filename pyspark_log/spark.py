@@ -323,7 +323,7 @@ def with_source_position(df: DataFrame, query: str, *, ordinal: str | None = Non
 
     The query reads from Spark's Kafka source and writes to its Kafka sink, into a topic of `pylog serve` whose config
     `source.position.header` names the header. After a failure Spark writes again what it has written of a batch; the
-    topic leaves that out (docs/reference/spark.md).
+    topic leaves that out (docs/guides/real-time.md).
 
     Args:
         df: rows with the columns `topic`, `partition`, `offset` of the source, with `value`, and also `key`, `headers`.
@@ -374,7 +374,7 @@ def _steps(df: DataFrame) -> set[str]:
     except AttributeError:
         raise InvalidConfigError(
             "with Spark Connect the steps of a query cannot be seen: take a session without it, or add the header "
-            "yourself, as docs/reference/spark.md does for Spark 3.5"
+            "yourself, as docs/reference/versions.md does for Spark 3.5"
         ) from None
     while remaining_steps:
         step = remaining_steps.pop()

@@ -161,7 +161,7 @@ def _without_right(error: PermissionError, target: Target | None) -> str:
     except KeyError:
         user = str(os.geteuid())
     what = "read" if files.exists(file) and not files.may(file, os.R_OK) else "write to"
-    return f"user {user} may not {what} {file}, of the store {path}: see Several users in docs/guides/operations.md"
+    return f"user {user} may not {what} {file}, of the store {path}: see docs/guides/troubleshooting.md#several-users"
 
 
 def _keep_store(ctx: click.Context, _parameter: click.Parameter, path: str | None) -> None:

@@ -1,12 +1,7 @@
 """Jobs of PySpark and Kafka as people write them, one of each shape that public code has.
 
-<<<<<<< HEAD
-Each gets a session and where it runs (`At`), and returns the rows that it has made. Two words differ: format and
-address. Two shapes need another line besides (`save`, `start_update`), which docs/reference/spark.md gives.
-=======
 Each gets a session and where it runs (`At`), and returns the rows that it has made. test_strangers_jobs.py runs them as
 they are, and as `pylog move-job` makes them jobs for a store.
->>>>>>> 42462c73 (tests/kafka: move the jobs of others by move-job)
 """
 
 import io

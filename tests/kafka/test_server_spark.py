@@ -154,9 +154,9 @@ def test_a_query_of_kafkas_source_into_our_sink_and_back(spark, server, tmp_path
 
 @pytest.mark.slow
 def test_the_sample_of_older_sparks_writes_each_record_once(spark, tmp_path):
-    """That of docs/reference/spark.md, also after its checkpoint was lost, as then it writes all of them again."""
+    """That of docs/reference/versions.md, also after its checkpoint was lost, as then it writes all of them again."""
     store = make_world(tmp_path)
-    [create, sample] = [one for one in samples() if one.name.startswith("spark.md: Spark 3.5")]
+    [create, sample] = [one for one in samples() if one.name.startswith("versions.md: Spark 3.5")]
     for line in create.code_in(tmp_path).splitlines():
         assert CliRunner().invoke(main, line.split()[1:]).exit_code == 0
     with served(store.path, tmp_path) as server:

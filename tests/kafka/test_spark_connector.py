@@ -316,7 +316,7 @@ def test_both_refuse(both, options):
     assert "[PYLOG_" in str(ours), ours
 
 
-# What is not the same, as docs/reference/spark.md says: rows and tasks of Kafka's connector and of ours; None: refused.
+# What is not the same (docs/reference/kafka-connector.md): rows and tasks of Kafka's connector and ours; None: refused.
 DIFFERENT = [
     # A look-up by time, in a topic with transactions.
     (ENDED | {"startingTimestamp": at(40)}, (27, 1), None),

@@ -1,4 +1,4 @@
-"""The bounds of docs/guides/operations.md: ten times as much to do, and no more memory for it."""
+"""The bounds of docs/reference/limits.md: ten times as much to do, and no more memory for it."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ ELSEWHERE = {
     "platforms.md: Databricks",  # the class is found without it, in all other tests
     "platforms.md: Airflow",  # tests/unit/project/test_docs_platforms.py
     "real-time.md: A sample #2",  # tests/kafka/test_real_time.py
-    "spark.md: Spark 3.5 #2",  # tests/kafka/test_server_spark.py
+    "versions.md: Spark 3.5 #2",  # tests/kafka/test_server_spark.py
     *(name for name in SAMPLES if name.startswith("tutorial.md: ")),  # test_tutorial.py
     *(name for name in SAMPLES if name.startswith("tables.md: ")),  # tests/campaigns/test_tables_page.py
 }
@@ -73,11 +73,11 @@ CHECKS = {
     "cluster-of-nodes.md: How do clients and Spark use it?": check_orders,
     "kafka.md: A broker's topic as a DataFrame": check_orders,
     "from-kafka.md: How do I read it with Spark?": check_counted,
-    "operations.md: Writing old events from Spark": check_old_events,
+    "retention.md: Old events from Spark": check_old_events,
     "spark.md: Functions in place of options": check_functions,
     "spark.md: In SQL": check_inserted,
-    "spark.md: Moving a job": check_moved,
-    "spark.md: When a checkpoint is lost": check_copies,
+    "moving-a-job.md: Moving a job": check_moved,
+    "streaming.md: When a checkpoint is lost": check_copies,
     "transactions.md: In Spark: one publish for all writes of a micro-batch": check_split,
 }
 

@@ -73,5 +73,5 @@ def _said(publisher: str, now: About, other: Decision, why: str) -> str:
         f"written to before ({other.publisher}, last {format_time(other.time)}). If it is the same query, whose "
         "checkpoint was lost, it has begun again at startingOffsets, and its output may be there twice. A query with a "
         "publishId, or with publishOffsets, is refused then or continues: "
-        "docs/reference/spark.md#when-a-checkpoint-is-lost"
+        "docs/guides/streaming.md#when-a-checkpoint-is-lost"
     )

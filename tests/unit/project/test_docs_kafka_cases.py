@@ -1,4 +1,4 @@
-"""The tables of options and of the Kafka connector's test cases in docs/internals/testing.md name tests that exist."""
+"""The tables of options and of the Kafka connector's test cases in tests/spark/KAFKA_CASES.md name tests that exist."""
 
 import ast
 import re
@@ -12,13 +12,13 @@ NAMED = re.compile(r"`(test_\w+\.py)::(test_\w+)`")
 
 def cases():
     """The number, the case and the test of each row."""
-    table = (ROOT / "docs/internals/testing.md").read_text(encoding="utf-8").partition(f"\n{HEADING}\n")[2]
+    table = (ROOT / "tests/spark/KAFKA_CASES.md").read_text(encoding="utf-8").partition(f"\n{HEADING}\n")[2]
     return re.findall(r"^\| (\d+) \| (.+?) \| (.+) \|$", table, re.MULTILINE)
 
 
 def shown_options():
     """The option and the test of each row."""
-    page = (ROOT / "docs/internals/testing.md").read_text(encoding="utf-8")
+    page = (ROOT / "tests/spark/KAFKA_CASES.md").read_text(encoding="utf-8")
     table = page.partition("\n## A test for each option of the connector\n")[2]
     return re.findall(r"^\| `([\w.]+)` \| `(test_\w+\.py)::(test_\w+)` \|$", table, re.MULTILINE)
 

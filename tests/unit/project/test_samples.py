@@ -57,7 +57,7 @@ NOT_RUN = {
         for heading in ("How do I begin?", "How do I log in?", "May others write to a mirrored topic?")
     },
     "pipelines.md: A sample #2": "tests/spark/test_pipelines.py runs it, with Spark",
-    "spark.md: Spark 3.5": "tests/kafka/test_server_spark.py runs it, with a server",
+    "versions.md: Spark 3.5": "tests/kafka/test_server_spark.py runs it, with a server",
     **{
         f"tables.md: How do DuckDB and Polars read the table?{number}": "tests/campaigns/test_tables_page.py runs it"
         for number in ("", " #2")
