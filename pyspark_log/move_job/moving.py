@@ -180,7 +180,9 @@ class Mover:
     def _check_trigger(self, link: Link) -> None:
         for kind in ("continuous", "realTime"):
             if link.keyword(kind) is not None:
-                advice = "take processingTime; or keep Spark's Kafka connector, with pylog serve (docs/real-time.md)"
+                advice = (
+                    "take processingTime; or keep Spark's Kafka connector, with pylog serve (docs/guides/real-time.md)"
+                )
                 self.note(link.call, f"a trigger {kind}, which no sink or source in Python has", advice)
 
 
