@@ -168,6 +168,10 @@ bench: java $(INSTALLED)  ## The figures of benchmarks/results, measured on this
 bench-check: $(INSTALLED)  ## Fails if the engine has become slower beside what the machine can do: two minutes
 	@"$(BIN)/python" benchmarks/check.py
 
+.PHONY: docs
+docs: $(VENV)/.stamp-docs  ## The documentation as a site in build/site, strictly: a dead link ends it
+	@"$(BIN)/python" docs/build.py
+
 .PHONY: wheel
 wheel: $(INSTALLED)  ## A wheel for this Python and machine, in dist/
 	"$(BIN)/python" -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
@@ -216,6 +220,10 @@ $(VENV)/.stamp-install: pyproject.toml | $(VENV)/.stamp-native
 	@echo "3 of 3  Installing Spark and what the tests need (a minute; 2 GB)."
 	@$(INSTALL) --no-build-isolation --editable '.[$(ALL_EXTRAS)]'
 	@touch "$@" "$(VENV)/.stamp-demo"
+
+$(VENV)/.stamp-docs: pyproject.toml | $(VENV)/.stamp-native
+	@$(INSTALL) --quiet --no-build-isolation --editable '.[docs]'
+	@touch "$@"
 
 NO_JAVA := Spark needs Java 17 or later, and none was found by JAVA_HOME or PATH. Get one (Debian, Ubuntu: \
 sudo apt install openjdk-17-jre-headless; macOS: brew install openjdk@17) or set JAVA_HOME to one you have.

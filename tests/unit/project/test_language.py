@@ -21,7 +21,9 @@ CODE = [path for path in sorted((ROOT / "pyspark_log").rglob("*.p*")) if path.su
 CODE += sorted((ROOT / "pyspark_log").rglob("*.h"))
 TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES, *RESULTS]
 CONF = [path for path in sorted((ROOT / "conf").rglob("*")) if path.is_file()]
-PROGRAMS = [path for folder in ("tests", "benchmarks", "examples") for path in sorted((ROOT / folder).rglob("*.py"))]
+PROGRAMS = [
+    path for folder in ("tests", "benchmarks", "examples", "docs") for path in sorted((ROOT / folder).rglob("*.py"))
+]
 SETTINGS = [ROOT / "pyproject.toml", ROOT / "Makefile"]
 # A word, and what to write instead.
 WORDS = {
