@@ -9,7 +9,7 @@ import libcst as cst
 from pyspark_log.connector_options import KNOWN_OPTIONS, concerns_brokers, meant_by
 from pyspark_log.move_job.calls import Flow, Link, Option, options_of
 from pyspark_log.move_job.edits import Edits, text_like
-from pyspark_log.move_job.program import Note, Program
+from pyspark_log.move_job.program import Note, Program, nodes_in
 from pyspark_log.move_job.update_mode import NotSureError, as_write_stream
 
 #: The name that has the place of the store's path where none is given.
@@ -76,7 +76,8 @@ class Mover:
 
     def _note_unsure(self, flows: Sequence[Flow]) -> None:
         """Notes reads and writes that may be Kafka's: their options have brokers' addresses, or these are elsewhere."""
-        others = {node for node, text in self._program.literals() if text == _SERVERS} - self._seen
+        gone = {literal for node in self.edits.removed for literal in nodes_in(node, cst.SimpleString)}
+        others = {node for node, text in self._program.literals() if text == _SERVERS} - self._seen - gone
         options = {flow: options_of(self._program, flow, ()) for flow in flows}
         keys = {flow: {self._program.value(option.key) for option in each} for flow, each in options.items()}
         elsewhere = others.difference(*keys.values())
@@ -188,7 +189,7 @@ class Mover:
 
 def _formats(flow: Flow) -> list[cst.BaseExpression]:
     """What the format is said to be; nothing where it may be that of a text."""
-    if not flow.roots and len(flow.links) == 1:
+    if not flow.roots and {link.name for link in flow.links} <= {"format"}:
         return []
     return [name for link in flow.named("format") if (name := link.argument(0, "source")) is not None]
 

@@ -183,7 +183,7 @@ PROGRAMS = {
 +spark.read.format("pylog").option("path", "/s").option("subscribe", args.topic).load()
 -spark.read.format("kafka").option("kafka.bootstrap.servers", config.get("k", "servers")).load()
 +spark.read.format("pylog").option("path", "/s").load()
--spark.read.format("kafka").option("kafka.bootstrap.servers", SERVERS).load()
+-spark.read.format("kafka").option("kafka.bootstrap.servers", SERVERS["kafka.bootstrap.servers"]).load()
 +spark.read.format("pylog").option("path", "/s").load()
 3 SERVERS is not used any more
 4 BROKERS is not used any more
@@ -192,7 +192,7 @@ PROGRAMS = {
 7 the address of the brokers was os.environ.get("BROKERS", "b:9092")
 8 the address of the brokers was args.servers
 9 the address of the brokers was config.get("k", "servers")
-10 the address of the brokers was SERVERS
+10 the address of the brokers was SERVERS["kafka.bootstrap.servers"]
 """,
     "a format in a configuration": """
  df = spark.readStream.format(config["source"]).options(**{"kafka.bootstrap.servers": config["servers"]}).load()
@@ -203,7 +203,8 @@ PROGRAMS = {
 1 kafka.bootstrap.servers is still here
 """,
     "formats of texts, and of other sources": """
- print("{}".format("kafka"), text.format("kafka"))
+ text = "{}".format("kafka")
+ text = text.format("kafka") + "kafka.bootstrap.servers {}".format(text)
  spark.read.format("parquet").option("path", "x").load()
  df.write.format("delta").save("kafka")
 """,
