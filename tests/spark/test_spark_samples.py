@@ -69,7 +69,30 @@ def check_functions(store, shown):
     assert len(all_values_in(store, "notes")) == 1 + len(all_values_in(store, "flights"))
 
 
+def check_replayed(store, _shown):
+    assert all_values_in(store, "replayed") == all_values_in(store, "flights")
+
+
+def check_fanned_out(store, _shown):
+    assert [len(all_values_in(store, f"carrier-C{number}")) for number in range(3)] == [160, 160, 160]
+
+
+def check_dead_letters(store, _shown):
+    bad = 2 * sum(number % 120 >= 100 for number in range(240))  # each flight is there twice
+    assert (len(all_values_in(store, "delays")), len(all_values_in(store, "delays-bad"))) == (480 - bad, bad)
+    found = store.topic("delays-bad").read(headers=True).to_table()["headers"].to_pylist()
+    assert found == [[{"key": "reason", "value": b"no such delay"}]] * bad
+
+
+def check_once(store, _shown):
+    assert all_values_in(store, "flights-once") == sorted(set(all_values_in(store, "flights")))
+
+
 CHECKS = {
+    "recipes.md: Replay a topic into another": check_replayed,
+    "recipes.md: Fan out by content": check_fanned_out,
+    "recipes.md: Dead letters": check_dead_letters,
+    "recipes.md: Drop duplicates": check_once,
     "cluster-of-nodes.md: How do clients and Spark use it?": check_orders,
     "kafka.md: A broker's topic as a DataFrame": check_orders,
     "from-kafka.md: How do I read it with Spark?": check_counted,
