@@ -30,7 +30,7 @@ def parsed(words):
 @pytest.mark.parametrize("call", CALLS)
 def test_it_can_be_called_so(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name in ("00000000000000000000.log", "lines.txt", "var"):
+    for name in ("00000000000000000000.log", "job.py", "lines.txt", "var"):
         (tmp_path / name).touch()
     # What must be there is: any file will do for the parser.
     words = [re.sub(r"^/(var|data|disk2)\b.*", str(tmp_path), word) for word in shlex.split(call)[1:]]
