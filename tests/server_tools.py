@@ -40,7 +40,7 @@ class Server:
 
     def __init__(self, path, folder, *options):
         """Starts nothing yet; `folder` is for its log, `options` are the command's."""
-        self.path, self.options = Path(path), options
+        self.path, self.options = path if "://" in str(path) else Path(path), options
         self.host, self.port = HOST, free_ports(1)[0]
         self.bootstrap = f"{HOST}:{self.port}"
         self._ready, self._output = Path(folder) / "ready", Path(folder) / "output"

@@ -20,11 +20,6 @@ from pyspark_log.storage.fs import files
 if TYPE_CHECKING:
     from pyspark_log.server.node.config import ClusterConfig
 
-_INSTEAD = (
-    "`pylog backup --into FOLDER` makes a folder of it that can be served; programs in Python use Producer and "
-    "Consumer of pyspark_log on the URL."
-)
-
 
 @click.command()
 @click.option(
@@ -102,7 +97,7 @@ def serve(
     """Serve the store to Kafka's clients, until Ctrl-C or SIGTERM.
 
     Any Kafka client writes to and reads from the topics of the store then, while Spark and pylog use its files. A
-    store that is missing is created.
+    store that is missing is created. One in an object store is served for reading, by any number of servers.
     """
     if ready_file is not None:
         # A server that was killed has left its own.
@@ -135,7 +130,7 @@ def serve(
         cluster=cluster, **configs,
     )  # fmt: skip
     check_reach(config)
-    store = target.open_folder_or_create(_INSTEAD) if cluster is None else target.open_node_folder(_cluster_id(cluster))
+    store = target.open_served() if cluster is None else target.open_node_folder(_cluster_id(cluster))
     try:
         stopped_by = run(store, config, on_ready)
     finally:

@@ -66,6 +66,10 @@ class Target:
                 click.echo(f"Created a new store in {made.path}", err=True)
             return made
 
+    def open_served(self) -> Store:
+        """The store that a server serves; a missing one is created."""
+        return _with_all_visible(self.open_or_create())
+
     def open_folder_or_create(self, instead: str = "") -> FolderStore:
         """The same for tools; `instead` as in folder_path."""
         self.folder_path(instead)

@@ -29,7 +29,7 @@ from pyspark_log.server.quotas import ClientQuotas, Throttles
 from pyspark_log.server.security import Acls, Login, PrincipalRules, Sasl, SaslConfig, TlsConfig, Users, subject, user
 from pyspark_log.server.security.sasl import BEARER
 from pyspark_log.server.served import ServedLogs
-from pyspark_log.server.served.folder import FolderLogs, in_folder
+from pyspark_log.server.served.kinds import check_keeps_users, in_folder, logs_of
 from pyspark_log.server.session import ClientSession, SaslSession
 from pyspark_log.server.topic_ids import TopicIds
 from pyspark_log.server.upkeep import Upkeep
@@ -100,20 +100,21 @@ def serve(store: Store, config: ServerConfig, on_ready: Callable[[tuple[str, int
         The number of the signal.
 
     Raises:
-        StoreError: another server serves the store. UnsupportedByStoreError: it is not in a folder.
+        StoreError: another server serves the store. UnsupportedByStoreError: it is in an object store, and is to be
+            served by a node, or with users.
         InvalidConfigError: others than this machine would be served without authentication, which is not allowed; or
             the files for TLS, or the mechanisms of SASL, are of no use.
         OSError: the address cannot be used.
     """
-    folder, loop = in_folder(store), Loop()
+    loop = Loop()
     workers = Workers(loop, _THREADS)
-    served = _Served(loop, workers, store, FolderLogs(folder, workers))
     try:
+        served = _Served(loop, workers, store, logs_of(store, workers))
         with served.logs.held(_raise_file_limit()):
             if config.cluster is None:
                 server = _build_alone(served, config)
             else:
-                server = _build_node(served, folder, config, config.cluster)
+                server = _build_node(served, in_folder(store), config, config.cluster)
             return server.run(on_ready)
     finally:
         workers.close()
@@ -141,6 +142,8 @@ class _Served(NamedTuple):
 def _build_alone(served: _Served, config: ServerConfig) -> _Server:
     """A server that is a cluster of its own. As `serve`."""
     path = served.store.path
+    if config.sasl is not None or config.super_users is not None:
+        check_keeps_users(served.store)
     users = Users(path)
     acls = None if config.super_users is None else Acls(path, config.super_users)
     access = _Access(users, users, acls, ClientQuotas(path))
@@ -197,7 +200,7 @@ class _Server:
         host, port = self._listener.address
         _check_reach(config, host, port, "read and write")
         self._upkeep = Upkeep(loop, workers, store, logs)
-        self._appends = Appends(loop, store.partitions.events())
+        self._appends = Appends(loop, logs.events())
         self._failure: BaseException | None = None
         self._on_ready: Callable[[tuple[str, int]], object] = lambda _: None
         parts = Parts(

@@ -11,15 +11,13 @@ from pyspark_log.server.served import replicas_alone
 from pyspark_log.server.served.folder_append import append
 from pyspark_log.server.served.folder_log import FolderTopic
 from pyspark_log.server.served.logs import Batch, Refused, ServedLogs, Stored
-from pyspark_log.storage.abilities import Missing, refuse
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 from pyspark_log.storage.compaction import LogCleaner
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import contextmanager, files, lock_for
 from pyspark_log.storage.log.producers import ProducerEntry
 from pyspark_log.storage.log_manager import LogDirDescription
-from pyspark_log.storage.maintenance.kinds import by_store
-from pyspark_log.storage.store import Store
+from pyspark_log.storage.seam import PartitionEvents
 from pyspark_log.storage.transactions import TransactionLog
 from pyspark_log.types import TopicPartition
 
@@ -28,11 +26,6 @@ _FILES_PER_WRITER = 16
 _LOCK = "server.lock"
 # How long the lock of another server is waited for, in seconds: long enough to find which process has it.
 _LOCK_TIMEOUT = 0.1
-
-
-def in_folder(store: Store) -> FolderStore:
-    """A store, which has to be in a folder. UnsupportedByStoreError: it is not."""
-    return by_store(store, folder=lambda store: store, objects=lambda store: refuse(Missing.FILES, store.path))
 
 
 class FolderLogs(ServedLogs):
@@ -65,6 +58,9 @@ class FolderLogs(ServedLogs):
 
     def topic(self, name: str) -> FolderTopic:
         return FolderTopic(self._logs, self._logs.topic(name))
+
+    def events(self) -> PartitionEvents | None:
+        return self._store.partitions.events()
 
     def problem(self) -> str:
         for folder in {self._store.path, *(log_dir.path for log_dir in self._logs.log_dirs if self._writes)}:

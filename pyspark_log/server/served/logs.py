@@ -24,6 +24,7 @@ from pyspark_log.storage.log.leader_epochs import EpochEnd
 from pyspark_log.storage.log.producers import ProducerEntry
 from pyspark_log.storage.log_manager import LogDirDescription
 from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
+from pyspark_log.storage.seam import PartitionEvents
 from pyspark_log.storage.transactions import TransactionMetadata
 from pyspark_log.types import OffsetAndTimestamp, TopicPartition
 
@@ -246,6 +247,9 @@ class ServedLogs(Protocol):
 
     def topic(self, name: str) -> ServedTopic:
         """A topic as it is. UnknownTopicError, InvalidTopicError, OSError."""
+
+    def events(self) -> PartitionEvents | None:
+        """Reports changed partitions from now on; None: they have to be looked at."""
 
     def problem(self) -> str:
         """What keeps the store from being served, as a monitor asks for it; "": nothing."""

@@ -38,8 +38,8 @@ class Mutex:
 
     A child has only the thread that forked, so what another thread held would never be released there. `with` takes
     the lock itself, not this object: a KeyboardInterrupt can arrive inside an `__enter__` of Python after the lock has
-    been acquired, and nothing would release it again. From Python 3.14 on it can arrive right after an `__enter__` in C,
-    too; as an RLock, the lock does not stop the thread that was interrupted.
+    been acquired, and nothing would release it again. From Python 3.14 on it can arrive right after an `__enter__` in
+    C, too; as an RLock, the lock does not stop the thread that was interrupted.
     """
 
     def __init__(self) -> None:

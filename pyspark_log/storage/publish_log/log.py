@@ -62,6 +62,16 @@ class PublishLog:
         self._newest: floors.Moment | None = None  # when a request was made that has shown the state to be the newest
         self._in_vain = -math.inf  # when it was last asked for what others have decided, and there was nothing
         self._looks = threading.local()
+        self._on_read: Callable[[str, memoryview], object] | None = None
+        self._first_bytes = FIRST_BYTES
+
+    def watch(self, on_read: Callable[[str, memoryview], object], first_bytes: int) -> None:
+        """Has `on_read` called with the name and the first bytes of each entry that is read from now on.
+
+        An entry of up to `first_bytes` comes as a whole, with the records that are in it.
+        """
+        with self._mutex.lock:
+            self._on_read, self._first_bytes = on_read, first_bytes
 
     def follow(self, age: float = 0.0) -> State:
         """Takes in what was decided since; the state after it, which never changes any more.
@@ -182,13 +192,15 @@ class PublishLog:
     def _read(self, number: int) -> tuple[Entry, bytes] | None:
         """The entry of a number, with its head; None: it is not decided."""
         name = name_of(number)
-        found = self.objects.get(name, FIRST_BYTES)
+        found = self.objects.get(name, self._first_bytes)
         if found is None:
             return None
         try:
             size = size_of_head(found.data)
             if size > len(found.data):
                 found = self.objects.get(name) or found
+            if self._on_read is not None:
+                self._on_read(name, found.data)
             return decode(number, found.data), bytes(found.data[:size])
         except CorruptRecordError as error:
             raise error.located(0, f"{self.objects.address}/{name}", "", -1) from None

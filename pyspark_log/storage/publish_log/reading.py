@@ -104,7 +104,7 @@ class _Reading:
             self._buffer = bytearray(piece.size)
         data = memoryview(self._buffer)[: piece.size]
         data[:] = found
-        return _with_offsets(self._objects, self._at, piece, data)
+        return with_offsets(self._objects, self._at, piece, data)
 
     def _fetched(self, pieces: Sequence[Piece]) -> Iterator[tuple[Piece, Callable[[], memoryview]]]:
         """Each piece with what gives its bytes; the next ones are read meanwhile."""
@@ -181,7 +181,7 @@ def bytes_of(objects: Objects, name: str, pieces: Sequence[tuple[TopicPartition,
     """
     found = _get_all(objects, name, pieces)
     return [
-        _with_offsets(objects, at, piece, memoryview(bytearray(data)))
+        with_offsets(objects, at, piece, memoryview(bytearray(data)))
         for (at, piece), data in zip(pieces, found, strict=True)
     ]
 
@@ -196,8 +196,11 @@ def _get_all(objects: Objects, name: str, pieces: Sequence[tuple[TopicPartition,
         raise LogDamagedError(f"{at}: an object of it was cut: {error}") from None
 
 
-def _with_offsets(objects: Objects, at: TopicPartition, piece: Piece, data: memoryview) -> memoryview:
-    """Puts the offsets of a piece into its bytes, and checks that they are what the piece should be."""
+def with_offsets(objects: Objects, at: TopicPartition, piece: Piece, data: memoryview) -> memoryview:
+    """Puts the offsets of a piece into its bytes, and checks that they are what the piece should be.
+
+    CorruptRecordError, LogDamagedError: as `bytes_of`.
+    """
     where = f"{objects.address}/{piece.object}"
     try:
         end = assign_offsets(data, 0, len(data), piece.base_offset, _LEADER_EPOCH)

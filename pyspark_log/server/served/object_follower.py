@@ -1,0 +1,119 @@
+"""Follows the publish log of a store in an object store, in a thread, for a server whose handlers must not wait."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Iterable
+
+from pyspark_log.errors import PylogError
+from pyspark_log.server.served.object_pieces import Pieces
+from pyspark_log.storage.publish_log.log import PublishLog
+from pyspark_log.storage.seam import PartitionEvents
+from pyspark_log.types import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+#: How long it waits between two looks, in seconds: after one that has found something, and at most.
+SHORTEST, LONGEST = 0.05, 1.0
+# An entry has up to a MiB of records, which come with it then.
+_FIRST_BYTES = 2 * 1024 * 1024
+
+
+class Follower:
+    """Has the state of a store as it was at the last look.
+
+    Attributes:
+        state: that state.
+        problem: why the last look has failed; "": it has not.
+    """
+
+    def __init__(self, log: PublishLog, pieces: Pieces) -> None:
+        """Looks once. Records that come with an entry are kept in `pieces`. Raises as PublishLog.follow."""
+        self._log, self._pieces = log, pieces
+        self._read: dict[str, memoryview] = {}
+        self._events = set[ObjectEvents]()
+        self._is_over = threading.Event()
+        self.state, self.problem = log.follow(), ""
+        log.watch(self._read.__setitem__, _FIRST_BYTES)
+        self._thread = threading.Thread(target=self._run, name="pylog-follower", daemon=True)
+
+    def start(self) -> None:
+        """Begins to follow."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends it, after the request at hand."""
+        self._is_over.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def events(self) -> ObjectEvents:
+        """Reports partitions that have changed, from now on."""
+        events = ObjectEvents()
+        self._events.add(events)
+        return events
+
+    def _run(self) -> None:
+        pause = SHORTEST
+        while not self._is_over.wait(pause):
+            try:
+                has_changed = self.look()
+            except (PylogError, OSError) as error:
+                if not self.problem:
+                    _log.warning("the store cannot be followed: %s", error)
+                self.problem, pause = str(error), LONGEST
+            else:
+                self.problem, pause = "", SHORTEST if has_changed else min(2 * pause, LONGEST)
+
+    def look(self) -> bool:
+        """Takes in what was decided since; whether there was something. Raises as PublishLog.follow."""
+        before = self.state
+        self._read.clear()
+        state = self._log.follow()
+        if state.number == before.number:
+            return False
+        changed = {
+            key: log for key, log in state.partitions.items() if log is not before.partitions.get(key)
+        }  # They never change: another one is another object.
+        names = {topic.topic_id: name for name, topic in state.topics.items()}
+        for key, log in changed.items():
+            earlier = before.partitions.get(key)
+            added = log.between(log.log_start if earlier is None else earlier.log_end, log.log_end)
+            # A damaged one is reported by the fetch that reads it.
+            with contextlib.suppress(PylogError):
+                self._pieces.take(TopicPartition(names[key[0]], key[1]), added, self._read)
+        self.state = state
+        for events in list(self._events):
+            events.add(changed.keys())
+        return True
+
+
+class ObjectEvents(PartitionEvents):
+    """Partitions that the follower has seen change."""
+
+    def __init__(self) -> None:
+        """There are none yet."""
+        self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._lock, self._changed, self._is_open = threading.Lock(), set[tuple[str, int]](), True
+
+    def add(self, keys: Iterable[tuple[str, int]]) -> None:
+        """Some have changed."""
+        with self._lock:
+            if self._is_open:
+                self._changed.update(keys)
+                os.eventfd_write(self.fd, 1)
+
+    def changed(self) -> set[tuple[str, int]]:
+        with self._lock:
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(self.fd)
+            changed, self._changed = self._changed, set()
+        return changed
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_open = False
+            os.close(self.fd)
