@@ -15,7 +15,6 @@ ELSEWHERE = {
     CREDENTIALS,
     "pipelines.md: A sample",  # test_pipelines.py
     "platforms.md: Databricks",  # the class is found without it, in all other tests
-    "platforms.md: Airflow",  # tests/unit/project/test_docs_platforms.py
     "real-time.md: A sample #2",  # tests/kafka/test_real_time.py
     "versions.md: Spark 3.5 #2",  # tests/kafka/test_server_spark.py
     *(name for name in SAMPLES if name.startswith("tutorial.md: ")),  # test_tutorial.py
