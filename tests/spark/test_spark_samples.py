@@ -1,11 +1,13 @@
 """The samples of README.md and docs/ that are in Spark run; the others do in tests/unit/project/test_samples.py."""
 
+import re
 import time
 
 import pytest
 from spark_tools import all_values_in, fill
 
 from pyspark_log import Store
+from tests.paths import DOCS
 from tests.samples import PARTITIONS, make_empty_world, make_world, samples
 
 SAMPLES = {one.name: one for one in samples() if one.needs_spark}
@@ -42,12 +44,6 @@ def check_split(store, _shown):
     assert len(all_values_in(store, "late")) == LATE
     assert sum(len(all_values_in(store, f"by-C{number}")) for number in range(3)) == 480
     assert sorted(all_values_in(store, "counts")) == ["160", "160", "160"]
-
-
-def check_moved(store, shown):
-    assert shown.count("flights") == PARTITIONS
-    assert all_values_in(store, "notes") == all_values_in(store, "flights")
-    assert all_values_in(store, "counts") == ["12"] * 40
 
 
 def check_inserted(store, shown):
@@ -98,7 +94,6 @@ CHECKS = {
     "retention.md: Old events from Spark": check_old_events,
     "spark.md: Functions in place of options": check_functions,
     "spark.md: In SQL": check_inserted,
-    "moving-a-job.md: Moving a job": check_moved,
     "streaming.md: When a checkpoint is lost": check_copies,
     "transactions.md: In Spark: one publish for all writes of a micro-batch": check_split,
 }
@@ -137,6 +132,29 @@ def test_runs(spark, tmp_path, capsys, name):
         for query in spark.streams.active:
             query.stop()
     CHECKS[name](Store.open(store.path), capsys.readouterr().out)
+
+
+@pytest.mark.slow
+def test_the_job_that_has_moved(spark, tmp_path):
+    """That of the page which shows its diff; tests/unit/cli makes the same of the job before."""
+    diff = re.search(r"^```diff\n(.*?)^```", (DOCS / "guides/moving-a-job.md").read_text(), re.MULTILINE | re.DOTALL)[1]
+    code = "".join(line[1:] for line in diff.splitlines(keepends=True)[3:] if line[0] != "-")
+    store = make_world(tmp_path)
+    for topic in ("orders", "copies", "n"):
+        store.create_topic(topic, 1)
+    code = code.replace("/data/store", store.path).replace('"/c"', repr(str(tmp_path / "checkpoint")))
+    try:
+        exec(compile(code, "job", "exec"), {"spark": spark})
+        for query in spark.streams.active:
+            query.processAllAvailable()  # They begin at the latest offset.
+        store.topic("orders").append([{"key": "k", "value": "v"}, {"key": "k", "value": "w"}])
+        for query in spark.streams.active:
+            query.processAllAvailable()
+    finally:
+        for query in spark.streams.active:
+            query.stop()
+    assert sorted(all_values_in(store, "copies")) == ["v", "w"]
+    assert all_values_in(store, "n") == ["2"]
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """`pylog move-job`: its diff, its notes, its exit codes, and what it writes."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from pyspark_log.cli.main import main
+from tests.paths import DOCS
 
 READ = 'spark.read.format("kafka").option("kafka.bootstrap.servers", "b").load()\n'
 MOVED = 'spark.read.format("pylog").option("path", "/data/store").load()\n'
@@ -111,6 +113,19 @@ def test_json(job):
     assert document.pop("diff").startswith(f"--- {job}\n+++ {job}\n")
     assert document == {"file": str(job), "changed": True, "written": False, "error": None}
     assert (result.exit_code, result.stderr) == (1, "")
+
+
+def test_the_page_shows_it(job, monkeypatch):
+    """The whole job is in the diff."""
+    page = (DOCS / "guides/moving-a-job.md").read_text()
+    diff, notes = (re.search(rf"^```{kind}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[1] for kind in ("diff", "text"))
+    lines = diff.splitlines(keepends=True)[3:]
+    job.write_text("".join(line[1:] for line in lines if line[0] != "+"))
+    monkeypatch.chdir(job.parent)
+    result = run("./job.py")
+    assert (result.stdout, result.stderr) == (diff, notes)
+    assert run("--write", job.name).exit_code == 0
+    assert job.read_text() == "".join(line[1:] for line in lines if line[0] != "-")
 
 
 def test_what_to_install(job):

@@ -62,6 +62,7 @@ NOT_RUN = {
         f"tables.md: How do DuckDB and Polars read the table?{number}": "tests/campaigns/test_tables_page.py runs it"
         for number in ("", " #2")
     },
+    "moving-a-job.md: Moving a job": "tests/unit/cli/test_cli_move_job.py runs it, on the job that the page shows",
     **dict.fromkeys(TUTORIAL, "tests/spark/test_tutorial.py runs it, with Spark"),
     "metrics.md: How do I scrape a server?": "it serves until it is stopped",
     "ui.md: How do I open it?": "it serves until it is stopped; tests/unit/ui/test_docs_ui.py runs it",
