@@ -66,10 +66,10 @@ class Pieces:
     def near(self, piece: Piece) -> Loaded | None:
         """A piece that is in memory; None: it is not."""
         with self._lock:
-            found = self._loaded.get(piece)
-            if found is not None:
+            loaded = self._loaded.get(piece)
+            if loaded is not None:
                 self._loaded.move_to_end(piece)
-            return found
+            return loaded
 
     def take(self, at: TopicPartition, pieces: Iterable[Piece], read: Mapping[str, memoryview]) -> None:
         """Keeps pieces whose objects were read just now, as far as `read` has their bytes. Errors as `load`."""
@@ -80,16 +80,16 @@ class Pieces:
 
     def load(self, at: TopicPartition, pieces: Sequence[Piece]) -> Loaded:
         """The first of some pieces that follow each other; small ones after it are read, too. As reading.bytes_of."""
-        found = self.near(pieces[0])
-        if found is not None:
-            return found
-        wanted, size = list[Piece](), 0
+        first = self.near(pieces[0])
+        if first is not None:
+            return first
+        together, size = list[Piece](), 0
         for piece in pieces:
-            if wanted and (size + piece.size > _AT_ONCE or self.near(piece) is not None):
+            if together and (size + piece.size > _AT_ONCE or self.near(piece) is not None):
                 break
-            wanted.append(piece)
+            together.append(piece)
             size += piece.size
-        objects = [list(group) for _, group in groupby(wanted, key=lambda piece: piece.object)]
+        objects = [list(group) for _, group in groupby(together, key=lambda piece: piece.object)]
 
         def read(group: Sequence[Piece]) -> list[memoryview]:
             return bytes_of(self.objects, group[0].object, [(at, piece) for piece in group])
@@ -100,12 +100,12 @@ class Pieces:
         return loaded[0]
 
     def _keep(self, piece: Piece, data: memoryview) -> Loaded:
-        made = Loaded(data)
+        loaded = Loaded(data)
         with self._lock:
             if piece not in self._loaded:
-                self._loaded[piece] = made
+                self._loaded[piece] = loaded
                 self._size += piece.size
             while self._size > _KEPT and len(self._loaded) > 1:
                 oldest, _ = self._loaded.popitem(last=False)
                 self._size -= oldest.size
-        return made
+        return loaded

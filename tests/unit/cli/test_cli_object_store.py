@@ -95,9 +95,7 @@ def test_merge_is_for_object_stores(pylog, tmp_path):
     assert "is in a folder" in pylog("--store", str(tmp_path / "store"), "merge", code=2)
 
 
-@pytest.mark.parametrize(
-    "command", [["recover"], ["repair", "--into", "copy"], ["serve"], ["log-dirs", "list"]], ids=" ".join
-)
+@pytest.mark.parametrize("command", [["recover"], ["repair", "--into", "copy"], ["log-dirs", "list"]], ids=" ".join)
 def test_what_works_on_files_is_refused(pylog, object_url, command):
     assert f"{object_url} is in an object store" in pylog(*command, code=2)
 
@@ -107,7 +105,6 @@ def test_what_works_on_files_is_refused(pylog, object_url, command):
     [
         (["export-kafka", "t", "out", "--topic-id", "x"], "backup --into FOLDER"),
         (["mirror", ".", "--topics", "t"], "backup --into URL"),
-        (["serve"], "backup --into FOLDER"),
     ],
 )
 def test_what_is_done_by_way_of_a_folder(pylog, tmp_path, monkeypatch, command, instead):
