@@ -61,10 +61,11 @@ class Follower:
         while not self._is_over.wait(pause):
             try:
                 has_changed = self.look()
-            except (PylogError, OSError) as error:
+            except Exception as error:  # noqa: BLE001  (else clients would read an old state for good)
                 if not self.problem:
-                    _log.warning("the store cannot be followed: %s", error)
-                self.problem, pause = str(error), LONGEST
+                    is_ours = isinstance(error, (PylogError, OSError))
+                    _log.warning("the store cannot be followed: %s", error, exc_info=None if is_ours else error)
+                self.problem, pause = str(error) or type(error).__name__, LONGEST
             else:
                 self.problem, pause = "", SHORTEST if has_changed else min(2 * pause, LONGEST)
 
