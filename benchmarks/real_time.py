@@ -5,7 +5,8 @@
 Spark's own connector in both; a batch lasts `--batch` seconds. `map` changes the value, `count` groups by one of 1,000
 keys and gives the count with each record; `once` is `map` into a topic that takes each record once, and only at `pylog
 serve`. A value has 1,000 bytes and begins with the time at which it was sent, in ns. All of it is on one machine:
-clients, driver and server share its cores. Medians of the rounds, in ms.
+clients, driver and server share its cores. Medians of the rounds, in ms; and on standard error in which seconds of a
+run the slowest records were sent: those of the ends of batches, if they are a batch apart.
 """
 
 from __future__ import annotations
@@ -146,6 +147,9 @@ def measure(name: str, query: str, rate: int, seconds: float, batch: int) -> tup
             reading.join()
             os.killpg(driver.pid, signal.SIGKILL)  # with its JVM
             driver.wait()
+    slowest = sorted((late, sent) for sent, late in reading.late if sent >= begin)[-len(reading.late) // 100 :]
+    seconds_of = sorted({round((sent - begin) / 1e9) for _, sent in slowest})
+    print(f"{name}, {query}, {rate}/s: the slowest 1 % were sent in the seconds {seconds_of}", file=sys.stderr)
     late = sorted(late for sent, late in reading.late if sent >= begin)
     if query != "count" and len(late) < rate * seconds:
         sys.exit(f"{name}, {query}, {rate}/s: {len(late)} of {rate * seconds:.0f} records came out")
