@@ -83,7 +83,7 @@ class Ui:
         self._templates.globals |= {
             "texts": texts, "plot": plots.plot, "bars": plots.bars,
             "small_plot": plots.small_plot, "smooth": plots.smooth,
-            "visible": visible, "topic_url": look.topic_url, "bounds": bounds, "FORMATS": FORMATS,
+            "visible": visible, "topic_url": look.topic_url, "rest_of": look.rest_of, "bounds": bounds, "FORMATS": FORMATS,
             "store": self._store.path, "version": __version__,
         }  # fmt: skip
         self._templates.tests["record"] = lambda row: isinstance(row, Record)

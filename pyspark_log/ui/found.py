@@ -57,6 +57,7 @@ class Look:
         notes: what the reader of the page should know.
         older, newer: the offset before which, or from which, the next page would look; None: there is nothing.
         read: about how many bytes of record batches were looked at.
+        rest: of a search: the offset of each partition at which the next step begins; empty: it has seen all.
     """
 
     rows: list[Record | Gap] = field(default_factory=list)
@@ -64,6 +65,7 @@ class Look:
     older: int | None = None
     newer: int | None = None
     read: int = 0
+    rest: dict[int, int] = field(default_factory=dict)
 
     @property
     def records(self) -> list[Record]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from pyspark_log.errors import InvalidConfigError
@@ -13,7 +14,11 @@ from pyspark_log.ui.formats import FORMATS
 from pyspark_log.ui.found import Look, Record
 from pyspark_log.ui.texts import to_time
 
+if TYPE_CHECKING:
+    from pyspark_log.ui.records import Reader
+
 _HEX = "hex:"
+_REST = re.compile(rf"(\d{{1,9}})-(\d{{1,{MOST_DIGITS}}})", re.ASCII)
 
 
 class Wanted(NamedTuple):
@@ -27,6 +32,10 @@ class Wanted(NamedTuple):
         form: one of FORMATS.
         most: how many records.
         is_live: whether the page looks again each second.
+        text: what a key, value or header has in it; "": anything. Then this is a search.
+        is_any_case: whether small and capital letters are the same there.
+        rest: where a search continues: partitions with an offset, such as 0-500.3-200.
+        columns: whether the fields of JSON are columns.
     """
 
     by: str = "last"
@@ -36,6 +45,15 @@ class Wanted(NamedTuple):
     form: str = "auto"
     most: int = USUAL_RECORDS
     is_live: bool = False
+    text: str = ""
+    is_any_case: bool = False
+    rest: str = ""
+    columns: bool = False
+
+    @property
+    def is_search(self) -> bool:
+        """Whether this looks for something in steps."""
+        return bool(self.text or (self.by == "key" and self.at))
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> Wanted:
@@ -49,7 +67,8 @@ class Wanted(NamedTuple):
         count = _number(query, "count") or USUAL_RECORDS
         return cls(
             by, query.get("at", ""), _number(query, "partition"), _number(query, "before"), form,
-            min(count, MOST_RECORDS), query.get("live") == "1" and by == "last",
+            min(count, MOST_RECORDS), query.get("live") == "1" and by == "last" and not query.get("text"),
+            query.get("text", ""), query.get("case") == "any", query.get("rest", ""), query.get("columns") == "1",
         )  # fmt: skip
 
     def url(self, topic: str, **changes: Any) -> str:  # noqa: ANN401  (the values of fields)
@@ -57,7 +76,8 @@ class Wanted(NamedTuple):
         one, usual = self._replace(**changes), Wanted()
         values = {
             "by": one.by, "at": one.at, "partition": one.partition, "before": one.before, "format": one.form,
-            "count": one.most, "live": int(one.is_live),
+            "count": one.most, "live": int(one.is_live), "text": one.text, "case": one.is_any_case and "any",
+            "rest": one.rest, "columns": int(one.columns),
         }  # fmt: skip
         fields = zip(values.items(), usual, strict=True)
         said = {name: value for (name, value), default in fields if value != default and value is not None}
@@ -84,29 +104,51 @@ def looked(store: Store, topic: str, wanted: Wanted, now: int) -> tuple[Look, Wa
 
     reader = Reader(store, topic)
     wanted = wanted if reader.partitions > 1 else wanted._replace(partition=wanted.partition or 0)
-    if wanted.by == "last" or not wanted.at:
-        if wanted.by != "last":
-            return Look(notes=[f"Type {_EXAMPLES[wanted.by]}."]), wanted, reader.partitions
-        if wanted.partition is None:
-            return reader.last_of_all(wanted.most), wanted, reader.partitions
-        return reader.last(wanted.partition, wanted.most, wanted.before), wanted, reader.partitions
+    if wanted.by != "last" and not wanted.at:
+        return Look(notes=[f"Type {_EXAMPLES[wanted.by]}."]), wanted, reader.partitions
+    if wanted.by == "offset":
+        if not wanted.at.strip().isdecimal() or len(wanted.at.strip()) > MOST_DIGITS:
+            raise InvalidConfigError(f"offset {wanted.at[:40]!r}: must be a whole number, 0 or more")
+        wanted = wanted._replace(partition=wanted.partition or 0)
+    elif wanted.by == "key" and wanted.partition is None:
+        wanted = wanted._replace(partition=reader.partition_of(_bytes(wanted.at, "key")))
+    look = _searched(reader, wanted, now) if wanted.is_search else _read(reader, wanted, now)
+    return look, wanted, reader.partitions
+
+
+def _read(reader: Reader, wanted: Wanted, now: int) -> Look:
     if wanted.by == "time":
-        try:
-            time = to_time(wanted.at, now)
-        except ValueError as error:
-            raise InvalidConfigError(f"time: {error}; or so long ago: 10m, 2h, 1d") from None
         numbers = reader.written() if wanted.partition is None else [wanted.partition]
-        return reader.from_time(numbers, wanted.most, time), wanted, reader.partitions
-    if wanted.by == "key":
-        key = _key(wanted.at)
-        wanted = wanted if wanted.partition is not None else wanted._replace(partition=reader.partition_of(key))
-        assert wanted.partition is not None
-        return reader.with_key(wanted.partition, wanted.most, key, wanted.before), wanted, reader.partitions
-    if not wanted.at.strip().isdecimal() or len(wanted.at.strip()) > MOST_DIGITS:
-        raise InvalidConfigError(f"offset {wanted.at[:40]!r}: must be a whole number, 0 or more")
-    wanted = wanted._replace(partition=wanted.partition or 0)
-    assert wanted.partition is not None
-    return reader.from_offset(wanted.partition, wanted.most, int(wanted.at)), wanted, reader.partitions
+        return reader.from_time(numbers, wanted.most, _time(wanted.at, now))
+    if wanted.partition is None:
+        return reader.last_of_all(wanted.most)
+    if wanted.by == "offset":
+        return reader.from_offset(wanted.partition, wanted.most, int(wanted.at))
+    return reader.last(wanted.partition, wanted.most, wanted.before)
+
+
+def _searched(reader: Reader, wanted: Wanted, now: int) -> Look:
+    from pyspark_log.ui.records import NONE_SINCE  # noqa: PLC0415
+    from pyspark_log.ui.search import Match, search  # noqa: PLC0415
+
+    key = _bytes(wanted.at, "key") if wanted.by == "key" else None
+    is_any_case = wanted.is_any_case and not wanted.text.startswith(_HEX)
+    match = Match(key, _bytes(wanted.text, "text"), is_any_case)
+    numbers = reader.written() if wanted.partition is None else [wanted.partition]
+    starts: Mapping[int, int | None]
+    if wanted.rest:
+        starts = _places(wanted.rest)
+    elif wanted.by == "time":
+        time = _time(wanted.at, now)
+        starts = {number: reader.offset_of(number, time) for number in numbers}
+    elif wanted.by == "offset":
+        starts = dict.fromkeys(numbers, int(wanted.at))
+    else:
+        starts = {number: reader.range(number)[1] if wanted.before is None else wanted.before for number in numbers}
+    known = {number: start for number, start in starts.items() if start is not None}
+    if starts and not known:
+        return Look(notes=[NONE_SINCE])
+    return search(reader, match, wanted.most, known, is_forward=wanted.by in ("time", "offset"))
 
 
 _EXAMPLES = {
@@ -142,12 +184,31 @@ def one_record(store: Store, topic: str, partition: str, offset: str) -> OneReco
     return OneRecord(look.records[0] if look.records else None, first, end, look.notes)
 
 
-def _key(text: str) -> bytes:
+def _time(text: str, now: int) -> int:
+    try:
+        return to_time(text, now)
+    except ValueError as error:
+        raise InvalidConfigError(f"time: {error}; or so long ago: 10m, 2h, 1d") from None
+
+
+def rest_of(places: Mapping[int, int]) -> str:
+    """Where a search continues, as an address has it."""
+    return ".".join(f"{partition}-{offset}" for partition, offset in places.items())
+
+
+def _places(text: str) -> dict[int, int]:
+    found = _REST.findall(text)
+    if text != ".".join("-".join(pair) for pair in found):
+        raise InvalidConfigError(f"rest = {text[:40]!r}: expected partitions with offsets, such as 0-500.3-200")
+    return {int(partition): int(offset) for partition, offset in found}
+
+
+def _bytes(text: str, what: str) -> bytes:
     if text.startswith(_HEX):
         try:
             return bytes.fromhex(text.removeprefix(_HEX))
         except ValueError:
-            raise InvalidConfigError(f"key {text[:40]!r}: after hex: there are pairs of 0-9 and a-f") from None
+            raise InvalidConfigError(f"{what} {text[:40]!r}: after hex: there are pairs of 0-9 and a-f") from None
     return text.encode()
 
 

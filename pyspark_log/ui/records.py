@@ -1,4 +1,4 @@
-"""Looks into a topic, within fixed bounds: the last records, those from an offset or a time on, those with a key.
+"""Looks into a topic, within fixed bounds: the last records, and those from an offset or a time on.
 
 A look reads a window of a partition: offsets between which there are at most some bytes of record batches, by the
 indexes of the log. So what is read depends neither on how large a topic is nor on how many of its offsets have records.
@@ -7,9 +7,9 @@ A record batch is read whole, however large it is.
 
 from __future__ import annotations
 
-from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,23 +20,15 @@ from pyspark_log.storage.record import BatchHeader
 from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_COMMITTED, TopicPartition
-from pyspark_log.ui.bounds import (
-    LISTED_BYTES,
-    MOST_BYTES,
-    MOST_HEADERS,
-    MOST_MIXED,
-    MOST_PARTITIONS,
-    MOST_ROWS,
-    SCAN_BYTES,
-)
+from pyspark_log.ui.bounds import LISTED_BYTES, MOST_BYTES, MOST_HEADERS, MOST_MIXED, MOST_PARTITIONS, MOST_ROWS
 from pyspark_log.ui.found import Gap, Look, Record
 
 # Bytes of records that are decoded at a time, at least one batch.
 _STEP = 256 << 10
 # How much further a look goes back that has found too few records.
 _WIDER = 8
-_TOO_MANY = f"These are of {MOST_PARTITIONS} of {{}} partitions: choose one to see the others."
-_NONE_SINCE = "There is no record of this time or later."
+TOO_MANY: Final = f"These are of {MOST_PARTITIONS} of {{}} partitions: choose one to see the others."
+NONE_SINCE: Final = "There is no record of this time or later."
 
 
 class Reader:
@@ -93,23 +85,28 @@ class Reader:
         look.older = start if start > first else None
         return look
 
+    def offset_of(self, partition: int, time: int) -> int | None:
+        """The offset of the first record of a time (ms) or later; None: there is none."""
+        found = self._store.offset_for_timestamp(self._topic, partition, time)
+        return None if found is None else found.offset
+
     def from_time(self, numbers: Sequence[int], count: int, time: int) -> Look:
         """The records of a time (ms) or later, in the order of their times."""
         if len(numbers) == 1:
-            found = self._store.offset_for_timestamp(self._topic, numbers[0], time)
-            if found is None:
-                return Look(notes=[_NONE_SINCE])
-            return self.from_offset(numbers[0], count, found.offset)
+            offset = self.offset_of(numbers[0], time)
+            if offset is None:
+                return Look(notes=[NONE_SINCE])
+            return self.from_offset(numbers[0], count, offset)
 
         def since(partition: int, most: int, most_bytes: int) -> Look:
-            look, found = Look(), self._store.offset_for_timestamp(self._topic, partition, time)
-            if found is not None:
-                self._forward(look, partition, found.offset, self.range(partition)[1], most, most_bytes)
+            look, offset = Look(), self.offset_of(partition, time)
+            if offset is not None:
+                self._forward(look, partition, offset, self.range(partition)[1], most, most_bytes)
             return look
 
         look, records = self._together(numbers, count, since)
         look.rows += records[:count]
-        look.notes += [] if records else [_NONE_SINCE]
+        look.notes += [] if records else [NONE_SINCE]
         return look
 
     def _together(
@@ -121,7 +118,7 @@ class Reader:
         """
         together, records = Look(), list[Record]()
         if len(numbers) > MOST_PARTITIONS:
-            together.notes.append(_TOO_MANY.format(len(numbers)))
+            together.notes.append(TOO_MANY.format(len(numbers)))
             numbers = numbers[:MOST_PARTITIONS]
         share = len(numbers) or 1
         for number in numbers:
@@ -132,32 +129,17 @@ class Reader:
         records.sort(key=lambda record: (record.time or 0, record.offset, record.partition))
         return together, records
 
-    def with_key(self, partition: int, count: int, key: bytes, before: int | None = None) -> Look:
-        """The last records with a key, or those before an offset, the newest first; in one step of the search."""
-        first, end = self.range(partition)
-        end = end if before is None else max(first, min(before, end))
-        look = Look()
-        begin = self._begin_of(partition, first, end, SCAN_BYTES)
-        wanted = _scalar(key)
-        batches = self._batches(look, partition, begin, end, SCAN_BYTES)
-        kept = _last_rows((batch.filter(pc.equal(batch.column("key"), wanted)) for batch in batches), count)
-        records = self._records(partition, kept)
-        look.rows += reversed(records)
-        oldest = records[0].offset if len(records) == count else begin
-        if oldest > first:
-            look.older = oldest
-            look.notes.append(f"The search looked at the offsets {oldest} to {end - 1}.")
-        elif end > first:
-            look.notes.append(f"The search has looked at all offsets from {first} to {end - 1}.")
-        return look
-
     # ---- windows
 
-    def _fits(self, partition: int, begin: int, end: int, most: int) -> bool:
+    def end_of(self, partition: int, begin: int, end: int, most: int) -> int:
+        """An offset up to which at most `most` bytes reach from `begin`, or one batch; at most `end`."""
         at = TopicPartition(self._topic, partition)
-        return self._store.partitions.end_within(at, begin, end, most)[0] >= end
+        return min(self._store.partitions.end_within(at, begin, end, most)[0], end) if begin < end else end
 
-    def _begin_of(self, partition: int, first: int, end: int, most: int) -> int:
+    def _fits(self, partition: int, begin: int, end: int, most: int) -> bool:
+        return self.end_of(partition, begin, end, most) >= end
+
+    def begin_of(self, partition: int, first: int, end: int, most: int) -> int:
         """An offset from which at most `most` bytes reach to `end`, or one batch; at least half as far as could be."""
         reach = 1
         while reach < end - first and self._fits(partition, max(first, end - 2 * reach), end, most):
@@ -172,7 +154,7 @@ class Reader:
         while True:
             begin = max(first, end - reach)
             one = Look()
-            kept = _last_rows(self._batches(one, partition, begin, end, most), count)
+            kept = last_rows(self.batches(one, partition, begin, end, most), count)
             wider = max(first, end - reach * _WIDER)
             if is_cut or begin == first or sum(batch.num_rows for batch in kept) >= count:
                 break
@@ -180,7 +162,7 @@ class Reader:
             if not self._fits(partition, wider, end, most):
                 break
             reach *= _WIDER
-        records = self._records(partition, kept)
+        records = self.records_of(partition, kept)
         begin = records[0].offset if len(records) == count else begin
         look.notes, look.read = one.notes, one.read
         look.rows += reversed(self._with_gaps(partition, records, begin, end))
@@ -189,19 +171,18 @@ class Reader:
 
     def _forward(self, look: Look, partition: int, start: int, end: int, count: int, most: int) -> None:
         kept, left = list[pa.RecordBatch](), count
-        at = TopicPartition(self._topic, partition)
-        until = self._store.partitions.end_within(at, start, end, most)[0] if start < end else end
-        for batch in self._batches(look, partition, start, until, most):
+        until = self.end_of(partition, start, end, most)
+        for batch in self.batches(look, partition, start, until, most):
             kept.append(batch.slice(0, left))
             left -= kept[-1].num_rows
             if not left:
                 break
-        records = self._records(partition, kept)
+        records = self.records_of(partition, kept)
         reached = records[-1].offset + 1 if not left else until
         look.rows += self._with_gaps(partition, records, start, reached)
         look.newer = reached if reached < end else None
 
-    def _batches(self, look: Look, partition: int, start: int, end: int, most: int) -> Iterator[pa.RecordBatch]:
+    def batches(self, look: Look, partition: int, start: int, end: int, most: int) -> Iterator[pa.RecordBatch]:
         """The records of a window. Damage ends it, with a note."""
         if start >= end:
             return
@@ -214,7 +195,8 @@ class Reader:
 
     # ---- what is made of it
 
-    def _records(self, partition: int, batches: Iterable[pa.RecordBatch]) -> list[Record]:
+    def records_of(self, partition: int, batches: Iterable[pa.RecordBatch]) -> list[Record]:
+        """Rows of a partition as records."""
         found = list[Record]()
         for batch in batches:
             keys, values, headers = (batch.column(name) for name in ("key", "value", "headers"))
@@ -286,17 +268,11 @@ class Reader:
         return [record._replace(state=state(record.offset)) for record in records]
 
 
-def _scalar(data: bytes) -> pa.Scalar:
-    """By its buffers: pa.scalar imports pandas if it is installed, which takes a third of a second and 40 MB."""
-    buffers = [None, pa.py_buffer(array("i", [0, len(data)])), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.binary(), 1, buffers)[0]
-
-
 def _place(at: TopicPartition) -> tuple[str, int]:
     return at.topic, at.partition
 
 
-def _last_rows(batches: Iterable[pa.RecordBatch], count: int) -> list[pa.RecordBatch]:
+def last_rows(batches: Iterable[pa.RecordBatch], count: int) -> list[pa.RecordBatch]:
     """The last rows of all batches, of which only those are kept."""
     kept, rows = deque[pa.RecordBatch](), 0
     for batch in batches:

@@ -138,6 +138,12 @@ def test_looks(page):
     assert text.count('{"number": ') == 12
     assert "where Spark, pylog and Kafka's clients for Java put this key" in text
     assert "hex" in page.text("/topics/orders/records?by=key&at=hex:6b33&format=hex")
+    text = page.text("/topics/orders/records?text=ER%22:+59&case=any")
+    assert ('{"number": 59}' in text, text.count('{"number": ')) == (True, 1)
+    assert "The search looked at 63 offsets of 3 partitions, and reached the start." in text
+    assert "No such record was found" in page.text("/topics/orders/records?text=ER%22:+59&partition=1")
+    assert page.text("/topics/orders/records?text=web&by=time&at=1h&count=9").count('{"number": ') == 9
+    assert page.text("/topics/orders/records?text=web&by=key&at=k3").count('{"number": ') == 12
     assert page.text("/topics/orders/records?by=time&at=1h&count=100").count('{"number": ') == 60
     assert "There is no record of this time or later" in page.text(
         "/topics/orders/records?by=time&at=2100-01-01T00:00Z"
@@ -161,6 +167,9 @@ def test_looks(page):
         ("/topics/orders/records?by=time&at=noon", 400, "neither ms since 1970 nor ISO-8601"),
         ("/topics/orders/records?by=time&at=999999999999999999999999", 400, "PYLOG"),
         ("/topics/orders/records?by=key&at=hex:0", 400, "pairs of 0-9"),
+        ("/topics/orders/records?text=hex:0", 400, "pairs of 0-9"),
+        ("/topics/orders/records?text=a&rest=0-1.x", 400, "expected partitions with offsets"),
+        ("/topics/orders/records?text=a&rest=9-1", 404, "[PYLOG_UNKNOWN_TOPIC_OR_PARTITION]"),
         ("/topics/orders/records?by=magic", 400, "must be last, offset, time or key"),
         ("/topics/orders/records?format=xml", 400, "must be one of auto"),
         ("/topics/orders/records/a/b", 400, "expected the numbers"),

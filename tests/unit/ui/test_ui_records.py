@@ -11,6 +11,7 @@ from pyspark_log.admin import compact
 from pyspark_log.ui import bounds
 from pyspark_log.ui.found import Gap, Record
 from pyspark_log.ui.records import Reader
+from pyspark_log.ui.search import Match, search
 from tests.store_tools import overwrite, rows, store_with
 from tests.ui_tools import shown
 
@@ -90,33 +91,80 @@ def test_a_key_is_looked_for_where_it_was_put(store_of_six):
         store_of_six.append("t", [{"key": f"k{number % 8}", "value": str(number)}])
     reader = Reader(store_of_six, "t")
     for key in (b"k0", b"k5"):
-        look = reader.with_key(reader.partition_of(key), 100, key)
+        look = search(reader, Match(key), 100, {reader.partition_of(key): 100})
         assert [one.value for one in look.records] == [
             b"%d" % number for number in range(39, -1, -1) if number % 8 == key[1] - 48
         ]
-        assert look.older is None
-    assert reader.with_key(0, 100, b"none").rows == []
+        assert look.rest == {}
+    assert search(reader, Match(b"none"), 100, {0: 100}).rows == []
 
 
 def test_a_key_is_looked_for_step_by_step(store_of_t, monkeypatch):
-    monkeypatch.setattr("pyspark_log.ui.records.SCAN_BYTES", 64 << 10)
+    monkeypatch.setattr("pyspark_log.ui.search.SCAN_BYTES", 64 << 10)
     for number in range(50):
         fill(store_of_t, 100, size=100, first=100 * number)
     reader = Reader(store_of_t, "t")
-    before, steps = None, 0
-    while not (look := reader.with_key(0, 100, b"k777", before)).records:
+    starts, steps = {0: 5000}, 0
+    while not (look := search(reader, Match(b"k777"), 100, starts)).records:
         assert 0 < look.read < 128 << 10
-        before, steps = look.older, steps + 1
+        starts, steps = look.rest, steps + 1
     assert offsets(look) == [777]
     assert 4 < steps < 30
     # What is left is looked at from there on.
-    while before is not None:
-        before = reader.with_key(0, 100, b"k777", before).older
+    while starts:
+        starts = search(reader, Match(b"k777"), 100, starts).rest
+
+
+@pytest.mark.parametrize(
+    ("match", "expected"),
+    [
+        (Match(text=b"tea"), ["in value", "twice", "in name", "in header", "tea"]),
+        (Match(text=b"TEA"), []),
+        (Match(text=b"TEA", is_any_case=True), ["in value", "twice", "in name", "in header", "tea"]),
+        (Match(text="ŻÓŁĆ".encode(), is_any_case=True), ["other letters"]),
+        (Match(text=b".*"), []),
+        (Match(text=b"\xfe"), ["bytes"]),
+        (Match(b"twice", b"tea"), ["twice"]),
+        (Match(b"twice", b"milk"), []),
+    ],
+)
+def test_a_text_is_looked_for_in_all_that_a_record_has(store_of_t, match, expected):
+    store_of_t.append("t", [
+        {"key": "in value", "value": "black tea"}, {"key": None, "value": None},
+        {"key": "twice", "value": "tea", "headers": [("x", b"tea"), ("tea", None)]},
+        {"key": "other letters", "value": "ażółć"}, {"key": "bytes", "value": b"\xff\xfe"},
+        {"key": "in name", "value": "", "headers": [("a", b"b"), ("teacup", None)]},
+        {"key": "in header", "value": None, "headers": [("a", b"tea")]}, {"key": "tea", "value": "none"},
+    ])  # fmt: skip
+    reader = Reader(store_of_t, "t")
+    for is_forward in (False, True):
+        look = search(reader, match, 100, {0: 0 if is_forward else 8}, is_forward=is_forward)
+        keys = [record.key.decode() for record in look.records]
+        assert keys == (expected if is_forward else expected[::-1])
+
+
+@pytest.mark.parametrize("is_forward", [False, True])
+@pytest.mark.parametrize("count", [3, 100])
+def test_a_search_of_all_partitions_finds_each_record_once(store_of_six, monkeypatch, is_forward, count):
+    monkeypatch.setattr("pyspark_log.ui.search.SCAN_BYTES", 6 << 10)
+    for partition in range(5):
+        for ten in range(6):
+            values = ["x" * 100 if number % 3 else f"tea {number}" for number in range(10 * ten, 10 * ten + 10)]
+            store_of_six.append("t", rows(*values), partition=partition)
+    reader, places, steps = Reader(store_of_six, "t"), [], 0
+    starts = dict.fromkeys(range(6), 0 if is_forward else 60)
+    while starts:
+        look = search(reader, Match(text=b"tea"), count, starts, is_forward=is_forward)
+        assert len(look.rows) <= count
+        places += [(record.partition, record.offset) for record in look.records]
+        starts, steps = look.rest, steps + 1
+    assert steps > 2
+    assert sorted(places) == [(partition, offset) for partition in range(5) for offset in range(0, 60, 3)]
 
 
 def test_an_empty_topic(store_of_t):
     reader = Reader(store_of_t, "t")
-    assert reader.last_of_all(50).rows == reader.last(0, 50).rows == reader.with_key(0, 50, b"k").rows == []
+    assert reader.last_of_all(50).rows == reader.last(0, 50).rows == search(reader, Match(), 50, {0: 0}).rows == []
     assert reader.from_offset(0, 50, 0).rows == reader.from_time([0], 50, 0).rows == []
 
 
@@ -214,6 +262,8 @@ def large(tmp_path_factory):
         (f"?by=time&at={T0 + 60_000_000}", 6),
         ("?by=key&at=nothing", 30),
         ("?by=key&at=k5", 30),
+        ("?text=nothing", 30),
+        ("?text=nothing&by=offset&at=5000", 30),
         ("/0/77777", 6),
     ],
 )
