@@ -87,6 +87,6 @@ def ask(port, path, method="GET", connection=http.client.HTTPConnection, host=HO
 
 
 def without_tags(page):
-    """What is read on a page, each piece after a space."""
-    body = page[page.index("<main") :]
+    """What is read on a page, each piece after a space, but for the coloured parts of JSON."""
+    body = re.sub(r'<span class="(?:name|string|digits|word)">(.*?)</span>', r"\1", page[page.index("<main") :])
     return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]*>", " ", body)))

@@ -18,10 +18,12 @@ from pyspark_log.monitoring import Page, Request, Snapshot, Snapshots
 from pyspark_log.storage.fs import clock
 from pyspark_log.ui import bounds, look, plots, texts, views
 from pyspark_log.ui.avro import Schemas
-from pyspark_log.ui.formats import FORMATS, shown, visible
-from pyspark_log.ui.found import Record
+from pyspark_log.ui.download import download
+from pyspark_log.ui.formats import FORMATS, Shown, shown, visible
+from pyspark_log.ui.found import Gap, Record
 from pyspark_log.ui.guard import Guard
 from pyspark_log.ui.history import History
+from pyspark_log.ui.json_text import coloured, fields
 from pyspark_log.ui.server_view import ServerView
 
 _log = logging.getLogger(__name__)
@@ -83,8 +85,8 @@ class Ui:
         self._templates.globals |= {
             "texts": texts, "plot": plots.plot, "bars": plots.bars,
             "small_plot": plots.small_plot, "smooth": plots.smooth,
-            "visible": visible, "topic_url": look.topic_url, "rest_of": look.rest_of, "bounds": bounds, "FORMATS": FORMATS,
-            "store": self._store.path, "version": __version__,
+            "visible": visible, "topic_url": look.topic_url, "rest_of": look.rest_of, "bounds": bounds,
+            "coloured": coloured, "FORMATS": FORMATS, "store": self._store.path, "version": __version__,
         }  # fmt: skip
         self._templates.tests["record"] = lambda row: isinstance(row, Record)
 
@@ -125,9 +127,9 @@ class Ui:
             return None
         now = clock.now_ms()
         if name == "records":  # without figures of the store, which take longer: "Live" asks each second
-            return self._made(name, HTTPStatus.OK, query, self._records(parts[1], query, now))
+            return self._records(parts[1], query, now)
         if name == "record":
-            return self._made(name, HTTPStatus.OK, query, self._record(parts[1], parts[3], parts[4], query, now))
+            return self._record(parts[1], parts[3], parts[4], query, now)
         snapshot = self._snapshots.current()
         if snapshot.problem:
             return self._problem(HTTPStatus.SERVICE_UNAVAILABLE, snapshot.problem, "", query)
@@ -148,24 +150,38 @@ class Ui:
         }
         return contexts[name]()
 
-    def _records(self, topic: str, query: Mapping[str, str], now: int) -> dict[str, Any]:
+    def _records(self, topic: str, query: dict[str, str], now: int) -> Page:
         wanted = look.Wanted.of(query)
         with self._looks:
             found, wanted, partitions = look.looked(self._store, topic, wanted, now)
+        if "download" in query:
+            return download(topic, found.records)
 
-        def show(record: Record, what: str) -> object:
-            data, size = (record.key, record.key_size) if what == "key" else (record.value, record.value_size)
+        def show(data: bytes | None, size: int, what: str) -> Shown:
             return shown(data, size, wanted.form, self._schemas, f"{topic}-{what}")
 
-        return {
-            "topic": topic, "look": found, "wanted": wanted, "partitions": partitions, "show": show, "now": now,
-            "snapshot": None,
-        }  # fmt: skip
+        def cells(row: Record | Gap) -> tuple[Record | Gap, Shown | None, Shown | None, dict[str, str]]:
+            if isinstance(row, Gap):
+                return row, None, None, {}
+            key, value = show(row.key, row.key_size, "key"), show(row.value, row.value_size, "value")
+            is_split = wanted.columns and value.kind in ("json", "avro")
+            return row, key, value, fields(value.text) if is_split else {}
 
-    def _record(self, topic: str, partition: str, offset: str, query: Mapping[str, str], now: int) -> dict[str, Any]:
+        rows = [cells(row) for row in found.rows]
+        columns = [*dict.fromkeys(name for *_, own in rows for name in own)]
+        if len(columns) > bounds.MOST_COLUMNS:
+            found.notes.append(f"These values have {len(columns)} fields: the first {bounds.MOST_COLUMNS} are shown.")
+        return self._made("records", HTTPStatus.OK, query, {
+            "topic": topic, "look": found, "rows": rows, "wanted": wanted, "partitions": partitions, "now": now,
+            "columns": columns[: bounds.MOST_COLUMNS], "snapshot": None,
+        })  # fmt: skip
+
+    def _record(self, topic: str, partition: str, offset: str, query: dict[str, str], now: int) -> Page:
         form = look.Wanted.of({"format": query.get("format", "auto")}).form
         with self._looks:
             found = look.one_record(self._store, topic, partition, offset)
+        if "download" in query:
+            return download(topic, [found.record] if found.record and found.record.offset == int(offset) else [])
 
         def show(what: str) -> object:
             assert found.record is not None
@@ -177,10 +193,10 @@ class Ui:
             most = bounds.HEADER_BYTES
             return shown(value and value[:most], len(value or b""), form, self._schemas, f"{topic}-header")
 
-        return {
+        return self._made("record", HTTPStatus.OK, query, {
             "topic": topic, "partition": int(partition), "offset": int(offset), "found": found, "form": form,
             "show": show, "show_header": show_header, "now": now, "snapshot": None,
-        }  # fmt: skip
+        })  # fmt: skip
 
     def _problem(self, status: HTTPStatus, why: str, condition: str, query: dict[str, str]) -> Page:
         context = {"status": status, "why": why, "condition": condition, "snapshot": None, "now": clock.now_ms()}

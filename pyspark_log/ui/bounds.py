@@ -20,6 +20,10 @@ LISTED_BYTES, RECORD_BYTES = 4 << 10, 256 << 10
 LISTED_CHARACTERS = 240
 #: Characters of a value on its page, laid out.
 SHOWN_CHARACTERS = 1 << 20
+#: Characters of a JSON text that has colours, each part of which is a tag.
+COLOURED_CHARACTERS = 64 << 10
+#: Fields of JSON that are columns.
+MOST_COLUMNS = 12
 #: Headers of a record, and bytes of each of their values.
 MOST_HEADERS, HEADER_BYTES = 100, 1 << 10
 #: Rows of a table on one page.

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import codecs
 import json
-import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from pyspark_log.ui.avro import NotAvroError, Schemas
 from pyspark_log.ui.bounds import SHOWN_CHARACTERS
+from pyspark_log.ui.json_text import spaced
 
 #: The forms that can be asked for. The first one takes JSON, text or hex, whichever fits.
 FORMATS = ("auto", "text", "json", "avro", "hex")
@@ -22,9 +22,6 @@ FORMATS = ("auto", "text", "json", "avro", "hex")
 # invisible or change the direction. Line ends and tabs are not among them.
 _HIDDEN = {"Cc", "Cf", "Cn", "Co", "Cs"}
 _HEX_ROW = 16
-# The parts of a JSON text that is one: strings, signs, and numbers or words.
-_JSON_PART = re.compile(r'"(?:[^"\\]|\\.)*"|[][{},:]|[^][{},:"\s]+')
-_OPENING, _CLOSING = ("[", "{"), ("]", "}")
 
 
 class Shown(NamedTuple):
@@ -62,7 +59,7 @@ def shown(
     if wanted in ("auto", "json") and not cut:
         found = _checked(data, is_any=wanted == "json")
         if found is not None:
-            return Shown(_cut(_spaced(found, is_laid_out=is_laid_out)), "json")
+            return Shown(_cut(spaced(found, is_laid_out=is_laid_out)), "json")
     text = _text(data, is_cut=bool(cut))
     if wanted == "hex" or (wanted == "auto" and text is None):
         return Shown(_hex(data, is_laid_out=is_laid_out), "hex", cut)
@@ -115,25 +112,6 @@ def _checked(data: bytes, *, is_any: bool) -> str | None:
 
 def _refuse(name: str) -> None:
     raise ValueError(f"JSON has no {name}")
-
-
-def _spaced(text: str, *, is_laid_out: bool) -> Iterator[str]:
-    """The parts of a JSON text with other space between them, and else as they are: no name or digit is lost."""
-    depth, before = 0, ""
-    for found in _JSON_PART.finditer(text):
-        part = found[0]
-        if part in _CLOSING:
-            depth -= 1
-        if before in _OPENING and part in _CLOSING:
-            pass  # empty ones stay together
-        elif is_laid_out and (before in (*_OPENING, ",") or part in _CLOSING):
-            yield "\n" + "  " * depth
-        elif before in (",", ":"):
-            yield " "
-        if part in _OPENING:
-            depth += 1
-        yield part
-        before = part
 
 
 def _cut(parts: Iterable[str]) -> str:

@@ -65,11 +65,11 @@ def search(reader: Reader, match: Match, count: int, starts: Mapping[int, int], 
     share = SCAN_BYTES // min(len(starts) or 1, MOST_PARTITIONS)
     for partition, start in list(starts.items())[:MOST_PARTITIONS]:
         first, end = reader.range(partition)
-        start = max(first, min(start, end))
+        begin = stop = max(first, min(start, end))
         if is_forward:
-            begin, stop = start, reader.end_of(partition, start, end, share)
+            stop = reader.end_of(partition, begin, end, share)
         else:
-            begin, stop = reader.begin_of(partition, first, start, share), start
+            begin = reader.begin_of(partition, first, stop, share)
         windows[partition] = begin, stop
         rows = map(match.rows, reader.batches(look, partition, begin, stop, share))
         found += reader.records_of(partition, _first_rows(rows, count) if is_forward else last_rows(rows, count))

@@ -74,6 +74,26 @@ document.addEventListener("DOMContentLoaded", () => {
     if (Object.hasOwn(KEYS, event.key)) { event.preventDefault(); KEYS[event.key](); }
   });
 
+  // ---- copying: the text beside a button, or what an address gives. Browsers allow it on this machine, and with TLS.
+  async function copy(button) {
+    const beside = (button.closest("section") || button.parentNode).querySelector("pre");
+    try {
+      const text = button.dataset.copy ? await (await fetch(button.dataset.copy)).text() : beside.textContent;
+      await navigator.clipboard.writeText(text);
+      button.textContent = "Copied";
+    } catch { button.textContent = "Not copied"; }
+    setTimeout(() => { button.textContent = "Copy"; }, 1500);
+  }
+  function showButtons(part) {
+    if (!navigator.clipboard) return;
+    for (const button of part.querySelectorAll("[data-copy], [data-copy-text]")) button.hidden = false;
+  }
+  showButtons(document);
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-copy], [data-copy-text]");
+    if (button) copy(button);
+  });
+
   // ---- renewing: the parts of the page that change are taken from the page as the server has it now
   const seconds = Number(document.body.dataset.refresh);
   const fresh = document.getElementById("fresh");
@@ -88,6 +108,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const focused = part.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
     const known = part.hasAttribute("data-new") ? new Set([...part.querySelectorAll("tr[id]")].map((row) => row.id)) : null;
     part.replaceChildren(...newer.childNodes);
+    showButtons(part);
     if (known) markNew(part, known);
     if (focused) {
       const again = [...part.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused);

@@ -11,9 +11,10 @@ import pytest
 
 from pyspark_log.ui import texts
 from pyspark_log.ui.avro import Schemas
-from pyspark_log.ui.bounds import SHOWN_CHARACTERS
+from pyspark_log.ui.bounds import COLOURED_CHARACTERS, SHOWN_CHARACTERS
 from pyspark_log.ui.formats import Shown, shown, visible
 from pyspark_log.ui.history import Trend
+from pyspark_log.ui.json_text import coloured, fields
 from pyspark_log.ui.plots import bars, plot, small_plot
 
 NONE = Schemas(None)
@@ -93,6 +94,29 @@ def test_json_is_shown_as_it_is_stored():
     assert show(f"[{digits}]".encode()) == Shown(f"[{digits}]", "json")
     assert show(b"[NaN]").kind == "text"
     assert show('{"a": "ż"}'.encode("utf-16-le")) == Shown('{"a": "ż"}', "json")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"a": 1.50, "b": {"c": [1, {"d": 2}]}, "e": "x, \\"y\\": {"}',
+         {"a": "1.50", "b": '{"c": [1, {"d": 2}]}', "e": 'x, \\"y\\": {'}),
+        ('{"a": [], "a": {}, "": null}', {"a": "{}", "": "null"}),
+        ("{}", {}),
+        ('[{"a": 1}]', {}),
+        ("17", {}),
+    ],
+)  # fmt: skip
+def test_the_fields_of_an_object(text, expected):
+    assert fields(text) == expected
+
+
+def test_json_has_colours():
+    assert coloured('{"<a>": ["<b>", -1.5e3, null]}') == (
+        '{<span class="name">&#34;&lt;a&gt;&#34;</span>: [<span class="string">&#34;&lt;b&gt;&#34;</span>, '
+        '<span class="digits">-1.5e3</span>, <span class="word">null</span>]}'
+    )
+    assert "span" not in coloured("[" + "1," * COLOURED_CHARACTERS)
 
 
 @pytest.mark.parametrize("depth", [300, 900, 950, 980, 1200, 5000])

@@ -153,6 +153,28 @@ def test_looks(page):
     assert re.findall(r'id="r1-(\d+)"', body) == ["2", "3", "4"]
 
 
+def test_fields_as_columns(page):
+    target = "/topics/orders/records?by=key&at=k3&columns=1"
+    _, _, body = page.get(target)
+    assert "Key number Headers" in without_tags(body)
+    assert re.search(r'<td class="field" data-label="number"><code>58</code></td>', body)
+    # Where it is older or newer, the page keeps the switch; what has no fields is shown as it is.
+    assert "columns=1" in page.get("/topics/orders/records?count=5&partition=0&columns=1")[2].partition("pager")[2]
+    assert "<script>alert(1)</script>" in page.text("/topics/orders/records?columns=1")
+
+
+def test_what_is_shown_can_be_downloaded(page):
+    status, headers, body = page.get("/topics/orders/records?by=key&at=k3&download=1")
+    assert (status, headers["Content-Type"]) == (200, "application/x-ndjson")
+    assert headers["Content-Disposition"] == 'attachment; filename="orders.jsonl"'
+    records = [json.loads(line) for line in body.splitlines()]
+    assert [record["value"] for record in records] == [f'{{"number": {number}}}' for number in range(58, 0, -5)]
+    assert (records[0]["key"], records[0]["headers"]) == ("k3", [{"key": "source", "value": "web"}])
+    place = f"/topics/orders/records/{records[0]['partition']}/{records[0]['offset']}"
+    assert [json.loads(page.get(f"{place}?download=1")[2])] == records[:1]
+    assert f'href="{place}?download=1"' in page.get(place)[2]
+
+
 @pytest.mark.parametrize(
     ("target", "status", "said"),
     [
