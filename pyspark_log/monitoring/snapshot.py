@@ -81,6 +81,7 @@ class Snapshot:
         problem: why the store could not be read; "": it could. All that follows is empty otherwise.
         topics: by name, with the engine's own.
         committed: the committed offsets of each group; below 0: it starts over.
+        last_commits: when each group committed last (ms).
         groups: their states, of those that have one.
         publishers: the last decision of each publisher.
         pending: how many publishes were decided and not visible everywhere yet.
@@ -91,6 +92,7 @@ class Snapshot:
     problem: str = ""
     topics: Mapping[str, TopicSnapshot] = field(default_factory=dict)
     committed: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
+    last_commits: Mapping[str, int] = field(default_factory=dict)
     groups: Mapping[str, GroupSnapshot] = field(default_factory=dict)
     publishers: Sequence[Decision] = ()
     pending: int = 0
@@ -141,9 +143,12 @@ def take_snapshot(store: Store, live: Live | None = None) -> Snapshot:
         found = _recorded(store, list(kept)) if live is None else live()
         groups = {name: one._replace(state=state_of(one.state, kept.get(name, {}))) for name, one in found.items()}
     committed = {group: {at: one.offset for at, one in offsets.items()} for group, offsets in kept.items()}
+    last_commits = {
+        group: max(one.commit_timestamp for one in offsets.values()) for group, offsets in kept.items() if offsets
+    }
     return Snapshot(
-        clock.now_ms(), time.monotonic() - began, topics=topics, committed=committed, groups=groups,
-        publishers=publishers, pending=pending,
+        clock.now_ms(), time.monotonic() - began, topics=topics, committed=committed, last_commits=last_commits,
+        groups=groups, publishers=publishers, pending=pending,
     )  # fmt: skip
 
 

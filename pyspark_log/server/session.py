@@ -49,6 +49,7 @@ class ClientSession:
             return self._answer_unknown(UnsupportedVersionError(key, version, header.correlation_id))
         counts = self._broker.counts
         counts.requests[key][version] += 1
+        self.client.client_id = header.client_id or ""
         throttle = None
         if self.is_authenticated and key in _LIMITED:
             throttle = self._broker.throttles.of(self.client.name, header.client_id or "")

@@ -20,6 +20,8 @@ from pyspark_log.units import human_size
 
 # Of those that have quotas, the ones that had to wait most often.
 _MOST_QUOTAS = 50
+# Of a client.id.
+_MOST_CHARACTERS = 64
 _QUOTAS: Mapping[str, tuple[str, Callable[[float], str]]] = {
     "producer_byte_rate": ("Quota of bytes produced", lambda rate: f"{human_size(round(rate))}/s"),
     "consumer_byte_rate": ("Quota of bytes fetched", lambda rate: f"{human_size(round(rate))}/s"),
@@ -111,12 +113,10 @@ class UiView:
         used, most = listener.request_bytes, limits.queued_max_request_bytes
         refused, slowed = listener.refused, [] if self._sasl is None else self._sasl.attempts.slowed()
         return [
-            HeldBack("Bytes of requests that are not answered yet", human_size(used), human_size(most), used > most),
+            HeldBack("Requests in memory", human_size(used), human_size(most), used > most),
             HeldBack("Connections", f"{clients:,}", f"{limits.max_connections:,}", clients >= limits.max_connections),
-            HeldBack(
-                "Connections that were refused", f"{refused:,}", f"{limits.max_connections_per_ip:,} an address", False
-            ),
-            HeldBack("Addresses that have failed to log in too often", f"{len(slowed):,}", "10 failures", bool(slowed)),
+            HeldBack("Refused connections", f"{refused:,}", f"{limits.max_connections_per_ip:,} an address", False),
+            HeldBack("Addresses with too many failed logins", f"{len(slowed):,}", "10 failures", bool(slowed)),
             *map(_quota, sorted(self._broker.throttles.usages(), key=lambda usage: usage.throttled)[-_MOST_QUOTAS:]),
         ]
 
@@ -134,6 +134,7 @@ def _client(connection: Connection, now: float) -> ClientView:
     name = "" if connection.last_request == connection.begun else api(connection.api)[0].name.removesuffix("Request")
     return ClientView(
         client.peer,
+        client.client_id[:_MOST_CHARACTERS],
         client.software,
         client.principal,
         name,

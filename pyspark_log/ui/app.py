@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
+import shlex
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
@@ -86,7 +88,8 @@ class Ui:
             "texts": texts, "plot": plots.plot, "bars": plots.bars,
             "small_plot": plots.small_plot, "smooth": plots.smooth,
             "visible": visible, "topic_url": look.topic_url, "rest_of": look.rest_of, "bounds": bounds,
-            "coloured": coloured, "FORMATS": FORMATS, "store": self._store.path, "version": __version__,
+            "quoted": lambda text: shlex.quote(visible(text)), "coloured": coloured, "FORMATS": FORMATS,
+            "store": self._store.path, "version": __version__,
         }  # fmt: skip
         self._templates.tests["record"] = lambda row: isinstance(row, Record)
 
@@ -174,6 +177,7 @@ class Ui:
         return self._made("records", HTTPStatus.OK, query, {
             "topic": topic, "look": found, "rows": rows, "wanted": wanted, "partitions": partitions, "now": now,
             "columns": columns[: bounds.MOST_COLUMNS], "snapshot": None,
+            "pattern": ("(?i)" if wanted.is_any_case else "") + re.escape(wanted.text or "TEXT"),
         })  # fmt: skip
 
     def _record(self, topic: str, partition: str, offset: str, query: dict[str, str], now: int) -> Page:

@@ -100,17 +100,17 @@ def _with_ends(parts: list[Markup], first: str, last: str) -> Markup:
     return Markup("").join(parts)
 
 
-def small_plot(points: Points, name: str, least: float = 0) -> Markup:
-    """A plot for a cell of a table, without axes, up to `least` at least; empty for fewer than two points."""
+def small_plot(points: Points, name: str, form: Callable[[float], str], least: float = 0) -> Markup:
+    """A plot for a cell of a table, with the number at its top, at least `least`; empty for fewer than two points."""
     if len(points) < 2:
         return Markup("")
-    most = max(number for _, number in points)
-    frame = _Frame(points[0][0], points[-1][0], max(most, least) or 1, 0, 2, _SMALL_WIDTH, _SMALL_HEIGHT - 3)
+    top = max(least, *(number for _, number in points))
+    frame = _Frame(points[0][0], points[-1][0], top or 1, 0, 2, _SMALL_WIDTH, _SMALL_HEIGHT - 3)
     shape = _thinned(points)
     return Markup(
-        '<svg class="small-plot" viewBox="0 0 {} {}" role="img" aria-label="{}">'
-        '<polygon class="area" points="{}"/><polyline class="line" points="{}"/></svg>'
-    ).format(_SMALL_WIDTH, _SMALL_HEIGHT, escape(name), frame.area(shape), frame.line(shape))
+        '<span class="scaled"><svg class="small-plot" viewBox="0 0 {} {}" role="img" aria-label="{}">'
+        '<polygon class="area" points="{}"/><polyline class="line" points="{}"/></svg><small>{}<br>0</small></span>'
+    ).format(_SMALL_WIDTH, _SMALL_HEIGHT, escape(name), frame.area(shape), frame.line(shape), form(top))
 
 
 def _thinned(points: Points, most: int = 40) -> Points:

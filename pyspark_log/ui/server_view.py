@@ -13,6 +13,7 @@ class ClientView(NamedTuple):
 
     Attributes:
         peer: its address.
+        client_id: its client.id, cut if it is long; "": it has none.
         software: its library with the version; "": it has not said.
         principal: as which principal it is known.
         api: the name of the API of its newest request.
@@ -21,6 +22,7 @@ class ClientView(NamedTuple):
     """
 
     peer: str
+    client_id: str
     software: str
     principal: str
     api: str

@@ -6,10 +6,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pyspark_log.config import TOPIC_CONFIGS
 from pyspark_log.errors import UnknownGroupError
 from pyspark_log.monitoring import GroupSnapshot, Snapshot, TopicSnapshot
 from pyspark_log.storage.groups import assigned_partitions
 from pyspark_log.storage.groups.metadata import CONSUMER
+from pyspark_log.storage.groups.query_readers import query_of
 from pyspark_log.storage.publish.decision import NO_NUMBER
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
@@ -42,6 +44,18 @@ class GroupRow(NamedTuple):
     lag: int
     points: Points
     trend: Trend
+    last_commit: int | None
+
+
+class ConfigRow(NamedTuple):
+    """A config of a topic: its value, "topic", "store" or "default" as where that is set, and what it means."""
+
+    name: str
+    value: str
+    source: str
+    default: str
+    unit: str
+    meaning: str
 
 
 _TOPIC_ORDERS: Mapping[str, Callable[[TopicRow], Any]] = {
@@ -57,6 +71,7 @@ _GROUP_ORDERS: Mapping[str, Callable[[GroupRow], Any]] = {
     "state": lambda row: row.known.state if row.known else "",
     "members": lambda row: -(row.known.members if row.known else 0),
     "lag": lambda row: -row.lag,
+    "commit": lambda row: -(row.last_commit or 0),
 }
 
 
@@ -125,14 +140,27 @@ def topic(store: Store, snapshot: Snapshot, history: History, name: str, query: 
     written = {one.partition: one for one in found.written}
     lags = {group: lag for (group, topic), lag in sorted(_lags(snapshot).items()) if topic == name}
     return {
-        "topic": name, "found": found, "configs": sorted(described.configs.items()), "topic_id": described.topic_id,
-        "is_brokers": store.partitions.are_brokers, "written": history.written(name),
+        "topic": name, "found": found, "configs": _configs(described.configs, store.configs),
+        "topic_id": described.topic_id, "is_brokers": store.partitions.are_brokers, "written": history.written(name),
         "stored": history.bytes_written(name), "rate": latest(history.written(name)),
         "rows": part([(number, written.get(number)) for number in range(found.partitions)], query),
         "open": sum(one.high_watermark - one.last_stable_offset for one in found.written if not one.problem),
         "sizes": [max(written[number].size, 0) if number in written else 0 for number in range(found.partitions)],
         "readers": _group_rows(snapshot, history, lags),
     }  # fmt: skip
+
+
+def _configs(own: Mapping[str, str], of_store: Mapping[str, str]) -> list[ConfigRow]:
+    """All configs of a topic as they count, those that are set first."""
+    rows = list[ConfigRow]()
+    for key in TOPIC_CONFIGS.values():
+        value, source = key.default, "default"
+        if key.name in own:
+            value, source = own[key.name], "topic"
+        elif key.store_name in of_store:
+            value, source = of_store[key.store_name], "store"
+        rows.append(ConfigRow(key.name, value, source, key.default, key.unit, key.meaning))
+    return sorted(rows, key=lambda row: (row.source == "default", row.name))
 
 
 def groups(snapshot: Snapshot, history: History, query: Mapping[str, str]) -> Context:
@@ -163,6 +191,7 @@ def group(store: Store, snapshot: Snapshot, history: History, name: str, query: 
     return {
         "group": name, "row": row, "rows": part(rows, query), "owners": owners,
         "members": described.members[:MOST_ROWS], "protocol": described.protocol,
+        "reader": query_of(store.groups.log.fetch(name, with_resets=True)),
     }  # fmt: skip
 
 
@@ -186,6 +215,14 @@ def _group_rows(snapshot: Snapshot, history: History, names: Iterable[str]) -> l
         topics[group].append(topic)
         lags[group] += lag
     return [
-        GroupRow(name, snapshot.groups.get(name), topics[name], lags[name], history.lag([name]), history.trend(name))
+        GroupRow(
+            name,
+            snapshot.groups.get(name),
+            topics[name],
+            lags[name],
+            history.lag([name]),
+            history.trend(name),
+            snapshot.last_commits.get(name),
+        )
         for name in names
     ]

@@ -47,6 +47,7 @@ class Client:
         peer: its address, "host:port".
         reached_at: the server's address as the client has it.
         software: name and version of its library, once it has said.
+        client_id: the client.id of its last request.
         warned: groups of which was logged that it cannot join, or with an error: that it cannot commit.
         principal: as which it is known, as Kafka's access rules have it: `User:NAME`.
         login: its authentication; None: it needs none.
@@ -55,6 +56,7 @@ class Client:
     peer: str
     reached_at: tuple[str, int]
     software: str = field(default="")
+    client_id: str = ""
     warned: set[str] = field(default_factory=set)
     principal: str = ANONYMOUS
     login: Login | None = None

@@ -263,8 +263,8 @@ def test_plots():
     assert ">10 k/s<" in drawn
     assert drawn.count("<polyline") == 1
     assert "being measured" in plot(points[:1], "name", texts.rate)
-    assert small_plot(points, "name").count(",") < 100
-    assert small_plot([], "name") == ""
+    assert small_plot(points, "name", texts.short).count(",") < 100
+    assert small_plot([], "name", texts.short) == ""
     assert ">5.0 KiB<" in plot([(0, 0), (1, 3000)], "name", texts.size, 1024)
     assert bars([1, 2, 0], "name", texts.short).count("<rect") == 3
     assert "<svg" in bars([], "name", texts.short)

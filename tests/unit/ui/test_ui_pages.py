@@ -2,16 +2,19 @@
 
 import html
 import json
+import os
 import re
+import shlex
 import shutil
 import socket
 import time
-from urllib.parse import urljoin
+from urllib.parse import quote, urljoin
 
 import pytest
 from cli_tools import pylog
 
 from pyspark_log import Store, TopicPartition
+from pyspark_log.storage.groups.query_readers import text_of_this_process
 from tests.ports import HOST
 from tests.server_tools import PATIENCE
 from tests.store_tools import rows
@@ -75,6 +78,7 @@ def test_the_pages(page):
     assert "echo hello | pylog produce empty" in page.text("/topics/empty/records")
     assert re.search(r"spark-1 7 .* 1 orders /checkpoints/q", page.text("/publishes"))
     assert "billing Empty 0 orders 0" in page.text("/groups")
+    assert "retention.ms 604800000 default 604800000 age of records after which" in page.text("/topics/orders")
     assert "This page has no server" in page.text("/server")
 
 
@@ -151,6 +155,46 @@ def test_looks(page):
     assert "Type an offset" in page.text("/topics/orders/records?by=offset")
     _, _, body = page.get("/topics/orders/records?by=offset&at=2&partition=1&count=3")
     assert re.findall(r'id="r1-(\d+)"', body) == ["2", "3", "4"]
+
+
+def test_configs_and_where_they_are_set(tmp_path):
+    with Store.create(tmp_path / "store", {"log.retention.ms": "1000", "log.segment.bytes": "9000"}) as store:
+        store.create_topic("t", 1, {"retention.ms": "2000"})
+    with shown(tmp_path / "store") as page:
+        text = page.text("/topics/t")
+    assert "2 of 24 set" in text
+    assert "Meaning retention.ms 2000 topic 604800000 age of records" in text
+    assert "segment.bytes 9000 store 1073741824 size of a segment file [bytes] cleanup.policy delete default" in text
+
+
+def test_a_query_says_where_it_runs(tmp_path):
+    with Store.create(tmp_path / "store") as store:
+        store.create_topic("t", 1)
+        store.groups["g"].commit({TopicPartition("t", 0): 0}, text_of_this_process())
+    with shown(tmp_path / "store") as page:
+        said = rf"Last commit (just now|\d+ s ago) query on {socket.gethostname()}, process {os.getpid()} "
+        assert re.search(said, page.text("/groups?group=g"))
+        assert re.search(r"g Query 0 t 0 .* (just now|\d+ s ago)", page.text("/groups"))
+
+
+def test_commands_to_paste_work(page, path):
+    for place in (
+        "/topics/orders",
+        "/topics/orders/records?text=%22number%22:+5&partition=1",
+        "/groups?group=late/group+" + quote(EVIL),
+        "/publishes",
+    ):
+        commands = [html.unescape(one) for one in re.findall(r'<pre tabindex="0">(.*?)</pre>', page.get(place)[2])]
+        assert len(commands) > 2
+        for command in commands:
+            words = shlex.split(command)
+            assert words[0] == "pylog"
+            assert words[-2:] == ["--store", str(path)]
+            if not {"delete", "delete-records", "alter", "tail"} & set(words):
+                result = pylog(path, *words[1:-2])
+                assert result.exit_code == 0, (command, result.stderr)
+                if "--grep" in words:
+                    assert [json.loads(line)["value"] for line in result.stdout.splitlines()]
 
 
 def test_fields_as_columns(page):
