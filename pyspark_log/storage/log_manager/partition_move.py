@@ -55,6 +55,8 @@ def move(logs: LogManager, topic: str, partition: int, folder: str) -> int:
             with cleaner_checkpoint.cleaning(target, DEFAULT_TIMEOUT):
                 copied = _Move(logs, opened, partition, number).run()
         except OSError as error:
+            if isinstance(error, FileNotFoundError):
+                logs.topic(topic).check(partition)  # UnknownTopicError: it was deleted meanwhile.
             explained = logs.log_dirs.explained(error, target)
             if explained is error:
                 raise

@@ -15,6 +15,7 @@ from pyspark_log.storage.catalog import log_dir
 from pyspark_log.storage.catalog.log_dirs import LogDirs
 from pyspark_log.storage.catalog.store_json import describe
 from pyspark_log.storage.fs import files
+from pyspark_log.storage.log import cleaner_checkpoint
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log_manager import partition_move
 from pyspark_log.storage.maintenance.verify.store import verify
@@ -307,6 +308,20 @@ def test_a_process_creating_a_partition_there_comes_first(store, second, monkeyp
         thread.join()
     assert f"holds 1 partition: {moved}-0" in outcome[0]
     assert values(store, 0, moved) == [b"first"]
+
+
+def test_a_topic_that_is_deleted_while_it_is_moved(store, second, monkeypatch):
+    store.create_topic("gone", 1, {"file.delete.delay.ms": "0"})
+    store.append("gone", rows(b"x"), partition=0)
+    lock_for = cleaner_checkpoint.lock_for
+
+    def deleted_before(path):
+        Store.open(store.path).delete_topic("gone")
+        return lock_for(path)
+
+    monkeypatch.setattr(cleaner_checkpoint, "lock_for", deleted_before)
+    with pytest.raises(UnknownTopicError):
+        store.move_partition("gone", 0, second)
 
 
 def test_partitions_come_and_go_while_it_is_removed_and_added(store, second):
