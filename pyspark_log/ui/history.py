@@ -103,6 +103,10 @@ class History:
         """How many records groups were from the end, together."""
         return self._points(self._lags, groups)
 
+    def read(self, group: str) -> Points:
+        """The records that a group has read, in a second."""
+        return _rates(self._points(self._committed, [group]))
+
     def trend(self, group: str) -> Trend:
         """How fast a group reads, and how fast is written what it reads, over the last minute."""
         read = _now(self._points(self._committed, [group]))

@@ -107,10 +107,11 @@ def small_plot(points: Points, name: str, form: Callable[[float], str], least: f
     top = max(least, *(number for _, number in points))
     frame = _Frame(points[0][0], points[-1][0], top or 1, 0, 2, _SMALL_WIDTH, _SMALL_HEIGHT - 3)
     shape = _thinned(points)
+    scale = Markup("{}<br>").format(form(top)) if top else ""
     return Markup(
         '<span class="scaled"><svg class="small-plot" viewBox="0 0 {} {}" role="img" aria-label="{}">'
-        '<polygon class="area" points="{}"/><polyline class="line" points="{}"/></svg><small>{}<br>0</small></span>'
-    ).format(_SMALL_WIDTH, _SMALL_HEIGHT, escape(name), frame.area(shape), frame.line(shape), form(top))
+        '<polygon class="area" points="{}"/><polyline class="line" points="{}"/></svg><small>{}0</small></span>'
+    ).format(_SMALL_WIDTH, _SMALL_HEIGHT, escape(name), frame.area(shape), frame.line(shape), scale)
 
 
 def _thinned(points: Points, most: int = 40) -> Points:

@@ -189,7 +189,7 @@ def group(store: Store, snapshot: Snapshot, history: History, name: str, query: 
             assigned = assigned_partitions(member.assignment) if member.partitions is None else member.partitions
             owners |= dict.fromkeys(assigned, member.client_id)
     return {
-        "group": name, "row": row, "rows": part(rows, query), "owners": owners,
+        "group": name, "row": row, "read": history.read(name), "rows": part(rows, query), "owners": owners,
         "members": described.members[:MOST_ROWS], "protocol": described.protocol,
         "reader": query_of(store.groups.log.fetch(name, with_resets=True)),
     }  # fmt: skip

@@ -1,5 +1,6 @@
 """The page in Chromium: its script, keys, themes, and what comes while one looks."""
 
+import json
 import time
 
 import pytest
@@ -236,9 +237,31 @@ def test_the_focus_is_seen(driver, page):
     assert style == "solid"
 
 
+def test_what_is_shown_is_copied(driver, page):
+    driver.execute_cdp_cmd("Browser.grantPermissions", {"permissions": ["clipboardReadWrite"]})
+    driver.get(f"{page.url}/topics/orders/records?by=offset&at=3&partition=0&count=2")
+    button = driver.find_element(By.CSS_SELECTOR, "[data-copy]")
+    button.click()
+    until(driver, lambda: button.text == "Copied")
+    text = driver.execute_async_script("navigator.clipboard.readText().then(arguments[0])")
+    assert [json.loads(line)["offset"] for line in text.splitlines()] == [3, 4]
+
+
+def tops(driver, selectors):
+    """Where some elements begin, from above."""
+    script = "return arguments[0].map((one) => document.querySelector(one).getBoundingClientRect().top)"
+    return driver.execute_script(script, selectors)
+
+
 def test_a_narrow_window(driver, page):
     driver.set_window_size(500, 800)
     try:
+        driver.get(page.url + "/topics/orders/records")
+        value, moment, key = tops(driver, [f"tbody {one}" for one in (".value", ".time", ".key")])
+        assert value < min(moment, key)
+        driver.get(page.url + "/groups")
+        name, lag, topics = tops(driver, [f"tbody {one}" for one in ("th", ".lag", "[data-label=Members]")])
+        assert name < lag <= topics
         for path in ("/", "/topics/orders", "/topics/orders/records", "/groups"):
             driver.get(page.url + path)
             width, room = driver.execute_script("return [document.documentElement.scrollWidth, innerWidth]")

@@ -179,11 +179,9 @@ def test_a_query_says_where_it_runs(tmp_path):
 
 def test_commands_to_paste_work(page, path):
     for place in (
-        "/topics/orders",
-        "/topics/orders/records?text=%22number%22:+5&partition=1",
+        "/topics/orders", "/topics/orders/records?text=%22number%22:+5&partition=1", "/publishes",
         "/groups?group=late/group+" + quote(EVIL),
-        "/publishes",
-    ):
+    ):  # fmt: skip
         commands = [html.unescape(one) for one in re.findall(r'<pre tabindex="0">(.*?)</pre>', page.get(place)[2])]
         assert len(commands) > 2
         for command in commands:

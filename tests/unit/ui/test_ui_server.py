@@ -76,9 +76,8 @@ def test_a_client_that_has_used_up_its_quota(store, tmp_path):
 def test_clients_and_transactions(store, tmp_path):
     with served(store.path, tmp_path, kind=ShownServer) as server:
         assert "No client is connected" in server.text("/server")
-        producer = Producer(
-            {"bootstrap.servers": server.bootstrap, "transactional.id": "billing-1", "client.id": "billing"}
-        )
+        names = {"transactional.id": "billing-1", "client.id": "billing"}
+        producer = Producer({"bootstrap.servers": server.bootstrap, **names})
         producer.init_transactions(PATIENCE)
         producer.begin_transaction()
         producer.produce("t", value=b"open")
