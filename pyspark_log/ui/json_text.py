@@ -22,8 +22,8 @@ _OPENING, _CLOSING = ("[", "{"), ("]", "}")
 def spaced(text: str, *, is_laid_out: bool) -> Iterator[str]:
     """The parts of a JSON text with other space between them, and else as they are."""
     depth, before = 0, ""
-    for found in _PART.finditer(text):
-        part = found[0]
+    for match in _PART.finditer(text):
+        part = match[0]
         if part in _CLOSING:
             depth -= 1
         if before in _OPENING and part in _CLOSING:
@@ -52,19 +52,19 @@ def coloured(text: str) -> Markup:
 
 def fields(text: str) -> dict[str, str]:
     """The top-level fields of a JSON object, as they are written, but for quotes; of another value none."""
-    found = dict[str, str]()
+    by_name = dict[str, str]()
     if not text.startswith("{"):
-        return found
+        return by_name
     depth, start, name, before = 0, 0, None, ""
     for match in _PART.finditer(text):
         part = match[0]
         depth += (part in _OPENING) - (part in _CLOSING)
         if name is not None and ((depth == 1 and part == ",") or depth == 0):
-            found[name], name = _unquoted(text[start : match.start()].strip()), None
+            by_name[name], name = _unquoted(text[start : match.start()].strip()), None
         elif depth == 1 and part == ":" and name is None:
             name, start = _unquoted(before), match.end()
         before = part
-    return found
+    return by_name
 
 
 def _unquoted(text: str) -> str:

@@ -145,10 +145,10 @@ def _searched(reader: Reader, wanted: Wanted, now: int) -> Look:
         starts = dict.fromkeys(numbers, int(wanted.at))
     else:
         starts = {number: reader.range(number)[1] if wanted.before is None else wanted.before for number in numbers}
-    known = {number: start for number, start in starts.items() if start is not None}
-    if starts and not known:
+    present = {number: start for number, start in starts.items() if start is not None}
+    if starts and not present:
         return Look(notes=[NONE_SINCE])
-    return search(reader, match, wanted.most, known, is_forward=wanted.by in ("time", "offset"))
+    return search(reader, match, wanted.most, present, is_forward=wanted.by in ("time", "offset"))
 
 
 _EXAMPLES = {
@@ -197,10 +197,10 @@ def rest_of(places: Mapping[int, int]) -> str:
 
 
 def _places(text: str) -> dict[int, int]:
-    found = _REST.findall(text)
-    if text != ".".join("-".join(pair) for pair in found):
+    pairs = _REST.findall(text)
+    if text != ".".join("-".join(pair) for pair in pairs):
         raise InvalidConfigError(f"rest = {text[:40]!r}: expected partitions with offsets, such as 0-500.3-200")
-    return {int(partition): int(offset) for partition, offset in found}
+    return {int(partition): int(offset) for partition, offset in pairs}
 
 
 def _bytes(text: str, what: str) -> bytes:

@@ -87,8 +87,8 @@ class Reader:
 
     def offset_of(self, partition: int, time: int) -> int | None:
         """The offset of the first record of a time (ms) or later; None: there is none."""
-        found = self._store.offset_for_timestamp(self._topic, partition, time)
-        return None if found is None else found.offset
+        place = self._store.offset_for_timestamp(self._topic, partition, time)
+        return None if place is None else place.offset
 
     def from_time(self, numbers: Sequence[int], count: int, time: int) -> Look:
         """The records of a time (ms) or later, in the order of their times."""

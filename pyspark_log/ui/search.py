@@ -55,11 +55,11 @@ def search(reader: Reader, match: Match, count: int, starts: Mapping[int, int], 
     Args:
         reader: of the topic.
         match: what is looked for.
-        count: so many records at most.
+        count: of how many records at most.
         starts: the offset of each partition before which is looked, newest first; or from which on, in their order.
         is_forward: the latter.
     """
-    look, found, windows = Look(), list[Record](), dict[int, tuple[int, int]]()
+    look, matching, windows = Look(), list[Record](), dict[int, tuple[int, int]]()
     if len(starts) > MOST_PARTITIONS:
         look.notes.append(TOO_MANY.format(len(starts)))
     share = SCAN_BYTES // min(len(starts) or 1, MOST_PARTITIONS)
@@ -72,11 +72,11 @@ def search(reader: Reader, match: Match, count: int, starts: Mapping[int, int], 
             begin = reader.begin_of(partition, first, stop, share)
         windows[partition] = begin, stop
         rows = map(match.rows, reader.batches(look, partition, begin, stop, share))
-        found += reader.records_of(partition, _first_rows(rows, count) if is_forward else last_rows(rows, count))
-    found.sort(key=lambda record: (record.time or 0, record.offset, record.partition), reverse=not is_forward)
-    look.rows += found[:count]
+        matching += reader.records_of(partition, _first_rows(rows, count) if is_forward else last_rows(rows, count))
+    matching.sort(key=lambda record: (record.time or 0, record.offset, record.partition), reverse=not is_forward)
+    look.rows += matching[:count]
     for partition, (begin, stop) in windows.items():
-        reached = _reached(found, count, partition, stop if is_forward else begin, is_forward=is_forward)
+        reached = _reached(matching, count, partition, stop if is_forward else begin, is_forward=is_forward)
         first, end = reader.range(partition)
         if reached < end if is_forward else reached > first:
             look.rest[partition] = reached
@@ -84,10 +84,10 @@ def search(reader: Reader, match: Match, count: int, starts: Mapping[int, int], 
     return look
 
 
-def _reached(found: list[Record], count: int, partition: int, bound: int, *, is_forward: bool) -> int:
+def _reached(matching: list[Record], count: int, partition: int, bound: int, *, is_forward: bool) -> int:
     """Where the next step continues in a partition, of which all up to `bound` was looked at, or up to enough rows."""
-    own = [record.offset for record in found if record.partition == partition]
-    hidden = [record.offset for record in found[count:] if record.partition == partition]
+    own = [record.offset for record in matching if record.partition == partition]
+    hidden = [record.offset for record in matching[count:] if record.partition == partition]
     if hidden:
         return min(hidden) if is_forward else max(hidden) + 1
     if len(own) == count:

@@ -64,7 +64,7 @@ def test_the_bounds():
         f"| {bounds.SCAN_BYTES >> 20} MiB; the page says how far",
         f"together | {bounds.MOST_PARTITIONS} |",
         f"| {bounds.LISTED_BYTES >> 10} KiB, {bounds.RECORD_BYTES >> 10} KiB; what is longer is cut",
-        f"| {bounds.MOST_HEADERS}, of {bounds.HEADER_BYTES >> 10} KiB each |",
+        f"| {bounds.MOST_HEADERS}, of {bounds.HEADER_BYTES >> 10} KiB each; {bounds.MOST_COLUMNS} |",
         f"on a page | {bounds.MOST_ROWS} |",
         f"history: ten minutes, of {bounds.MOST_HISTORIES:,} topics",
     ):

@@ -238,7 +238,8 @@ def test_the_focus_is_seen(driver, page):
 
 
 def test_what_is_shown_is_copied(driver, page):
-    driver.execute_cdp_cmd("Browser.grantPermissions", {"permissions": ["clipboardReadWrite"]})
+    permissions = {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
+    driver.execute_cdp_cmd("Browser.grantPermissions", permissions)
     driver.get(f"{page.url}/topics/orders/records?by=offset&at=3&partition=0&count=2")
     button = driver.find_element(By.CSS_SELECTOR, "[data-copy]")
     button.click()
