@@ -21,6 +21,7 @@ from pyspark_log.storage.groups.metadata import GroupMetadataValue
 from pyspark_log.storage.log.producers import ProducerEntry
 from pyspark_log.storage.log_manager import LogDirDescription
 from pyspark_log.storage.object_store import ObjectStore
+from pyspark_log.storage.publish_log.groups import committed_in
 from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
 from pyspark_log.storage.transactions import TransactionMetadata
 from pyspark_log.types import TopicPartition
@@ -56,8 +57,7 @@ class ObjectLogs(ServedLogs):
 
     def offsets_of(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """What a group has committed."""
-        committed = self._follower.state.groups.get(group, {})
-        return {at: OffsetAndMetadata(kept.offset, -1, kept.metadata, kept.time) for at, kept in committed.items()}
+        return committed_in(self._follower.state, group)
 
     def group_names(self) -> list[str]:
         """The groups that have committed offsets."""

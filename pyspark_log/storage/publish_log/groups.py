@@ -66,10 +66,7 @@ class ObjectOffsets(Offsets):
 
     def fetch(self, group: str, *, with_resets: bool = False) -> dict[TopicPartition, OffsetAndMetadata]:
         # None of them is below 0 here.
-        return {
-            at: OffsetAndMetadata(committed.offset, -1, committed.metadata, committed.time)
-            for at, committed in self._log.follow().groups.get(group, {}).items()
-        }
+        return committed_in(self._log.follow(), group)
 
     def groups(self) -> list[str]:
         return sorted(self._log.follow().groups)
@@ -95,6 +92,14 @@ class ObjectOffsets(Offsets):
             return list(state.groups[group])
         except KeyError:
             raise UnknownGroupError(f"there is no group {group!r} in {self._log.objects.address}") from None
+
+
+def committed_in(state: State, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
+    """A group's committed offsets, as a state has them."""
+    return {
+        at: OffsetAndMetadata(committed.offset, -1, committed.metadata, committed.time)
+        for at, committed in state.groups.get(group, {}).items()
+    }
 
 
 def _deletion(state: State, group: str, partitions: Collection[TopicPartition]) -> Proposal | None:
