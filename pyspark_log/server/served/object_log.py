@@ -28,8 +28,7 @@ class ObjectTopic(ServedTopic):
         self.name, self.topic_id, self.partitions = name, topic.topic_id, topic.partitions
 
     def check(self, partition: int) -> None:
-        if not 0 <= partition < self.partitions:
-            raise UnknownTopicError(f"topic {self.name!r} has no partition {partition}")
+        log_of(self._follower.state, self.name, partition)
 
     def leader_epoch(self, partition: int) -> int:
         return _EPOCH
