@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -25,6 +25,7 @@ class Workers:
         self._loop = loop
         self._queue: SimpleQueue[tuple[Wait[Any], Callable[..., Any], tuple[Any, ...]] | None] = SimpleQueue()
         self._done = deque[tuple[Wait[Any], Any, Exception | None]]()
+        self._is_called = False  # whether the loop is about to look at it
         self._threads = [
             threading.Thread(target=self._work, name=f"worker {number}", daemon=True) for number in range(count)
         ]
@@ -36,6 +37,14 @@ class Workers:
         wait: Wait[T] = Wait()
         self._queue.put((wait, function, arguments))
         return wait
+
+    def deliver(self, results: Iterable[tuple[Wait[Any], Any, Exception | None]]) -> None:
+        """Ends waits in the loop's thread, each with a result or an error; for other threads."""
+        self._done.extend(results)
+        # The loop looks at what there is after it has noted that it was called: nothing stays there.
+        if not self._is_called and not self._loop.is_closed:
+            self._is_called = True
+            self._loop.call_from_elsewhere(self._deliver)
 
     def close(self) -> None:
         """Ends the threads after all that was given to them; results are not delivered any more."""
@@ -53,14 +62,11 @@ class Workers:
             except Exception as error:  # noqa: BLE001  (it is raised where the result is awaited)
                 failure = error
             wait.worked = self._loop.time() - began
-            # If it was not empty, the loop is called already.
-            is_first = not self._done
-            self._done.append((wait, value, failure))
+            self.deliver([(wait, value, failure)])
             del job, wait, function, arguments, value, failure
-            if is_first and not self._loop.is_closed:
-                self._loop.call_from_elsewhere(self._deliver)
 
     def _deliver(self) -> None:
+        self._is_called = False
         while self._done:
             wait, value, failure = self._done.popleft()
             if failure is None:
