@@ -245,7 +245,7 @@ def _fill(objects: Objects, source: FolderStore, progress: Progress | None) -> i
     }
     source.decisions.follow()
     publishers = {name: _without_places(one) for name, one in source.decisions.last.items()}
-    beginning.write(objects, State(0, topics, partitions, publishers, groups, now_ms()))
+    beginning.write(objects, State(0, topics, partitions, publishers, groups, time=now_ms()))
     return writer.bytes
 
 

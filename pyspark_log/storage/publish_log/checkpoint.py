@@ -18,9 +18,10 @@ import zstandard
 
 from pyspark_log.errors import CorruptRecordError, LogDamagedError, PylogError
 from pyspark_log.storage.fs.json_fields import Fields
+from pyspark_log.storage.log.producers import WrittenBatch
 from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.publish_log.entry import publisher_fields, publisher_of, topic_fields, topic_of
-from pyspark_log.storage.publish_log.state import Committed, PartitionLog, Piece, State
+from pyspark_log.storage.publish_log.state import Committed, PartitionLog, Piece, Producer, State
 from pyspark_log.storage.record import crc32c
 from pyspark_log.types import TopicPartition
 
@@ -28,7 +29,8 @@ _log = logging.getLogger(__name__)
 
 #: After how many entries the next checkpoint is written.
 EVERY = 256
-VERSION = 1
+# The newest version, of those with idempotent producers; and the one of others.
+VERSION, _FIRST_VERSION = 2, 1
 _MAGIC = b"PYLOGCP\0"
 _START = struct.Struct(">8sI")
 _LAST = "checkpoint/last"
@@ -84,8 +86,13 @@ def find(objects: Objects, number: int) -> State | None:
 
 def encode(state: State) -> bytes:
     """A state as a checkpoint."""
-    content = {
-        "version": VERSION,
+    data = zstandard.ZstdCompressor().compress(json.dumps(_fields(state), separators=(",", ":")).encode())
+    return _START.pack(_MAGIC, crc32c(data)) + data
+
+
+def _fields(state: State) -> dict[str, Any]:
+    return {
+        "version": VERSION if state.producers else _FIRST_VERSION,
         "number": state.number,
         "topics": [topic_fields(one) for one in state.topics.values()],
         "partitions": [
@@ -96,13 +103,16 @@ def encode(state: State) -> bytes:
             group: [[at.topic, at.partition, *one] for at, one in offsets.items()]
             for group, offsets in state.groups.items()
         },
+        "producers": [
+            [*at, producer_id, producer.epoch, producer.number, producer.time, producer.batches]
+            for at, producers in state.producers.items()
+            for producer_id, producer in producers.items()
+        ],
         "time": state.time,
         "horizon": state.horizon,
         "floor": state.floor,
         "floors": state.floors,
     }
-    data = zstandard.ZstdCompressor().compress(json.dumps(content, separators=(",", ":")).encode())
-    return _START.pack(_MAGIC, crc32c(data)) + data
 
 
 def decode(number: int, data: bytes | memoryview) -> State:
@@ -127,6 +137,11 @@ def _state(number: int, content: Fields) -> State:
     # The checksum has covered the rest: what is in these lists is what was written.
     partitions: list[Any] = content.list("partitions")
     groups: Any = content.value("groups")
+    producers = dict[tuple[str, int], dict[int, Producer]]()
+    listed: list[Any] = content.list("producers") if content.has("producers") else []
+    for topic_id, partition, producer_id, epoch, last, time, batches in listed:
+        of_partition = producers.setdefault((topic_id, partition), {})
+        of_partition[producer_id] = Producer(epoch, last, time, tuple(WrittenBatch(*batch) for batch in batches))
     return State(
         number,
         {one.name: one for one in topics},
@@ -139,6 +154,7 @@ def _state(number: int, content: Fields) -> State:
             group: {TopicPartition(topic, partition): Committed(*rest) for topic, partition, *rest in offsets}
             for group, offsets in groups.items()
         },
+        producers,
         content.whole("time"),
         content.whole("horizon"),
         content.whole("floor", -1),

@@ -3,8 +3,9 @@
     magic (8 bytes), length of the head (4), CRC-32C of the head (4), head (JSON), record batches
 
 The head says what changes: any of topics, publishers, records, committed offsets, log starts, merged records, horizon
-and floor, all at once. Record batches that are small follow the head; others are in objects of their own. Which offsets
-they have, the head says: those of staged output count from 0.
+and floor, all at once. An entry with batches of idempotent producers is of version 2, any other of version 1, which
+older versions of the engine read. Record batches that are small follow the head; others are in objects of their own.
+Which offsets they have, the head says: those of staged output count from 0.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from pyspark_log.storage.publish.decision import About, Origin
 from pyspark_log.storage.record import crc32c
 from pyspark_log.types import TopicDescription, TopicPartition
 
-VERSION = 1
+# The newest version; and the one of entries that have nothing of it.
+VERSION, _FIRST_VERSION = 2, 1
 _MAGIC = b"PYLOGPL\0"
 _START = struct.Struct(">8sII")
 #: As much as is read of an entry at first: most heads are smaller.
@@ -68,6 +70,26 @@ class Addition(NamedTuple):
     def next_offset(self) -> int:
         """The offset after the last of them."""
         return self.base_offset + sum(region.records for region in self.regions)
+
+
+class Numbered(NamedTuple):
+    """A record batch of an idempotent producer (KIP-98) among the records that a partition gets.
+
+    Attributes:
+        topic_id, partition: which partition.
+        producer_id, epoch: the producer.
+        base_sequence: the sequence number of its first record.
+        base_offset: the offset of that.
+        records: how many offsets it takes.
+    """
+
+    topic_id: str
+    partition: int
+    producer_id: int
+    epoch: int
+    base_sequence: int
+    base_offset: int
+    records: int
 
 
 class OffsetMove(NamedTuple):
@@ -125,6 +147,7 @@ class Entry:
         deleted: the ids of topics that are deleted.
         publisher: what is known of a publisher from then on; its `offset` is the entry's number. None: of none.
         additions: the records that it publishes.
+        numbered: the batches among them that have a producer.
         moves: of committed offsets.
         log_starts: of partitions whose first records are deleted.
         merges: records that are elsewhere from then on.
@@ -140,6 +163,7 @@ class Entry:
     deleted: tuple[str, ...] = ()
     publisher: Decision | None = None
     additions: tuple[Addition, ...] = ()
+    numbered: tuple[Numbered, ...] = ()
     moves: tuple[OffsetMove, ...] = ()
     log_starts: tuple[LogStart, ...] = ()
     merges: tuple[Merge, ...] = ()
@@ -194,7 +218,7 @@ def decode(number: int, data: bytes | memoryview) -> Entry:
 
 def _fields(entry: Entry) -> dict[str, Any]:
     fields: dict[str, Any] = {
-        "version": VERSION,
+        "version": VERSION if entry.numbered else _FIRST_VERSION,
         "number": entry.number,
         "token": entry.token,
         **entry.origin._asdict(),
@@ -207,6 +231,8 @@ def _fields(entry: Entry) -> dict[str, Any]:
         fields["publisher"] = publisher_fields(entry.publisher)
     if entry.additions:
         fields["additions"] = entry.additions
+    if entry.numbered:
+        fields["numbered"] = entry.numbered
     if entry.moves:
         fields["moves"] = [
             [one.group, one.at.topic, one.at.partition, one.before, one.offset, one.metadata] for one in entry.moves
@@ -258,6 +284,7 @@ def _entry(content: Fields, size: int) -> Entry:
         deleted=tuple(_id(one) for one in listed("deleted")),
         publisher=publisher_of(Fields(content.value("publisher"))) if content.has("publisher") else None,
         additions=tuple(_addition(_items(one, 4)) for one in listed("additions")),
+        numbered=tuple(_numbered(_items(one, 7)) for one in listed("numbered")),
         moves=tuple(_move(_items(one, 6)) for one in listed("moves")),
         log_starts=tuple(_log_start(_items(one, 3)) for one in listed("log_starts")),
         merges=tuple(_merge(_items(one, 6)) for one in listed("merges")),
@@ -318,6 +345,19 @@ def _addition(items: list[Any]) -> Addition:
     topic_id, partition, base_offset, regions = items
     found = tuple(_region(_items(one, 6)) for one in regions)
     return Addition(_id(topic_id), whole(partition, "partition", 0, INT_MAX), whole(base_offset, "base_offset"), found)
+
+
+def _numbered(items: list[Any]) -> Numbered:
+    topic_id, partition, producer_id, epoch, base_sequence, base_offset, count = items
+    return Numbered(
+        _id(topic_id),
+        whole(partition, "partition", 0, INT_MAX),
+        whole(producer_id, "producer_id"),
+        whole(epoch, "epoch"),
+        whole(base_sequence, "base_sequence", 0, INT_MAX),
+        whole(base_offset, "base_offset"),
+        whole(count, "records", 1),
+    )
 
 
 def _merge(items: list[Any]) -> Merge:

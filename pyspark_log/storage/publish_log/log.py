@@ -51,7 +51,8 @@ class PublishLog:
         Args:
             objects: where it is.
             clock: gives the time in ms, which is noted, and decides nothing.
-            upkeep: called after every 256th decision by the process that has made it. It raises nothing.
+            upkeep: called after every 256th decision by the process that has made it, in the same thread unless
+                `watch` says otherwise. It raises nothing.
         """
         self.objects, self._clock, self._upkeep = objects, clock, upkeep
         self._state = State()
@@ -63,15 +64,28 @@ class PublishLog:
         self._in_vain = -math.inf  # when it was last asked for what others have decided, and there was nothing
         self._looks = threading.local()
         self._on_read: Callable[[str, memoryview], object] | None = None
+        self._on_change: Callable[[], object] | None = None
+        self._run: Callable[[Callable[[], object]], object] = lambda action: action()
         self._first_bytes = FIRST_BYTES
 
-    def watch(self, on_read: Callable[[str, memoryview], object], first_bytes: int) -> None:
-        """Has `on_read` called with the name and the first bytes of each entry that is read from now on.
+    def watch(
+        self,
+        on_read: Callable[[str, memoryview], object],
+        on_change: Callable[[], object],
+        run: Callable[[Callable[[], object]], object],
+        first_bytes: int,
+    ) -> None:
+        """Has functions called from now on, each in the thread that has followed or decided.
 
-        An entry of up to `first_bytes` comes as a whole, with the records that are in it.
+        Args:
+            on_read: with the name and the first bytes of each entry that is read or decided. It must not wait.
+            on_change: after the state has changed; `follow(inf)` has it.
+            run: with what is done for the store after some decisions, which may take long.
+            first_bytes: an entry of up to as many, or of this process, comes as a whole, with the records that are in
+                it.
         """
         with self._mutex.lock:
-            self._on_read, self._first_bytes = on_read, first_bytes
+            self._on_read, self._on_change, self._run, self._first_bytes = on_read, on_change, run, first_bytes
 
     def follow(self, age: float = 0.0) -> State:
         """Takes in what was decided since; the state after it, which never changes any more.
@@ -85,10 +99,14 @@ class PublishLog:
             CorruptRecordError, LogDamagedError: an entry is damaged, or contradicts those before it.
         """
         with self._mutex.lock:
+            before = self._state.number
             if not self._has_begun or not (getattr(self._looks, "are_done", False) or self._is_young(age)):
                 self._follow()
             self._is_given = True
-            return self._state
+            state = self._state
+        if state.number != before and self._on_change is not None:
+            self._on_change()
+        return state
 
     def _is_young(self, age: float) -> bool:
         return age > 0 and (age == math.inf or time.monotonic() - self._in_vain <= age)
@@ -228,8 +246,11 @@ class PublishLog:
             Exception: what `propose` raises.
         """
         entry = self._decide(propose)
+        if self._on_change is not None:
+            self._on_change()
         if entry is not None and self._upkeep is not None and (entry.number + 1) % checkpoint.EVERY == 0:
-            self._upkeep(self)
+            upkeep = self._upkeep
+            self._run(lambda: upkeep(self))
         return entry
 
     def _decide(self, propose: Callable[[State], Proposal | None]) -> Entry | None:
@@ -249,6 +270,8 @@ class PublishLog:
                     self._check_floor(entry)
                 if is_decided:
                     self._newest = moment
+                    if self._on_read is not None:
+                        self._on_read(name_of(entry.number), memoryview(data))
                     self._apply(entry, data[: entry.head_size])
                     self._shorten()
                     return entry
@@ -295,8 +318,8 @@ class PublishLog:
         number, origin = self._state.number + 1, Origin.here(self._clock())
         publisher = None if proposal.publisher is None else replace(proposal.publisher, offset=number, done=True)
         return Entry(
-            number, token, origin, proposal.topics, proposal.deleted, publisher, proposal.additions, proposal.moves,
-            proposal.log_starts, proposal.merges, proposal.horizon, proposal.floor,
+            number, token, origin, proposal.topics, proposal.deleted, publisher, proposal.additions, proposal.numbered,
+            proposal.moves, proposal.log_starts, proposal.merges, proposal.horizon, proposal.floor,
         )  # fmt: skip
 
     def _create(self, entry: Entry, data: bytes) -> tuple[bool, bool]:

@@ -23,7 +23,7 @@ from pyspark_log.storage.publish import Decision
 from pyspark_log.storage.publish.checks import check_fenced, check_number
 from pyspark_log.storage.publish.decision import NO_NUMBER, Origin
 from pyspark_log.storage.publish_log import naming
-from pyspark_log.storage.publish_log.entry import Addition, LogStart, Merge, OffsetMove, Region
+from pyspark_log.storage.publish_log.entry import Addition, LogStart, Merge, Numbered, OffsetMove, Region
 from pyspark_log.storage.publish_log.state import PartitionLog, Piece, State
 from pyspark_log.types import OffsetStep, TopicDescription, TopicPartition
 
@@ -36,6 +36,7 @@ class Proposal:
     deleted: tuple[str, ...] = ()
     publisher: Decision | None = None
     additions: tuple[Addition, ...] = ()
+    numbered: tuple[Numbered, ...] = ()
     moves: tuple[OffsetMove, ...] = ()
     log_starts: tuple[LogStart, ...] = ()
     merges: tuple[Merge, ...] = ()
@@ -150,20 +151,21 @@ def _additions(state: State, outputs: Sequence[Output]) -> tuple[Addition, ...]:
         now = state.topics.get(topic)
         if now is None or now.topic_id != topic_id:
             raise StagedOutputError(f"topic {topic!r} was deleted or recreated while output for it was being staged")
-        _check_horizon(state, regions)
+        for region in regions:
+            check_horizon(state, region.object)
         found.setdefault((topic_id, partition), []).extend(regions)
     return tuple(Addition(*at, state.log_end(*at), tuple(regions)) for at, regions in found.items())
 
 
-def _check_horizon(state: State, regions: Sequence[Region]) -> None:
-    for region in regions:
-        staged = naming.staged_time(region.object)
-        if staged is not None and staged < state.horizon:
-            raise StagedOutputError(
-                f"{region.object} was staged {(state.horizon - staged) / 1000:.0f} s before the time from which on "
-                "staged output counts, and may be deleted: publish sooner, set staged.output.expiration.ms higher, or "
-                "set the clock of the machine that has staged it"
-            )
+def check_horizon(state: State, name: str) -> None:
+    """Refuses staged output that may be deleted, by the name of its object. StagedOutputError."""
+    staged = naming.staged_time(name)
+    if staged is not None and staged < state.horizon:
+        raise StagedOutputError(
+            f"{name} was staged {(state.horizon - staged) / 1000:.0f} s before the time from which on staged output "
+            "counts, and may be deleted: publish sooner, set staged.output.expiration.ms higher, or set the clock of "
+            "the machine that has staged it"
+        )
 
 
 def merge(state: State, wanted: Sequence[Replacement], *, together: bool = False) -> Proposal | None:
@@ -181,7 +183,8 @@ def merge(state: State, wanted: Sequence[Replacement], *, together: bool = False
     for pieces, one in wanted:
         log = state.partitions.get((one.topic_id, one.partition), PartitionLog())
         if log.between(one.base_offset, one.next_offset) == list(pieces):
-            _check_horizon(state, one.regions)
+            for region in one.regions:
+                check_horizon(state, region.object)
             merges.append(one)
     if not merges or (together and len(merges) < len(wanted)):
         return None

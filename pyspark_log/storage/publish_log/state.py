@@ -8,9 +8,16 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pyspark_log.errors import LogDamagedError
+from pyspark_log.storage.log.producers import REMEMBERED_BATCHES, ProducerEntry, WrittenBatch, sequence_after
 from pyspark_log.storage.publish import Decision
-from pyspark_log.storage.publish_log.entry import Addition, Entry, LogStart, Merge, OffsetMove, name_of
+from pyspark_log.storage.publish_log.entry import Addition, Entry, LogStart, Merge, Numbered, OffsetMove, name_of
 from pyspark_log.types import TopicDescription, TopicPartition
+
+# A producer is forgotten once it was idle for a day (ms; Kafka's default of producer.id.expiration.ms) and for so many
+# decisions: times are those of their writers' clocks, and one that is wrong must not let a retry be stored twice.
+_IDLE_MS, _IDLE_ENTRIES = 24 * 60 * 60 * 1000, 4096
+# How often that is looked at, in entries.
+_EXPIRE_EVERY = 256
 
 
 class Piece(NamedTuple):
@@ -106,6 +113,25 @@ class Committed(NamedTuple):
     time: int
 
 
+class Producer(NamedTuple):
+    """What a partition knows of an idempotent producer.
+
+    Attributes:
+        epoch: its latest epoch.
+        number, time: of the last entry that has a batch of it; the time in ms.
+        batches: its last ones in that epoch, oldest first, with the times of their entries.
+    """
+
+    epoch: int
+    number: int
+    time: int
+    batches: tuple[WrittenBatch, ...]
+
+    def entry(self, producer_id: int) -> ProducerEntry:
+        """The same, as the rules of producers have it."""
+        return ProducerEntry(producer_id, self.epoch, -1, self.time, None, self.batches)
+
+
 @dataclass(slots=True)
 class State:
     """A store after some entry of its log.
@@ -116,6 +142,7 @@ class State:
         partitions: those that have records, by topic id and number.
         publishers: what is known of each, by its id.
         groups: the committed offsets of each, by its name.
+        producers: those of each partition, by topic id and number, and by their ids.
         time: that of the entry (ms), by its writer's clock.
         horizon: staged output of an earlier time (ms) is void, unless it is published already.
         floor: up to which number entries may be deleted; -1: none.
@@ -127,18 +154,21 @@ class State:
     partitions: dict[tuple[str, int], PartitionLog] = field(default_factory=dict)
     publishers: dict[str, Decision] = field(default_factory=dict)
     groups: dict[str, dict[TopicPartition, Committed]] = field(default_factory=dict)
+    producers: dict[tuple[str, int], dict[int, Producer]] = field(default_factory=dict)
     time: int = 0
     horizon: int = 0
     floor: int = -1
     floors: int = 0
-    # The groups that no other state has: these are changed in place, others replaced by a copy.
+    # The groups, and the partitions' producers, that no other state has: these are changed in place, others replaced by
+    # a copy.
     _own_groups: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
+    _own_producers: set[tuple[str, int]] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def next(self) -> State:
         """One that begins as this one does. It can be changed, and this one must not be any more."""
         return State(
-            self.number, dict(self.topics), dict(self.partitions), dict(self.publishers), dict(self.groups), self.time,
-            self.horizon, self.floor, self.floors,
+            self.number, dict(self.topics), dict(self.partitions), dict(self.publishers), dict(self.groups),
+            dict(self.producers), self.time, self.horizon, self.floor, self.floors,
         )  # fmt: skip
 
     def log_end(self, topic_id: str, partition: int) -> int:
@@ -159,6 +189,8 @@ class State:
             self._delete(topic_id)
         for addition in entry.additions:
             self._add(entry, addition)
+        for batch in entry.numbered:
+            self._number(batch, entry)
         for start in entry.log_starts:
             self._move_start(start)
         for merge in entry.merges:
@@ -172,6 +204,8 @@ class State:
         if entry.floor is not None:
             self.floor, self.floors = entry.floor, self.floors + 1
         self.number, self.time = entry.number, entry.origin.time
+        if self.producers and (entry.number + 1) % _EXPIRE_EVERY == 0:
+            self._expire_producers()
 
     def _check(self, entry: Entry) -> None:
         where = name_of(entry.number)
@@ -198,6 +232,7 @@ class State:
     def _delete(self, topic_id: str) -> None:
         self.topics = {name: one for name, one in self.topics.items() if one.topic_id != topic_id}
         self.partitions = {at: one for at, one in self.partitions.items() if at[0] != topic_id}
+        self.producers = {at: one for at, one in self.producers.items() if at[0] != topic_id}
 
     def _add(self, entry: Entry, addition: Addition) -> None:
         at, pieces = (addition.topic_id, addition.partition), list[Piece]()
@@ -206,6 +241,30 @@ class State:
             where = (name, position) if name else (name_of(entry.number), entry.head_size + position)
             pieces.append(Piece(offset, offset + count, *where, size, timestamp, crc))
         self.partitions[at] = self.partitions.get(at, PartitionLog()).added(pieces)
+
+    def _number(self, batch: Numbered, entry: Entry) -> None:
+        at, time, last = (batch.topic_id, batch.partition), entry.origin.time, batch.records - 1
+        if at not in self._own_producers:
+            self.producers[at] = dict(self.producers.get(at, {}))
+            self._own_producers.add(at)
+        written = WrittenBatch(sequence_after(batch.base_sequence, last), batch.base_offset + last, last, time)
+        producer = self.producers[at].get(batch.producer_id)
+        before = producer.batches if producer is not None and producer.epoch == batch.epoch else ()
+        batches = (*before, written)[-REMEMBERED_BATCHES:]
+        self.producers[at][batch.producer_id] = Producer(batch.epoch, entry.number, time, batches)
+
+    def _expire_producers(self) -> None:
+        """Forgets those that were idle for long, by the times and the numbers of decisions."""
+        kept = dict[tuple[str, int], dict[int, Producer]]()
+        for at, producers in self.producers.items():
+            busy = {
+                producer_id: producer
+                for producer_id, producer in producers.items()
+                if self.time - producer.time < _IDLE_MS or self.number - producer.number < _IDLE_ENTRIES
+            }
+            if busy:
+                kept[at] = busy
+        self.producers, self._own_producers = kept, set(kept)
 
     def _move_start(self, start: LogStart) -> None:
         at = start.topic_id, start.partition

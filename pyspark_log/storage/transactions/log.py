@@ -33,6 +33,11 @@ class TransactionLog:
         """Reads nothing yet."""
         self._logs = logs
 
+    @property
+    def writable(self) -> bool:
+        """Whether this process may write to the store."""
+        return self._logs.writable
+
     def load(self, partitions: Iterable[int] | None = None) -> dict[str, TransactionMetadata]:
         """What the log has of each transactional id; of those in some of its partitions, if they are named.
 

@@ -29,6 +29,7 @@ from pyspark_log.storage.publish_log.entry import (
     Entry,
     LogStart,
     Merge,
+    Numbered,
     OffsetMove,
     Region,
     decode,
@@ -85,7 +86,7 @@ ENTRY = Entry(
     replace(
         _wanted(5, run="b", location="l", plan="q"), offset=3, done=True, replaced=("a",), records=4, holder=ORIGIN
     ),
-    (Addition(ID, 1, 17, (_region(4), _region(1, ""))),),
+    (Addition(ID, 1, 17, (_region(4), _region(1, ""))),), (Numbered(ID, 1, 2**40, 3, 2**31 - 1, 17, 4),),
     (OffsetMove("g", AT, None, 4, "note"), OffsetMove("g", AT, 4, None)), (LogStart(ID, 0, 2),),
     (Merge(ID, 1, 4, 9, (_region(5),), 3), Merge(ID, 0, 0, 1, (_region(1),))), 77, 2,
 )  # fmt: skip
@@ -208,6 +209,45 @@ def test_a_refusal_by_an_old_state_is_looked_at_again(written, objects):
     assert other.decide(lambda state: proposals.delete_topic(state, "u")) is not None
 
 
+def test_what_has_no_producers_is_for_older_versions_too():
+    for entry, version in ((ENTRY, 2), (replace(ENTRY, numbered=()), 1)):
+        assert b'"version":%d,' % version in encode(entry)
+    state = _state_of_everything()
+    assert state.producers
+    for version in (2, 1):
+        assert checkpoint._fields(state)["version"] == version
+        state = replace(state, producers={})
+
+
+def test_producers_are_forgotten_by_time_and_number():
+    state, day = State(), 24 * 60 * 60 * 1000
+    state.apply(Entry(0, "", ORIGIN, (TOPIC,)))
+
+    def apply(number, time, producer_id=None):
+        end = state.log_end(ID, 0)
+        entry = Entry(number, "", ORIGIN._replace(time=time))
+        if producer_id is not None:
+            added, batch = Addition(ID, 0, end, (_region(1),)), Numbered(ID, 0, producer_id, 0, 0, end, 1)
+            entry = replace(entry, additions=(added,), numbered=(batch,))
+        state.apply(entry)
+
+    def known():
+        return set(state.producers.get((ID, 0), ()))
+
+    apply(1, 1000, 1)
+    # A clock that is far ahead forgets none that has just written.
+    for number in range(2, 300):
+        apply(number, 9 * day, 2 if number == 2 else None)
+    assert known() == {1, 2}
+    # As many decisions later both were idle for long enough, but the time of the second one is that of its clock.
+    for number in range(300, 5000):
+        apply(number, 2 * day, 3 if number == 4700 else None)
+    assert known() == {2, 3}
+    for number in range(5000, 10000):
+        apply(number, 11 * day)
+    assert not state.producers
+
+
 def test_a_large_head(written):
     topics = tuple(TopicDescription(f"topic-{n:04}", f"{n:022}", 1, {"a": "x" * 100}) for n in range(1000))
     written.decide(lambda _: proposals.Proposal(topics=topics))
@@ -218,9 +258,9 @@ def test_a_large_head(written):
 def _state_of_everything():
     state = State()
     state.apply(Entry(0, "", ORIGIN, (TOPIC, TopicDescription("u", OTHER_ID, 1))))
-    state.apply(
-        replace(ENTRY, number=1, additions=(Addition(ID, 1, 0, (_region(4), _region(1, ""))),), deleted=(), merges=())
-    )
+    entry = replace(ENTRY, number=1, additions=(Addition(ID, 1, 0, (_region(4), _region(1, ""))),), deleted=())
+    numbered = Numbered(ID, 1, 8, 3, 2**31 - 1, 0, 4), Numbered(ID, 1, 8, 3, 3, 4, 1)
+    state.apply(replace(entry, numbered=numbered, merges=()))
     state.apply(Entry(2, "", ORIGIN, moves=(OffsetMove("g", AT, None, 4, "x"), OffsetMove("h", AT, None, 9))))
     return state
 
