@@ -45,6 +45,13 @@ if TYPE_CHECKING:
     "server otherwise leaves that to the topic's flush.messages and flush.ms.",
 )
 @click.option(
+    "--linger",
+    type=click.IntRange(min=0),
+    metavar="MS",
+    help="Over an object store: how long records wait for others, as what comes in that time is one request. 50 unless "
+    "it is set.",
+)
+@click.option(
     "--ready-file",
     type=click.Path(dir_okay=False),
     metavar="PATH",
@@ -85,6 +92,7 @@ def serve(
     advertise: tuple[str, int] | None,
     node_id: int,
     sync_acks_all: bool,
+    linger: int | None,
     ready_file: str | None,
     max_connections_per_ip: int | None,
     metrics_listen: tuple[str, int] | None,
@@ -97,7 +105,8 @@ def serve(
     """Serve the store to Kafka's clients, until Ctrl-C or SIGTERM.
 
     Any Kafka client writes to and reads from the topics of the store then, while Spark and pylog use its files. A
-    store that is missing is created. One in an object store is served for reading, by any number of servers.
+    store that is missing is created. One in an object store is served by any
+    number of servers; none of them coordinates groups or transactions.
     """
     if ready_file is not None:
         # A server that was killed has left its own.
@@ -127,7 +136,7 @@ def serve(
         check_jinja()
     config = ServerConfig(
         *listen, advertise, node_id, sync_acks_all, limits, metrics=metrics_listen, ui=ui_listen, ui_schemas=ui_schemas,
-        cluster=cluster, **configs,
+        cluster=cluster, linger=None if linger is None else linger / 1000, **configs,
     )  # fmt: skip
     check_reach(config)
     store = target.open_served() if cluster is None else target.open_node_folder(_cluster_id(cluster))

@@ -67,6 +67,8 @@ class ServerConfig:
             authenticate themselves, its readers have to, too.
         ui_schemas: the folder of schemas by which the page shows values in Avro.
         cluster: the Kafka cluster that it is a node of; None: it is one of its own.
+        linger: how long records wait for others before they are decided together, in seconds; None: 0.05 over an
+            object store. In a folder none waits.
         groups: the times of groups. Unlike Kafka's default, the first rebalance of a group does not wait for more
             members: one that comes later joins by another one.
     """
@@ -85,6 +87,7 @@ class ServerConfig:
     ui: tuple[str, int] | None = None
     ui_schemas: str | None = None
     cluster: ClusterConfig | None = None
+    linger: float | None = None
     groups: Settings = field(default_factory=lambda: Settings(initial_rebalance_delay=0))
 
 
@@ -109,7 +112,7 @@ def serve(store: Store, config: ServerConfig, on_ready: Callable[[tuple[str, int
     loop = Loop()
     workers = Workers(loop, _THREADS)
     try:
-        served = _Served(loop, workers, store, logs_of(store, workers))
+        served = _Served(loop, workers, store, logs_of(store, workers, config.linger))
         with served.logs.held(_raise_file_limit()):
             if config.cluster is None:
                 server = _build_alone(served, config)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark_log.errors import InvalidConfigError
 from pyspark_log.server.network import Workers
 from pyspark_log.server.served.logs import ServedLogs
 from pyspark_log.storage.abilities import Missing, refuse
@@ -15,17 +16,32 @@ if TYPE_CHECKING:
     from pyspark_log.storage.object_store import ObjectStore
 
 
-def logs_of(store: Store, workers: Workers) -> ServedLogs:
-    """The logs of a store; `workers` append what has to wait. Errors as PublishLog.follow."""
+# How long a decision on records waits for more of them over an object store, in seconds.
+_LINGER = 0.05
+
+
+def logs_of(store: Store, workers: Workers, linger: float | None) -> ServedLogs:
+    """The logs of a store.
+
+    Args:
+        store: what is served.
+        workers: append what has to wait.
+        linger: how long records wait for others, in seconds; None: as long as is usual.
+
+    Raises:
+        InvalidConfigError: records in a folder do not wait for others. And as PublishLog.follow.
+    """
 
     def in_objects(store: ObjectStore) -> ServedLogs:
         from pyspark_log.server.served.objects import ObjectLogs  # noqa: PLC0415  (a server of a folder does not load it)
 
-        return ObjectLogs(store)
+        return ObjectLogs(store, workers, _LINGER if linger is None else linger)
 
     def in_a_folder(store: FolderStore) -> ServedLogs:
         from pyspark_log.server.served.folder import FolderLogs  # noqa: PLC0415  (nor the other one that)
 
+        if linger is not None:
+            raise InvalidConfigError(f"--linger is for a store in an object store; {store.path} is in a folder")
         return FolderLogs(store, workers)
 
     return by_store(store, folder=in_a_folder, objects=in_objects)

@@ -155,7 +155,14 @@ class Refused(NamedTuple):
 
 
 class GroupsLog(Protocol):
-    """The log of committed offsets and of groups' members, for the server that coordinates them. All of it may wait."""
+    """The log of committed offsets and of groups' members, for the server that coordinates them.
+
+    All of it may wait, but `writable`: whether this server may coordinate groups.
+    """
+
+    @property
+    def writable(self) -> bool:
+        """See above."""
 
     def write(self, changes: Sequence[GroupChange]) -> Sequence[Exception | None]:
         """Writes what the coordinator has decided, in that order; None: it is written."""
@@ -182,7 +189,14 @@ class GroupsLog(Protocol):
 
 
 class TransactionsLog(Protocol):
-    """What is known of transactional ids, and the markers of transactions. All of it may wait, but the epoch."""
+    """What is known of transactional ids, and the markers of transactions.
+
+    All of it may wait, but the epoch, and `writable`: whether this server may coordinate transactions.
+    """
+
+    @property
+    def writable(self) -> bool:
+        """See above."""
 
     def load(self, partitions: Iterable[int] | None = None) -> dict[str, TransactionMetadata]:
         """What is known of each id; of those in some partitions of the log, if they are named. CorruptRecordError."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from pyspark_log.errors import PylogError
 from pyspark_log.server.served.object_pieces import Pieces
@@ -30,14 +31,21 @@ class Follower:
         problem: why the last look has failed; "": it has not.
     """
 
-    def __init__(self, log: PublishLog, pieces: Pieces) -> None:
-        """Looks once. Records that come with an entry are kept in `pieces`. Raises as PublishLog.follow."""
+    def __init__(self, log: PublishLog, pieces: Pieces, run: Callable[[Callable[[], object]], object]) -> None:
+        """Looks once. Raises as PublishLog.follow.
+
+        Args:
+            log: what is followed.
+            pieces: keeps records that come with an entry.
+            run: runs what may take longer in another thread.
+        """
         self._log, self._pieces = log, pieces
-        self._read: dict[str, memoryview] = {}
+        self._lock = threading.Lock()
+        self._read: dict[str, memoryview] = {}  # what comes with entries, until they are taken in
         self._events = set[ObjectEvents]()
         self._is_over = threading.Event()
         self.state, self.problem = log.follow(), ""
-        log.watch(self._read.__setitem__, _FIRST_BYTES)
+        log.watch(self.keep, self._take_in, run, _FIRST_BYTES)
         self._thread = threading.Thread(target=self._run, name="pylog-follower", daemon=True)
 
     def start(self) -> None:
@@ -69,27 +77,36 @@ class Follower:
             else:
                 self.problem, pause = "", SHORTEST if has_changed else min(2 * pause, LONGEST)
 
+    def keep(self, name: str, data: memoryview) -> None:
+        """Takes the bytes of an object whose records are about to be in the log."""
+        self._read[name] = data
+
     def look(self) -> bool:
         """Takes in what was decided since; whether there was something. Raises as PublishLog.follow."""
         before = self.state
-        self._read.clear()
-        state = self._log.follow()
-        if state.number == before.number:
-            return False
-        changed = {
-            key: log for key, log in state.partitions.items() if log is not before.partitions.get(key)
-        }  # They never change: another one is another object.
-        names = {topic.topic_id: name for name, topic in state.topics.items()}
-        for key, log in changed.items():
-            earlier = before.partitions.get(key)
-            added = log.between(log.log_start if earlier is None else earlier.log_end, log.log_end)
-            # A damaged one is reported by the fetch that reads it.
-            with contextlib.suppress(PylogError):
-                self._pieces.take(TopicPartition(names[key[0]], key[1]), added, self._read)
-        self.state = state
-        for events in list(self._events):
-            events.add(changed.keys())
-        return True
+        self._log.follow()
+        return self.state is not before
+
+    def _take_in(self) -> None:
+        """Takes in what this process has read or decided."""
+        with self._lock:
+            state, before = self._log.follow(math.inf), self.state
+            read, self._read = self._read, {}
+            if state.number == before.number:
+                return
+            changed = {
+                key: log for key, log in state.partitions.items() if log is not before.partitions.get(key)
+            }  # They never change: another one is another object.
+            names = {topic.topic_id: name for name, topic in state.topics.items()}
+            for key, log in changed.items():
+                earlier = before.partitions.get(key)
+                added = log.between(log.log_start if earlier is None else earlier.log_end, log.log_end)
+                # A damaged one is reported by the fetch that reads it.
+                with contextlib.suppress(PylogError):
+                    self._pieces.take(TopicPartition(names[key[0]], key[1]), added, read)
+            self.state = state
+            for events in list(self._events):
+                events.add(changed.keys())
 
 
 class ObjectEvents(PartitionEvents):

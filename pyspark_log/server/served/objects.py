@@ -1,4 +1,7 @@
-"""A store in an object store, as it is served: for reading, by any number of servers; see `logs`."""
+"""A store in an object store, as it is served, by any number of servers; see `logs`.
+
+Clients read it and write to it. No server coordinates groups or transactions.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ from typing import NoReturn
 from pyspark_log.config import int_config
 from pyspark_log.errors import ReadOnlyError
 from pyspark_log.group_records import RecordKey, Value
+from pyspark_log.server.network import Workers
 from pyspark_log.server.served.logs import Batch, GroupMembers, Refused, ServedLogs, Stored
+from pyspark_log.server.served.object_append import Appends
 from pyspark_log.server.served.object_follower import Follower, ObjectEvents
 from pyspark_log.server.served.object_log import ObjectTopic
 from pyspark_log.server.served.object_pieces import Pieces
@@ -26,25 +31,26 @@ from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
 from pyspark_log.storage.transactions import TransactionMetadata
 from pyspark_log.types import TopicPartition
 
-#: Why nothing of such a store is changed.
-WHY = "a server over an object store only reads: Spark, Python and pylog write to it"
+# Why groups and transactions are refused.
+_WHY = "a server over an object store coordinates neither groups nor transactions"
 
 
 class ObjectLogs(ServedLogs):
     """The logs of a store in an object store, as they were at the follower's last look."""
 
-    writable, why_read_only = False, WHY
+    writable, why_read_only = True, ""
 
-    def __init__(self, store: ObjectStore) -> None:
-        """Looks at the store. Raises as PublishLog.follow."""
+    def __init__(self, store: ObjectStore, workers: Workers, linger: float) -> None:
+        """Looks at the store; `linger` as of Appends. Raises as PublishLog.follow."""
         self._path, self._pieces = store.path, Pieces(store.log.objects)
-        self._follower = Follower(store.log, self._pieces)
+        self._follower = Follower(store.log, self._pieces, workers.run)
+        self._appends = Appends(store, workers, self._follower, linger)
         self._max_batch_bytes = int_config(store.configs, "batch.max.memory.bytes")
         self.configs = store.configs
         self.groups, self.transactions, self.compaction = _Groups(self), _Transactions(), _Nothing()
 
     def check_writable(self) -> None:
-        _refuse()
+        """Others may write to it, too."""
 
     def clock(self) -> int:
         return now_ms()
@@ -73,11 +79,13 @@ class ObjectLogs(ServedLogs):
         return not self._follower.problem
 
     async def append(self, batches: Sequence[Batch], *, sync: bool) -> Sequence[Stored | Refused]:
-        return [Refused(ReadOnlyError(WHY), -1)] * len(batches)
+        return await self._appends.append(batches)
 
     def producers(self, at: TopicPartition) -> Sequence[ProducerEntry]:
-        self.topic(at.topic).check(at.partition)
-        return []
+        topic, state = self.topic(at.topic), self._follower.state
+        topic.check(at.partition)
+        producers = state.producers.get((topic.topic_id, at.partition), {})
+        return [producer.entry(producer_id) for producer_id, producer in producers.items()]
 
     def has_log_dir(self, path: str) -> bool:
         return path == self._path
@@ -92,21 +100,23 @@ class ObjectLogs(ServedLogs):
         return [LogDirDescription(self._path, self.problem(), sizes, _UNKNOWN, _UNKNOWN)]
 
     def move(self, at: TopicPartition, path: str) -> None:
-        _refuse()
+        raise ReadOnlyError(f"{at}: an object store has one log dir")
 
     def clean(self) -> None:
-        _refuse()
+        """`pylog upkeep` does, once for all servers."""
 
     @contextmanager
     def held(self, most_files: int) -> Iterator[None]:
         """Others may serve it, too."""
         self._follower.start()
+        self._appends.start()
         yield
 
     def begin_alone(self) -> Callable[[], object] | None:
         return None
 
     def close(self) -> None:
+        self._appends.stop()
         self._follower.stop()
 
 
@@ -117,11 +127,13 @@ _UNKNOWN = -1
 class _Groups:
     """Committed offsets, for reading."""
 
+    writable = False
+
     def __init__(self, logs: ObjectLogs) -> None:
         self._logs = logs
 
     def write(self, changes: Sequence[GroupChange]) -> Sequence[Exception | None]:
-        return [ReadOnlyError(WHY)] * len(changes)
+        return [ReadOnlyError(_WHY)] * len(changes)
 
     def commit_in_transaction(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], producer_id: int, producer_epoch: int
@@ -147,6 +159,8 @@ class _Groups:
 
 class _Transactions:
     """There are none."""
+
+    writable = False
 
     def load(self, partitions: Iterable[int] | None = None) -> dict[str, TransactionMetadata]:
         return {}
@@ -174,4 +188,4 @@ class _Nothing:
 
 
 def _refuse() -> NoReturn:
-    raise ReadOnlyError(WHY)
+    raise ReadOnlyError(_WHY)

@@ -107,7 +107,7 @@ class Transactions:
 
     def load(self) -> None:
         """Takes in what the log has, before any request; what a killed server had decided is completed."""
-        if not self._logs.writable:
+        if not self.log.writable:
             return
         self.take_over(self.log.load())
         self.watch()

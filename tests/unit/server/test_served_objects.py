@@ -1,7 +1,9 @@
 """The logs of a store in an object store as a server's handlers ask for them."""
 
+import contextlib
 import os
 import select
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -9,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_log import Store, TopicPartition
-from pyspark_log.errors import ReadOnlyError, UnknownTopicError
+from pyspark_log.errors import UnknownTopicError
+from pyspark_log.server.network import Loop, Workers
 from pyspark_log.server.served import object_pieces
-from pyspark_log.server.served.logs import Batch, Refused
 from pyspark_log.server.served.objects import ObjectLogs
 from pyspark_log.storage.objects.observer import set_observer
 from pyspark_log.storage.record import scan
@@ -26,6 +28,24 @@ def store(memory_url):
     store = Store.create(memory_url)
     store.create_topic("t", 2)
     return store
+
+
+@contextlib.contextmanager
+def running_loop():
+    """A loop with a worker; `logs_of`: the logs of a store."""
+    loop = Loop()
+    workers = Workers(loop, 1)
+    try:
+        yield SimpleNamespace(logs_of=lambda store: ObjectLogs(store, workers, 0))
+    finally:
+        workers.close()
+        loop.close()
+
+
+@pytest.fixture
+def house():
+    with running_loop() as house:
+        yield house
 
 
 @pytest.fixture
@@ -62,8 +82,8 @@ def offsets_in(records):
     ]
 
 
-def test_a_fetch_at_the_end_makes_no_request(store, requests):
-    logs = ObjectLogs(store)
+def test_a_fetch_at_the_end_makes_no_request(store, requests, house):
+    logs = house.logs_of(store)
     Store.open(store.path).append("t", rows(b"a", b"b"), partition=0)
     requests.clear()
     look(logs)
@@ -76,11 +96,11 @@ def test_a_fetch_at_the_end_makes_no_request(store, requests):
     assert requests == []
 
 
-def test_history_is_read_in_few_requests(store, requests):
+def test_history_is_read_in_few_requests(store, requests, house):
     for number in range(40):
         store.append("t", rows(b"%d" % number), partition=0)
     store.merge()
-    logs = ObjectLogs(Store.open(store.path))
+    logs = house.logs_of(Store.open(store.path))
     view = logs.topic("t").view(0, may_wait=True)
     assert not view.is_near(0, committed=False)
     requests.clear()
@@ -90,11 +110,11 @@ def test_history_is_read_in_few_requests(store, requests):
     assert logs.topic("t").view(0, may_wait=False).is_near(0, committed=False)
 
 
-def test_what_is_kept_is_bounded(store, monkeypatch):
+def test_what_is_kept_is_bounded(store, monkeypatch, house):
     monkeypatch.setattr(object_pieces, "_KEPT", 1000)
     for _ in range(5):
         store.append("t", rows(b"x" * 400), partition=0)
-    logs = ObjectLogs(Store.open(store.path))
+    logs = house.logs_of(Store.open(store.path))
     assert offsets_in(fetched(logs)[0]) == list(range(5))
     assert logs._pieces._size <= 1000
     assert [logs.topic("t").view(0, may_wait=False).is_near(offset, committed=False) for offset in (0, 4)] == [
@@ -105,12 +125,12 @@ def test_what_is_kept_is_bounded(store, monkeypatch):
 
 @given(data=st.data())
 def test_fetches_give_what_the_store_has(data):
-    with pytest.MonkeyPatch.context() as patched:
+    with pytest.MonkeyPatch.context() as patched, running_loop() as house:
         keep_in_memory(patched)
         patched.setattr("pyspark_log.storage.object_store.faulty_races", lambda *_: 0)
         store = Store.create(f"s3://{BUCKET}/fetches-{os.urandom(8).hex()}")
         store.create_topic("t", 1, {"max.message.bytes": "300"})
-        logs = ObjectLogs(store)
+        logs = house.logs_of(store)
         for count in data.draw(st.lists(st.integers(1, 12), min_size=1, max_size=8)):
             table = pa.record_batch({"key": [b"%d" % number for number in range(count)], "value": [b"v" * 90] * count})
             Store.open(store.path).append("t", table)
@@ -131,12 +151,12 @@ def test_fetches_give_what_the_store_has(data):
         assert (view.log_start, view.next_offset) == (first, end)
 
 
-def test_compacted_away_at_the_end_of_a_piece(store):
+def test_compacted_away_at_the_end_of_a_piece(store, house):
     store.create_topic("c", 1, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"})
     for value in (b"1", b"2", b"3"):
         store.append("c", pa.record_batch({"key": [b"k", b"k"], "value": [b"x", value]}))
     store.compact("c")
-    logs = ObjectLogs(Store.open(store.path))
+    logs = house.logs_of(Store.open(store.path))
     view, start, seen = logs.topic("c").view(0, may_wait=True), 0, []
     while (batches := view.batches(start, view.high_watermark, 1 << 20)) is not None:
         seen += offsets_in(batches.records)
@@ -146,8 +166,8 @@ def test_compacted_away_at_the_end_of_a_piece(store):
     assert start == view.next_offset
 
 
-def test_events(store):
-    logs = ObjectLogs(store)
+def test_events(store, house):
+    logs = house.logs_of(store)
     events = logs.events()
     assert events.changed() == set()
     Store.open(store.path).append("t", rows(b"a"), partition=1)
@@ -160,8 +180,8 @@ def test_events(store):
     look(logs)
 
 
-def test_the_follower_goes_with_the_store(store):
-    logs = ObjectLogs(store)
+def test_the_follower_goes_with_the_store(store, house):
+    logs = house.logs_of(store)
     with logs.held(100):
         events = logs.events()
         Store.open(store.path).append("t", rows(b"a"), partition=0)
@@ -170,8 +190,8 @@ def test_the_follower_goes_with_the_store(store):
         logs.close()
 
 
-def test_a_store_that_does_not_answer_is_a_problem(store):
-    logs = ObjectLogs(store)
+def test_a_store_that_does_not_answer_is_a_problem(store, house):
+    logs = house.logs_of(store)
     with logs.held(100):
 
         def fail(_):
@@ -189,24 +209,15 @@ def test_a_store_that_does_not_answer_is_a_problem(store):
         logs.close()
 
 
-def test_nothing_is_changed(store):
-    logs = ObjectLogs(store)
-    with pytest.raises(ReadOnlyError, match="only reads"):
-        logs.check_writable()
-    coroutine = logs.append([Batch(AT, b"")], sync=False)
-    with pytest.raises(StopIteration) as ended:
-        coroutine.send(None)
-    [answer] = ended.value.value
-    assert isinstance(answer, Refused)
-    assert isinstance(answer.error, ReadOnlyError)
+def test_a_topic_has_so_many_partitions(store, house):
     with pytest.raises(UnknownTopicError):
-        logs.topic("t").check(2)
+        house.logs_of(store).topic("t").check(2)
 
 
-def test_groups_and_sizes(store):
+def test_groups_and_sizes(store, house):
     store.groups["g"].commit({AT: 1})
     store.append("t", rows(b"a"), partition=0)
-    logs = ObjectLogs(Store.open(store.path))
+    logs = house.logs_of(Store.open(store.path))
     assert logs.groups.members() == ({"g": None}, {})
     assert {at: kept.offset for at, kept in logs.groups.fetch("g").items()} == {AT: 1}
     [log_dir] = logs.log_dirs()

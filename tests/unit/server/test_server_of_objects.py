@@ -1,11 +1,15 @@
 """A server as a process over a store in an object store."""
 
 import pytest
+from confluent_kafka import Producer
 from server_requests import batch, fetch, fetch_request, list_offset, produce, values
 
 from pyspark_log import Store, TopicPartition
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
+from tests import requests as r
+from tests import store_tools
+from tests.requests import NO_ID
 from tests.server_tools import Peer, Server, served
 from tests.store_tools import rows
 
@@ -39,13 +43,55 @@ def test_reads(server, store):
         assert values(answer) == {3: b"d"}
 
 
-def test_writes_are_refused(server, store):
+def test_writes(server, store):
     with Peer(server) as peer:
-        assert produce(peer, "t", batch(b"x")).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        answer = produce(peer, "t", batch(b"x"))
+        assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 3)
+        assert values(fetch(peer, "t", 3)) == {3: b"x"}
+        assert peer.ask(m.InitProducerIdRequest(None, 0), 4).error_code == ErrorCode.NONE
+    assert store.latest_offset("t", 0) == 4
+
+
+def test_groups_and_transactions_are_refused(server):
+    with Peer(server) as peer:
         found = peer.ask(m.FindCoordinatorRequest(key="g"), 2)
         assert found.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
-    assert store.latest_offset("t", 0) == 3
-    assert "a server over an object store only reads" in server.output()
+        answer = peer.ask(m.InitProducerIdRequest("t", 60_000), 4)
+        assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+def test_topics_are_made_and_deleted(server, store):
+    with Peer(server) as peer:
+        [answer] = peer.ask(r.create_topic("new", 3), 5).topics
+        assert answer.error_code == ErrorCode.NONE
+        assert produce(peer, "new", batch(b"x")).base_offset == 0
+        assert store.describe_topic("new").partitions == 3
+        # As a client that may create what it writes to.
+        [made] = peer.ask(m.MetadataRequest([m.MetadataRequest.MetadataRequestTopic(NO_ID, "made")]), 12).topics
+        assert (made.error_code, made.name) == (ErrorCode.NONE, "made")
+        peer.ask(m.DeleteTopicsRequest(topic_names=["new"]), 4)
+        assert produce(peer, "new", batch(b"x")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert store.topics() == ["made", "t"]
+
+
+def test_an_idempotent_producer_at_two_servers(server, store, tmp_path):
+    """Each record once, in order, while the servers are killed in turn."""
+    (tmp_path / "other").mkdir()
+    with served(store.path, tmp_path / "other") as other:
+        addresses = f"{server.bootstrap},{other.bootstrap}"
+        producer = Producer({"bootstrap.servers": addresses, "enable.idempotence": True, "linger.ms": 1})
+        outcomes = []
+        for number in range(600):
+            producer.produce("t", b"%d" % number, partition=1, callback=lambda error, _: outcomes.append(error))
+            producer.poll(0)
+            if number % 100 == 50:
+                producer.flush(0.05)
+                again = (server, other)[number // 100 % 2]
+                again.kill()
+                again.start()
+        assert producer.flush(120) == 0
+    assert outcomes == [None] * 600
+    assert store_tools.values(store, 1) == [b"%d" % number for number in range(600)]
 
 
 def test_two_beside_each_other(server, store, tmp_path):

@@ -82,7 +82,7 @@ async def list_groups(call: Call, request: ListGroupsRequest) -> ListGroupsRespo
 async def delete_groups(call: Call, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     """Deletes groups without members, and their committed offsets."""
     groups = call.broker.groups
-    if not call.broker.logs.writable:
+    if not call.broker.logs.groups.writable:
         errors = [ErrorCode.GROUP_AUTHORIZATION_FAILED] * len(request.groups_names)
     else:
         await groups.refresh()

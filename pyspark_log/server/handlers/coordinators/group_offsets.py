@@ -47,7 +47,7 @@ async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommi
     groups = call.broker.groups
     now = groups.now()
     # The group may be "", which only its members may not name.
-    may = call.broker.logs.writable and call.allows(Operation.READ, Resource.GROUP, request.group_id)
+    may = call.broker.logs.groups.writable and call.allows(Operation.READ, Resource.GROUP, request.group_id)
     error = ErrorCode.NONE if may else ErrorCode.GROUP_AUTHORIZATION_FAILED
     names = [await _name_of(call, topic.name, topic.topic_id) for topic in request.topics]
     errors = dict[tuple[int, int], ErrorCode]()

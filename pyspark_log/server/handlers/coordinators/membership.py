@@ -62,8 +62,10 @@ def _coordinator(call: Call, kind: int, key: str) -> FindCoordinatorResponse.Coo
         return _Coordinator(key, _NO_NODE, "", -1, error, why)
     resource = KINDS[kind]
     refused = NOT_ALLOWED[resource]
-    if not call.broker.logs.writable:
-        return _Coordinator(key, _NO_NODE, "", -1, refused, "the store is served for reading only")
+    logs = call.broker.logs
+    if not (logs.groups if resource == Resource.GROUP else logs.transactions).writable:
+        why = "the store is served for reading only" if not logs.writable else "this server does not coordinate them"
+        return _Coordinator(key, _NO_NODE, "", -1, refused, why)
     if not call.allows(Operation.DESCRIBE, resource, key):
         return _Coordinator(key, _NO_NODE, "", -1, refused, "the client may not ask for that")
     # Kafka's text for no error is an empty one, and its name in versions before 4.

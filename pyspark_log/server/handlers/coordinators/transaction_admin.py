@@ -148,7 +148,7 @@ def marked(
 def _write_marker(call: Call, asked: WriteTxnMarkersRequest.WritableTxnMarker, at: TopicPartition) -> ErrorCode:
     cluster = Resource.CLUSTER, CLUSTER_NAME
     may = call.allows(Operation.CLUSTER_ACTION, *cluster) or call.allows(Operation.ALTER, *cluster)
-    if not call.broker.logs.writable or not may:
+    if not call.broker.logs.transactions.writable or not may:
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     if error := unknown(call, at.topic, at.partition):
         return error

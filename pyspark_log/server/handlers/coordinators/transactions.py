@@ -63,7 +63,8 @@ def _init_refusal(call: Call, request: InitProducerIdRequest) -> ErrorCode:
 
 
 def _may_write(call: Call, transactional_id: str) -> bool:
-    return call.broker.logs.writable and call.allows(Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id)
+    may = call.allows(Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id)
+    return may and call.broker.logs.transactions.writable
 
 
 def _before_fencing(error: ErrorCode) -> ErrorCode:

@@ -94,12 +94,12 @@ def _describe_topic(
     try:
         call.require(*_DESCRIBE, name)
         check_name(name)
-        if may_create and name not in INTERNAL_TOPICS and broker.logs.writable:
-            if not broker.logs.has_topic(name):
-                require_create(call, name)
-                if not call.may_mutate(int_config(broker.logs.configs, "num.partitions"), strict=True):
-                    # As Kafka: the client asks again.
-                    raise UnknownTopicError(f"topic {name!r} cannot be created now")
+        may_create = may_create and name not in INTERNAL_TOPICS and broker.logs.writable
+        if may_create and not broker.logs.has_topic(name):
+            require_create(call, name)
+            if not call.may_mutate(int_config(broker.logs.configs, "num.partitions"), strict=True):
+                # As Kafka: the client asks again.
+                raise UnknownTopicError(f"topic {name!r} cannot be created now")
             broker.store.ensure_topic(name)
         topic = broker.logs.topic(name)
         nodes = [broker.node_id]

@@ -1,0 +1,190 @@
+"""Collects batches of clients, and decides on many at once, as each decision is a request to the object store.
+
+A round begins with the first batch that comes, and ends some time later, or once it is large. What of it is too large
+for an entry of the log is put into an object, beside the decision on the rounds before. The rounds are decided in their
+order, several at once if they are ready.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from pyspark_log.server.network import Wait
+from pyspark_log.storage.fs.clock import now_ms
+from pyspark_log.storage.publish_log import naming
+from pyspark_log.storage.publish_log.incoming import Incoming, Outcome, take_in
+from pyspark_log.storage.publish_log.log import PublishLog
+from pyspark_log.storage.publish_log.proposals import Proposal
+from pyspark_log.storage.publish_log.staging import MOST_INLINE
+from pyspark_log.storage.publish_log.state import State
+
+# How large a round becomes, in bytes.
+_ROUND_BYTES = 4 * 1024 * 1024
+# How many objects are written at the same time.
+_WRITES = 4
+
+
+@dataclass
+class Waiting:
+    """Batches of a request, and what waits for their outcomes."""
+
+    batches: list[Incoming]
+    wait: Wait[list[Outcome]]
+
+
+@dataclass
+class _Round:
+    """Batches that are decided together.
+
+    Attributes:
+        began: when the first of them came, in seconds.
+        requests: what they belong to, in the order in which they came.
+        size: their bytes.
+        written: when their object is written, with its name and bytes; None: they go into the entry.
+    """
+
+    began: float
+    requests: list[Waiting] = field(default_factory=list)
+    size: int = 0
+    written: Future[tuple[str, memoryview]] | None = None
+
+    @property
+    def inline(self) -> int:
+        """How many bytes go into the entry."""
+        return self.size if self.written is None else 0
+
+    @property
+    def batches(self) -> list[Incoming]:
+        """All of them."""
+        return [batch for request in self.requests for batch in request.batches]
+
+
+class Collector:
+    """Makes the decisions, in a thread of its own. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        log: PublishLog,
+        deliver: Callable[[Iterable[tuple[Wait[list[Outcome]], list[Outcome], None]]], object],
+        keep: Callable[[str, memoryview], object],
+        linger: float,
+    ) -> None:
+        """Decides nothing yet.
+
+        Args:
+            log: where it is decided.
+            deliver: brings outcomes to what waits for them.
+            keep: called with the name and the bytes of each object, before it is decided.
+            linger: how long a round lasts, in seconds.
+        """
+        self._log, self._deliver, self._keep, self._linger = log, deliver, keep, linger
+        self._changed = threading.Condition()
+        self._open: _Round | None = None
+        self._ended = deque[_Round]()
+        self._stops = False
+        self._pool = ThreadPoolExecutor(_WRITES, thread_name_prefix="pylog-put")
+        self._thread = threading.Thread(target=self._run, name="pylog-collector", daemon=True)
+
+    def start(self) -> None:
+        """Begins to decide."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends, after all that was added."""
+        with self._changed:
+            self._stops = True
+            self._changed.notify()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._pool.shutdown()
+
+    def add(self, request: Waiting) -> None:
+        """Has batches decided."""
+        size = sum(len(batch.records) for batch in request.batches)
+        with self._changed:
+            if self._open is None:
+                self._open = _Round(time.monotonic())
+                self._changed.notify()
+            self._open.requests.append(request)
+            self._open.size += size
+            if self._open.size >= _ROUND_BYTES:
+                self._end_round()
+
+    def _end_round(self) -> None:
+        """Ends the round that is open; the lock is held."""
+        ended, self._open = self._open, None
+        assert ended is not None
+        if ended.size > MOST_INLINE:
+            ended.written = self._pool.submit(self._write, ended.batches)
+        self._ended.append(ended)
+        self._changed.notify()
+
+    def _write(self, batches: list[Incoming]) -> tuple[str, memoryview]:
+        """Puts batches into an object, those of a partition one after the other."""
+        name, position = naming.new(naming.STAGED, now_ms()), 0
+        ordered = sorted(batches, key=lambda batch: (batch.topic.topic_id, batch.partition))
+        for batch in ordered:
+            batch.object, batch.position = name, position
+            position += len(batch.records)
+        data = b"".join(batch.records for batch in ordered)
+        self._log.objects.put(name, data)
+        return name, memoryview(data)
+
+    def _run(self) -> None:
+        while rounds := self._next():
+            ready = list[_Round]()
+            for waiting in rounds:
+                try:
+                    if waiting.written is not None:
+                        self._keep(*waiting.written.result())
+                except Exception as error:  # noqa: BLE001  (it is what is answered)
+                    self._fail(waiting, error)
+                else:
+                    ready.append(waiting)
+            try:
+                outcomes = iter(self._decide([batch for waiting in ready for batch in waiting.batches]))
+            except Exception as error:  # noqa: BLE001  (likewise)
+                for waiting in ready:
+                    self._fail(waiting, error)
+            else:
+                requests = [request for waiting in ready for request in waiting.requests]
+                self._deliver((request.wait, [next(outcomes) for _ in request.batches], None) for request in requests)
+
+    def _fail(self, failed: _Round, error: Exception) -> None:
+        self._deliver((request.wait, [error for _ in request.batches], None) for request in failed.requests)
+
+    def _next(self) -> list[_Round]:
+        """The next rounds to decide on, once they are ready; none: it ends."""
+        with self._changed:
+            while not self._ended:
+                if self._open is None:
+                    if self._stops:
+                        return []
+                    self._changed.wait()
+                elif self._stops or (seconds := self._open.began + self._linger - time.monotonic()) <= 0:
+                    self._end_round()
+                else:
+                    self._changed.wait(seconds)
+            rounds, inline = [self._ended.popleft()], 0
+            while self._ended:
+                inline += rounds[-1].inline
+                following = self._ended[0]
+                if inline + following.inline > MOST_INLINE or (following.written and not following.written.done()):
+                    break
+                rounds.append(self._ended.popleft())
+            return rounds
+
+    def _decide(self, batches: list[Incoming]) -> list[Outcome]:
+        outcomes = list[Outcome]()
+
+        def propose(state: State) -> Proposal | None:
+            proposal, outcomes[:] = take_in(state, batches)
+            return proposal
+
+        self._log.decide(propose)
+        return outcomes
