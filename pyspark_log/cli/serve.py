@@ -37,7 +37,11 @@ if TYPE_CHECKING:
     metavar="HOST:PORT",
     help="The address that clients get for the server, if it is not the one at which they reach it first.",
 )
-@click.option("--node-id", type=click.IntRange(0, 2**31 - 1), default=1, show_default=True, help="Kafka's broker.id.")
+@click.option(
+    "--node-id",
+    type=click.IntRange(0, 2**31 - 1),
+    help="Kafka's broker.id: 1 unless it is set; over an object store any that no other server of the store has.",
+)
 @click.option(
     "--sync-acks-all",
     is_flag=True,
@@ -90,7 +94,7 @@ def serve(
     /,
     listen: tuple[str, int],
     advertise: tuple[str, int] | None,
-    node_id: int,
+    node_id: int | None,
     sync_acks_all: bool,
     linger: int | None,
     ready_file: str | None,
@@ -106,7 +110,7 @@ def serve(
 
     Any Kafka client writes to and reads from the topics of the store then, while Spark and pylog use its files. A
     store that is missing is created. One in an object store is served by any
-    number of servers; none of them coordinates groups or transactions.
+    number of servers beside each other; transactions are refused there.
     """
     if ready_file is not None:
         # A server that was killed has left its own.

@@ -89,11 +89,14 @@ class Member(ClusterView, Protocol):
 
 def alone(parts: Parts) -> Member:
     """A cluster of one server: it has all topics, leads each partition, and coordinates all groups and transactions."""
-    return _Alone(parts)
+    return Alone(parts)
 
 
-class _Alone:
+class Alone:
+    """See `alone`; the contract is Member's."""
+
     def __init__(self, parts: Parts) -> None:
+        """`parts`: of the server."""
         self._parts, logs = parts, parts.logs
         self.groups = Groups(parts.loop, parts.workers, logs, parts.settings, self)
         self.transactions = Transactions(parts.loop, parts.workers, logs, parts.producer_ids.next, sync=parts.sync)

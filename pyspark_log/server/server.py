@@ -19,7 +19,7 @@ from pyspark_log.server.appends import Appends
 from pyspark_log.server.broker import Broker
 from pyspark_log.server.coordinator import Settings
 from pyspark_log.server.counts import Counts
-from pyspark_log.server.handlers import APIS, Api, Client, node_apis
+from pyspark_log.server.handlers import APIS, Api, Client, apis_beside_others, node_apis
 from pyspark_log.server.member import Member, Parts, alone
 from pyspark_log.server.network import ClosedByServerError, Limits, Listener, Loop, Workers
 from pyspark_log.server.node.config import ClusterConfig
@@ -34,6 +34,7 @@ from pyspark_log.server.session import ClientSession, SaslSession
 from pyspark_log.server.topic_ids import TopicIds
 from pyspark_log.server.upkeep import Upkeep
 from pyspark_log.storage.fs import contextmanager
+from pyspark_log.storage.maintenance.kinds import by_store
 from pyspark_log.storage.store import Store
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class ServerConfig:
     Attributes:
         host, port: the address that it listens on; port 0: any that is free.
         advertised: host and port that clients get; None: the address at which each has reached the server.
-        node_id: Kafka's `broker.id`.
+        node_id: Kafka's `broker.id`; None: 1, or over an object store any that no other server has.
         sync_acks_all: whether acks=all waits until the records survive a power loss.
         limits: what clients may take.
         tls: how connections are encrypted; None: they are not.
@@ -76,7 +77,7 @@ class ServerConfig:
     host: str = "127.0.0.1"
     port: int = 9092
     advertised: tuple[str, int] | None = None
-    node_id: int = 1
+    node_id: int | None = None
     sync_acks_all: bool = False
     limits: Limits = field(default_factory=Limits)
     tls: TlsConfig | None = None
@@ -112,7 +113,7 @@ def serve(store: Store, config: ServerConfig, on_ready: Callable[[tuple[str, int
     loop = Loop()
     workers = Workers(loop, _THREADS)
     try:
-        served = _Served(loop, workers, store, logs_of(store, workers, config.linger))
+        served = _Served(loop, workers, store, logs_of(store, workers, config.linger, config.node_id))
         with served.logs.held(_raise_file_limit()):
             if config.cluster is None:
                 server = _build_alone(served, config)
@@ -150,7 +151,19 @@ def _build_alone(served: _Served, config: ServerConfig) -> _Server:
     users = Users(path)
     acls = None if config.super_users is None else Acls(path, config.super_users)
     access = _Access(users, users, acls, ClientQuotas(path))
-    return _Server(served, config, access, lambda parts: (alone(parts), APIS))
+    return _Server(served, config, access, by_store(served.store, folder=lambda _: _join_none, objects=lambda _: _join))
+
+
+def _join_none(parts: Parts) -> tuple[Member, Mapping[int, Api]]:
+    return alone(parts), APIS
+
+
+def _join(parts: Parts) -> tuple[Member, Mapping[int, Api]]:
+    """Beside other servers of the store."""
+    from pyspark_log.server.several import Several  # noqa: PLC0415  (a server of a folder need not load it)
+
+    member = Several(parts)
+    return member, apis_beside_others(member)
 
 
 def _build_node(served: _Served, store: FolderStore, config: ServerConfig, cluster: ClusterConfig) -> _Server:
@@ -168,7 +181,7 @@ def _build_node(served: _Served, store: FolderStore, config: ServerConfig, clust
     )
 
     def join(parts: Parts) -> tuple[Member, Mapping[int, Api]]:
-        node = NodeView(parts, store, config.node_id, cluster, _protocol(config), clients)
+        node = NodeView(parts, store, served.logs.servers.node_id, cluster, _protocol(config), clients)
         return node, node_apis(node)
 
     return _Server(served, config, access, join)
@@ -204,6 +217,7 @@ class _Server:
         _check_reach(config, host, port, "read and write")
         self._upkeep = Upkeep(loop, workers, store, logs)
         self._appends = Appends(loop, logs.events())
+        logs.servers.register(config.advertised or (host, port))
         self._failure: BaseException | None = None
         self._on_ready: Callable[[tuple[str, int]], object] = lambda _: None
         parts = Parts(
@@ -218,7 +232,7 @@ class _Server:
             apis=apis,
             served=versions,
             cluster=self._member,
-            node_id=config.node_id,
+            node_id=logs.servers.node_id,
             advertised=config.advertised,
             sync_acks_all=config.sync_acks_all,
             loop=loop,

@@ -27,7 +27,7 @@ from pyspark_log.server.handlers.node import cluster as node_cluster
 from pyspark_log.server.handlers.node import configs as node_configs
 from pyspark_log.server.handlers.node import fetch as node_fetch
 from pyspark_log.server.handlers.node import transactions as node_transactions
-from pyspark_log.server.handlers.node.elsewhere import NodeHandler, coordinated, forward
+from pyspark_log.server.handlers.node.elsewhere import Coordinating, NodeHandler, coordinated, elsewhere, forward
 from pyspark_log.server.handlers.records import fetch, leader_epochs, list_offsets, log_dirs, produce
 from pyspark_log.server.handlers.topics import admin, cluster, configs, metadata
 
@@ -185,6 +185,20 @@ APIS: Mapping[int, Api] = {
     for key, row in zip(KEYS, _TABLE, strict=True)
     if row.handler is not None
 }
+
+
+def apis_beside_others(coordinators: Coordinating) -> Mapping[int, Api]:
+    """The APIs of one of several servers of a store, by key."""
+
+    def beside_others(request: type[Struct], handler: Handler) -> Handler:
+        async def answer(call: Call, asked: Any) -> Any:  # noqa: ANN401  (any request)
+            refusal = elsewhere(request, coordinators, asked)
+            return await handler(call, asked) if refusal is None else refusal
+
+        return answer
+
+    requests = {key: row.request for key, row in zip(KEYS, _TABLE, strict=True)}
+    return {key: api._replace(handler=beside_others(requests[key], api.handler)) for key, api in APIS.items()}
 
 
 def node_apis(view: NodeView) -> Mapping[int, Api]:

@@ -10,5 +10,6 @@ from pyspark_log.server.served.logs import (
     ServedTopic,
     Stored,
 )
+from pyspark_log.server.served.servers import Server
 
-__all__ = ["Batch", "Batches", "LogView", "MustWaitError", "Refused", "ServedLogs", "ServedTopic", "Stored"]
+__all__ = ["Batch", "Batches", "LogView", "MustWaitError", "Refused", "ServedLogs", "ServedTopic", "Server", "Stored"]

@@ -11,6 +11,7 @@ from pyspark_log.server.served import replicas_alone
 from pyspark_log.server.served.folder_append import append
 from pyspark_log.server.served.folder_log import FolderTopic
 from pyspark_log.server.served.logs import Batch, Refused, ServedLogs, Stored
+from pyspark_log.server.served.servers import OnlyServer
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 from pyspark_log.storage.compaction import LogCleaner
 from pyspark_log.storage.folder_store import FolderStore
@@ -31,12 +32,13 @@ _LOCK_TIMEOUT = 0.1
 class FolderLogs(ServedLogs):
     """The logs of a store in a folder, which this process or others have open as well."""
 
-    def __init__(self, store: FolderStore, workers: Workers) -> None:
-        """Of a store; `workers` append what has to wait."""
+    def __init__(self, store: FolderStore, workers: Workers, node_id: int) -> None:
+        """Of a store; `workers` append what has to wait, `node_id` is the server's."""
         self._store, self._logs, self._workers = store, store.logs, workers
         # A server without it at the start is one for reading.
         self._writes = store.writable
         self.configs, self.groups = store.configs, store.groups.log
+        self.servers = OnlyServer(node_id)
         self.transactions, self.compaction = TransactionLog(store.logs), LogCleaner(store.logs)
 
     @property

@@ -18,15 +18,18 @@ if TYPE_CHECKING:
 
 # How long a decision on records waits for more of them over an object store, in seconds.
 _LINGER = 0.05
+# The id of a server that has none, and is the only one.
+_NODE_ID = 1
 
 
-def logs_of(store: Store, workers: Workers, linger: float | None) -> ServedLogs:
+def logs_of(store: Store, workers: Workers, linger: float | None, node_id: int | None) -> ServedLogs:
     """The logs of a store.
 
     Args:
         store: what is served.
         workers: append what has to wait.
         linger: how long records wait for others, in seconds; None: as long as is usual.
+        node_id: Kafka's `broker.id`; None: 1, or in an object store any that no other server has.
 
     Raises:
         InvalidConfigError: records in a folder do not wait for others. And as PublishLog.follow.
@@ -35,14 +38,14 @@ def logs_of(store: Store, workers: Workers, linger: float | None) -> ServedLogs:
     def in_objects(store: ObjectStore) -> ServedLogs:
         from pyspark_log.server.served.objects import ObjectLogs  # noqa: PLC0415  (a server of a folder does not load it)
 
-        return ObjectLogs(store, workers, _LINGER if linger is None else linger)
+        return ObjectLogs(store, workers, _LINGER if linger is None else linger, node_id)
 
     def in_a_folder(store: FolderStore) -> ServedLogs:
         from pyspark_log.server.served.folder import FolderLogs  # noqa: PLC0415  (nor the other one that)
 
         if linger is not None:
             raise InvalidConfigError(f"--linger is for a store in an object store; {store.path} is in a folder")
-        return FolderLogs(store, workers)
+        return FolderLogs(store, workers, _NODE_ID if node_id is None else node_id)
 
     return by_store(store, folder=in_a_folder, objects=in_objects)
 

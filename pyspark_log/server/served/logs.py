@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from pyspark_log.group_records import RecordKey, Value
 from pyspark_log.kafka import FileRange
+from pyspark_log.server.served.servers import Servers
 from pyspark_log.storage.groups import OffsetAndMetadata
 from pyspark_log.storage.groups.changes import GroupChange
 from pyspark_log.storage.groups.metadata import GroupMetadataValue
@@ -233,12 +234,14 @@ class ServedLogs(Protocol):
         configs: the store's.
         groups, transactions: what the coordinators of groups and transactions write.
         compaction: see Compaction.
+        servers: this server, and others of the store.
     """
 
     configs: Mapping[str, str]
     groups: GroupsLog
     transactions: TransactionsLog
     compaction: Compaction
+    servers: Servers
 
     # ---- all of it at once
 

@@ -9,7 +9,7 @@ from pyspark_log.config import TopicConfig
 from pyspark_log.errors import InvalidRecordError, ProducerError, PylogError
 from pyspark_log.server.network import Wait, Workers
 from pyspark_log.server.served.logs import Batch, Refused, Stored
-from pyspark_log.server.served.object_collector import Collector, Waiting
+from pyspark_log.server.served.object_collector import Collector, Request
 from pyspark_log.server.served.object_follower import Follower
 from pyspark_log.storage.catalog import check_not_internal
 from pyspark_log.storage.fs.clock import now_ms
@@ -27,11 +27,10 @@ _AT_ONCE_BYTES = 64 * 1024
 class Appends:
     """Checks batches, and has them decided together with those of other clients."""
 
-    def __init__(self, store: ObjectStore, workers: Workers, follower: Follower, linger: float) -> None:
-        """`linger`: how long a decision waits for more batches, in seconds."""
-        self._store, self._workers, self._follower = store, workers, follower
+    def __init__(self, store: ObjectStore, workers: Workers, follower: Follower, collector: Collector) -> None:
+        """`collector`: makes the decisions."""
+        self._store, self._workers, self._follower, self._collector = store, workers, follower, collector
         self._configs = dict[str, tuple[TopicDescription, TopicConfig]]()
-        self._collector = Collector(store.log, workers.deliver, follower.keep, linger)
 
     async def append(self, batches: Sequence[Batch]) -> list[Stored | Refused]:
         """See ServedLogs.append; what is answered is durable."""
@@ -45,16 +44,8 @@ class Appends:
 
     def _decided(self, incoming: list[Incoming]) -> Wait[list[Outcome]]:
         wait: Wait[list[Outcome]] = Wait()
-        self._collector.add(Waiting(incoming, wait))
+        self._collector.add(Request(lambda outcomes: self._workers.deliver([(wait, outcomes, None)]), incoming))
         return wait
-
-    def start(self) -> None:
-        """Begins."""
-        self._collector.start()
-
-    def stop(self) -> None:
-        """Ends it, after what was given to it."""
-        self._collector.stop()
 
     def _look_at(self, batch: Batch) -> _Admitted | Refused:
         at, log_start = batch.at, -1

@@ -1,8 +1,8 @@
 """Collects batches of clients, and decides on many at once, as each decision is a request to the object store.
 
-A round begins with the first batch that comes, and ends some time later, or once it is large. What of it is too large
-for an entry of the log is put into an object, beside the decision on the rounds before. The rounds are decided in their
-order, several at once if they are ready.
+A round begins with the first batch that comes, and ends some time later, once it is large, or with a change of a
+coordinator. What of it is too large for an entry of the log is put into an object, beside the decision on the rounds
+before. The rounds are decided in their order, several at once if they are ready.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
-from pyspark_log.server.network import Wait
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.publish_log import naming
-from pyspark_log.storage.publish_log.incoming import Incoming, Outcome, take_in
+from pyspark_log.storage.publish_log.incoming import Incoming, take_in
 from pyspark_log.storage.publish_log.log import PublishLog
-from pyspark_log.storage.publish_log.proposals import Proposal
+from pyspark_log.storage.publish_log.proposals import Proposal, together
 from pyspark_log.storage.publish_log.staging import MOST_INLINE
 from pyspark_log.storage.publish_log.state import State
 
@@ -29,12 +29,23 @@ _ROUND_BYTES = 4 * 1024 * 1024
 _WRITES = 4
 
 
-@dataclass
-class Waiting:
-    """Batches of a request, and what waits for their outcomes."""
+#: Gives what is to be decided in a state, if anything is, and what becomes of it then.
+Change: TypeAlias = Callable[[State], tuple[Proposal | None, list[Any]]]
 
-    batches: list[Incoming]
-    wait: Wait[list[Outcome]]
+
+@dataclass
+class Request:
+    """What is to be decided.
+
+    Attributes:
+        report: called with what has become of each batch, or of the change; in the collector's thread.
+        batches: batches of a client.
+        change: a change of a coordinator; None: there is none.
+    """
+
+    report: Callable[[list[Any]], object]
+    batches: list[Incoming] = field(default_factory=list)
+    change: Change | None = None
 
 
 @dataclass
@@ -49,7 +60,7 @@ class _Round:
     """
 
     began: float
-    requests: list[Waiting] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
     size: int = 0
     written: Future[tuple[str, memoryview]] | None = None
 
@@ -67,22 +78,15 @@ class _Round:
 class Collector:
     """Makes the decisions, in a thread of its own. Safe to use from several threads."""
 
-    def __init__(
-        self,
-        log: PublishLog,
-        deliver: Callable[[Iterable[tuple[Wait[list[Outcome]], list[Outcome], None]]], object],
-        keep: Callable[[str, memoryview], object],
-        linger: float,
-    ) -> None:
+    def __init__(self, log: PublishLog, keep: Callable[[str, memoryview], object], linger: float) -> None:
         """Decides nothing yet.
 
         Args:
             log: where it is decided.
-            deliver: brings outcomes to what waits for them.
             keep: called with the name and the bytes of each object, before it is decided.
             linger: how long a round lasts, in seconds.
         """
-        self._log, self._deliver, self._keep, self._linger = log, deliver, keep, linger
+        self._log, self._keep, self._linger = log, keep, linger
         self._changed = threading.Condition()
         self._open: _Round | None = None
         self._ended = deque[_Round]()
@@ -103,8 +107,8 @@ class Collector:
             self._thread.join()
         self._pool.shutdown()
 
-    def add(self, request: Waiting) -> None:
-        """Has batches decided."""
+    def add(self, request: Request) -> None:
+        """Has something decided."""
         size = sum(len(batch.records) for batch in request.batches)
         with self._changed:
             if self._open is None:
@@ -112,8 +116,17 @@ class Collector:
                 self._changed.notify()
             self._open.requests.append(request)
             self._open.size += size
-            if self._open.size >= _ROUND_BYTES:
+            if self._open.size >= _ROUND_BYTES or request.change is not None:
                 self._end_round()
+
+    def decide(self, change: Change) -> list[Any]:
+        """Waits for what becomes of a change. Raises what has failed."""
+        outcome: Future[list[Any]] = Future()
+        self.add(Request(outcome.set_result, change=change))
+        [*outcomes] = outcome.result()
+        if len(outcomes) == 1 and isinstance(outcomes[0], _Failure):
+            raise outcomes[0].error
+        return outcomes
 
     def _end_round(self) -> None:
         """Ends the round that is open; the lock is held."""
@@ -147,16 +160,17 @@ class Collector:
                 else:
                     ready.append(waiting)
             try:
-                outcomes = iter(self._decide([batch for waiting in ready for batch in waiting.batches]))
+                outcomes = self._decide([request for waiting in ready for request in waiting.requests])
             except Exception as error:  # noqa: BLE001  (likewise)
                 for waiting in ready:
                     self._fail(waiting, error)
             else:
-                requests = [request for waiting in ready for request in waiting.requests]
-                self._deliver((request.wait, [next(outcomes) for _ in request.batches], None) for request in requests)
+                for request, became in outcomes:
+                    request.report(became)
 
     def _fail(self, failed: _Round, error: Exception) -> None:
-        self._deliver((request.wait, [error for _ in request.batches], None) for request in failed.requests)
+        for request in failed.requests:
+            request.report([error for _ in request.batches] if request.change is None else [_Failure(error)])
 
     def _next(self) -> list[_Round]:
         """The next rounds to decide on, once they are ready; none: it ends."""
@@ -179,12 +193,28 @@ class Collector:
                 rounds.append(self._ended.popleft())
             return rounds
 
-    def _decide(self, batches: list[Incoming]) -> list[Outcome]:
-        outcomes = list[Outcome]()
+    def _decide(self, requests: list[Request]) -> list[tuple[Request, list[Any]]]:
+        batches, outcomes = [batch for request in requests for batch in request.batches], list[list[Any]]()
 
         def propose(state: State) -> Proposal | None:
-            proposal, outcomes[:] = take_in(state, batches)
-            return proposal
+            proposal, became = take_in(state, batches)
+            proposals, of_batches = [proposal], iter(became)
+            outcomes.clear()
+            for request in requests:
+                if request.change is None:
+                    outcomes.append([next(of_batches) for _ in request.batches])
+                else:
+                    changed, of_change = request.change(state)
+                    proposals.append(changed)
+                    outcomes.append(of_change)
+            return together([part for part in proposals if part is not None])
 
         self._log.decide(propose)
-        return outcomes
+        return list(zip(requests, outcomes, strict=True))
+
+
+@dataclass
+class _Failure:
+    """A change was not decided."""
+
+    error: Exception

@@ -7,6 +7,7 @@ import logging
 import math
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable
 
 from pyspark_log.errors import PylogError
@@ -29,6 +30,7 @@ class Follower:
     Attributes:
         state: that state.
         problem: why the last look has failed; "": it has not.
+        looked: when the last one has begun that has not failed, in seconds of the monotonic clock.
     """
 
     def __init__(self, log: PublishLog, pieces: Pieces, run: Callable[[Callable[[], object]], object]) -> None:
@@ -44,6 +46,7 @@ class Follower:
         self._read: dict[str, memoryview] = {}  # what comes with entries, until they are taken in
         self._events = set[ObjectEvents]()
         self._is_over = threading.Event()
+        self.looked = time.monotonic()
         self.state, self.problem = log.follow(), ""
         log.watch(self.keep, self._take_in, run, _FIRST_BYTES)
         self._thread = threading.Thread(target=self._run, name="pylog-follower", daemon=True)
@@ -67,6 +70,7 @@ class Follower:
     def _run(self) -> None:
         pause = SHORTEST
         while not self._is_over.wait(pause):
+            began = time.monotonic()
             try:
                 has_changed = self.look()
             except Exception as error:  # noqa: BLE001  (else clients would read an old state for good)
@@ -75,6 +79,7 @@ class Follower:
                     _log.warning("the store cannot be followed: %s", error, exc_info=None if is_ours else error)
                 self.problem, pause = str(error) or type(error).__name__, LONGEST
             else:
+                self.looked = began
                 self.problem, pause = "", SHORTEST if has_changed else min(2 * pause, LONGEST)
 
     def keep(self, name: str, data: memoryview) -> None:

@@ -42,14 +42,19 @@ class GroupChange:
             )
             for at, kept in self.offsets.items()
         ]
+        return made + self.member_records()
+
+    def member_records(self) -> list[tuple[bytes, bytes | None]]:
+        """Those of its members alone. ValueError: a text is too long."""
+        pairs = list[tuple[bytes, bytes | None]]()
         if self.members is not None or self.ends_classic or (self.deletes and not self.modern):
             value = None if self.members is None else encode_group_value(self.members)
-            made.append((records.encode_group_key(self.group), value))
-        made += [
-            (encode_key(self.group, key), None if one is None else encode_value(one))
-            for key, one in self.modern.items()
+            pairs.append((records.encode_group_key(self.group), value))
+        pairs += [
+            (encode_key(self.group, key), None if modern is None else encode_value(modern))
+            for key, modern in self.modern.items()
         ]
-        return made
+        return pairs
 
 
 def _value(kept: OffsetAndMetadata) -> records.OffsetCommitValue:

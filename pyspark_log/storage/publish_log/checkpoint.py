@@ -20,8 +20,25 @@ from pyspark_log.errors import CorruptRecordError, LogDamagedError, PylogError
 from pyspark_log.storage.fs.json_fields import Fields
 from pyspark_log.storage.log.producers import WrittenBatch
 from pyspark_log.storage.objects import Objects
-from pyspark_log.storage.publish_log.entry import publisher_fields, publisher_of, topic_fields, topic_of
-from pyspark_log.storage.publish_log.state import Committed, PartitionLog, Piece, Producer, State
+from pyspark_log.storage.publish_log.entry import (
+    GroupRecord,
+    group_record_fields,
+    group_record_of,
+    publisher_fields,
+    publisher_of,
+    topic_fields,
+    topic_of,
+)
+from pyspark_log.storage.publish_log.state import (
+    NO_COORDINATOR,
+    Committed,
+    Coordinator,
+    PartitionLog,
+    Piece,
+    Producer,
+    Server,
+    State,
+)
 from pyspark_log.storage.record import crc32c
 from pyspark_log.types import TopicPartition
 
@@ -92,7 +109,7 @@ def encode(state: State) -> bytes:
 
 def _fields(state: State) -> dict[str, Any]:
     return {
-        "version": VERSION if state.producers else _FIRST_VERSION,
+        "version": VERSION if state.producers or state.members or state.servers else _FIRST_VERSION,
         "number": state.number,
         "topics": [topic_fields(one) for one in state.topics.values()],
         "partitions": [
@@ -103,6 +120,13 @@ def _fields(state: State) -> dict[str, Any]:
             group: [[at.topic, at.partition, *one] for at, one in offsets.items()]
             for group, offsets in state.groups.items()
         },
+        "members": [
+            group_record_fields(GroupRecord(group, key, value))
+            for group, records in state.members.items()
+            for key, value in records.items()
+        ],
+        "servers": list(state.servers.items()),
+        "coordinator": state.coordinator,
         "producers": [
             [*at, producer_id, producer.epoch, producer.number, producer.time, producer.batches]
             for at, producers in state.producers.items()
@@ -142,6 +166,11 @@ def _state(number: int, content: Fields) -> State:
     for topic_id, partition, producer_id, epoch, last, time, batches in listed:
         of_partition = producers.setdefault((topic_id, partition), {})
         of_partition[producer_id] = Producer(epoch, last, time, tuple(WrittenBatch(*batch) for batch in batches))
+    members = dict[str, dict[bytes, bytes]]()
+    for record in map(group_record_of, content.list("members") if content.has("members") else []):
+        members.setdefault(record.group, {})[record.key] = record.value or b""
+    servers: list[Any] = content.list("servers") if content.has("servers") else []
+    coordinator: Any = content.value("coordinator") if content.has("coordinator") else NO_COORDINATOR
     return State(
         number,
         {one.name: one for one in topics},
@@ -154,6 +183,9 @@ def _state(number: int, content: Fields) -> State:
             group: {TopicPartition(topic, partition): Committed(*rest) for topic, partition, *rest in offsets}
             for group, offsets in groups.items()
         },
+        members,
+        {node_id: Server(*server) for node_id, server in servers},
+        Coordinator(*coordinator),
         producers,
         content.whole("time"),
         content.whole("horizon"),

@@ -3,15 +3,16 @@
     magic (8 bytes), length of the head (4), CRC-32C of the head (4), head (JSON), record batches
 
 The head says what changes: any of topics, publishers, records, committed offsets, log starts, merged records, horizon
-and floor, all at once. An entry with batches of idempotent producers is of version 2, any other of version 1, which
-older versions of the engine read. Record batches that are small follow the head; others are in objects of their own.
-Which offsets they have, the head says: those of staged output count from 0.
+and floor, all at once. An entry with what only servers write (producers, groups, themselves) is of version 2, any other
+of version 1, which older versions of the engine read. Record batches that are small follow the head; others are in
+objects of their own. Which offsets they have, the head says: those of staged output count from 0.
 """
 
 from __future__ import annotations
 
 import json
 import struct
+from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -109,6 +110,38 @@ class OffsetMove(NamedTuple):
     metadata: str = ""
 
 
+class GroupRecord(NamedTuple):
+    """A record of a group's members, as Kafka's coordinator writes it to `__consumer_offsets`.
+
+    Attributes:
+        group: whose.
+        key, value: as there; None: it is deleted.
+    """
+
+    group: str
+    key: bytes
+    value: bytes | None
+
+
+class ServerNote(NamedTuple):
+    """What a server of the store says of itself.
+
+    Attributes:
+        node_id: Kafka's `broker.id`.
+        run: 22 characters that no other start of a server has.
+        host, port: where clients find it.
+        coordinates: whether it coordinates groups and transactions from then on.
+        leaves: whether it ends.
+    """
+
+    node_id: int
+    run: str
+    host: str
+    port: int
+    coordinates: bool
+    leaves: bool
+
+
 class LogStart(NamedTuple):
     """The first offset that a partition keeps."""
 
@@ -149,6 +182,8 @@ class Entry:
         additions: the records that it publishes.
         numbered: the batches among them that have a producer.
         moves: of committed offsets.
+        group_records: of groups' members.
+        server: what the server says of itself that has made it; None: nothing.
         log_starts: of partitions whose first records are deleted.
         merges: records that are elsewhere from then on.
         horizon: a time (ms): no later entry adds staged output that is older; None: it stays.
@@ -165,6 +200,8 @@ class Entry:
     additions: tuple[Addition, ...] = ()
     numbered: tuple[Numbered, ...] = ()
     moves: tuple[OffsetMove, ...] = ()
+    group_records: tuple[GroupRecord, ...] = ()
+    server: ServerNote | None = None
     log_starts: tuple[LogStart, ...] = ()
     merges: tuple[Merge, ...] = ()
     horizon: int | None = None
@@ -218,7 +255,7 @@ def decode(number: int, data: bytes | memoryview) -> Entry:
 
 def _fields(entry: Entry) -> dict[str, Any]:
     fields: dict[str, Any] = {
-        "version": VERSION if entry.numbered else _FIRST_VERSION,
+        "version": VERSION if entry.numbered or entry.group_records or entry.server else _FIRST_VERSION,
         "number": entry.number,
         "token": entry.token,
         **entry.origin._asdict(),
@@ -237,6 +274,10 @@ def _fields(entry: Entry) -> dict[str, Any]:
         fields["moves"] = [
             [one.group, one.at.topic, one.at.partition, one.before, one.offset, one.metadata] for one in entry.moves
         ]
+    if entry.group_records:
+        fields["group_records"] = [group_record_fields(record) for record in entry.group_records]
+    if entry.server is not None:
+        fields["server"] = entry.server
     if entry.log_starts:
         fields["log_starts"] = entry.log_starts
     if entry.merges:
@@ -246,6 +287,12 @@ def _fields(entry: Entry) -> dict[str, Any]:
     if entry.floor is not None:
         fields["floor"] = entry.floor
     return fields
+
+
+def group_record_fields(record: GroupRecord) -> list[str | None]:
+    """A record of a group as JSON."""
+    value = None if record.value is None else b64encode(record.value).decode()
+    return [record.group, b64encode(record.key).decode(), value]
 
 
 def topic_fields(topic: TopicDescription) -> dict[str, Any]:
@@ -286,6 +333,8 @@ def _entry(content: Fields, size: int) -> Entry:
         additions=tuple(_addition(_items(one, 4)) for one in listed("additions")),
         numbered=tuple(_numbered(_items(one, 7)) for one in listed("numbered")),
         moves=tuple(_move(_items(one, 6)) for one in listed("moves")),
+        group_records=tuple(group_record_of(one) for one in listed("group_records")),
+        server=_server(_items(content.value("server"), 6)) if content.has("server") else None,
         log_starts=tuple(_log_start(_items(one, 3)) for one in listed("log_starts")),
         merges=tuple(_merge(_items(one, 6)) for one in listed("merges")),
         horizon=content.whole("horizon") if content.has("horizon") else None,
@@ -393,6 +442,22 @@ def _move(items: list[Any]) -> OffsetMove:
         None if offset is None else whole(offset, "offset"),
         text(metadata, "metadata"),
     )
+
+
+def group_record_of(value: object) -> GroupRecord:
+    """The inverse of group_record_fields. ValueError."""
+    group, key, data = _items(value, 3)
+    return GroupRecord(
+        text(group, "group"), b64decode(text(key, "key")), None if data is None else b64decode(text(data, "value"))
+    )
+
+
+def _server(items: list[Any]) -> ServerNote:
+    node_id, run, host, port, coordinates, leaves = items
+    return ServerNote(
+        whole(node_id, "node_id", 0, INT_MAX), text(run, "run"), text(host, "host"), whole(port, "port", 0, 65535),
+        bool(coordinates), bool(leaves),
+    )  # fmt: skip
 
 
 def _log_start(items: list[Any]) -> LogStart:

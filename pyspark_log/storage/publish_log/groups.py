@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import logging
+from collections.abc import Collection, Mapping, Sequence
 from typing import NoReturn
 
 from pyspark_log.arguments import check_whole
 from pyspark_log.config import int_config
 from pyspark_log.errors import OffsetConflictError, UnknownGroupError
+from pyspark_log.group_records import RecordKey, Value
 from pyspark_log.storage.abilities import Missing, refuse
 from pyspark_log.storage.groups import NEVER, GroupDescription, GroupState, OffsetAndMetadata
+from pyspark_log.storage.groups.changes import GroupChange
 from pyspark_log.storage.groups.committed_offsets import check
+from pyspark_log.storage.groups.metadata import GroupMetadataValue, decode_group_value
+from pyspark_log.storage.groups.modern_group import decoded
+from pyspark_log.storage.groups.records import encode_group_key
 from pyspark_log.storage.publish_log import proposals
+from pyspark_log.storage.publish_log.entry import GroupRecord, OffsetMove
 from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.proposals import Proposal
 from pyspark_log.storage.publish_log.state import State
 from pyspark_log.storage.seam import Offsets
 from pyspark_log.types import TopicPartition
+
+log = logging.getLogger(__name__)
 
 
 class ObjectOffsets(Offsets):
@@ -100,6 +109,38 @@ def committed_in(state: State, group: str) -> dict[TopicPartition, OffsetAndMeta
         at: OffsetAndMetadata(committed.offset, -1, committed.metadata, committed.time)
         for at, committed in state.groups.get(group, {}).items()
     }
+
+
+def coordinated(state: State, changes: Sequence[GroupChange]) -> Proposal:
+    """What a coordinator has decided of groups. ValueError: a text is too long."""
+    moves, records = list[OffsetMove](), list[GroupRecord]()
+    for change in changes:
+        committed, group = state.groups.get(change.group, {}), change.group
+        offsets = {**dict.fromkeys(committed if change.deletes else ()), **change.offsets}
+        for at, kept in offsets.items():
+            before = committed[at].offset if at in committed else None
+            metadata = "" if kept is None else kept.metadata
+            moves.append(OffsetMove(group, at, before, None if kept is None else kept.offset, metadata))
+        gone = state.members.get(group, {}) if change.deletes else ()
+        written = {**dict.fromkeys(gone), **dict(change.member_records())}
+        records += [GroupRecord(group, key, value) for key, value in written.items()]
+    return Proposal(moves=tuple(moves), group_records=tuple(records))
+
+
+def members_in(state: State) -> tuple[dict[str, GroupMetadataValue | None], dict[str, dict[RecordKey, Value]]]:
+    """The members of groups, as a state has them: as GroupsLog.members. Groups with an unknown record are left out."""
+    classic, modern = dict[str, GroupMetadataValue | None](), dict[str, dict[RecordKey, Value]]()
+    for group in {*state.groups, *state.members}:
+        records = state.members.get(group, {})
+        own = records.get(encode_group_key(group))
+        try:
+            if records and own is None:
+                modern[group] = decoded(records)
+            else:
+                classic[group] = None if own is None else decode_group_value(own)
+        except ValueError as error:
+            log.warning("the members of group %r are unknown: %s", group, error)
+    return classic, modern
 
 
 def _deletion(state: State, group: str, partitions: Collection[TopicPartition]) -> Proposal | None:

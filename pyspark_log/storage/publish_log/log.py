@@ -12,7 +12,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from pyspark_log.errors import CorruptRecordError, LogDamagedError, ObjectStoreError, OutcomeUnknownError, PylogError
 from pyspark_log.storage.fs import Mutex, side_by_side
@@ -317,10 +317,8 @@ class PublishLog:
     def _entry(self, proposal: Proposal, token: str) -> Entry:
         number, origin = self._state.number + 1, Origin.here(self._clock())
         publisher = None if proposal.publisher is None else replace(proposal.publisher, offset=number, done=True)
-        return Entry(
-            number, token, origin, proposal.topics, proposal.deleted, publisher, proposal.additions, proposal.numbered,
-            proposal.moves, proposal.log_starts, proposal.merges, proposal.horizon, proposal.floor,
-        )  # fmt: skip
+        parts = {part.name: getattr(proposal, part.name) for part in fields(Proposal) if part.name != "data"}
+        return Entry(number, token, origin, **parts | {"publisher": publisher})
 
     def _create(self, entry: Entry, data: bytes) -> tuple[bool, bool]:
         """Tries to make an entry that of its number. OutcomeUnknownError.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import NamedTuple
 
 from pyspark_log.errors import (
@@ -23,7 +24,16 @@ from pyspark_log.storage.publish import Decision
 from pyspark_log.storage.publish.checks import check_fenced, check_number
 from pyspark_log.storage.publish.decision import NO_NUMBER, Origin
 from pyspark_log.storage.publish_log import naming
-from pyspark_log.storage.publish_log.entry import Addition, LogStart, Merge, Numbered, OffsetMove, Region
+from pyspark_log.storage.publish_log.entry import (
+    Addition,
+    GroupRecord,
+    LogStart,
+    Merge,
+    Numbered,
+    OffsetMove,
+    Region,
+    ServerNote,
+)
 from pyspark_log.storage.publish_log.state import PartitionLog, Piece, State
 from pyspark_log.types import OffsetStep, TopicDescription, TopicPartition
 
@@ -38,11 +48,26 @@ class Proposal:
     additions: tuple[Addition, ...] = ()
     numbered: tuple[Numbered, ...] = ()
     moves: tuple[OffsetMove, ...] = ()
+    group_records: tuple[GroupRecord, ...] = ()
+    server: ServerNote | None = None
     log_starts: tuple[LogStart, ...] = ()
     merges: tuple[Merge, ...] = ()
     horizon: int | None = None
     floor: int | None = None
     data: Sequence[bytes | memoryview] = field(default=(), repr=False)
+
+
+def together(parts: Sequence[Proposal]) -> Proposal | None:
+    """All that proposals want, at once, if at most one brings bytes along; None: there is none."""
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    return Proposal(
+        additions=tuple(chain.from_iterable(part.additions for part in parts)),
+        numbered=tuple(chain.from_iterable(part.numbered for part in parts)),
+        moves=tuple(chain.from_iterable(part.moves for part in parts)),
+        group_records=tuple(chain.from_iterable(part.group_records for part in parts)),
+        data=next((part.data for part in parts if part.data), ()),
+    )
 
 
 class Output(NamedTuple):

@@ -10,7 +10,17 @@ from typing import NamedTuple
 from pyspark_log.errors import LogDamagedError
 from pyspark_log.storage.log.producers import REMEMBERED_BATCHES, ProducerEntry, WrittenBatch, sequence_after
 from pyspark_log.storage.publish import Decision
-from pyspark_log.storage.publish_log.entry import Addition, Entry, LogStart, Merge, Numbered, OffsetMove, name_of
+from pyspark_log.storage.publish_log.entry import (
+    Addition,
+    Entry,
+    GroupRecord,
+    LogStart,
+    Merge,
+    Numbered,
+    OffsetMove,
+    ServerNote,
+    name_of,
+)
 from pyspark_log.types import TopicDescription, TopicPartition
 
 # A producer is forgotten once it was idle for a day (ms; Kafka's default of producer.id.expiration.ms) and for so many
@@ -132,6 +142,32 @@ class Producer(NamedTuple):
         return ProducerEntry(producer_id, self.epoch, -1, self.time, None, self.batches)
 
 
+class Server(NamedTuple):
+    """A server of the store.
+
+    Attributes:
+        run: which start of it.
+        host, port: where clients find it.
+        number, time: of the last entry in which it says so; the time in ms.
+    """
+
+    run: str
+    host: str
+    port: int
+    number: int
+    time: int
+
+
+class Coordinator(NamedTuple):
+    """Which start of a server coordinates groups and transactions, and since which entry."""
+
+    run: str
+    since: int
+
+
+NO_COORDINATOR = Coordinator("", -1)
+
+
 @dataclass(slots=True)
 class State:
     """A store after some entry of its log.
@@ -142,6 +178,9 @@ class State:
         partitions: those that have records, by topic id and number.
         publishers: what is known of each, by its id.
         groups: the committed offsets of each, by its name.
+        members: the records of groups' members, by the groups' names and the records' keys.
+        servers: those of the store by their node ids; some may have died.
+        coordinator: which of them coordinates groups and transactions.
         producers: those of each partition, by topic id and number, and by their ids.
         time: that of the entry (ms), by its writer's clock.
         horizon: staged output of an earlier time (ms) is void, unless it is published already.
@@ -154,6 +193,9 @@ class State:
     partitions: dict[tuple[str, int], PartitionLog] = field(default_factory=dict)
     publishers: dict[str, Decision] = field(default_factory=dict)
     groups: dict[str, dict[TopicPartition, Committed]] = field(default_factory=dict)
+    members: dict[str, dict[bytes, bytes]] = field(default_factory=dict)
+    servers: dict[int, Server] = field(default_factory=dict)
+    coordinator: Coordinator = NO_COORDINATOR
     producers: dict[tuple[str, int], dict[int, Producer]] = field(default_factory=dict)
     time: int = 0
     horizon: int = 0
@@ -168,7 +210,8 @@ class State:
         """One that begins as this one does. It can be changed, and this one must not be any more."""
         return State(
             self.number, dict(self.topics), dict(self.partitions), dict(self.publishers), dict(self.groups),
-            dict(self.producers), self.time, self.horizon, self.floor, self.floors,
+            dict(self.members), dict(self.servers), self.coordinator, dict(self.producers), self.time, self.horizon,
+            self.floor, self.floors,
         )  # fmt: skip
 
     def log_end(self, topic_id: str, partition: int) -> int:
@@ -189,14 +232,13 @@ class State:
             self._delete(topic_id)
         for addition in entry.additions:
             self._add(entry, addition)
-        for batch in entry.numbered:
-            self._number(batch, entry)
         for start in entry.log_starts:
             self._move_start(start)
         for merge in entry.merges:
             self._merge(merge)
         for move in entry.moves:
             self._commit(move, entry.origin.time)
+        self._take_in_servers(entry)
         if entry.publisher is not None:
             self.publishers[entry.publisher.publisher] = entry.publisher
         if entry.horizon is not None:
@@ -204,8 +246,9 @@ class State:
         if entry.floor is not None:
             self.floor, self.floors = entry.floor, self.floors + 1
         self.number, self.time = entry.number, entry.origin.time
-        if self.producers and (entry.number + 1) % _EXPIRE_EVERY == 0:
+        if (entry.number + 1) % _EXPIRE_EVERY == 0:
             self._expire_producers()
+            self.servers = {node_id: server for node_id, server in self.servers.items() if not self._is_idle(server)}
 
     def _check(self, entry: Entry) -> None:
         where = name_of(entry.number)
@@ -253,15 +296,47 @@ class State:
         batches = (*before, written)[-REMEMBERED_BATCHES:]
         self.producers[at][batch.producer_id] = Producer(batch.epoch, entry.number, time, batches)
 
+    def _take_in_servers(self, entry: Entry) -> None:
+        """Takes in what only servers write."""
+        for batch in entry.numbered:
+            self._number(batch, entry)
+        for record in entry.group_records:
+            self._note_member(record)
+        if entry.server is not None:
+            self._note_server(entry, entry.server)
+
+    def _is_idle(self, writer: Producer | Server) -> bool:
+        """Whether nothing was seen of it for long, by the times and the numbers of decisions."""
+        return self.time - writer.time >= _IDLE_MS and self.number - writer.number >= _IDLE_ENTRIES
+
+    def _note_member(self, record: GroupRecord) -> None:
+        # Groups have few records: a copy of them all is cheap.
+        records = {key: value for key, value in self.members.get(record.group, {}).items() if key != record.key}
+        if record.value is not None:
+            records[record.key] = record.value
+        if records:
+            self.members[record.group] = records
+        else:
+            self.members.pop(record.group, None)
+
+    def _note_server(self, entry: Entry, note: ServerNote) -> None:
+        before = self.servers.get(note.node_id)
+        is_new = before is not None and before.run != note.run
+        if note.leaves and not is_new:
+            self.servers.pop(note.node_id, None)
+        elif not note.leaves:
+            self.servers[note.node_id] = Server(note.run, note.host, note.port, entry.number, entry.origin.time)
+        replaced = {note.run} if note.leaves else {before.run} if before is not None and is_new else set()
+        if self.coordinator.run in replaced:
+            self.coordinator = NO_COORDINATOR
+        if note.coordinates and self.coordinator.run != note.run:
+            self.coordinator = Coordinator(note.run, entry.number)
+
     def _expire_producers(self) -> None:
-        """Forgets those that were idle for long, by the times and the numbers of decisions."""
+        """Forgets those that were idle for long."""
         kept = dict[tuple[str, int], dict[int, Producer]]()
         for at, producers in self.producers.items():
-            busy = {
-                producer_id: producer
-                for producer_id, producer in producers.items()
-                if self.time - producer.time < _IDLE_MS or self.number - producer.number < _IDLE_ENTRIES
-            }
+            busy = {producer_id: producer for producer_id, producer in producers.items() if not self._is_idle(producer)}
             if busy:
                 kept[at] = busy
         self.producers, self._own_producers = kept, set(kept)

@@ -87,6 +87,7 @@ PARTS = {
         "file_group",
         "member_files",
         "metadata",
+        "modern_group",
         "query_readers",
         "records",
     ],

@@ -17,28 +17,31 @@ from pyspark_log.errors import (
     ObjectStoreError,
     PublisherFencedError,
     StagedOutputError,
+    StoreError,
     TopicExistsError,
     UnknownTopicError,
 )
 from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.publish.decision import Decision, Origin
-from pyspark_log.storage.publish_log import checkpoint, floors, proposals, sums
+from pyspark_log.storage.publish_log import checkpoint, floors, proposals, servers, sums
 from pyspark_log.storage.publish_log import log as log_module
 from pyspark_log.storage.publish_log.entry import (
     Addition,
     Entry,
+    GroupRecord,
     LogStart,
     Merge,
     Numbered,
     OffsetMove,
     Region,
+    ServerNote,
     decode,
     encode,
     name_of,
 )
 from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.proposals import Output
-from pyspark_log.storage.publish_log.state import Piece, State
+from pyspark_log.storage.publish_log.state import NO_COORDINATOR, Coordinator, Piece, State
 from pyspark_log.types import OffsetStep, TopicDescription, TopicPartition
 from tests.object_proxy import Answer, pass_on, proxy
 from tests.store_tools import observed_requests
@@ -87,7 +90,9 @@ ENTRY = Entry(
         _wanted(5, run="b", location="l", plan="q"), offset=3, done=True, replaced=("a",), records=4, holder=ORIGIN
     ),
     (Addition(ID, 1, 17, (_region(4), _region(1, ""))),), (Numbered(ID, 1, 2**40, 3, 2**31 - 1, 17, 4),),
-    (OffsetMove("g", AT, None, 4, "note"), OffsetMove("g", AT, 4, None)), (LogStart(ID, 0, 2),),
+    (OffsetMove("g", AT, None, 4, "note"), OffsetMove("g", AT, 4, None)),
+    (GroupRecord("g", b"\0\2key", b"\xff"), GroupRecord("g", b"gone", None)),
+    ServerNote(1, "R" * 22, "host", 9092, coordinates=True, leaves=False), (LogStart(ID, 0, 2),),
     (Merge(ID, 1, 4, 9, (_region(5),), 3), Merge(ID, 0, 0, 1, (_region(1),))), 77, 2,
 )  # fmt: skip
 
@@ -209,14 +214,16 @@ def test_a_refusal_by_an_old_state_is_looked_at_again(written, objects):
     assert other.decide(lambda state: proposals.delete_topic(state, "u")) is not None
 
 
-def test_what_has_no_producers_is_for_older_versions_too():
-    for entry, version in ((ENTRY, 2), (replace(ENTRY, numbered=()), 1)):
-        assert b'"version":%d,' % version in encode(entry)
-    state = _state_of_everything()
-    assert state.producers
-    for version in (2, 1):
-        assert checkpoint._fields(state)["version"] == version
-        state = replace(state, producers={})
+def test_what_servers_have_not_written_is_for_older_versions_too():
+    new = {"numbered": (), "group_records": (), "server": None}
+    assert b'"version":1,' in encode(replace(ENTRY, **new))
+    for name in new:
+        assert b'"version":2,' in encode(replace(ENTRY, **{**new, name: getattr(ENTRY, name)}))
+    state, new = _state_of_everything(), {"producers": {}, "members": {}, "servers": {}}
+    assert checkpoint._fields(replace(state, **new))["version"] == 1
+    for name in new:
+        assert getattr(state, name)
+        assert checkpoint._fields(replace(state, **{**new, name: getattr(state, name)}))["version"] == 2
 
 
 def test_producers_are_forgotten_by_time_and_number():
@@ -246,6 +253,41 @@ def test_producers_are_forgotten_by_time_and_number():
     for number in range(5000, 10000):
         apply(number, 11 * day)
     assert not state.producers
+
+
+def test_servers_and_their_coordinator():
+    state = State()
+
+    def decide(proposal, time=1000):
+        if proposal is not None:
+            state.apply(Entry(state.number + 1, "", ORIGIN._replace(time=time), server=proposal.server))
+
+    first, second, address = "1" * 22, "2" * 22, ("host", 9092)
+    decide(servers.register(state, None, first, address))
+    decide(servers.register(state, None, second, address))
+    assert ({node_id: one.run for node_id, one in state.servers.items()}, state.coordinator) == (
+        {1: first, 2: second}, Coordinator(first, 0)
+    )  # fmt: skip
+    decide(servers.renew(state, 2, second, address))
+    assert (state.servers[2].number, state.coordinator.run) == (2, first)
+    # The first of several that take its place does.
+    decide(servers.coordinate(state, 2, second, address, dead=first))
+    assert state.coordinator == Coordinator(second, 3)
+    assert servers.coordinate(state, 1, first, address, dead=first) is None
+    # Another start with its id takes what it had; the earlier one finds out.
+    decide(servers.register(state, 2, "3" * 22, address))
+    assert state.coordinator == Coordinator("3" * 22, 4)
+    with pytest.raises(StoreError, match="has node id 2 now, at host:9092"):
+        servers.renew(state, 2, second, address)
+    assert servers.leave(state, 2, second) is None
+    decide(servers.leave(state, 2, "3" * 22))
+    assert (set(state.servers), state.coordinator) == ({1}, NO_COORDINATOR)
+    decide(servers.renew(state, 1, first, address))
+    assert state.coordinator.run == first
+    state.servers[9] = state.servers[1]._replace(time=9 * 24 * 60 * 60 * 1000)
+    for number in range(state.number + 1, 5120):
+        state.apply(Entry(number, "", ORIGIN._replace(time=5 * 24 * 60 * 60 * 1000)))
+    assert set(state.servers) == {9}
 
 
 def test_a_large_head(written):

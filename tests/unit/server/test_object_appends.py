@@ -39,7 +39,7 @@ def serving(store, linger=0.0):
     loop = Loop()
     workers = Workers(loop, 2)
     own = Store.open(store.path)
-    logs = ObjectLogs(own, workers, linger)
+    logs = ObjectLogs(own, workers, linger, None)
 
     def ask(*requests):
         waits = [loop.start(logs.append(request, sync=True)) for request in requests]

@@ -36,7 +36,7 @@ def running_loop():
     loop = Loop()
     workers = Workers(loop, 1)
     try:
-        yield SimpleNamespace(logs_of=lambda store: ObjectLogs(store, workers, 0))
+        yield SimpleNamespace(logs_of=lambda store: ObjectLogs(store, workers, 0, None))
     finally:
         workers.close()
         loop.close()

@@ -52,10 +52,8 @@ def test_writes(server, store):
     assert store.latest_offset("t", 0) == 4
 
 
-def test_groups_and_transactions_are_refused(server):
+def test_transactions_are_refused(server):
     with Peer(server) as peer:
-        found = peer.ask(m.FindCoordinatorRequest(key="g"), 2)
-        assert found.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
         answer = peer.ask(m.InitProducerIdRequest("t", 60_000), 4)
         assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 

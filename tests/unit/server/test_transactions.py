@@ -189,7 +189,7 @@ def coordinator(tmp_path):
             return wait.value
 
         yield (
-            Transactions(loop, workers, FolderLogs(store, workers), iter(range(99)).__next__, sync=False),
+            Transactions(loop, workers, FolderLogs(store, workers, 1), iter(range(99)).__next__, sync=False),
             done,
             loop,
             workers,

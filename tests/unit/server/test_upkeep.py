@@ -19,7 +19,7 @@ def store(tmp_path):
 def upkeep(store):
     loop = Loop()
     workers = Workers(loop, 1)
-    yield Upkeep(loop, workers, store, FolderLogs(store, workers))
+    yield Upkeep(loop, workers, store, FolderLogs(store, workers, 1))
     workers.close()
     loop.close()
 

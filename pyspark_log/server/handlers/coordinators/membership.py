@@ -24,7 +24,7 @@ from pyspark_log.kafka.messages import (
 from pyspark_log.server.coordinator import Client
 from pyspark_log.server.coordinator.modern import JOIN
 from pyspark_log.server.handlers.call import NOT_ALLOWED, Call
-from pyspark_log.server.handlers.topics.metadata import advertised
+from pyspark_log.server.handlers.topics.metadata import address_of
 from pyspark_log.server.security.acls import Operation, Resource
 
 _log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ _FIRST_OF_MANY = 4
 
 
 async def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    """Names the server that coordinates groups, or transactions: this one."""
+    """Names the server that coordinates groups, or transactions."""
     keys = request.coordinator_keys if call.version >= _FIRST_OF_MANY else [request.key]
     coordinators = [_coordinator(call, request.key_type, key) for key in keys]
     if call.version >= _FIRST_OF_MANY:
@@ -68,8 +68,12 @@ def _coordinator(call: Call, kind: int, key: str) -> FindCoordinatorResponse.Coo
         return _Coordinator(key, _NO_NODE, "", -1, refused, why)
     if not call.allows(Operation.DESCRIBE, resource, key):
         return _Coordinator(key, _NO_NODE, "", -1, refused, "the client may not ask for that")
+    server = logs.servers.coordinator()
+    if server is None:
+        why = "it is being looked for, as the last one has died"
+        return _Coordinator(key, _NO_NODE, "", -1, ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
     # Kafka's text for no error is an empty one, and its name in versions before 4.
-    return _Coordinator(key, call.broker.node_id, *advertised(call), ErrorCode.NONE, "")
+    return _Coordinator(key, server.node_id, *address_of(call, server), ErrorCode.NONE, "")
 
 
 async def join_group(call: Call, request: JoinGroupRequest) -> JoinGroupResponse:

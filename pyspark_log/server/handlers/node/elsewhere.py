@@ -6,7 +6,7 @@ Clients look for coordinators again after its errors. What is for the controller
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
@@ -17,7 +17,6 @@ from pyspark_log.server.handlers.coordinators.transactions import added, offsets
 from pyspark_log.server.network import ClosedByServerError
 
 if TYPE_CHECKING:
-    from pyspark_log.server.node.coordinators import Coordinators
     from pyspark_log.server.node.view import NodeView
 
 _COORDINATOR = ErrorCode.NOT_COORDINATOR
@@ -26,7 +25,17 @@ _COORDINATOR = ErrorCode.NOT_COORDINATOR
 NodeHandler = Callable[["NodeView", Call, Any], Coroutine[Any, Any, Any]]
 _Answer = Callable[[Any], Struct]
 _Names = Callable[[Any], Collection[str]]
-_Errors = Callable[["Coordinators", Any], Iterable[ErrorCode]]
+_Errors = Callable[["Coordinating", Any], Iterable[ErrorCode]]
+
+
+class Coordinating(Protocol):
+    """What a server coordinates."""
+
+    def of_group(self, group: str) -> ErrorCode:
+        """Whether a group is coordinated here; else what its clients are answered."""
+
+    def of_transaction(self, transactional_id: str) -> ErrorCode:
+        """The same for a transactional id."""
 
 
 def _of_groups(names: _Names) -> _Errors:
@@ -131,10 +140,17 @@ def coordinated(kind: type[Struct], here: NodeHandler) -> NodeHandler:
 
     A client looks for the coordinator after other answers; it finds this one again while it loads what it coordinates.
     """
-    errors, elsewhere = _COORDINATED[kind]
 
     async def handler(view: NodeView, call: Call, request: Any) -> Any:  # noqa: ANN401  (any request)
-        is_elsewhere = any(errors(view.coordinators, request))
-        return elsewhere(request) if is_elsewhere else await here(view, call, request)
+        answer = elsewhere(kind, view.coordinators, request)
+        return await here(view, call, request) if answer is None else answer
 
     return handler
+
+
+def elsewhere(kind: type[Struct], coordinators: Coordinating, request: Struct) -> Struct | None:
+    """The answer to a request of a kind that names what is not coordinated here; None: all of it is."""
+    if kind not in _COORDINATED:
+        return None
+    errors, answer = _COORDINATED[kind]
+    return answer(request) if any(errors(coordinators, request)) else None

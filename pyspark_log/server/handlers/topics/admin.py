@@ -19,7 +19,7 @@ from pyspark_log.kafka.messages import (
 from pyspark_log.server.configs import checked, of_topic
 from pyspark_log.server.errors import attempt
 from pyspark_log.server.handlers.call import Call
-from pyspark_log.server.handlers.topics.metadata import require_create
+from pyspark_log.server.handlers.topics.metadata import is_server, require_create
 from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import Operation, Resource
 from pyspark_log.server.topic_ids import NO_ID
@@ -114,9 +114,10 @@ def _check_count(partitions: int) -> None:
 
 
 def _check_replicas(call: Call, nodes: Sequence[int]) -> None:
-    if list(nodes) != [call.broker.node_id]:
+    if not is_server(call, nodes):
         raise RefusedError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"replicas on {nodes}: node {call.broker.node_id} is the only one"
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"replicas on {nodes}: it must be one server, as the store keeps the records",
         )
 
 

@@ -18,7 +18,7 @@ from pyspark_log.kafka.messages import (
 )
 from pyspark_log.server.errors import attempt, code_of
 from pyspark_log.server.handlers.call import Call
-from pyspark_log.server.handlers.topics.metadata import advertised, cluster_operations
+from pyspark_log.server.handlers.topics.metadata import address_of, cluster_operations, is_server
 from pyspark_log.server.network import Wait
 from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
@@ -35,8 +35,8 @@ _LOOK = 0.02
 
 
 async def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    """Describes the cluster: this server."""
-    broker, (host, port) = call.broker, advertised(call)
+    """Describes the cluster: the servers of the store."""
+    broker = call.broker
     if request.endpoint_type != _BROKERS:
         is_known = request.endpoint_type == _CONTROLLERS
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
@@ -44,7 +44,7 @@ async def describe_cluster(call: Call, request: DescribeClusterRequest) -> Descr
     return DescribeClusterResponse(
         cluster_id=broker.store.cluster_id,
         controller_id=broker.node_id,
-        brokers=[_Broker(broker.node_id, host, port, None)],
+        brokers=[_Broker(server.node_id, *address_of(call, server), None) for server in broker.logs.servers.alive()],
         cluster_authorized_operations=cluster_operations(call, asked=request.include_cluster_authorized_operations),
     )
 
@@ -84,10 +84,10 @@ def _reassign(
         call.broker.logs.topic(topic).check(part.partition_index)
         if part.replicas is None:
             raise RefusedError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "there is none that could be cancelled")
-        if list(part.replicas) != [call.broker.node_id]:
+        if not is_server(call, part.replicas):
             raise RefusedError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"replicas on {list(part.replicas)}: node {call.broker.node_id} is the only one",
+                f"replicas on {list(part.replicas)}: it must be one server, as the store keeps the records",
             )
 
     return attempt(reassign)
@@ -110,7 +110,7 @@ def _elect_leader(call: Call, topic: str, partition: int) -> ElectLeadersRespons
     def elect() -> None:
         call.require(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME)
         call.broker.logs.topic(topic).check(partition)
-        raise RefusedError(ErrorCode.ELECTION_NOT_NEEDED, f"node {call.broker.node_id} leads it already")
+        raise RefusedError(ErrorCode.ELECTION_NOT_NEEDED, "its leader is there")
 
     return ElectLeadersResponse.PartitionResult(partition, *attempt(elect))
 

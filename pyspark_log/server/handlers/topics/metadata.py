@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark_log.config import int_config
 from pyspark_log.errors import PylogError, UnknownTopicError
 from pyspark_log.kafka.error_codes import ErrorCode
@@ -11,6 +13,7 @@ from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.network import ClosedByServerError
 from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
+from pyspark_log.server.served import Server
 from pyspark_log.server.topic_ids import NO_ID
 from pyspark_log.storage.catalog import INTERNAL_TOPICS, PUBLISH_TOPIC, check_name
 from pyspark_log.storage.catalog.topics import id_bytes
@@ -45,12 +48,22 @@ def advertised(call: Call) -> tuple[str, int]:
     return call.broker.advertised or call.client.reached_at
 
 
+def address_of(call: Call, server: Server) -> tuple[str, int]:
+    """Host and port at which this client finds a server of the store."""
+    return (server.host, server.port) if server.host else advertised(call)
+
+
+def is_server(call: Call, nodes: Sequence[int] | None) -> bool:
+    """Whether replicas are on one server of the store, as they always are."""
+    return nodes is not None and list(nodes) in [[server.node_id] for server in call.broker.logs.servers.alive()]
+
+
 async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
     """Describes the topics that are asked for, and creates those that are missing if it may."""
     topics = await call.broker.workers.run(_topics, call, request)
-    broker, (host, port) = call.broker, advertised(call)
+    broker = call.broker
     return MetadataResponse(
-        brokers=[_Broker(broker.node_id, host, port, None)],
+        brokers=[_Broker(server.node_id, *address_of(call, server), None) for server in broker.logs.servers.alive()],
         cluster_id=broker.store.cluster_id,
         controller_id=broker.node_id,
         topics=topics,
@@ -102,10 +115,10 @@ def _describe_topic(
                 raise UnknownTopicError(f"topic {name!r} cannot be created now")
             broker.store.ensure_topic(name)
         topic = broker.logs.topic(name)
-        nodes = [broker.node_id]
+        leaders = [broker.logs.servers.leader(topic.topic_id, number) for number in range(topic.partitions)]
         partitions = [
-            _Partition(ErrorCode.NONE, number, broker.node_id, topic.leader_epoch(number), nodes, nodes)
-            for number in range(topic.partitions)
+            _Partition(ErrorCode.NONE, number, leader, topic.leader_epoch(number), [leader], [leader])
+            for number, leader in enumerate(leaders)
         ]
     except RefusedError as error:
         return _Topic(error.code, name, NO_ID, False, (), NOT_ASKED)

@@ -42,7 +42,7 @@ def transactions(tmp_path):
         loop = Loop()
         workers = Workers(loop, 1)
         cluster, ids = Moving(), iter(range(1000, 2000))
-        logs = FolderLogs(store, workers)
+        logs = FolderLogs(store, workers, 1)
         made = cluster.transactions = Transactions(loop, workers, logs, ids.__next__, sync=False, cluster=cluster)
 
         def run(wait):

@@ -1,0 +1,67 @@
+"""The groups of a store in an object store, for the server that coordinates them; see `logs`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NoReturn
+
+from pyspark_log.errors import ReadOnlyError
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.server.refusal import RefusedError
+from pyspark_log.server.served.logs import GroupMembers
+from pyspark_log.server.served.object_collector import Collector
+from pyspark_log.server.served.object_follower import Follower
+from pyspark_log.storage.catalog import OFFSETS_TOPIC
+from pyspark_log.storage.groups import OffsetAndMetadata
+from pyspark_log.storage.groups.changes import GroupChange
+from pyspark_log.storage.publish_log.groups import committed_in, coordinated, members_in
+from pyspark_log.storage.publish_log.proposals import Proposal
+from pyspark_log.storage.publish_log.state import State
+from pyspark_log.types import TopicPartition
+
+
+class ObjectGroups:
+    """They are in the publish log: what a server writes counts only if it coordinates at that moment."""
+
+    writable = True
+
+    def __init__(self, follower: Follower, collector: Collector, run: str) -> None:
+        """`run`: which start of a server this is."""
+        self._follower, self._collector, self._run = follower, collector, run
+
+    def write(self, changes: Sequence[GroupChange]) -> Sequence[Exception | None]:
+        def change(state: State) -> tuple[Proposal | None, list[Any]]:
+            if state.coordinator.run != self._run:
+                return None, [RefusedError(ErrorCode.NOT_COORDINATOR, "another server coordinates")] * len(changes)
+            outcomes, written = list[Exception | None](), list[GroupChange]()
+            for group_change in changes:
+                try:
+                    group_change.member_records()
+                except ValueError as error:
+                    outcomes.append(error)
+                else:
+                    outcomes.append(None)
+                    written.append(group_change)
+            return coordinated(state, written) if written else None, outcomes
+
+        return self._collector.decide(change)
+
+    def commit_in_transaction(
+        self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], producer_id: int, producer_epoch: int
+    ) -> NoReturn:
+        raise ReadOnlyError("a server over an object store coordinates no transactions")
+
+    def members(self, partitions: Iterable[int] | None = None) -> GroupMembers:
+        return members_in(self._follower.state)
+
+    def partition_of(self, group: str) -> TopicPartition:
+        return TopicPartition(OFFSETS_TOPIC, 0)
+
+    def fetch(self, group: str, *, with_resets: bool = False) -> dict[TopicPartition, OffsetAndMetadata]:
+        return committed_in(self._follower.state, group)
+
+    def pending(self, group: str) -> Iterable[TopicPartition]:
+        return ()
+
+    def expire(self) -> int:
+        return 0

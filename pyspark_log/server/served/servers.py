@@ -1,0 +1,79 @@
+"""The servers of a store: which there are, which partition each leads, and which one coordinates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+
+class Server(NamedTuple):
+    """A server, and where clients find it; host "": where they have found this one."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+class Servers(Protocol):
+    """They share the partitions among them, and each takes what comes. All of it at once, unless it says otherwise.
+
+    Attributes:
+        node_id: Kafka's `broker.id` of this one.
+    """
+
+    node_id: int
+
+    def alive(self) -> Sequence[Server]:
+        """Those that live, as far as this one knows; it is one of them. By their ids."""
+
+    def leader(self, topic_id: str, partition: int) -> int:
+        """The node id of the one that clients are to ask for a partition."""
+
+    def coordinator(self) -> Server | None:
+        """The one that coordinates groups and transactions; None: it is being looked for."""
+
+    @property
+    def coordinates(self) -> bool:
+        """Whether this one does."""
+
+    def register(self, address: tuple[str, int]) -> None:
+        """Says that this one is there, and where clients find it; it has its id then. May wait. PylogError, OSError."""
+
+    def begin(self, on_change: Callable[[], object], fail: Callable[[Exception], object]) -> None:
+        """Says so from now on, and follows the others.
+
+        Args:
+            on_change: called when another one coordinates; in any thread.
+            fail: called if it cannot be one of them any more; likewise.
+        """
+
+    def end(self) -> None:
+        """Says that it ends. May wait."""
+
+
+class OnlyServer(Servers):
+    """The only one: it leads all, and coordinates all."""
+
+    coordinates = True
+
+    def __init__(self, node_id: int) -> None:
+        """With its `broker.id`."""
+        self.node_id = node_id
+
+    def alive(self) -> Sequence[Server]:
+        return [self.coordinator()]
+
+    def leader(self, topic_id: str, partition: int) -> int:
+        return self.node_id
+
+    def coordinator(self) -> Server:
+        return Server(self.node_id, "", 0)
+
+    def register(self, address: tuple[str, int]) -> None:
+        """There is none that asks."""
+
+    def begin(self, on_change: Callable[[], object], fail: Callable[[Exception], object]) -> None:
+        """Likewise."""
+
+    def end(self) -> None:
+        """Likewise."""

@@ -1,0 +1,79 @@
+"""A server beside others over one store: which groups it coordinates follows from the store."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from pyspark_log.errors import PylogError
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.server.member import Alone, Parts
+
+_log = logging.getLogger(__name__)
+
+# How long after a failure it tries again to load what it coordinates, in seconds.
+_AGAIN = 1.0
+
+
+class Several(Alone):
+    """One of several servers. One of them coordinates all groups and transactions at a time."""
+
+    def __init__(self, parts: Parts) -> None:
+        """Coordinates nothing yet."""
+        super().__init__(parts)
+        self._servers, self._is_ready, self._is_loading = parts.logs.servers, False, False
+
+    # ---- which are coordinated here
+
+    def of_group(self, group: str) -> ErrorCode:
+        """Whether a group is coordinated here; else what its clients are answered."""
+        if not self._servers.coordinates:
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.NONE if self._is_ready else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    def of_transaction(self, transactional_id: str) -> ErrorCode:
+        """The same for a transactional id."""
+        return self.of_group(transactional_id)
+
+    def has_group(self, group: str) -> bool:
+        return self.of_group(group) == ErrorCode.NONE
+
+    # ---- from the beginning to the end
+
+    def load(self) -> None:
+        """Nothing: it is loaded once this one coordinates."""
+
+    def start(self) -> None:
+        call = self._parts.loop.call_from_elsewhere
+        self._servers.begin(partial(call, self._look), self._parts.fail)
+        self._look()
+        super().start()
+
+    def _look(self) -> None:
+        """Takes up what is coordinated here since now, or gives it up."""
+        if not self._servers.coordinates:
+            if self._is_ready:
+                _log.info("another server coordinates")
+                self._is_ready = False
+                self.groups.give_up(self.groups.names())
+                self.transactions.give_up(list(self.transactions.names()))
+        elif not self._is_ready and not self._is_loading:
+            self._is_loading = True
+            self._parts.loop.start(self._load())
+
+    async def _load(self) -> None:
+        workers, logs = self._parts.workers, self._parts.logs
+        try:
+            members = await workers.run(logs.groups.members)
+            transactions = await workers.run(self.transactions.log.load)
+        except (PylogError, OSError) as error:
+            _log.warning("cannot load what this server coordinates, trying again: %s", error)
+            self._parts.loop.call_later(_AGAIN, self._look)
+            return
+        finally:
+            self._is_loading = False
+        if self._servers.coordinates:
+            self.groups.take_over(*members)
+            self.transactions.take_over(transactions)
+            self._is_ready = True
+            _log.info("node %d coordinates groups and transactions", self._servers.node_id)

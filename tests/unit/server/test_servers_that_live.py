@@ -1,0 +1,171 @@
+"""Servers of a store in an object store: which of them live, which coordinates, and what a fenced one may write."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from pyspark_log import Store, TopicPartition
+from pyspark_log.errors import InvalidConfigError, StoreError
+from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.server.refusal import RefusedError
+from pyspark_log.server.served import object_servers
+from pyspark_log.server.served.object_collector import Collector
+from pyspark_log.server.served.object_follower import Follower
+from pyspark_log.server.served.object_groups import ObjectGroups
+from pyspark_log.server.served.object_pieces import Pieces
+from pyspark_log.server.served.object_servers import DEAD, ObjectServers
+from pyspark_log.server.served.servers import Server
+from pyspark_log.storage.groups import GroupMember, OffsetAndMetadata
+from pyspark_log.storage.groups.changes import GroupChange
+from pyspark_log.storage.groups.metadata import GroupMetadataValue
+
+AT = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def store(memory_url):
+    store = Store.create(memory_url)
+    store.create_topic("t", 64)
+    return store
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock of all servers, in seconds."""
+    now = [1000.0]
+    monkeypatch.setattr(object_servers, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    return now
+
+
+class House:
+    """A server without its threads: what these do, a test does."""
+
+    def __init__(self, store, clock, node_id=None, port=9092):
+        self.clock, log = clock, Store.open(store.path).log
+        self.follower = Follower(log, Pieces(log.objects), lambda action: action())
+        self.follower.looked = clock[0]
+        self.servers = ObjectServers(log, self.follower, node_id)
+        self.servers.register(("host", port))
+        self.collector = Collector(log, self.follower.keep, 0)
+        self.groups = ObjectGroups(self.follower, self.collector, self.servers.run)
+        self.collector.start()
+
+    def look(self):
+        began = self.clock[0]
+        self.follower.look()
+        self.follower.looked = began
+
+    def work(self, *, looks=True):
+        """One round of its thread."""
+        if looks:
+            self.look()
+        self.servers._judge()
+        self.servers._take_over()
+
+    def renew(self):
+        servers = self.servers
+        servers._decide(
+            lambda state: object_servers.servers.renew(state, servers.node_id, servers.run, servers._address)
+        )
+
+
+@pytest.fixture
+def house(store, clock):
+    made = []
+
+    def make(node_id=None, port=9092):
+        made.append(House(store, clock, node_id, port))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.collector.stop()
+
+
+def test_one_that_is_alone_is_where_clients_find_it(house):
+    only = house(node_id=7)
+    assert (only.servers.alive(), only.servers.coordinates) == ((Server(7, "", 0),), True)
+    assert only.servers.coordinator() == Server(7, "", 0)
+    with pytest.raises(InvalidConfigError, match="--advertise"):
+        ObjectServers(None, None, None).register(("0.0.0.0", 1))
+
+
+def test_several_know_of_each_other(house):
+    first, second, third = house(), house(), house(port=1)
+    for one in (first, second, third):
+        one.work()
+        assert one.servers.alive() == (Server(1, "host", 9092), Server(2, "host", 9092), Server(3, "host", 1))
+        assert one.servers.coordinator() == Server(1, "host", 9092)
+    leaders = [first.servers.leader("id", number) for number in range(300)]
+    assert leaders == [third.servers.leader("id", number) for number in range(300)]
+    assert all(60 < leaders.count(node_id) < 140 for node_id in (1, 2, 3))
+    second.servers._thread.start()
+    second.servers.end()
+    first.work()
+    left = [first.servers.leader("id", number) for number in range(300)]
+    assert all(now == before for now, before in zip(left, leaders, strict=True) if before != 2)
+
+
+def test_one_that_has_died(house, clock):
+    first, second, third = house(), house(), house()
+    for one in (second, third):
+        one.work()
+    for _ in range(4):
+        clock[0] += DEAD / 3
+        third.renew()
+        second.renew()
+        for one in (third, second):
+            one.work()
+    assert [server.node_id for server in second.servers.alive()] == [2, 3]
+    assert (second.servers.coordinates, third.servers.coordinates) == (True, False)
+    third.work()
+    assert third.servers.coordinator() == Server(2, "host", 9092)
+    # It has only slept: what it writes now is refused, and it finds out.
+    [refused] = first.groups.write([GroupChange("g", {AT: OffsetAndMetadata(5, -1, "", 1)})])
+    assert isinstance(refused, RefusedError)
+    assert refused.code == ErrorCode.NOT_COORDINATOR
+    assert not first.servers.coordinates
+    assert second.groups.write([GroupChange("g", {AT: OffsetAndMetadata(6, -1, "", 1)})]) == [None]
+    first.look()
+    assert {at: known.offset for at, known in first.groups.fetch("g").items()} == {AT: 6}
+
+
+def test_one_that_has_slept_takes_none_for_dead(house, clock):
+    first, second = house(), house()
+    second.work()
+    clock[0] += 100 * DEAD
+    first.renew()
+    # Before it has looked, it knows nothing of what it has slept through.
+    second.work(looks=False)
+    assert [server.node_id for server in second.servers.alive()] == [1, 2]
+    second.work()
+    assert [server.node_id for server in second.servers.alive()] == [1, 2]
+    assert not second.servers.coordinates
+
+
+def test_two_with_one_id(house):
+    first = house(node_id=4)
+    second = house(node_id=4)
+    assert second.servers.coordinates
+    with pytest.raises(StoreError, match="another server of this store has node id 4"):
+        first.renew()
+
+
+MEMBERS = GroupMetadataValue("consumer", 3, "range", "m", 5, (GroupMember("m", None, "c", "/h", b"s", b"a"),))
+
+
+def test_groups_outlive_their_coordinator(house):
+    first = house(node_id=1)
+    offsets = {AT: OffsetAndMetadata(5, -1, "note", 1), TopicPartition("t", 1): OffsetAndMetadata(6, -1, "", 1)}
+    long = GroupChange("g" * 40_000, members=MEMBERS)
+    outcomes = first.groups.write([GroupChange("g", offsets, MEMBERS), long, GroupChange("h", {AT: offsets[AT]})])
+    assert outcomes[::2] == [None, None]
+    assert isinstance(outcomes[1], ValueError)
+    second = house(node_id=1)
+    assert second.groups.members() == ({"g": MEMBERS, "h": None}, {})
+    fetched = second.groups.fetch("g")
+    assert {at: (one.offset, one.metadata) for at, one in fetched.items()} == {
+        AT: (5, "note"), TopicPartition("t", 1): (6, "")
+    }  # fmt: skip
+    assert second.groups.write([GroupChange("g", deletes=True), GroupChange("h", {AT: None})]) == [None, None]
+    assert second.groups.members() == ({}, {})
