@@ -53,7 +53,7 @@ MOST = {
     "storage/catalog": 27,
     "storage/compaction": 19,
     "storage/fs": 12,
-    "storage/groups": 53,
+    "storage/groups": 52,
     "storage/ingest": 3,
     "storage/log": 18,
     "storage/log/producers": 9,
