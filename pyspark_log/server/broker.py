@@ -16,12 +16,11 @@ from pyspark_log.server.quotas import ClientQuotas, Throttles
 from pyspark_log.server.security import Acls, Users
 from pyspark_log.server.served import ServedLogs
 from pyspark_log.server.topic_ids import TopicIds
-from pyspark_log.server.transactions import Transactions
+from pyspark_log.server.transactions import Admission, Coordinator
 from pyspark_log.storage.store import Store
 
 if TYPE_CHECKING:
     from pyspark_log.server.handlers import Api
-    from pyspark_log.server.node.gate import Gate
 
 
 @dataclass(frozen=True)
@@ -67,8 +66,8 @@ class Broker:
     topics: TopicIds
     producer_ids: ProducerIds
     groups: Groups
-    transactions: Transactions
-    gate: Transactions | Gate
+    transactions: Coordinator
+    gate: Admission
     users: Users
     acls: Acls | None
     quotas: ClientQuotas

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from pyspark_log.errors import InvalidTopicError, UnknownTopicError
 from pyspark_log.kafka.error_codes import ErrorCode
@@ -18,12 +18,9 @@ from pyspark_log.server.network import Loop, Wait, Workers
 from pyspark_log.server.producer_ids import ProducerIds
 from pyspark_log.server.served import ServedLogs
 from pyspark_log.server.topic_ids import TopicIds
-from pyspark_log.server.transactions import Transactions
+from pyspark_log.server.transactions import Admission, Coordinator, Transactions
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
-
-if TYPE_CHECKING:
-    from pyspark_log.server.node.gate import Gate
 
 # The second version of the protocol of transactions (KIP-890), which clients use if the server says so.
 _TRANSACTIONS, _LEVEL = "transaction.version", 2
@@ -65,8 +62,8 @@ class Member(ClusterView, Protocol):
     """
 
     groups: Groups
-    transactions: Transactions
-    gate: Transactions | Gate
+    transactions: Coordinator
+    gate: Admission
 
     def load(self) -> None:
         """Takes in what the store has, before any request."""
@@ -99,8 +96,9 @@ class Alone:
         """`parts`: of the server."""
         self._parts, logs = parts, parts.logs
         self.groups = Groups(parts.loop, parts.workers, logs, parts.settings, self)
-        self.transactions = Transactions(parts.loop, parts.workers, logs, parts.producer_ids.next, sync=parts.sync)
-        self.gate: Transactions | Gate = self.transactions
+        self._transactions = Transactions(parts.loop, parts.workers, logs, parts.producer_ids.next, sync=parts.sync)
+        self.transactions: Coordinator = self._transactions
+        self.gate: Admission = self._transactions
 
     def features(self) -> Features:
         return _FEATURES
@@ -162,7 +160,7 @@ class Alone:
         if report_hidden is not None:
             self._parts.workers.run(report_hidden)
         self.groups.load()
-        self.transactions.load()
+        self._transactions.load()
 
     def start(self) -> None:
         self._parts.serve()

@@ -19,8 +19,9 @@ from pyspark_log.server.appends import Appends
 from pyspark_log.server.broker import Broker
 from pyspark_log.server.coordinator import Settings
 from pyspark_log.server.counts import Counts
-from pyspark_log.server.handlers import APIS, Api, Client, apis_beside_others, node_apis
-from pyspark_log.server.member import Member, Parts, alone
+from pyspark_log.server.handlers import Api, Client, node_apis
+from pyspark_log.server.kinds import check_keeps_users, in_folder, kind_of
+from pyspark_log.server.member import Member, Parts
 from pyspark_log.server.network import ClosedByServerError, Limits, Listener, Loop, Workers
 from pyspark_log.server.node.config import ClusterConfig
 from pyspark_log.server.pages import Pages
@@ -29,12 +30,10 @@ from pyspark_log.server.quotas import ClientQuotas, Throttles
 from pyspark_log.server.security import Acls, Login, PrincipalRules, Sasl, SaslConfig, TlsConfig, Users, subject, user
 from pyspark_log.server.security.sasl import BEARER
 from pyspark_log.server.served import ServedLogs
-from pyspark_log.server.served.kinds import check_keeps_users, in_folder, logs_of
 from pyspark_log.server.session import ClientSession, SaslSession
 from pyspark_log.server.topic_ids import TopicIds
 from pyspark_log.server.upkeep import Upkeep
 from pyspark_log.storage.fs import contextmanager
-from pyspark_log.storage.maintenance.kinds import by_store
 from pyspark_log.storage.store import Store
 
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ def serve(store: Store, config: ServerConfig, on_ready: Callable[[tuple[str, int
     loop = Loop()
     workers = Workers(loop, _THREADS)
     try:
-        served = _Served(loop, workers, store, logs_of(store, workers, config.linger, config.node_id))
+        served = _Served(loop, workers, store, *kind_of(store, workers, config.linger, config.node_id))
         with served.logs.held(_raise_file_limit()):
             if config.cluster is None:
                 server = _build_alone(served, config)
@@ -135,12 +134,13 @@ def _raise_file_limit() -> int:
 
 
 class _Served(NamedTuple):
-    """What is served, with the loop and the workers for it."""
+    """What is served, with the loop and the workers for it; `logs` and `join` as of Kind."""
 
     loop: Loop
     workers: Workers
     store: Store
     logs: ServedLogs
+    join: Callable[[Parts], tuple[Member, Mapping[int, Api]]]
 
 
 def _build_alone(served: _Served, config: ServerConfig) -> _Server:
@@ -151,19 +151,7 @@ def _build_alone(served: _Served, config: ServerConfig) -> _Server:
     users = Users(path)
     acls = None if config.super_users is None else Acls(path, config.super_users)
     access = _Access(users, users, acls, ClientQuotas(path))
-    return _Server(served, config, access, by_store(served.store, folder=lambda _: _join_none, objects=lambda _: _join))
-
-
-def _join_none(parts: Parts) -> tuple[Member, Mapping[int, Api]]:
-    return alone(parts), APIS
-
-
-def _join(parts: Parts) -> tuple[Member, Mapping[int, Api]]:
-    """Beside other servers of the store."""
-    from pyspark_log.server.several import Several  # noqa: PLC0415  (a server of a folder need not load it)
-
-    member = Several(parts)
-    return member, apis_beside_others(member)
+    return _Server(served, config, access, served.join)
 
 
 def _build_node(served: _Served, store: FolderStore, config: ServerConfig, cluster: ClusterConfig) -> _Server:
@@ -201,7 +189,7 @@ class _Server:
         self, served: _Served, config: ServerConfig, access: _Access,
         join: Callable[[Parts], tuple[Member, Mapping[int, Api]]],
     ) -> None:  # fmt: skip
-        loop, workers, store, logs = served
+        loop, workers, store, logs, _ = served
         self._loop, self._logs, self._signal, self._config = loop, logs, 0, config
         self._rules = PrincipalRules("DEFAULT" if config.tls is None else config.tls.principal_rules)
         self._sasl = None

@@ -8,6 +8,8 @@ from functools import partial
 from pyspark_log.errors import PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.member import Alone, Parts
+from pyspark_log.server.served import SharedTransactions
+from pyspark_log.server.transactions import DecidedTransactions
 
 _log = logging.getLogger(__name__)
 
@@ -16,12 +18,14 @@ _AGAIN = 1.0
 
 
 class Several(Alone):
-    """One of several servers. One of them coordinates all groups and transactions at a time."""
+    """One of several servers. One of them coordinates all groups at a time; each decides on transactions."""
 
-    def __init__(self, parts: Parts) -> None:
-        """Coordinates nothing yet."""
+    def __init__(self, parts: Parts, shared: SharedTransactions) -> None:
+        """Coordinates nothing yet; `shared`: what is known of transactional ids."""
         super().__init__(parts)
         self._servers, self._is_ready, self._is_loading = parts.logs.servers, False, False
+        self._decided = DecidedTransactions(parts.loop, parts.logs, shared, parts.producer_ids.next)
+        self.transactions = self.gate = self._decided
 
     # ---- which are coordinated here
 
@@ -32,8 +36,8 @@ class Several(Alone):
         return ErrorCode.NONE if self._is_ready else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     def of_transaction(self, transactional_id: str) -> ErrorCode:
-        """The same for a transactional id."""
-        return self.of_group(transactional_id)
+        """The same for a transactional id: each server decides on any."""
+        return ErrorCode.NONE
 
     def has_group(self, group: str) -> bool:
         return self.of_group(group) == ErrorCode.NONE
@@ -47,6 +51,7 @@ class Several(Alone):
         call = self._parts.loop.call_from_elsewhere
         self._servers.begin(partial(call, self._look), self._parts.fail)
         self._look()
+        self._decided.watch()
         super().start()
 
     def _look(self) -> None:
@@ -56,7 +61,6 @@ class Several(Alone):
                 _log.info("another server coordinates")
                 self._is_ready = False
                 self.groups.give_up(self.groups.names())
-                self.transactions.give_up(list(self.transactions.names()))
         elif not self._is_ready and not self._is_loading:
             self._is_loading = True
             self._parts.loop.start(self._load())
@@ -65,7 +69,6 @@ class Several(Alone):
         workers, logs = self._parts.workers, self._parts.logs
         try:
             members = await workers.run(logs.groups.members)
-            transactions = await workers.run(self.transactions.log.load)
         except (PylogError, OSError) as error:
             _log.warning("cannot load what this server coordinates, trying again: %s", error)
             self._parts.loop.call_later(_AGAIN, self._look)
@@ -74,6 +77,5 @@ class Several(Alone):
             self._is_loading = False
         if self._servers.coordinates:
             self.groups.take_over(*members)
-            self.transactions.take_over(transactions)
             self._is_ready = True
-            _log.info("node %d coordinates groups and transactions", self._servers.node_id)
+            _log.info("node %d coordinates the groups", self._servers.node_id)

@@ -62,7 +62,7 @@ class Gate:
             self._forget_what_moved()
         return errors
 
-    def release(self, _transactional_id: str, producer_id: int) -> None:
+    def release(self, transactional_id: str, producer_id: int) -> None:
         """What was admitted is appended, or refused."""
         self._appending[producer_id] -= 1
         if not self._appending[producer_id]:

@@ -15,9 +15,8 @@ from pyspark_log.server.network import Workers
 from pyspark_log.server.node.cluster_clients import ClusterClients
 from pyspark_log.server.node.config import ClusterConfig
 from pyspark_log.server.node.coordinators import Coordinators
-from pyspark_log.server.node.gate import Gate
 from pyspark_log.server.node.node import Node
-from pyspark_log.server.transactions import Transactions
+from pyspark_log.server.transactions import Admission, Coordinator
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.types import TopicPartition
 
@@ -60,8 +59,9 @@ class NodeView:
             partial(loop.call_from_elsewhere, parts.workers.run), Workers(loop, _ASKING),
         )  # fmt: skip
         self.coordinators, self._leaders = Coordinators(parts, self.node), self.node.leaders
-        self.groups, self.transactions = self.coordinators.groups, self.coordinators.transactions
-        self.gate: Transactions | Gate = self.coordinators.gate
+        self.groups = self.coordinators.groups
+        self.transactions: Coordinator = self.coordinators.transactions
+        self.gate: Admission = self.coordinators.gate
         self.start, self.stop, self.note_end = self.node.start, self.node.stop, self.node.note_end
         self.close = self.coordinators.close
 

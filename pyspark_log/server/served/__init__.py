@@ -8,8 +8,20 @@ from pyspark_log.server.served.logs import (
     Refused,
     ServedLogs,
     ServedTopic,
+    SharedTransactions,
     Stored,
 )
 from pyspark_log.server.served.servers import Server
 
-__all__ = ["Batch", "Batches", "LogView", "MustWaitError", "Refused", "ServedLogs", "ServedTopic", "Server", "Stored"]
+__all__ = [
+    "Batch",
+    "Batches",
+    "LogView",
+    "MustWaitError",
+    "Refused",
+    "ServedLogs",
+    "ServedTopic",
+    "Server",
+    "SharedTransactions",
+    "Stored",
+]

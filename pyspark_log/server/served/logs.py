@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from pyspark_log.group_records import RecordKey, Value
 from pyspark_log.kafka import FileRange
+from pyspark_log.server.network import Wait
 from pyspark_log.server.served.servers import Servers
 from pyspark_log.storage.groups import OffsetAndMetadata
 from pyspark_log.storage.groups.changes import GroupChange
@@ -24,6 +25,7 @@ from pyspark_log.storage.groups.metadata import GroupMetadataValue
 from pyspark_log.storage.log.leader_epochs import EpochEnd
 from pyspark_log.storage.log.producers import ProducerEntry
 from pyspark_log.storage.log_manager import LogDirDescription
+from pyspark_log.storage.publish_log.changes import Step
 from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
 from pyspark_log.storage.seam import PartitionEvents
 from pyspark_log.storage.transactions import TransactionMetadata
@@ -212,6 +214,45 @@ class TransactionsLog(Protocol):
         self, at: TopicPartition, producer_id: int, producer_epoch: int, marker: EndTxnMarker, *, sync: bool
     ) -> None:
         """Ends a producer's transaction in a partition; a second time it changes nothing. PylogError, OSError."""
+
+
+class Changed(NamedTuple):
+    """What becomes of a transactional id.
+
+    Attributes:
+        metadata: what is known of it from then on; None: nothing any more.
+        answer: what is answered once that is decided.
+        step: what becomes of its transaction; of that of which producer id and epoch.
+    """
+
+    metadata: TransactionMetadata | None
+    answer: Any
+    step: Step = Step.NONE
+    producer: tuple[int, int] = (-1, -1)
+
+
+#: Makes a change of what is known of a transactional id, or something else that is answered.
+Rule: TypeAlias = Callable[[TransactionMetadata | None], object]
+
+
+class SharedTransactions(Protocol):
+    """What is known of transactional ids, where each of several servers may change it."""
+
+    def known(self) -> dict[str, TransactionMetadata]:
+        """What is known of each id, as this server has it. At once."""
+
+    def of(self, transactional_id: str) -> TransactionMetadata | None:
+        """The same of one; None: nothing. At once."""
+
+    def partitions(self, producer_id: int) -> frozenset[TopicPartition]:
+        """Those to which an open transaction has written. At once."""
+
+    def change(self, transactional_id: str, rule: Rule) -> Wait[Any]:
+        """Decides what `rule` makes of what is known at that moment.
+
+        The wait gives the answer; or what the rule has returned instead of a change. It fails if nothing was decided,
+        or that is not known: PylogError, OSError, ValueError.
+        """
 
 
 class Compaction(Protocol):

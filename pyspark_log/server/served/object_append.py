@@ -13,7 +13,7 @@ from pyspark_log.server.served.object_collector import Collector, Request
 from pyspark_log.server.served.object_follower import Follower
 from pyspark_log.storage.catalog import check_not_internal
 from pyspark_log.storage.fs.clock import now_ms
-from pyspark_log.storage.ingest import validate
+from pyspark_log.storage.ingest import validate, without_transaction
 from pyspark_log.storage.object_store import ObjectStore
 from pyspark_log.storage.publish_log.incoming import Incoming, Outcome, Placed
 from pyspark_log.storage.publish_log.proposals import log_of, topic_of
@@ -58,7 +58,11 @@ class Appends:
             [header] = scan(data, 0, len(data))
         except (PylogError, OSError) as error:
             return _refused(error, log_start)
-        incoming = Incoming(topic, at.partition, header, data)
+        incoming = Incoming(topic, at.partition, header, data, in_transaction=header.is_transactional)
+        if incoming.in_transaction:
+            # In the log it is as any other: no marker follows.
+            incoming.records = without_transaction(data)
+            [incoming.header] = scan(incoming.records, 0, len(data))
         return _Admitted(incoming, now if config.log_append_time else -1, log_start)
 
     def _config(self, topic: TopicDescription) -> TopicConfig:

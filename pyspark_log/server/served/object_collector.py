@@ -40,7 +40,7 @@ class Request:
     Attributes:
         report: called with what has become of each batch, or of the change; in the collector's thread.
         batches: batches of a client.
-        change: a change of a coordinator; None: there is none.
+        change: a change of a coordinator; None: there is none. Those of one decision do not see each other.
     """
 
     report: Callable[[list[Any]], object]
@@ -124,7 +124,7 @@ class Collector:
         outcome: Future[list[Any]] = Future()
         self.add(Request(outcome.set_result, change=change))
         [*outcomes] = outcome.result()
-        if len(outcomes) == 1 and isinstance(outcomes[0], _Failure):
+        if len(outcomes) == 1 and isinstance(outcomes[0], Failure):
             raise outcomes[0].error
         return outcomes
 
@@ -170,7 +170,7 @@ class Collector:
 
     def _fail(self, failed: _Round, error: Exception) -> None:
         for request in failed.requests:
-            request.report([error for _ in request.batches] if request.change is None else [_Failure(error)])
+            request.report([error for _ in request.batches] if request.change is None else [Failure(error)])
 
     def _next(self) -> list[_Round]:
         """The next rounds to decide on, once they are ready; none: it ends."""
@@ -214,7 +214,7 @@ class Collector:
 
 
 @dataclass
-class _Failure:
+class Failure:
     """A change was not decided."""
 
     error: Exception

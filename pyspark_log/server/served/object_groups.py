@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
-from pyspark_log.errors import ReadOnlyError
+from pyspark_log.errors import InvalidTxnStateError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.served.logs import GroupMembers
@@ -14,6 +14,7 @@ from pyspark_log.server.served.object_follower import Follower
 from pyspark_log.storage.catalog import OFFSETS_TOPIC
 from pyspark_log.storage.groups import OffsetAndMetadata
 from pyspark_log.storage.groups.changes import GroupChange
+from pyspark_log.storage.publish_log.changes import StagedOffset
 from pyspark_log.storage.publish_log.groups import committed_in, coordinated, members_in
 from pyspark_log.storage.publish_log.proposals import Proposal
 from pyspark_log.storage.publish_log.state import State
@@ -48,8 +49,20 @@ class ObjectGroups:
 
     def commit_in_transaction(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], producer_id: int, producer_epoch: int
-    ) -> NoReturn:
-        raise ReadOnlyError("a server over an object store coordinates no transactions")
+    ) -> None:
+        def change(state: State) -> tuple[Proposal | None, list[Any]]:
+            transaction = state.open.get(producer_id)
+            if state.coordinator.run != self._run:
+                return None, [RefusedError(ErrorCode.NOT_COORDINATOR, "another server coordinates")]
+            if transaction is None or transaction.epoch != producer_epoch:
+                why = f"producer {producer_id} has no transaction in epoch {producer_epoch}"
+                return None, [InvalidTxnStateError(why)]
+            staged = [StagedOffset(producer_id, group, at, kept.offset, kept.metadata) for at, kept in offsets.items()]
+            return Proposal(staged_offsets=tuple(staged)), [None]
+
+        [failure] = self._collector.decide(change)
+        if failure is not None:
+            raise failure
 
     def members(self, partitions: Iterable[int] | None = None) -> GroupMembers:
         return members_in(self._follower.state)
@@ -61,7 +74,8 @@ class ObjectGroups:
         return committed_in(self._follower.state, group)
 
     def pending(self, group: str) -> Iterable[TopicPartition]:
-        return ()
+        transactions = self._follower.state.open.values()
+        return {offset.at for one in transactions for offset in one.offsets if offset.group == group}
 
     def expire(self) -> int:
         return 0

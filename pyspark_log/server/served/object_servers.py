@@ -66,6 +66,11 @@ class ObjectServers(Servers):
                 return server
         return None
 
+    def of_transactions(self, transactional_id: str) -> Server:
+        # Any of them decides; so that several clients do not ask one alone, they are shared out as partitions are.
+        leader = self.leader(transactional_id, 0)
+        return next(server for server in self._alive if server.node_id == leader)
+
     @property
     def coordinates(self) -> bool:
         return self._follower.state.coordinator.run == self.run

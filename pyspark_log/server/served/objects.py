@@ -1,12 +1,11 @@
 """A store in an object store, as it is served, by any number of servers; see `logs`.
 
-Clients read it and write to it; one of the servers coordinates groups. None coordinates transactions.
+Clients read it and write to it, also in transactions; one of the servers coordinates groups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NoReturn
+from collections.abc import Callable, Iterator, Sequence
 
 from pyspark_log.config import int_config
 from pyspark_log.errors import ReadOnlyError
@@ -19,17 +18,13 @@ from pyspark_log.server.served.object_groups import ObjectGroups
 from pyspark_log.server.served.object_log import ObjectTopic
 from pyspark_log.server.served.object_pieces import Pieces
 from pyspark_log.server.served.object_servers import ObjectServers
+from pyspark_log.server.served.object_transactions import ObjectTransactions
 from pyspark_log.storage.fs import contextmanager
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.log.producers import ProducerEntry
 from pyspark_log.storage.log_manager import LogDirDescription
 from pyspark_log.storage.object_store import ObjectStore
-from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
-from pyspark_log.storage.transactions import TransactionMetadata
 from pyspark_log.types import TopicPartition
-
-# Why transactions are refused.
-_WHY = "a server over an object store coordinates no transactions"
 
 
 class ObjectLogs(ServedLogs):
@@ -47,7 +42,8 @@ class ObjectLogs(ServedLogs):
         self._max_batch_bytes = int_config(store.configs, "batch.max.memory.bytes")
         self.configs = store.configs
         self.groups = ObjectGroups(self._follower, self._collector, self.servers.run)
-        self.transactions, self.compaction = _Transactions(), _Nothing()
+        self.transactions = ObjectTransactions(self._follower, self._collector, workers)
+        self.compaction = _Nothing()
 
     def check_writable(self) -> None:
         """Others may write to it, too."""
@@ -117,26 +113,6 @@ class ObjectLogs(ServedLogs):
 _UNKNOWN = -1
 
 
-class _Transactions:
-    """There are none."""
-
-    writable = False
-
-    def load(self, partitions: Iterable[int] | None = None) -> dict[str, TransactionMetadata]:
-        return {}
-
-    def write(self, transactional_id: str, metadata: TransactionMetadata | None, *, sync: bool) -> None:
-        _refuse()
-
-    def coordinator_epoch(self, transactional_id: str) -> int:
-        return 0
-
-    def end(
-        self, at: TopicPartition, producer_id: int, producer_epoch: int, marker: EndTxnMarker, *, sync: bool
-    ) -> None:
-        _refuse()
-
-
 class _Nothing:
     """Compacts nothing: `pylog upkeep` does."""
 
@@ -145,7 +121,3 @@ class _Nothing:
 
     def stop(self) -> None:
         """There is nothing to stop."""
-
-
-def _refuse() -> NoReturn:
-    raise ReadOnlyError(_WHY)

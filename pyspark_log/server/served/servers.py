@@ -30,7 +30,10 @@ class Servers(Protocol):
         """The node id of the one that clients are to ask for a partition."""
 
     def coordinator(self) -> Server | None:
-        """The one that coordinates groups and transactions; None: it is being looked for."""
+        """The one that coordinates groups; None: it is being looked for."""
+
+    def of_transactions(self, transactional_id: str) -> Server | None:
+        """The one that clients are to ask for a transactional id; likewise."""
 
     @property
     def coordinates(self) -> bool:
@@ -68,6 +71,9 @@ class OnlyServer(Servers):
 
     def coordinator(self) -> Server:
         return Server(self.node_id, "", 0)
+
+    def of_transactions(self, transactional_id: str) -> Server:
+        return self.coordinator()
 
     def register(self, address: tuple[str, int]) -> None:
         """There is none that asks."""

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from pyspark_log.config import int_config
 from pyspark_log.errors import PartitionOwnedError, PylogError
@@ -14,6 +14,7 @@ from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.network import Loop, Wait, Workers
 from pyspark_log.server.served import ServedLogs
 from pyspark_log.server.transactions import transitions
+from pyspark_log.server.transactions.coordinator import Outcome
 from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
 from pyspark_log.storage.transactions import NO_EPOCH, NO_PRODUCER, TransactionMetadata, TransactionState
 from pyspark_log.types import TopicPartition
@@ -40,14 +41,6 @@ class Cluster(Protocol):
         """Writes a marker to the leader of a partition; whether it is written."""
 
 
-class Outcome(NamedTuple):
-    """What became of a producer's request: why nothing; or NONE, and the id and epoch that it has now."""
-
-    error: ErrorCode
-    producer_id: int = NO_PRODUCER
-    epoch: int = NO_EPOCH
-
-
 @dataclass
 class _Id:
     """A transactional id.
@@ -68,9 +61,7 @@ class _Id:
 
 
 class Transactions:
-    """The coordinator of a store's transactions. All calls come from the loop's thread.
-
-    What a request begins is done to its end also if its client leaves meanwhile.
+    """Coordinates the transactions of a store: see Coordinator and Admission.
 
     Attributes:
         log: the log of transactions.
@@ -142,13 +133,7 @@ class Transactions:
     # ---- requests
 
     def init_producer(self, transactional_id: str, timeout: int, producer: tuple[int, int]) -> Wait[Outcome]:
-        """Gives a producer its id and epoch, and fences earlier ones of the transactional id.
-
-        Args:
-            transactional_id: the id.
-            timeout: for how long its transactions may last, in ms.
-            producer: the producer id and epoch that the client believes to have; -1: it has none.
-        """
+        """See Coordinator."""
         return self._loop.start(self._init_producer(transactional_id, timeout, producer))
 
     async def _init_producer(self, name: str, timeout: int, producer: tuple[int, int]) -> Outcome:
@@ -174,10 +159,7 @@ class Transactions:
     def add(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: AbstractSet[TopicPartition], version: int
     ) -> Wait[ErrorCode]:
-        """Partitions join the producer's transaction, which they begin if none is open.
-
-        `version`: of the protocol of transactions that the client uses.
-        """
+        """See Coordinator."""
         return self._loop.start(self._add(transactional_id, producer_id, epoch, partitions, version))
 
     async def _add(
@@ -196,10 +178,7 @@ class Transactions:
         return await self._write(name, entry, changed) if changed is not entry.metadata else ErrorCode.NONE
 
     def end(self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool, version: int) -> Wait[Outcome]:
-        """Commits or aborts the producer's transaction.
-
-        `version`: of the protocol of transactions that the client uses.
-        """
+        """See Coordinator."""
         return self._loop.start(self._end_by_client(transactional_id, producer_id, epoch, commit, version))
 
     async def _end_by_client(self, name: str, producer_id: int, epoch: int, commit: bool, version: int) -> Outcome:
@@ -235,16 +214,7 @@ class Transactions:
         self, transactional_id: str, producer_id: int, epoch: int, partitions: AbstractSet[TopicPartition], *,
         adds: bool,
     ) -> Mapping[TopicPartition, ErrorCode]:  # fmt: skip
-        """Says of each partition whether the producer may append to it now.
-
-        Until `release`, the transaction does not end: so no record comes after its marker. Call both in a coroutine of
-        the loop, which continues when the client has left.
-
-        Args:
-            transactional_id, producer_id, epoch: of the producer.
-            partitions: to which it appends.
-            adds: whether they join the transaction by that, as in the second version of the protocol.
-        """
+        """See Admission."""
         # From now on: nothing comes between the check and the append.
         entry = self._ids.setdefault(transactional_id, _Id())
         entry.appending += 1
@@ -276,8 +246,8 @@ class Transactions:
                 error = ErrorCode.CONCURRENT_TRANSACTIONS if entry.is_changing else ErrorCode.INVALID_TXN_STATE
         return dict.fromkeys(has, ErrorCode.NONE) | dict.fromkeys(others, error)
 
-    def release(self, transactional_id: str, _producer_id: int) -> None:
-        """What was admitted is appended, or refused."""
+    def release(self, transactional_id: str, producer_id: int) -> None:
+        """See Admission."""
         entry = self._ids[transactional_id]
         entry.appending -= 1
         if not entry.appending:

@@ -6,6 +6,6 @@ the rows that `encoder` is given.
 
 from pyspark_log.storage.ingest.encoder import encode_pairs
 from pyspark_log.storage.ingest.packs import FILLING_BYTES, PIECE_SIZE, grouped, packed
-from pyspark_log.storage.ingest.validator import validate
+from pyspark_log.storage.ingest.validator import validate, without_transaction
 
-__all__ = ["FILLING_BYTES", "PIECE_SIZE", "encode_pairs", "grouped", "packed", "validate"]
+__all__ = ["FILLING_BYTES", "PIECE_SIZE", "encode_pairs", "grouped", "packed", "validate", "without_transaction"]

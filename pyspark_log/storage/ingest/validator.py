@@ -26,6 +26,7 @@ from pyspark_log.storage.record.layout import (
     LENGTH_PREFIX,
     MAGIC,
     MAX_TIMESTAMP_AT,
+    TRANSACTIONAL,
 )
 from pyspark_log.storage.record.walk import check_records, read_pairs, record_times
 
@@ -130,6 +131,15 @@ def _with_largest_time(batch: bytes, newest: int) -> bytes:
     pack_into(">q", corrected, MAX_TIMESTAMP_AT, newest)
     corrected[CRC_AT:ATTRIBUTES_AT] = crc32c(memoryview(corrected)[ATTRIBUTES_AT:]).to_bytes(4, "big")
     return bytes(corrected)
+
+
+def without_transaction(batch: bytes | bytearray) -> bytearray:
+    """The batch as one that belongs to no transaction, for a log that has none."""
+    changed = bytearray(batch)
+    attributes = int.from_bytes(changed[ATTRIBUTES_AT:LAST_OFFSET_DELTA_AT], "big") & ~TRANSACTIONAL
+    changed[ATTRIBUTES_AT:LAST_OFFSET_DELTA_AT] = attributes.to_bytes(2, "big")
+    changed[CRC_AT:ATTRIBUTES_AT] = crc32c(memoryview(changed)[ATTRIBUTES_AT:]).to_bytes(4, "big")
+    return changed
 
 
 def _in_codec_of(config: TopicConfig, batch: bytes, header: BatchHeader, where: object) -> bytearray:

@@ -20,12 +20,16 @@ from pyspark_log.errors import CorruptRecordError, LogDamagedError, PylogError
 from pyspark_log.storage.fs.json_fields import Fields
 from pyspark_log.storage.log.producers import WrittenBatch
 from pyspark_log.storage.objects import Objects
+from pyspark_log.storage.publish_log.changes import GroupRecord
 from pyspark_log.storage.publish_log.entry import (
-    GroupRecord,
+    bytes_field,
+    bytes_of,
     group_record_fields,
     group_record_of,
     publisher_fields,
     publisher_of,
+    staged_offset_fields,
+    staged_offset_of,
     topic_fields,
     topic_of,
 )
@@ -33,11 +37,13 @@ from pyspark_log.storage.publish_log.state import (
     NO_COORDINATOR,
     Committed,
     Coordinator,
+    OpenTransaction,
     PartitionLog,
     Piece,
     Producer,
     Server,
     State,
+    TransactionalId,
 )
 from pyspark_log.storage.record import crc32c
 from pyspark_log.types import TopicPartition
@@ -107,9 +113,14 @@ def encode(state: State) -> bytes:
     return _START.pack(_MAGIC, crc32c(data)) + data
 
 
+def _is_of_servers(state: State) -> bool:
+    """Whether it has what only servers write."""
+    return bool(state.producers or state.members or state.servers or state.transactional or state.open)
+
+
 def _fields(state: State) -> dict[str, Any]:
     return {
-        "version": VERSION if state.producers or state.members or state.servers else _FIRST_VERSION,
+        "version": VERSION if _is_of_servers(state) else _FIRST_VERSION,
         "number": state.number,
         "topics": [topic_fields(one) for one in state.topics.values()],
         "partitions": [
@@ -127,6 +138,11 @@ def _fields(state: State) -> dict[str, Any]:
         ],
         "servers": list(state.servers.items()),
         "coordinator": state.coordinator,
+        "transactional": [[name, bytes_field(known.value), *known[1:]] for name, known in state.transactional.items()],
+        "open": [
+            [producer_id, one.epoch, one.pieces, [staged_offset_fields(offset) for offset in one.offsets]]
+            for producer_id, one in state.open.items()
+        ],
         "producers": [
             [*at, producer_id, producer.epoch, producer.number, producer.time, producer.batches]
             for at, producers in state.producers.items()
@@ -171,6 +187,8 @@ def _state(number: int, content: Fields) -> State:
         members.setdefault(record.group, {})[record.key] = record.value or b""
     servers: list[Any] = content.list("servers") if content.has("servers") else []
     coordinator: Any = content.value("coordinator") if content.has("coordinator") else NO_COORDINATOR
+    transactional: list[Any] = content.list("transactional") if content.has("transactional") else []
+    unended: list[Any] = content.list("open") if content.has("open") else []
     return State(
         number,
         {one.name: one for one in topics},
@@ -186,6 +204,15 @@ def _state(number: int, content: Fields) -> State:
         members,
         {node_id: Server(*server) for node_id, server in servers},
         Coordinator(*coordinator),
+        {name: TransactionalId(bytes_of(value) or b"", *rest) for name, value, *rest in transactional},
+        {
+            producer_id: OpenTransaction(
+                epoch,
+                tuple(((topic_id, partition), Piece(*piece)) for (topic_id, partition), piece in pieces),
+                tuple(map(staged_offset_of, offsets)),
+            )
+            for producer_id, epoch, pieces, offsets in unended
+        },
         producers,
         content.whole("time"),
         content.whole("horizon"),

@@ -15,7 +15,7 @@ import struct
 from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from pyspark_log.config import INT_MAX, LONG_MAX
 from pyspark_log.errors import CorruptRecordError
@@ -23,6 +23,20 @@ from pyspark_log.storage.catalog.topics import check_id
 from pyspark_log.storage.fs.json_fields import Fields, text, whole
 from pyspark_log.storage.publish import Decision
 from pyspark_log.storage.publish.decision import About, Origin
+from pyspark_log.storage.publish_log.changes import (
+    Addition,
+    GroupRecord,
+    LogStart,
+    Merge,
+    Numbered,
+    OffsetMove,
+    Region,
+    ServerNote,
+    Staged,
+    StagedOffset,
+    Step,
+    TransactionStep,
+)
 from pyspark_log.storage.record import crc32c
 from pyspark_log.types import TopicDescription, TopicPartition
 
@@ -32,140 +46,6 @@ _MAGIC = b"PYLOGPL\0"
 _START = struct.Struct(">8sII")
 #: As much as is read of an entry at first: most heads are smaller.
 FIRST_BYTES = 64 * 1024
-
-
-class Region(NamedTuple):
-    """Record batches, back to back, in an object.
-
-    Attributes:
-        object: the object's name; "": they are in the entry itself.
-        position, size: where they are in it, in bytes; in the entry: after its head.
-        records: how many offsets they take.
-        max_timestamp: the largest time of their records (ms), or NO_TIMESTAMP.
-        crc: CRC-32C of the checksums of the batches, one after the other. It identifies them.
-    """
-
-    object: str
-    position: int
-    size: int
-    records: int
-    max_timestamp: int
-    crc: int
-
-
-class Addition(NamedTuple):
-    """Records that a partition gets.
-
-    Attributes:
-        topic_id, partition: which partition.
-        base_offset: the offset of the first of them, which is where the partition ended before.
-        regions: where they are, in their order.
-    """
-
-    topic_id: str
-    partition: int
-    base_offset: int
-    regions: tuple[Region, ...]
-
-    @property
-    def next_offset(self) -> int:
-        """The offset after the last of them."""
-        return self.base_offset + sum(region.records for region in self.regions)
-
-
-class Numbered(NamedTuple):
-    """A record batch of an idempotent producer (KIP-98) among the records that a partition gets.
-
-    Attributes:
-        topic_id, partition: which partition.
-        producer_id, epoch: the producer.
-        base_sequence: the sequence number of its first record.
-        base_offset: the offset of that.
-        records: how many offsets it takes.
-    """
-
-    topic_id: str
-    partition: int
-    producer_id: int
-    epoch: int
-    base_sequence: int
-    base_offset: int
-    records: int
-
-
-class OffsetMove(NamedTuple):
-    """A move of a group's committed offset.
-
-    Attributes:
-        group, at: whose, and of which partition.
-        before: the committed offset from which it starts; None: there is none.
-        offset: the new one; None: it is deleted.
-        metadata: the committer's text.
-    """
-
-    group: str
-    at: TopicPartition
-    before: int | None
-    offset: int | None
-    metadata: str = ""
-
-
-class GroupRecord(NamedTuple):
-    """A record of a group's members, as Kafka's coordinator writes it to `__consumer_offsets`.
-
-    Attributes:
-        group: whose.
-        key, value: as there; None: it is deleted.
-    """
-
-    group: str
-    key: bytes
-    value: bytes | None
-
-
-class ServerNote(NamedTuple):
-    """What a server of the store says of itself.
-
-    Attributes:
-        node_id: Kafka's `broker.id`.
-        run: 22 characters that no other start of a server has.
-        host, port: where clients find it.
-        coordinates: whether it coordinates groups and transactions from then on.
-        leaves: whether it ends.
-    """
-
-    node_id: int
-    run: str
-    host: str
-    port: int
-    coordinates: bool
-    leaves: bool
-
-
-class LogStart(NamedTuple):
-    """The first offset that a partition keeps."""
-
-    topic_id: str
-    partition: int
-    offset: int
-
-
-class Merge(NamedTuple):
-    """Records that move to another object; those that are compacted away are not in it.
-
-    Attributes:
-        topic_id, partition: which partition.
-        base_offset, next_offset: the offsets that they have: [base, next).
-        regions: where they are from then on, in their order; together they take these offsets.
-        cleaned_to: up to which offset the partition is compacted from then on; -1: as before.
-    """
-
-    topic_id: str
-    partition: int
-    base_offset: int
-    next_offset: int
-    regions: tuple[Region, ...]
-    cleaned_to: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +63,8 @@ class Entry:
         numbered: the batches among them that have a producer.
         moves: of committed offsets.
         group_records: of groups' members.
+        staged, staged_offsets: of transactions that are open.
+        steps: what becomes of transactions.
         server: what the server says of itself that has made it; None: nothing.
         log_starts: of partitions whose first records are deleted.
         merges: records that are elsewhere from then on.
@@ -201,12 +83,22 @@ class Entry:
     numbered: tuple[Numbered, ...] = ()
     moves: tuple[OffsetMove, ...] = ()
     group_records: tuple[GroupRecord, ...] = ()
+    staged: tuple[Staged, ...] = ()
+    staged_offsets: tuple[StagedOffset, ...] = ()
+    steps: tuple[TransactionStep, ...] = ()
     server: ServerNote | None = None
     log_starts: tuple[LogStart, ...] = ()
     merges: tuple[Merge, ...] = ()
     horizon: int | None = None
     floor: int | None = None
     head_size: int = field(default=0, compare=False)
+
+    @property
+    def is_of_server(self) -> bool:
+        """Whether it has what only servers write."""
+        return bool(
+            self.numbered or self.group_records or self.staged or self.staged_offsets or self.steps or self.server
+        )
 
 
 def name_of(number: int) -> str:
@@ -255,7 +147,7 @@ def decode(number: int, data: bytes | memoryview) -> Entry:
 
 def _fields(entry: Entry) -> dict[str, Any]:
     fields: dict[str, Any] = {
-        "version": VERSION if entry.numbered or entry.group_records or entry.server else _FIRST_VERSION,
+        "version": VERSION if entry.is_of_server else _FIRST_VERSION,
         "number": entry.number,
         "token": entry.token,
         **entry.origin._asdict(),
@@ -268,16 +160,10 @@ def _fields(entry: Entry) -> dict[str, Any]:
         fields["publisher"] = publisher_fields(entry.publisher)
     if entry.additions:
         fields["additions"] = entry.additions
-    if entry.numbered:
-        fields["numbered"] = entry.numbered
     if entry.moves:
         fields["moves"] = [
             [one.group, one.at.topic, one.at.partition, one.before, one.offset, one.metadata] for one in entry.moves
         ]
-    if entry.group_records:
-        fields["group_records"] = [group_record_fields(record) for record in entry.group_records]
-    if entry.server is not None:
-        fields["server"] = entry.server
     if entry.log_starts:
         fields["log_starts"] = entry.log_starts
     if entry.merges:
@@ -286,13 +172,41 @@ def _fields(entry: Entry) -> dict[str, Any]:
         fields["horizon"] = entry.horizon
     if entry.floor is not None:
         fields["floor"] = entry.floor
-    return fields
+    return fields | (_fields_of_server(entry) if entry.is_of_server else {})
+
+
+def _fields_of_server(entry: Entry) -> dict[str, Any]:
+    return {
+        "numbered": entry.numbered,
+        "group_records": [group_record_fields(record) for record in entry.group_records],
+        "staged": entry.staged,
+        "staged_offsets": [staged_offset_fields(offset) for offset in entry.staged_offsets],
+        "steps": [
+            [step.transactional_id, bytes_field(step.value), step.last_epoch, step.producer_id, step.epoch, step.step]
+            for step in entry.steps
+        ],
+        **({} if entry.server is None else {"server": entry.server}),
+    }
+
+
+def bytes_field(data: bytes | None) -> str | None:
+    """Bytes as JSON."""
+    return None if data is None else b64encode(data).decode()
+
+
+def bytes_of(value: object) -> bytes | None:
+    """The inverse of bytes_field. ValueError."""
+    return None if value is None else b64decode(text(value, "bytes"))
 
 
 def group_record_fields(record: GroupRecord) -> list[str | None]:
     """A record of a group as JSON."""
-    value = None if record.value is None else b64encode(record.value).decode()
-    return [record.group, b64encode(record.key).decode(), value]
+    return [record.group, bytes_field(record.key), bytes_field(record.value)]
+
+
+def staged_offset_fields(one: StagedOffset) -> list[Any]:
+    """An offset of an open transaction as JSON."""
+    return [one.producer_id, one.group, one.at.topic, one.at.partition, one.offset, one.metadata]
 
 
 def topic_fields(topic: TopicDescription) -> dict[str, Any]:
@@ -334,6 +248,9 @@ def _entry(content: Fields, size: int) -> Entry:
         numbered=tuple(_numbered(_items(one, 7)) for one in listed("numbered")),
         moves=tuple(_move(_items(one, 6)) for one in listed("moves")),
         group_records=tuple(group_record_of(one) for one in listed("group_records")),
+        staged=tuple(_staged(_items(one, 4)) for one in listed("staged")),
+        staged_offsets=tuple(staged_offset_of(one) for one in listed("staged_offsets")),
+        steps=tuple(_step(_items(one, 6)) for one in listed("steps")),
         server=_server(_items(content.value("server"), 6)) if content.has("server") else None,
         log_starts=tuple(_log_start(_items(one, 3)) for one in listed("log_starts")),
         merges=tuple(_merge(_items(one, 6)) for one in listed("merges")),
@@ -404,7 +321,7 @@ def _numbered(items: list[Any]) -> Numbered:
         whole(producer_id, "producer_id"),
         whole(epoch, "epoch"),
         whole(base_sequence, "base_sequence", 0, INT_MAX),
-        whole(base_offset, "base_offset"),
+        whole(base_offset, "base_offset", -1),
         whole(count, "records", 1),
     )
 
@@ -447,9 +364,33 @@ def _move(items: list[Any]) -> OffsetMove:
 def group_record_of(value: object) -> GroupRecord:
     """The inverse of group_record_fields. ValueError."""
     group, key, data = _items(value, 3)
-    return GroupRecord(
-        text(group, "group"), b64decode(text(key, "key")), None if data is None else b64decode(text(data, "value"))
-    )
+    return GroupRecord(text(group, "group"), bytes_of(key) or b"", bytes_of(data))
+
+
+def staged_offset_of(value: object) -> StagedOffset:
+    """The inverse of staged_offset_fields. ValueError."""
+    producer_id, group, topic, partition, offset, metadata = _items(value, 6)
+    at = TopicPartition(text(topic, "topic"), whole(partition, "partition", 0, INT_MAX))
+    return StagedOffset(
+        whole(producer_id, "producer_id"), text(group, "group"), at, whole(offset, "offset"),
+        text(metadata, "metadata"),
+    )  # fmt: skip
+
+
+def _staged(items: list[Any]) -> Staged:
+    producer_id, topic_id, partition, regions = items
+    return Staged(
+        whole(producer_id, "producer_id"), _id(topic_id), whole(partition, "partition", 0, INT_MAX),
+        tuple(_region(_items(one, 6)) for one in regions),
+    )  # fmt: skip
+
+
+def _step(items: list[Any]) -> TransactionStep:
+    transactional_id, value, last_epoch, producer_id, epoch, step = items
+    return TransactionStep(
+        text(transactional_id, "transactional_id"), bytes_of(value), whole(last_epoch, "last_epoch", -1),
+        whole(producer_id, "producer_id", -1), whole(epoch, "epoch", -1), Step(text(step, "step")),
+    )  # fmt: skip
 
 
 def _server(items: list[Any]) -> ServerNote:

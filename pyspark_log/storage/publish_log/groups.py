@@ -18,7 +18,7 @@ from pyspark_log.storage.groups.metadata import GroupMetadataValue, decode_group
 from pyspark_log.storage.groups.modern_group import decoded
 from pyspark_log.storage.groups.records import encode_group_key
 from pyspark_log.storage.publish_log import proposals
-from pyspark_log.storage.publish_log.entry import GroupRecord, OffsetMove
+from pyspark_log.storage.publish_log.changes import GroupRecord, OffsetMove
 from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.proposals import Proposal
 from pyspark_log.storage.publish_log.state import State

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 
-from pyspark_log.errors import ProducerError, StagedOutputError, UnknownTopicError
+from pyspark_log.errors import InvalidTxnStateError, ProducerError, StagedOutputError, UnknownTopicError
 from pyspark_log.storage.log.producers import ProducerStates
-from pyspark_log.storage.publish_log.entry import Addition, Numbered, Region
+from pyspark_log.storage.publish_log.changes import Addition, Numbered, Region, Staged
 from pyspark_log.storage.publish_log.proposals import Proposal, check_horizon
 from pyspark_log.storage.publish_log.state import PartitionLog, State
 from pyspark_log.storage.record import BatchHeader, crc32c
 from pyspark_log.storage.record.layout import crcs_of
 from pyspark_log.types import TopicDescription
 
+#: The offset that a batch in an open transaction has.
+STAGED_OFFSET = -1
 # Up to how many bytes batches that follow each other become one region, which is read as a whole.
 _REGION_BYTES = 8 * 1024 * 1024
 
@@ -34,6 +37,7 @@ class Incoming:
         records: its bytes.
         object: the object in which it is; "": it goes into the entry itself.
         position: where it is in that object, in bytes.
+        in_transaction: whether it belongs to its producer's transaction; its bytes do not say so.
     """
 
     topic: TopicDescription
@@ -42,13 +46,14 @@ class Incoming:
     records: bytes | bytearray
     object: str = ""
     position: int = 0
+    in_transaction: bool = False
 
 
 class Placed(NamedTuple):
     """A batch is in the log.
 
     Attributes:
-        base_offset, next_offset: its offsets.
+        base_offset, next_offset: its offsets; from -1 on, if it is in an open transaction: it gets them at its end.
         log_start: the log's first offset.
         is_duplicate: whether it was there before.
     """
@@ -77,23 +82,26 @@ def take_in(state: State, batches: Sequence[Incoming]) -> tuple[Proposal | None,
         partition = _Partition(state, [batches[place] for place in places])
         outcomes |= zip(places, map(partition.outcome, partition.batches), strict=True)
         partitions.append(partition)
-    proposal = _proposal([partition for partition in partitions if partition.added])
-    return proposal, [outcomes[place] for place in range(len(batches))]
+    return _proposal(partitions), [outcomes[place] for place in range(len(batches))]
 
 
 def _proposal(partitions: Sequence[_Partition]) -> Proposal | None:
-    data, position, additions, numbered = list[bytes | memoryview](), 0, list[Addition](), list[Numbered]()
+    data, position, additions, staged = list[bytes | memoryview](), 0, list[Addition](), list[Staged]()
     for partition in partitions:
-        for batch in partition.added:
+        for batch in chain(partition.added, *partition.staged.values()):
             if not batch.object:
                 batch.position = position
                 position += len(batch.records)
                 data.append(memoryview(batch.records))
-        additions.append(Addition(*partition.at, partition.log.log_end, _regions(partition.added)))
-        numbered += partition.numbered
-    if not additions:
+        if partition.added:
+            additions.append(Addition(*partition.at, partition.log.log_end, _regions(partition.added)))
+        staged += [
+            Staged(producer_id, *partition.at, _regions(batches)) for producer_id, batches in partition.staged.items()
+        ]
+    if not additions and not staged:
         return None
-    return Proposal(additions=tuple(additions), numbered=tuple(numbered), data=data)
+    numbered = tuple(chain.from_iterable(partition.numbered for partition in partitions))
+    return Proposal(additions=tuple(additions), numbered=numbered, staged=tuple(staged), data=data)
 
 
 class _Partition:
@@ -104,6 +112,7 @@ class _Partition:
         batches: those that are to be added.
         log: as it is before.
         added: the batches that it gets.
+        staged: those of transactions, by their producers' ids.
         numbered: those of idempotent producers.
     """
 
@@ -114,6 +123,7 @@ class _Partition:
         self._is_there = now is not None and now.topic_id == topic.topic_id
         self.log = state.partitions.get(self.at, PartitionLog())
         self.added, self.numbered = list[Incoming](), list[Numbered]()
+        self.staged = dict[int, list[Incoming]]()
         producers, ids = state.producers.get(self.at, {}), {batch.header.producer_id for batch in batches}
         entries = [producers[producer_id].entry(producer_id) for producer_id in ids if producer_id in producers]
         self._producers = ProducerStates(entries, self.log.log_end)
@@ -129,9 +139,11 @@ class _Partition:
             return error
 
     def _place(self, batch: Incoming) -> Placed:
-        base_offset, count = self._producers.end_offset, batch.header.last_offset_delta + 1
+        end, count = self._producers.end_offset, batch.header.last_offset_delta + 1
+        base_offset = STAGED_OFFSET if batch.in_transaction else end
         header = batch.header._replace(base_offset=base_offset)
         if header.producer_id >= 0:
+            self._check_transaction(batch)
             duplicate = self._producers.check(header)
             if duplicate is not None:
                 return Placed(duplicate.base_offset, duplicate.last_offset + 1, self.log.log_start, is_duplicate=True)
@@ -139,9 +151,22 @@ class _Partition:
             self.numbered.append(
                 Numbered(*self.at, header.producer_id, header.producer_epoch, header.base_sequence, base_offset, count)
             )
-        self._producers.end_offset = header.next_offset
-        self.added.append(batch)
+        self._producers.end_offset = end if batch.in_transaction else header.next_offset
+        (self.staged.setdefault(header.producer_id, []) if batch.in_transaction else self.added).append(batch)
         return Placed(base_offset, header.next_offset, self.log.log_start, is_duplicate=False)
+
+    def _check_transaction(self, batch: Incoming) -> None:
+        """Refuses a batch that is not in the transaction that is open, if it should be, or in none. ProducerError."""
+        producer_id, transaction = batch.header.producer_id, self._state.open.get(batch.header.producer_id)
+        if batch.in_transaction and (transaction is None or transaction.epoch != batch.header.producer_epoch):
+            raise InvalidTxnStateError(
+                f"producer {producer_id} has no transaction open in epoch {batch.header.producer_epoch}"
+            )
+        if not batch.in_transaction and transaction is not None:
+            raise InvalidTxnStateError(
+                f"producer {producer_id} has a transaction open: a batch outside of it is refused until that is "
+                "committed or aborted"
+            )
 
 
 def _regions(batches: Sequence[Incoming]) -> tuple[Region, ...]:

@@ -24,7 +24,7 @@ from pyspark_log.storage.publish import Decision
 from pyspark_log.storage.publish.checks import check_fenced, check_number
 from pyspark_log.storage.publish.decision import NO_NUMBER, Origin
 from pyspark_log.storage.publish_log import naming
-from pyspark_log.storage.publish_log.entry import (
+from pyspark_log.storage.publish_log.changes import (
     Addition,
     GroupRecord,
     LogStart,
@@ -33,6 +33,9 @@ from pyspark_log.storage.publish_log.entry import (
     OffsetMove,
     Region,
     ServerNote,
+    Staged,
+    StagedOffset,
+    TransactionStep,
 )
 from pyspark_log.storage.publish_log.state import PartitionLog, Piece, State
 from pyspark_log.types import OffsetStep, TopicDescription, TopicPartition
@@ -49,6 +52,9 @@ class Proposal:
     numbered: tuple[Numbered, ...] = ()
     moves: tuple[OffsetMove, ...] = ()
     group_records: tuple[GroupRecord, ...] = ()
+    staged: tuple[Staged, ...] = ()
+    staged_offsets: tuple[StagedOffset, ...] = ()
+    steps: tuple[TransactionStep, ...] = ()
     server: ServerNote | None = None
     log_starts: tuple[LogStart, ...] = ()
     merges: tuple[Merge, ...] = ()
@@ -66,6 +72,9 @@ def together(parts: Sequence[Proposal]) -> Proposal | None:
         numbered=tuple(chain.from_iterable(part.numbered for part in parts)),
         moves=tuple(chain.from_iterable(part.moves for part in parts)),
         group_records=tuple(chain.from_iterable(part.group_records for part in parts)),
+        staged=tuple(chain.from_iterable(part.staged for part in parts)),
+        staged_offsets=tuple(chain.from_iterable(part.staged_offsets for part in parts)),
+        steps=tuple(chain.from_iterable(part.steps for part in parts)),
         data=next((part.data for part in parts if part.data), ()),
     )
 

@@ -14,7 +14,7 @@ from pyspark_log.storage.publish import AgreedTopic, PlannedTopic, StagedPart, S
 from pyspark_log.storage.publish.staging.encoding import EncodingWriter, Place, Run
 from pyspark_log.storage.publish.staging.staged_writer import INLINE_LIMIT
 from pyspark_log.storage.publish_log import naming
-from pyspark_log.storage.publish_log.entry import Region
+from pyspark_log.storage.publish_log.changes import Region
 from pyspark_log.storage.publish_log.proposals import Output
 from pyspark_log.storage.record import crc32c, scan
 from pyspark_log.storage.record.headers import set_log_append_time

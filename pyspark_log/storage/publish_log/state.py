@@ -10,22 +10,27 @@ from typing import NamedTuple
 from pyspark_log.errors import LogDamagedError
 from pyspark_log.storage.log.producers import REMEMBERED_BATCHES, ProducerEntry, WrittenBatch, sequence_after
 from pyspark_log.storage.publish import Decision
-from pyspark_log.storage.publish_log.entry import (
+from pyspark_log.storage.publish_log.changes import (
     Addition,
-    Entry,
     GroupRecord,
     LogStart,
     Merge,
     Numbered,
     OffsetMove,
+    Region,
     ServerNote,
-    name_of,
+    StagedOffset,
+    Step,
+    TransactionStep,
 )
+from pyspark_log.storage.publish_log.entry import Entry, name_of
 from pyspark_log.types import TopicDescription, TopicPartition
 
 # A producer is forgotten once it was idle for a day (ms; Kafka's default of producer.id.expiration.ms) and for so many
 # decisions: times are those of their writers' clocks, and one that is wrong must not let a retry be stored twice.
 _IDLE_MS, _IDLE_ENTRIES = 24 * 60 * 60 * 1000, 4096
+# The same of transactional ids (transactional.id.expiration.ms).
+_IDLE_IDS_MS = 7 * _IDLE_MS
 # How often that is looked at, in entries.
 _EXPIRE_EVERY = 256
 
@@ -142,6 +147,34 @@ class Producer(NamedTuple):
         return ProducerEntry(producer_id, self.epoch, -1, self.time, None, self.batches)
 
 
+class TransactionalId(NamedTuple):
+    """What is known of a transactional id of Kafka's clients.
+
+    Attributes:
+        value, last_epoch: as of TransactionStep.
+        number, time: of the last entry that says so; the time in ms.
+    """
+
+    value: bytes
+    last_epoch: int
+    number: int
+    time: int
+
+
+class OpenTransaction(NamedTuple):
+    """What a transaction has staged.
+
+    Attributes:
+        epoch: its producer's.
+        pieces: by topic id and number of partitions, in their order, with offsets from 0.
+        offsets: what it commits.
+    """
+
+    epoch: int
+    pieces: tuple[tuple[tuple[str, int], Piece], ...] = ()
+    offsets: tuple[StagedOffset, ...] = ()
+
+
 class Server(NamedTuple):
     """A server of the store.
 
@@ -181,6 +214,8 @@ class State:
         members: the records of groups' members, by the groups' names and the records' keys.
         servers: those of the store by their node ids; some may have died.
         coordinator: which of them coordinates groups and transactions.
+        transactional: what is known of transactional ids.
+        open: the transactions that are open, by their producers' ids.
         producers: those of each partition, by topic id and number, and by their ids.
         time: that of the entry (ms), by its writer's clock.
         horizon: staged output of an earlier time (ms) is void, unless it is published already.
@@ -196,6 +231,8 @@ class State:
     members: dict[str, dict[bytes, bytes]] = field(default_factory=dict)
     servers: dict[int, Server] = field(default_factory=dict)
     coordinator: Coordinator = NO_COORDINATOR
+    transactional: dict[str, TransactionalId] = field(default_factory=dict)
+    open: dict[int, OpenTransaction] = field(default_factory=dict)
     producers: dict[tuple[str, int], dict[int, Producer]] = field(default_factory=dict)
     time: int = 0
     horizon: int = 0
@@ -210,8 +247,8 @@ class State:
         """One that begins as this one does. It can be changed, and this one must not be any more."""
         return State(
             self.number, dict(self.topics), dict(self.partitions), dict(self.publishers), dict(self.groups),
-            dict(self.members), dict(self.servers), self.coordinator, dict(self.producers), self.time, self.horizon,
-            self.floor, self.floors,
+            dict(self.members), dict(self.servers), self.coordinator, dict(self.transactional), dict(self.open),
+            dict(self.producers), self.time, self.horizon, self.floor, self.floors,
         )  # fmt: skip
 
     def log_end(self, topic_id: str, partition: int) -> int:
@@ -248,6 +285,9 @@ class State:
         self.number, self.time = entry.number, entry.origin.time
         if (entry.number + 1) % _EXPIRE_EVERY == 0:
             self._expire_producers()
+            self.transactional = {
+                name: known for name, known in self.transactional.items() if not self._is_idle(known, _IDLE_IDS_MS)
+            }
             self.servers = {node_id: server for node_id, server in self.servers.items() if not self._is_idle(server)}
 
     def _check(self, entry: Entry) -> None:
@@ -264,6 +304,10 @@ class State:
                     f"{topic_id}, which ends at {end}: an entry was lost, or another writer has replaced one"
                 )
             ends[topic_id, partition] = addition.next_offset
+        named = {part.producer_id for part in entry.staged} | {offset.producer_id for offset in entry.staged_offsets}
+        named |= {step.producer_id for step in entry.steps if step.step in (Step.COMMIT, Step.ABORT)}
+        if not named <= self.open.keys():
+            raise LogDamagedError(f"{where} belongs to transactions of the producers {named}, which are not all open")
         for merge in entry.merges:
             log = self.partitions.get((merge.topic_id, merge.partition), PartitionLog())
             if not _is_whole(log, merge):
@@ -278,11 +322,7 @@ class State:
         self.producers = {at: one for at, one in self.producers.items() if at[0] != topic_id}
 
     def _add(self, entry: Entry, addition: Addition) -> None:
-        at, pieces = (addition.topic_id, addition.partition), list[Piece]()
-        for name, position, size, count, timestamp, crc in addition.regions:
-            offset = pieces[-1].next_offset if pieces else addition.base_offset
-            where = (name, position) if name else (name_of(entry.number), entry.head_size + position)
-            pieces.append(Piece(offset, offset + count, *where, size, timestamp, crc))
+        at, pieces = (addition.topic_id, addition.partition), _pieces(entry, addition.regions, addition.base_offset)
         self.partitions[at] = self.partitions.get(at, PartitionLog()).added(pieces)
 
     def _number(self, batch: Numbered, entry: Entry) -> None:
@@ -304,10 +344,44 @@ class State:
             self._note_member(record)
         if entry.server is not None:
             self._note_server(entry, entry.server)
+        for part in entry.staged:
+            at, transaction = (part.topic_id, part.partition), self.open[part.producer_id]
+            pieces = tuple((at, piece) for piece in _pieces(entry, part.regions, 0))
+            self.open[part.producer_id] = transaction._replace(pieces=transaction.pieces + pieces)
+        for offset in entry.staged_offsets:
+            transaction = self.open[offset.producer_id]
+            self.open[offset.producer_id] = transaction._replace(offsets=(*transaction.offsets, offset))
+        for step in entry.steps:
+            self._take_step(entry, step)
 
-    def _is_idle(self, writer: Producer | Server) -> bool:
-        """Whether nothing was seen of it for long, by the times and the numbers of decisions."""
-        return self.time - writer.time >= _IDLE_MS and self.number - writer.number >= _IDLE_ENTRIES
+    def _take_step(self, entry: Entry, step: TransactionStep) -> None:
+        name, time = step.transactional_id, entry.origin.time
+        if step.value is None:
+            self.transactional.pop(name, None)
+        else:
+            self.transactional[name] = TransactionalId(step.value, step.last_epoch, entry.number, time)
+        if step.step is Step.BEGIN:
+            self.open[step.producer_id] = OpenTransaction(step.epoch)
+        elif step.step is not Step.NONE:
+            ended = self.open.pop(step.producer_id)
+            if step.step is Step.COMMIT:
+                self._publish(ended, time)
+
+    def _publish(self, transaction: OpenTransaction, time: int) -> None:
+        """Makes what a transaction has staged visible, as far as its topics are there."""
+        topic_ids = {topic.topic_id for topic in self.topics.values()}
+        for at, piece in transaction.pieces:
+            if at[0] in topic_ids:
+                log = self.partitions.get(at, PartitionLog())
+                count = piece.next_offset - piece.base_offset
+                placed = piece._replace(base_offset=log.log_end, next_offset=log.log_end + count)
+                self.partitions[at] = log.added([placed])
+        for offset in transaction.offsets:
+            self._commit(OffsetMove(offset.group, offset.at, None, offset.offset, offset.metadata), time)
+
+    def _is_idle(self, writer: Producer | Server | TransactionalId, most: int = _IDLE_MS) -> bool:
+        """Whether nothing was seen of it for `most` ms, by the times and the numbers of decisions."""
+        return self.time - writer.time >= most and self.number - writer.number >= _IDLE_ENTRIES
 
     def _note_member(self, record: GroupRecord) -> None:
         # Groups have few records: a copy of them all is cheap.
@@ -364,6 +438,16 @@ class State:
         if not offsets:
             del self.groups[move.group]
             self._own_groups.remove(move.group)
+
+
+def _pieces(entry: Entry, regions: Sequence[Region], base_offset: int) -> list[Piece]:
+    """Where the records of regions of an entry are, with the offsets that they have from `base_offset` on."""
+    pieces = list[Piece]()
+    for name, position, size, count, timestamp, crc in regions:
+        offset = pieces[-1].next_offset if pieces else base_offset
+        where = (name, position) if name else (name_of(entry.number), entry.head_size + position)
+        pieces.append(Piece(offset, offset + count, *where, size, timestamp, crc))
+    return pieces
 
 
 def _is_whole(log: PartitionLog, merge: Merge) -> bool:

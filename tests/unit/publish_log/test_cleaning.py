@@ -20,7 +20,8 @@ from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.objects.observer import set_observer
 from pyspark_log.storage.publish_log import checkpoint, floors, naming, proposals, staging, sums
-from pyspark_log.storage.publish_log.entry import Addition, Region, encode, name_of
+from pyspark_log.storage.publish_log.changes import Addition, Region
+from pyspark_log.storage.publish_log.entry import encode, name_of
 from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.maintenance import merge, merging
 from pyspark_log.storage.publish_log.maintenance.cleaning import clean

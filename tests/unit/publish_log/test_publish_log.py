@@ -25,9 +25,8 @@ from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.publish.decision import Decision, Origin
 from pyspark_log.storage.publish_log import checkpoint, floors, proposals, servers, sums
 from pyspark_log.storage.publish_log import log as log_module
-from pyspark_log.storage.publish_log.entry import (
+from pyspark_log.storage.publish_log.changes import (
     Addition,
-    Entry,
     GroupRecord,
     LogStart,
     Merge,
@@ -35,10 +34,12 @@ from pyspark_log.storage.publish_log.entry import (
     OffsetMove,
     Region,
     ServerNote,
-    decode,
-    encode,
-    name_of,
+    Staged,
+    StagedOffset,
+    Step,
+    TransactionStep,
 )
+from pyspark_log.storage.publish_log.entry import Entry, decode, encode, name_of
 from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.proposals import Output
 from pyspark_log.storage.publish_log.state import NO_COORDINATOR, Coordinator, Piece, State
@@ -92,6 +93,8 @@ ENTRY = Entry(
     (Addition(ID, 1, 17, (_region(4), _region(1, ""))),), (Numbered(ID, 1, 2**40, 3, 2**31 - 1, 17, 4),),
     (OffsetMove("g", AT, None, 4, "note"), OffsetMove("g", AT, 4, None)),
     (GroupRecord("g", b"\0\2key", b"\xff"), GroupRecord("g", b"gone", None)),
+    (Staged(9, ID, 0, (_region(2),)),), (StagedOffset(9, "g", AT, 7, "note"),),
+    (TransactionStep("tx", b"\0value", 3, 9, 4, Step.BEGIN), TransactionStep("ty", None, -1, -1, -1, Step.NONE)),
     ServerNote(1, "R" * 22, "host", 9092, coordinates=True, leaves=False), (LogStart(ID, 0, 2),),
     (Merge(ID, 1, 4, 9, (_region(5),), 3), Merge(ID, 0, 0, 1, (_region(1),))), 77, 2,
 )  # fmt: skip
@@ -215,11 +218,13 @@ def test_a_refusal_by_an_old_state_is_looked_at_again(written, objects):
 
 
 def test_what_servers_have_not_written_is_for_older_versions_too():
-    new = {"numbered": (), "group_records": (), "server": None}
+    new = dict.fromkeys(("numbered", "group_records", "staged", "staged_offsets", "steps"), ()) | {"server": None}
     assert b'"version":1,' in encode(replace(ENTRY, **new))
     for name in new:
         assert b'"version":2,' in encode(replace(ENTRY, **{**new, name: getattr(ENTRY, name)}))
-    state, new = _state_of_everything(), {"producers": {}, "members": {}, "servers": {}}
+    state, new = _state_of_everything(), {}
+    for name in ("producers", "members", "servers", "transactional", "open"):
+        new[name] = {}
     assert checkpoint._fields(replace(state, **new))["version"] == 1
     for name in new:
         assert getattr(state, name)
@@ -299,10 +304,11 @@ def test_a_large_head(written):
 
 def _state_of_everything():
     state = State()
-    state.apply(Entry(0, "", ORIGIN, (TOPIC, TopicDescription("u", OTHER_ID, 1))))
+    begins = TransactionStep("tx", b"", -1, 9, 4, Step.BEGIN)
+    state.apply(Entry(0, "", ORIGIN, (TOPIC, TopicDescription("u", OTHER_ID, 1)), steps=(begins,)))
     entry = replace(ENTRY, number=1, additions=(Addition(ID, 1, 0, (_region(4), _region(1, ""))),), deleted=())
     numbered = Numbered(ID, 1, 8, 3, 2**31 - 1, 0, 4), Numbered(ID, 1, 8, 3, 3, 4, 1)
-    state.apply(replace(entry, numbered=numbered, merges=()))
+    state.apply(replace(entry, numbered=numbered, merges=(), steps=()))
     state.apply(Entry(2, "", ORIGIN, moves=(OffsetMove("g", AT, None, 4, "x"), OffsetMove("h", AT, None, 9))))
     return state
 

@@ -52,12 +52,6 @@ def test_writes(server, store):
     assert store.latest_offset("t", 0) == 4
 
 
-def test_transactions_are_refused(server):
-    with Peer(server) as peer:
-        answer = peer.ask(m.InitProducerIdRequest("t", 60_000), 4)
-        assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-
-
 def test_topics_are_made_and_deleted(server, store):
     with Peer(server) as peer:
         [answer] = peer.ask(r.create_topic("new", 3), 5).topics

@@ -1,11 +1,12 @@
 """Several servers over one store in an object store: partitions shared, one of them coordinates, any may die."""
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from pyspark_log import Store
 from tests.server_tools import Server
+from tests.store_tools import all_values
 from tests.waiting import PATIENCE, wait_until
 
 
@@ -101,3 +102,63 @@ def test_another_server_coordinates_in_its_place(servers, store):
     servers[0].kill()
     group.write_and_read(*range(100, 200))
     group.check(store, 200)
+
+
+def visible(store, topic="t"):
+    """The values of a topic, as Spark and Python see them."""
+    return sorted(int(value) for value in all_values(store, topic))
+
+
+@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+def test_a_transaction_is_visible_as_a_whole(servers, store, level):
+    addresses = ",".join(server.bootstrap for server in servers)
+    producer = Producer({"bootstrap.servers": addresses, "transactional.id": "tx"})
+    producer.init_transactions(PATIENCE)
+    consumer = Consumer({
+        "bootstrap.servers": addresses, "group.id": "g", "isolation.level": level, "auto.offset.reset": "earliest",
+    })  # fmt: skip
+    consumer.assign([TopicPartition("t", number, 0) for number in range(8)])
+    seen = []
+    for turn, commits in enumerate((True, False, True)):
+        producer.begin_transaction()
+        for number in range(100 * turn, 100 * turn + 100):
+            producer.produce("t", b"%d" % number)
+        assert producer.flush(PATIENCE) == 0
+        offsets = [TopicPartition("t", 0, 10 * turn + 10)]
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), PATIENCE)
+        # Nothing of it is there before, in no isolation level.
+        assert visible(store) == sorted(seen)
+        assert [known.offset for known in store.groups["g"].committed().values()] == [10][: len(seen)]
+        if commits:
+            producer.commit_transaction(PATIENCE)
+            seen += range(100 * turn, 100 * turn + 100)
+        else:
+            producer.abort_transaction(PATIENCE)
+    assert visible(store) == seen
+    assert {at.partition: known.offset for at, known in store.groups["g"].committed().items()} == {0: 30}
+    read = []
+
+    def has_read():
+        read.extend(int(message.value()) for message in consumer.consume(300, 0.2) if not message.error())
+        return len(read) >= 200
+
+    wait_until(has_read, lambda: f"200 records are read, not {len(read)}")
+    assert sorted(read) == seen
+    consumer.close()
+
+
+def test_a_later_producer_fences_those_before_it(servers, store):
+    def new():
+        producer = Producer({"bootstrap.servers": servers[0].bootstrap, "transactional.id": "tx"})
+        producer.init_transactions(PATIENCE)
+        producer.begin_transaction()
+        producer.produce("t", b"1")
+        producer.flush(PATIENCE)
+        return producer
+
+    first, second = new(), new()
+    with pytest.raises(KafkaException) as failed:
+        first.commit_transaction(PATIENCE)
+    assert failed.value.args[0].code() in (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
+    second.commit_transaction(PATIENCE)
+    assert visible(store) == [1]

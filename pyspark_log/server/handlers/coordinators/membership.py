@@ -68,7 +68,7 @@ def _coordinator(call: Call, kind: int, key: str) -> FindCoordinatorResponse.Coo
         return _Coordinator(key, _NO_NODE, "", -1, refused, why)
     if not call.allows(Operation.DESCRIBE, resource, key):
         return _Coordinator(key, _NO_NODE, "", -1, refused, "the client may not ask for that")
-    server = logs.servers.coordinator()
+    server = logs.servers.coordinator() if resource == Resource.GROUP else logs.servers.of_transactions(key)
     if server is None:
         why = "it is being looked for, as the last one has died"
         return _Coordinator(key, _NO_NODE, "", -1, ErrorCode.COORDINATOR_NOT_AVAILABLE, why)

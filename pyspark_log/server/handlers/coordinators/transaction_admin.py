@@ -154,7 +154,7 @@ def _write_marker(call: Call, asked: WriteTxnMarkersRequest.WritableTxnMarker, a
         return error
     marker = EndTxnMarker(asked.transaction_result, asked.coordinator_epoch)
     try:
-        call.broker.transactions.log.end(
+        call.broker.logs.transactions.end(
             at, asked.producer_id, asked.producer_epoch, marker, sync=call.broker.sync_acks_all
         )
     except (PylogError, OSError) as failure:

@@ -16,7 +16,7 @@ import zstandard
 from pyspark_log.config import TopicConfig, int_config
 from pyspark_log.errors import LogDamagedError
 from pyspark_log.storage.publish_log import checkpoint, floors, naming, proposals, sums
-from pyspark_log.storage.publish_log.entry import LogStart
+from pyspark_log.storage.publish_log.changes import LogStart
 from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.state import PartitionLog, State
 from pyspark_log.types import NO_TIMESTAMP, TopicDescription
@@ -156,6 +156,7 @@ def _list_unused(log: PublishLog, clock: Callable[[], int], listed: set[str]) ->
 
 def _unused(log: PublishLog, state: State) -> Iterator[str]:
     used = {piece.object for one in state.partitions.values() for piece in one.pieces}
+    used |= {piece.object for transaction in state.open.values() for _, piece in transaction.pieces}
     objects = log.objects
     for kind in (naming.STAGED, naming.MERGED):
         for one in objects.list(kind):

@@ -10,7 +10,7 @@ from pyspark_log.errors import CorruptRecordError, LogDamagedError
 from pyspark_log.storage.fs import side_by_side
 from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.publish_log import naming
-from pyspark_log.storage.publish_log.entry import Merge, Region
+from pyspark_log.storage.publish_log.changes import Merge, Region
 from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.proposals import Replacement
 from pyspark_log.storage.publish_log.reading import bytes_of

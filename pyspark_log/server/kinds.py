@@ -1,12 +1,15 @@
-"""What serves a store, by its kind."""
+"""How a store is served, by its kind."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark_log.errors import InvalidConfigError
+from pyspark_log.server.handlers import APIS, Api, apis_beside_others
+from pyspark_log.server.member import Member, Parts, alone
 from pyspark_log.server.network import Workers
-from pyspark_log.server.served.logs import ServedLogs
+from pyspark_log.server.served import ServedLogs
 from pyspark_log.storage.abilities import Missing, refuse
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.maintenance.kinds import by_store
@@ -22,8 +25,20 @@ _LINGER = 0.05
 _NODE_ID = 1
 
 
-def logs_of(store: Store, workers: Workers, linger: float | None, node_id: int | None) -> ServedLogs:
-    """The logs of a store.
+class Kind(NamedTuple):
+    """How a store is served.
+
+    Attributes:
+        logs: its logs.
+        join: makes the server a member of the store's servers, with the APIs that it has then.
+    """
+
+    logs: ServedLogs
+    join: Callable[[Parts], tuple[Member, Mapping[int, Api]]]
+
+
+def kind_of(store: Store, workers: Workers, linger: float | None, node_id: int | None) -> Kind:
+    """How a store is served.
 
     Args:
         store: what is served.
@@ -35,17 +50,25 @@ def logs_of(store: Store, workers: Workers, linger: float | None, node_id: int |
         InvalidConfigError: records in a folder do not wait for others. And as PublishLog.follow.
     """
 
-    def in_objects(store: ObjectStore) -> ServedLogs:
-        from pyspark_log.server.served.objects import ObjectLogs  # noqa: PLC0415  (a server of a folder does not load it)
+    def in_objects(store: ObjectStore) -> Kind:
+        from pyspark_log.server.served.objects import ObjectLogs  # noqa: PLC0415  (a server of a folder loads none of it)
+        from pyspark_log.server.several import Several  # noqa: PLC0415
 
-        return ObjectLogs(store, workers, _LINGER if linger is None else linger, node_id)
+        logs = ObjectLogs(store, workers, _LINGER if linger is None else linger, node_id)
 
-    def in_a_folder(store: FolderStore) -> ServedLogs:
+        def join(parts: Parts) -> tuple[Member, Mapping[int, Api]]:
+            member = Several(parts, logs.transactions)
+            return member, apis_beside_others(member)
+
+        return Kind(logs, join)
+
+    def in_a_folder(store: FolderStore) -> Kind:
         from pyspark_log.server.served.folder import FolderLogs  # noqa: PLC0415  (nor the other one that)
 
         if linger is not None:
             raise InvalidConfigError(f"--linger is for a store in an object store; {store.path} is in a folder")
-        return FolderLogs(store, workers, _NODE_ID if node_id is None else node_id)
+        logs = FolderLogs(store, workers, _NODE_ID if node_id is None else node_id)
+        return Kind(logs, lambda parts: (alone(parts), APIS))
 
     return by_store(store, folder=in_a_folder, objects=in_objects)
 
