@@ -11,7 +11,7 @@ from pyspark_log.server.network import Wait, Workers
 from pyspark_log.server.served.logs import Batch, Refused, Stored
 from pyspark_log.server.served.object_collector import Collector, Request
 from pyspark_log.server.served.object_follower import Follower
-from pyspark_log.storage.catalog import check_not_internal
+from pyspark_log.storage.catalog import check_name, check_not_internal
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.ingest import validate, without_transaction
 from pyspark_log.storage.object_store import ObjectStore
@@ -50,6 +50,7 @@ class Appends:
     def _look_at(self, batch: Batch) -> _Admitted | Refused:
         at, log_start = batch.at, -1
         try:
+            check_name(at.topic)
             check_not_internal(at.topic)
             state = self._follower.state
             topic, log_start = topic_of(state, at.topic), log_of(state, at.topic, at.partition).log_start

@@ -110,8 +110,14 @@ class Follower:
                 with contextlib.suppress(PylogError):
                     self._pieces.take(TopicPartition(names[key[0]], key[1]), added, read)
             self.state = state
+            deleted = {
+                (topic.topic_id, number)
+                for topic in before.topics.values()
+                if topic.topic_id not in names
+                for number in range(topic.partitions)
+            }
             for events in list(self._events):
-                events.add(changed.keys())
+                events.add(changed.keys() | deleted)
 
 
 class ObjectEvents(PartitionEvents):

@@ -12,10 +12,11 @@ from pyspark_log.server.served.logs import GroupMembers
 from pyspark_log.server.served.object_collector import Collector
 from pyspark_log.server.served.object_follower import Follower
 from pyspark_log.storage.catalog import OFFSETS_TOPIC
+from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.groups import OffsetAndMetadata
 from pyspark_log.storage.groups.changes import GroupChange
 from pyspark_log.storage.publish_log.changes import StagedOffset
-from pyspark_log.storage.publish_log.groups import committed_in, coordinated, members_in
+from pyspark_log.storage.publish_log.groups import committed_in, coordinated, expired, members_in
 from pyspark_log.storage.publish_log.proposals import Proposal
 from pyspark_log.storage.publish_log.state import State
 from pyspark_log.types import TopicPartition
@@ -26,8 +27,9 @@ class ObjectGroups:
 
     writable = True
 
-    def __init__(self, follower: Follower, collector: Collector, run: str) -> None:
-        """`run`: which start of a server this is."""
+    def __init__(self, follower: Follower, collector: Collector, run: str, retention_ms: int) -> None:
+        """`run`: which start of a server this is; `retention_ms`: how long offsets are kept."""
+        self._retention_ms = retention_ms
         self._follower, self._collector, self._run = follower, collector, run
 
     def write(self, changes: Sequence[GroupChange]) -> Sequence[Exception | None]:
@@ -78,4 +80,9 @@ class ObjectGroups:
         return {offset.at for one in transactions for offset in one.offsets if offset.group == group}
 
     def expire(self) -> int:
-        return 0
+        def change(state: State) -> tuple[Proposal | None, list[Any]]:
+            proposal = expired(state, now_ms(), self._retention_ms) if state.coordinator.run == self._run else None
+            return proposal, [0 if proposal is None else len(proposal.moves)]
+
+        [count] = self._collector.decide(change)
+        return int(count)

@@ -41,7 +41,7 @@ class ObjectLogs(ServedLogs):
         self.servers = ObjectServers(store.log, self._follower, node_id)
         self._max_batch_bytes = int_config(store.configs, "batch.max.memory.bytes")
         self.configs = store.configs
-        self.groups = ObjectGroups(self._follower, self._collector, self.servers.run)
+        self.groups = ObjectGroups(self._follower, self._collector, self.servers.run, store.groups.log.retention_ms)
         self.transactions = ObjectTransactions(self._follower, self._collector, workers)
         self.compaction = _Nothing()
 

@@ -125,21 +125,31 @@ def batches_of(logs: LogManager, keys: Sequence[bytes], values: Sequence[bytes |
 # ---- reading
 
 
-def _described(
-    group: str, value: GroupMetadataValue | None, has_offsets: bool, members: MemberFiles
-) -> GroupDescription:
-    """Describes a group from its metadata. CorruptRecordError."""
+def describe_classic(group: str, value: GroupMetadataValue | None, has_offsets: bool) -> GroupDescription:
+    """Describes a group of the classic protocol from its metadata, whose members are a server's. CorruptRecordError."""
     if value is None:
         return GroupDescription(group, GroupState.EMPTY if has_offsets else GroupState.DEAD)
     try:
-        settled = not value.is_of_files or FileGroup.decode(value).is_settled
-        if value.is_of_files:
-            value = replace(value, members=tuple(filter(members.counts, value.members)))
         topics = topics_read(value)
     except ValueError as error:
         raise malformed(group, error) from error
-    state = GroupState.EMPTY if not value.members else GroupState.STABLE if settled else GroupState.RECONCILING
+    state = GroupState.STABLE if value.members else GroupState.EMPTY
     return GroupDescription(group, state, value.protocol or "", value.members, topics, value.protocol_type)
+
+
+def _described(
+    group: str, value: GroupMetadataValue | None, has_offsets: bool, members: MemberFiles
+) -> GroupDescription:
+    """The same of one whose members may share the store's files."""
+    if value is None or not value.is_of_files:
+        return describe_classic(group, value, has_offsets)
+    try:
+        is_settled = FileGroup.decode(value).is_settled
+    except ValueError as error:
+        raise malformed(group, error) from error
+    living = replace(value, members=tuple(filter(members.counts, value.members)))
+    described = describe_classic(group, living, has_offsets)
+    return described if is_settled or not living.members else replace(described, state=GroupState.RECONCILING)
 
 
 def malformed(group: str, error: ValueError) -> CorruptRecordError:

@@ -153,11 +153,7 @@ class OffsetsLog(Offsets):
         gone = list[TopicPartition]()
 
         def tombstones_if_unread() -> list[bytes]:
-            described = self.describe(group)
-            for at in partitions:
-                if described.topics is None or at.topic in described.topics:
-                    members = members_of(described)
-                    raise GroupNotEmptyError(f"group {group!r} {members}, which read {at.topic}, or may read it")
+            check_unread(self.describe(group), partitions)
             committed = self._offsets.committed(group)
             gone[:] = sorted(at for at in set(partitions) if at in committed)
             return committed_offsets.tombstones(self._logs, committed_offsets.offset_keys(group, gone), self._now())
@@ -232,6 +228,15 @@ class OffsetsLog(Offsets):
             # Check again, as another process may have committed, or decided to, since.
             self._offsets.append(known.in_partition(partition)[0], tombstones_of_chosen, timeout)
         return count
+
+
+def check_unread(group: GroupDescription, partitions: Collection[TopicPartition]) -> None:
+    """Refuses partitions that members of a group read, or may read. GroupNotEmptyError."""
+    for at in partitions:
+        if group.topics is None or at.topic in group.topics:
+            raise GroupNotEmptyError(
+                f"group {group.group!r} {members_of(group)}, which read {at.topic}, or may read it"
+            )
 
 
 def _committed_offsets(log: Offsets) -> CommittedOffsets:

@@ -11,12 +11,22 @@ from pyspark_log.config import int_config
 from pyspark_log.errors import OffsetConflictError, UnknownGroupError
 from pyspark_log.group_records import RecordKey, Value
 from pyspark_log.storage.abilities import Missing, refuse
-from pyspark_log.storage.groups import NEVER, GroupDescription, GroupState, OffsetAndMetadata
+from pyspark_log.storage.groups import (
+    NEVER,
+    GroupDescription,
+    GroupState,
+    OffsetAndMetadata,
+    check_empty,
+    expiry,
+    modern_group,
+)
 from pyspark_log.storage.groups.changes import GroupChange
-from pyspark_log.storage.groups.committed_offsets import check
+from pyspark_log.storage.groups.committed_offsets import check, describe_classic, malformed
 from pyspark_log.storage.groups.metadata import GroupMetadataValue, decode_group_value
 from pyspark_log.storage.groups.modern_group import decoded
+from pyspark_log.storage.groups.offsets import check_unread
 from pyspark_log.storage.groups.records import encode_group_key
+from pyspark_log.storage.groups.view import GroupRecords
 from pyspark_log.storage.publish_log import proposals
 from pyspark_log.storage.publish_log.changes import GroupRecord, OffsetMove
 from pyspark_log.storage.publish_log.log import PublishLog
@@ -78,29 +88,36 @@ class ObjectOffsets(Offsets):
         return committed_in(self._log.follow(), group)
 
     def groups(self) -> list[str]:
-        return sorted(self._log.follow().groups)
+        state = self._log.follow()
+        return sorted({*state.groups, *state.members})
 
     def describe(self, group: str) -> GroupDescription:
-        is_known = group in self._log.follow().groups
-        return GroupDescription(group, GroupState.EMPTY if is_known else GroupState.DEAD)
+        return _described(self._log.follow(), group)
 
     def delete_group(self, group: str) -> None:
-        self._log.decide(lambda state: _deletion(state, group, self._offsets(state, group)))
+        def propose(state: State) -> Proposal:
+            check_empty(self._known(state, group))
+            return coordinated(state, [GroupChange(group, deletes=True)])
+
+        self._log.decide(propose)
 
     def delete_offsets(self, group: str, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
-        entry = self._log.decide(
-            lambda state: _deletion(state, group, [at for at in self._offsets(state, group) if at in partitions])
-        )
+        def propose(state: State) -> Proposal | None:
+            check_unread(self._known(state, group), partitions)
+            gone = [at for at in state.groups.get(group, {}) if at in partitions]
+            return proposals.commit(state, group, dict.fromkeys(gone)) if gone else None
+
+        entry = self._log.decide(propose)
         return [] if entry is None else sorted(move.at for move in entry.moves)
 
     def expire(self) -> int:
         return 0
 
-    def _offsets(self, state: State, group: str) -> list[TopicPartition]:
-        try:
-            return list(state.groups[group])
-        except KeyError:
-            raise UnknownGroupError(f"there is no group {group!r} in {self._log.objects.address}") from None
+    def _known(self, state: State, group: str) -> GroupDescription:
+        described = _described(state, group)
+        if described.state is GroupState.DEAD:
+            raise UnknownGroupError(f"there is no group {group!r} in {self._log.objects.address}")
+        return described
 
 
 def committed_in(state: State, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -119,29 +136,65 @@ def coordinated(state: State, changes: Sequence[GroupChange]) -> Proposal:
         offsets = {**dict.fromkeys(committed if change.deletes else ()), **change.offsets}
         for at, kept in offsets.items():
             before = committed[at].offset if at in committed else None
-            metadata = "" if kept is None else kept.metadata
-            moves.append(OffsetMove(group, at, before, None if kept is None else kept.offset, metadata))
+            # One below 0, with which a group starts over, is as none.
+            if kept is None or kept.offset < 0:
+                moves.append(OffsetMove(group, at, before, None))
+            else:
+                moves.append(OffsetMove(group, at, before, kept.offset, kept.metadata))
         gone = state.members.get(group, {}) if change.deletes else ()
         written = {**dict.fromkeys(gone), **dict(change.member_records())}
         records += [GroupRecord(group, key, value) for key, value in written.items()]
     return Proposal(moves=tuple(moves), group_records=tuple(records))
 
 
+def expired(state: State, now: int, retention_ms: int) -> Proposal | None:
+    """Deletes offsets that are not kept any more at a time (ms), and groups of which nothing is left; None: none is.
+
+    Those of groups that never had members are kept: they are of queries, which go by them after any time.
+    """
+    changes = list[GroupChange]()
+    for group in state.members:
+        records = _records(state, group)
+        try:
+            gone = expiry.expired(records, now, retention_ms)
+            for at in gone:
+                del records.offsets[at]
+            changes.append(GroupChange(group, dict.fromkeys(gone), deletes=expiry.is_dead(records)))
+        except ValueError as error:
+            log.warning("group %r is kept, because its members are unknown: %s", group, error)
+    changes = [change for change in changes if change.offsets or change.deletes]
+    return coordinated(state, changes) if changes else None
+
+
 def members_in(state: State) -> tuple[dict[str, GroupMetadataValue | None], dict[str, dict[RecordKey, Value]]]:
     """The members of groups, as a state has them: as GroupsLog.members. Groups with an unknown record are left out."""
     classic, modern = dict[str, GroupMetadataValue | None](), dict[str, dict[RecordKey, Value]]()
     for group in {*state.groups, *state.members}:
-        records = state.members.get(group, {})
-        own = records.get(encode_group_key(group))
+        records = _records(state, group)
         try:
-            if records and own is None:
-                modern[group] = decoded(records)
+            if records.modern:
+                modern[group] = decoded(records.modern)
             else:
-                classic[group] = None if own is None else decode_group_value(own)
+                classic[group] = None if records.metadata is None else decode_group_value(records.metadata)
         except ValueError as error:
             log.warning("the members of group %r are unknown: %s", group, error)
     return classic, modern
 
 
-def _deletion(state: State, group: str, partitions: Collection[TopicPartition]) -> Proposal | None:
-    return proposals.commit(state, group, dict.fromkeys(partitions)) if partitions else None
+def _records(state: State, group: str) -> GroupRecords:
+    """A group's records, as a log of groups in a folder would have them."""
+    records = dict(state.members.get(group, {}))
+    metadata = records.pop(encode_group_key(group), None)
+    return GroupRecords(committed_in(state, group), metadata, records)
+
+
+def _described(state: State, group: str) -> GroupDescription:
+    records = _records(state, group)
+    if records.modern:
+        names = {topic.topic_id: name for name, topic in state.topics.items()}
+        return modern_group.described(group, records.modern, names.get)
+    try:
+        members = None if records.metadata is None else decode_group_value(records.metadata)
+    except ValueError as error:
+        raise malformed(group, error) from error
+    return describe_classic(group, members, bool(records.offsets))

@@ -264,7 +264,9 @@ class PublishLog:
                     return None
                 entry = self._entry(proposal, token)
                 data = encode(entry, proposal.data)
-                entry, moment = replace(entry, head_size=size_of_head(data)), self._now()
+                # As others will read it: one that they could not take in would be the end of the log.
+                entry, moment = decode(entry.number, data), self._now()
+                self._state.check(entry)
                 is_decided, is_certain = self._create(entry, data)
                 if is_decided or not is_certain:
                     self._check_floor(entry)

@@ -262,7 +262,7 @@ class State:
         Raises:
             LogDamagedError: it does not follow from this state, so it was not decided on it. Nothing was changed.
         """
-        self._check(entry)
+        self.check(entry)
         for topic in entry.topics:
             self.topics[topic.name] = topic
         for topic_id in entry.deleted:
@@ -290,7 +290,8 @@ class State:
             }
             self.servers = {node_id: server for node_id, server in self.servers.items() if not self._is_idle(server)}
 
-    def _check(self, entry: Entry) -> None:
+    def check(self, entry: Entry) -> None:
+        """Raises as `apply`."""
         where = name_of(entry.number)
         if entry.number != self.number + 1:
             raise LogDamagedError(f"{where} follows the entry {self.number}")

@@ -1,11 +1,12 @@
 """Servers of a store in an object store: which of them live, which coordinates, and what a fenced one may write."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from pyspark_log import Store, TopicPartition
-from pyspark_log.errors import InvalidConfigError, StoreError
+from pyspark_log.errors import GroupNotEmptyError, InvalidConfigError, StoreError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.served import object_servers
@@ -15,7 +16,7 @@ from pyspark_log.server.served.object_groups import ObjectGroups
 from pyspark_log.server.served.object_pieces import Pieces
 from pyspark_log.server.served.object_servers import DEAD, ObjectServers
 from pyspark_log.server.served.servers import Server
-from pyspark_log.storage.groups import GroupMember, OffsetAndMetadata
+from pyspark_log.storage.groups import GroupMember, GroupState, OffsetAndMetadata
 from pyspark_log.storage.groups.changes import GroupChange
 from pyspark_log.storage.groups.metadata import GroupMetadataValue
 
@@ -47,7 +48,7 @@ class House:
         self.servers = ObjectServers(log, self.follower, node_id)
         self.servers.register(("host", port))
         self.collector = Collector(log, self.follower.keep, 0)
-        self.groups = ObjectGroups(self.follower, self.collector, self.servers.run)
+        self.groups = ObjectGroups(self.follower, self.collector, self.servers.run, 1000)
         self.collector.start()
 
     def look(self):
@@ -151,7 +152,11 @@ def test_two_with_one_id(house):
         first.renew()
 
 
-MEMBERS = GroupMetadataValue("consumer", 3, "range", "m", 5, (GroupMember("m", None, "c", "/h", b"s", b"a"),))
+# As a consumer of topic t says and gets it: version, topics, its own data.
+SUBSCRIPTION, ASSIGNMENT = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff", b"\0\0\0\0\0\0\xff\xff\xff\xff"
+MEMBERS = GroupMetadataValue(
+    "consumer", 3, "range", "m", 5, (GroupMember("m", None, "c", "/h", SUBSCRIPTION, ASSIGNMENT),)
+)
 
 
 def test_groups_outlive_their_coordinator(house):
@@ -169,3 +174,31 @@ def test_groups_outlive_their_coordinator(house):
     }  # fmt: skip
     assert second.groups.write([GroupChange("g", deletes=True), GroupChange("h", {AT: None})]) == [None, None]
     assert second.groups.members() == ({}, {})
+
+
+def test_an_offset_with_which_a_group_starts_over_is_as_none(house, store):
+    only = house()
+    at = {AT: OffsetAndMetadata(5, -1, "", 1)}
+    assert only.groups.write([GroupChange("g", at)]) == [None]
+    assert only.groups.write([GroupChange("g", {AT: OffsetAndMetadata(-2, -1, "", 1)})]) == [None]
+    assert only.groups.fetch("g") == {}
+    # What was decided can be read.
+    assert store.log.follow().groups == {}
+
+
+def test_tools_see_members(house, store):
+    only = house()
+    offsets = {AT: OffsetAndMetadata(5, -1, "", 1)}
+    assert only.groups.write([GroupChange("g", offsets, MEMBERS)]) == [None]
+    assert (store.groups["g"].describe().state, store.groups["g"].describe().members) == (
+        GroupState.STABLE, MEMBERS.members
+    )  # fmt: skip
+    for change in (store.groups["g"].delete, lambda: store.groups["g"].delete_offsets([AT])):
+        with pytest.raises(GroupNotEmptyError):
+            change()
+    assert only.groups.write([GroupChange("g", members=replace(MEMBERS, members=(), state_timestamp=5))]) == [None]
+    assert store.groups["g"].describe().state is GroupState.EMPTY
+    # Those of groups with members expire once they are empty; those of queries do not.
+    store.groups["query"].commit({AT: 1})
+    assert only.groups.expire() == 1
+    assert list(store.groups) == ["query"]
