@@ -110,7 +110,7 @@ def serve(
 
     Any Kafka client writes to and reads from the topics of the store then, while Spark and pylog use its files. A
     store that is missing is created. One in an object store is served by any
-    number of servers beside each other; transactions are refused there.
+    number of servers beside each other.
     """
     if ready_file is not None:
         # A server that was killed has left its own.

@@ -25,7 +25,8 @@ class Missing(Enum):
         "OffsetsLog is of a store in a folder: take `store.groups.log`, which has its calls for each kind of store"
     )
     SOURCE_POSITIONS = (
-        "source.position.header is for what clients of a server send again, and no server appends to an object store: "
+        "source.position.header is for what clients of a server send again, and over an object store no server looks at "
+        "it: "
         "write with format('pylog'), whose output is exactly once without it"
     )
     PUBLISHER_DELETION = (

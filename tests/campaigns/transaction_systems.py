@@ -1,4 +1,4 @@
-"""What the transactions are made at, and what is killed of it: one server, or the members of a cluster."""
+"""What the transactions are made at, and what is killed of it: servers of one store, or the members of a cluster."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from pyspark_log.storage.catalog import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from pyspark_log.storage.transactions import TransactionLog, TransactionState
 from tests.campaigns import members
 from tests.campaigns.members import OURS, PARTITIONS, OurNode, Place, segments_of
+from tests.campaigns.transaction_servers import Servers
 from tests.ports import HOST, free_ports
 from tests.server_tools import Server
 from tests.store_tools import damages, faults
 
 #: The kinds of systems, with those of the members.
-KINDS = {"server": (), "ours": (OURS, OURS, OURS), "mixed": (OURS, "kafka", "kafka")}
+KINDS = {"server": (), "objects": (), "ours": (OURS, OURS, OURS), "mixed": (OURS, "kafka", "kafka")}
 TOPICS = ("in", "out", "lists")
 
 _OWN = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
@@ -222,4 +223,6 @@ def _committed(store, topic, partition):
 
 def system(folder, kind):
     """A system, by its kind."""
+    if kind == "objects":
+        return Servers(folder, TOPICS)
     return Cluster(folder, KINDS[kind]) if KINDS[kind] else OneServer(folder)

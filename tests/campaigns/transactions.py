@@ -6,9 +6,10 @@
 Kafka's TransactionalMessageCopier and two copiers of librdkafka copy a topic, with its positions; two writers of
 librdkafka write transactions of several values, and readers read those that are committed. Copiers and writers abort
 now and then. Victims are any of them, the server most of all; each is started again. With `--cluster` there are three
-members in place of a server, with min.insync.replicas=2, under a controller of Kafka: nodes (`ours`), or a node and two
-brokers of Kafka (`mixed`). They are killed, ended in order, and frozen, for longer than their session, too; leaders of
-the topics and of Kafka's own move with that, and by elections. At last
+servers of one store in an object store (`objects`), which is killed as well, in place of one server; or, with
+min.insync.replicas=2, under a controller of Kafka: nodes (`ours`), or a node and two brokers of Kafka (`mixed`). They
+are killed, ended in order, and frozen, for longer than their session, too; leaders of the topics and of Kafka's own
+move with that, and by elections. At last
 
 - the copy has each record once, in the order of its partition;
 - of the written values, by the checks of Jepsen's workload for Kafka: none that was committed is lost, none that was
@@ -43,7 +44,7 @@ class Campaign(harness.Campaign):
 
     @classmethod
     def arguments(cls, options):
-        about = "a cluster of nodes, or of a node and brokers of Kafka, in place of a server"
+        about = "servers over objects, nodes, or a node and brokers of Kafka, in place of a server"
         options.add_argument("--cluster", choices=[*KINDS], default="server", help=about)
 
     def prepare(self):

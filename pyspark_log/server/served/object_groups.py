@@ -77,7 +77,7 @@ class ObjectGroups:
 
     def pending(self, group: str) -> Iterable[TopicPartition]:
         transactions = self._follower.state.open.values()
-        return {offset.at for one in transactions for offset in one.offsets if offset.group == group}
+        return {offset.at for transaction in transactions for offset in transaction.offsets if offset.group == group}
 
     def expire(self) -> int:
         def change(state: State) -> tuple[Proposal | None, list[Any]]:

@@ -35,11 +35,11 @@ class ObjectTransactions(SharedTransactions):
         self._follower, self._collector, self._workers = follower, collector, workers
 
     def known(self) -> dict[str, TransactionMetadata]:
-        return {name: _metadata(known) for name, known in self._follower.state.transactional.items()}
+        return {name: _metadata(record) for name, record in self._follower.state.transactional.items()}
 
     def of(self, transactional_id: str) -> TransactionMetadata | None:
-        known = self._follower.state.transactional.get(transactional_id)
-        return None if known is None else _metadata(known)
+        record = self._follower.state.transactional.get(transactional_id)
+        return None if record is None else _metadata(record)
 
     def partitions(self, producer_id: int) -> frozenset[TopicPartition]:
         state = self._follower.state
@@ -52,8 +52,8 @@ class ObjectTransactions(SharedTransactions):
         wait: Wait[Any] = Wait()
 
         def decide(state: State) -> tuple[Proposal | None, list[Any]]:
-            known = state.transactional.get(transactional_id)
-            changed = rule(None if known is None else _metadata(known))
+            record = state.transactional.get(transactional_id)
+            changed = rule(None if record is None else _metadata(record))
             if not isinstance(changed, Changed):
                 return None, [changed]
             value = None if changed.metadata is None else encode_value(changed.metadata)
@@ -87,8 +87,8 @@ class ObjectTransactions(SharedTransactions):
 
 
 @lru_cache(10_000)
-def _metadata(known: TransactionalId) -> TransactionMetadata:
-    return replace(decode_value(known.value), last_epoch=known.last_epoch)
+def _metadata(record: TransactionalId) -> TransactionMetadata:
+    return replace(decode_value(record.value), last_epoch=record.last_epoch)
 
 
 def _refuse() -> NoReturn:

@@ -61,8 +61,8 @@ class DecidedTransactions:
         """See Coordinator."""
         now, new_id = self._logs.clock(), self._new_producer_id()
 
-        def rule(known: TransactionMetadata | None) -> Changed | Outcome:
-            metadata = known or TransactionMetadata(new_id, NO_EPOCH, timeout, TransactionState.EMPTY, updated=now)
+        def rule(current: TransactionMetadata | None) -> Changed | Outcome:
+            metadata = current or TransactionMetadata(new_id, NO_EPOCH, timeout, TransactionState.EMPTY, updated=now)
             if metadata.state is TransactionState.ONGOING:
                 if producer[0] not in (-1, metadata.producer_id):
                     return Outcome(ErrorCode.PRODUCER_FENCED)
@@ -84,13 +84,13 @@ class DecidedTransactions:
     async def _add(self, name: str, producer_id: int, epoch: int, version: int) -> ErrorCode:
         now = self._logs.clock()
 
-        def rule(known: TransactionMetadata | None) -> Changed | ErrorCode:
-            if known is None:
+        def rule(current: TransactionMetadata | None) -> Changed | ErrorCode:
+            if current is None:
                 return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-            if error := transitions.check_producer(known, producer_id, epoch):
+            if error := transitions.check_producer(current, producer_id, epoch):
                 return error
-            changed = transitions.extended(known, _NO_PARTITIONS, version, now)
-            if isinstance(changed, ErrorCode) or changed is known:
+            changed = transitions.extended(current, _NO_PARTITIONS, version, now)
+            if isinstance(changed, ErrorCode) or changed is current:
                 return changed if isinstance(changed, ErrorCode) else ErrorCode.NONE
             return Changed(changed, ErrorCode.NONE, Step.BEGIN, (producer_id, epoch))
 
@@ -101,21 +101,21 @@ class DecidedTransactions:
         """See Coordinator."""
         now, new_id = self._logs.clock(), self._new_producer_id()
 
-        def rule(known: TransactionMetadata | None) -> Changed | Outcome:
-            if known is None:
+        def rule(current: TransactionMetadata | None) -> Changed | Outcome:
+            if current is None:
                 return Outcome(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
             decided = transitions.ended(
-                known, producer_id, epoch, commit=commit, version=version, new_id=new_id, now=now
+                current, producer_id, epoch, commit=commit, version=version, new_id=new_id, now=now
             )
             if isinstance(decided, ErrorCode):
                 return Outcome(decided)
-            if decided is known:
-                return Outcome(ErrorCode.NONE, known.producer_id, known.epoch)
+            if decided is current:
+                return Outcome(ErrorCode.NONE, current.producer_id, current.epoch)
             after, step = transitions.completed(decided, now), Step.NONE
-            if known.state is TransactionState.ONGOING:
+            if current.state is TransactionState.ONGOING:
                 step = Step.COMMIT if commit else Step.ABORT
             answer = Outcome(ErrorCode.NONE, after.producer_id, after.epoch)
-            return Changed(after, answer, step, (known.producer_id, known.epoch))
+            return Changed(after, answer, step, (current.producer_id, current.epoch))
 
         return self._loop.start(self._change(transactional_id, rule, Outcome))
 
@@ -139,9 +139,9 @@ class DecidedTransactions:
         adds: bool,
     ) -> Mapping[TopicPartition, ErrorCode]:  # fmt: skip
         """See Admission. What is appended counts only if the transaction is open when that is decided."""
-        known = self._shared.of(transactional_id)
-        is_open = known is not None and known.state is TransactionState.ONGOING
-        if is_open and known is not None and (known.producer_id, known.epoch) == (producer_id, epoch):
+        current = self._shared.of(transactional_id)
+        is_open = current is not None and current.state is TransactionState.ONGOING
+        if is_open and current is not None and (current.producer_id, current.epoch) == (producer_id, epoch):
             return dict.fromkeys(partitions, ErrorCode.NONE)
         if adds:
             error = await self._add(transactional_id, producer_id, epoch, transitions.EPOCH_EACH)
@@ -179,11 +179,11 @@ class DecidedTransactions:
     async def _abort(self, name: str, late: TransactionMetadata) -> None:
         now = self._logs.clock()
 
-        def rule(known: TransactionMetadata | None) -> Changed | None:
-            is_it = known is not None and (known.producer_id, known.epoch) == (late.producer_id, late.epoch)
-            if known is None or not is_it or known.state is not TransactionState.ONGOING:
+        def rule(current: TransactionMetadata | None) -> Changed | None:
+            is_it = current is not None and (current.producer_id, current.epoch) == (late.producer_id, late.epoch)
+            if current is None or not is_it or current.state is not TransactionState.ONGOING:
                 return None
-            return _fenced(known, now, None)
+            return _fenced(current, now, None)
 
         await self._change(name, rule, lambda _: None)
 
@@ -194,9 +194,9 @@ def _fenced(metadata: TransactionMetadata, now: int, answer: object) -> Changed:
     return Changed(after, answer, Step.ABORT, (metadata.producer_id, metadata.epoch))
 
 
-def _may_append(known: TransactionMetadata | None, producer_id: int, epoch: int) -> ErrorCode:
-    if known is None:
+def _may_append(current: TransactionMetadata | None, producer_id: int, epoch: int) -> ErrorCode:
+    if current is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if error := transitions.check_producer(known, producer_id, epoch):
+    if error := transitions.check_producer(current, producer_id, epoch):
         return error
-    return ErrorCode.NONE if known.state is TransactionState.ONGOING else ErrorCode.INVALID_TXN_STATE
+    return ErrorCode.NONE if current.state is TransactionState.ONGOING else ErrorCode.INVALID_TXN_STATE

@@ -138,10 +138,12 @@ def _fields(state: State) -> dict[str, Any]:
         ],
         "servers": list(state.servers.items()),
         "coordinator": state.coordinator,
-        "transactional": [[name, bytes_field(known.value), *known[1:]] for name, known in state.transactional.items()],
+        "transactional": [
+            [name, bytes_field(record.value), *record[1:]] for name, record in state.transactional.items()
+        ],
         "open": [
-            [producer_id, one.epoch, one.pieces, [staged_offset_fields(offset) for offset in one.offsets]]
-            for producer_id, one in state.open.items()
+            [producer_id, transaction.epoch, transaction.pieces, list(map(staged_offset_fields, transaction.offsets))]
+            for producer_id, transaction in state.open.items()
         ],
         "producers": [
             [*at, producer_id, producer.epoch, producer.number, producer.time, producer.batches]

@@ -204,9 +204,9 @@ def group_record_fields(record: GroupRecord) -> list[str | None]:
     return [record.group, bytes_field(record.key), bytes_field(record.value)]
 
 
-def staged_offset_fields(one: StagedOffset) -> list[Any]:
+def staged_offset_fields(staged: StagedOffset) -> list[Any]:
     """An offset of an open transaction as JSON."""
-    return [one.producer_id, one.group, one.at.topic, one.at.partition, one.offset, one.metadata]
+    return [staged.producer_id, staged.group, staged.at.topic, staged.at.partition, staged.offset, staged.metadata]
 
 
 def topic_fields(topic: TopicDescription) -> dict[str, Any]:
@@ -381,7 +381,7 @@ def _staged(items: list[Any]) -> Staged:
     producer_id, topic_id, partition, regions = items
     return Staged(
         whole(producer_id, "producer_id"), _id(topic_id), whole(partition, "partition", 0, INT_MAX),
-        tuple(_region(_items(one, 6)) for one in regions),
+        tuple(_region(_items(region, 6)) for region in regions),
     )  # fmt: skip
 
 

@@ -14,9 +14,11 @@ from pyspark_log.storage.abilities import Missing, refuse
 from pyspark_log.storage.groups import (
     NEVER,
     GroupDescription,
+    GroupRecords,
     GroupState,
     OffsetAndMetadata,
     check_empty,
+    check_unread,
     expiry,
     modern_group,
 )
@@ -24,9 +26,7 @@ from pyspark_log.storage.groups.changes import GroupChange
 from pyspark_log.storage.groups.committed_offsets import check, describe_classic, malformed
 from pyspark_log.storage.groups.metadata import GroupMetadataValue, decode_group_value
 from pyspark_log.storage.groups.modern_group import decoded
-from pyspark_log.storage.groups.offsets import check_unread
 from pyspark_log.storage.groups.records import encode_group_key
-from pyspark_log.storage.groups.view import GroupRecords
 from pyspark_log.storage.publish_log import proposals
 from pyspark_log.storage.publish_log.changes import GroupRecord, OffsetMove
 from pyspark_log.storage.publish_log.log import PublishLog

@@ -286,7 +286,7 @@ class State:
         if (entry.number + 1) % _EXPIRE_EVERY == 0:
             self._expire_producers()
             self.transactional = {
-                name: known for name, known in self.transactional.items() if not self._is_idle(known, _IDLE_IDS_MS)
+                name: record for name, record in self.transactional.items() if not self._is_idle(record, _IDLE_IDS_MS)
             }
             self.servers = {node_id: server for node_id, server in self.servers.items() if not self._is_idle(server)}
 

@@ -83,6 +83,7 @@ PARTS = {
         "changes",
         "committed_offsets",
         "coordinator_log",
+        "expiry",
         "fields",
         "file_group",
         "member_files",

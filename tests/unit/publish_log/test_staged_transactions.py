@@ -95,7 +95,7 @@ def test_what_is_aborted_is_never_visible():
     house.take(batch(7, 0, 2))
     house.apply(step(7, Step.ABORT))
     assert house.ends() == [0, 0, 0]
-    # The numbers go on in the same epoch, and begin again in the next one.
+    # The numbers continue in the same epoch, and begin again in the next one.
     house.apply(step(7, Step.BEGIN))
     assert isinstance(house.take(batch(7, 0, 3))[0], OutOfOrderSequenceError)
     assert offsets(house.take(batch(7, 2), batch(7, 0, 2))) == [(-1, 0, False), (-1, 1, True)]
