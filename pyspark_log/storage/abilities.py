@@ -25,7 +25,7 @@ class Missing(Enum):
         "OffsetsLog is of a store in a folder: take `store.groups.log`, which has its calls for each kind of store"
     )
     SOURCE_POSITIONS = (
-        "source.position.header is for what clients of a server send again, which is not looked at over an object store: "
+        "source.position.header is for what clients of a server send again, and none looks at it over an object store: "
         "write with format('pylog'), whose output is exactly once without it"
     )
     PUBLISHER_DELETION = (
