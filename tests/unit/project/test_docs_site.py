@@ -1,6 +1,7 @@
 """`make docs`: the site has each page, as HTML and as Markdown, and needs nothing from elsewhere."""
 
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -38,6 +39,12 @@ def test_each_page_is_there_and_listed(built):
         html = page.removesuffix(".md") + ".html"
         assert (site / html).is_file()
         assert f'href="{html}"' in home or f'href="./{html}"' in home, f"{page} is not in the navigation"
+
+
+def test_the_search_takes_the_name_of_an_error_as_one_word(built):
+    """Else PYLOG_PUBLISHER_FENCED finds each page that has "pylog" and "publisher"."""
+    search = json.loads((built / "site/search.json").read_text(encoding="utf-8"))
+    assert re.split(search["config"]["separator"], "of PYLOG_DATA_LOSS, or") == ["of", "PYLOG_DATA_LOSS", "or"]
 
 
 def test_old_names_lead_to_pages(built):
