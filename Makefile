@@ -184,8 +184,8 @@ wheels:  ## Wheels for all Pythons from 3.11 on that run on most of Linux, in di
 
 # --- the environment -------------------------------------------------------------------------------
 
-# What the demo needs, and what tests and lint need besides.
-DEMO_EXTRAS := spark,examples,ui
+# What the demo, the tutorial and move-job need, and what tests and lint need besides.
+DEMO_EXTRAS := spark,examples,ui,objects,move
 ALL_EXTRAS := $(DEMO_EXTRAS),server,test,dev
 # uv takes a third of pip's time. Both show how far they are.
 INSTALL = $$([ -x "$(BIN)/uv" ] && echo "$(BIN)/uv pip install --python $(BIN)/python" || \

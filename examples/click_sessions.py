@@ -15,6 +15,8 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming import StreamingQuery
 from spark_session import start_spark
 
+from pyspark_log import Store
+
 
 def sessions(
     spark: SparkSession, store: str, checkpoint: str, into: str = "sessions", since: str = "", *, to_the_end: bool
@@ -64,6 +66,8 @@ def main() -> None:
     )
     query.awaitTermination()
     spark.stop()
+    with Store.open(arguments.store) as store:
+        print(f"{sum(store.topic(arguments.into).latest_offsets().values()):,} sessions are in {arguments.into}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """A job that was written for Kafka, tested without a broker and without containers.
 
-    pytest -p pyspark_log.pytest_plugin examples/test_without_kafka.py
+    python -m pytest examples/test_without_kafka.py
 
-Your tests need no -p: their conftest.py has `pytest_plugins = ["pyspark_log.pytest_plugin"]`.
+pytest.ini names our plugin here; the conftest.py of your tests has `pytest_plugins = ["pyspark_log.pytest_plugin"]`.
 `revenue` is the job. In production it runs with `format("kafka")`; the test gives it `format("pylog")` and a folder.
 """
 

@@ -45,10 +45,7 @@ def test_first_steps():
 @pytest.mark.slow
 @pytest.mark.long
 def test_a_job_for_kafka_is_tested_without_kafka():
-    assert "1 passed" in run(
-        "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "pyspark_log.pytest_plugin",
-        EXAMPLES / "test_without_kafka.py",
-    )  # fmt: skip
+    assert "1 passed" in run("-m", "pytest", "-q", "-p", "no:cacheprovider", EXAMPLES / "test_without_kafka.py")
 
 
 @pytest.mark.slow

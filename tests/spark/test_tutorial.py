@@ -1,6 +1,7 @@
 """docs/start/tutorial.md: its steps, one after the other, in a shell; and its test."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,8 +9,10 @@ from pathlib import Path
 import pytest
 from java import java_version
 
+from pyspark_log import Store
+from pyspark_log.serving import serving
 from tests.object_server import Versitygw
-from tests.paths import ROOT
+from tests.paths import DOCS, ROOT
 from tests.samples import samples
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(java_version() < 17, reason="Spark needs Java 17 or later")]
@@ -18,6 +21,7 @@ TUTORIAL = {
     sample.name.removeprefix("tutorial.md: "): sample for sample in samples() if sample.name.startswith("tutorial.md: ")
 }
 TEST, OBJECTS = "6. A test with late data", "8. The same in an object store"
+TEST_BODY = f"{TEST} #2"
 
 
 def run(code, folder, interpreter="bash", **environment):
@@ -34,7 +38,7 @@ def run(code, folder, interpreter="bash", **environment):
 
 def test_its_steps(tmp_path):
     begin = next(iter(TUTORIAL.values())).code.replace("$PWD/.venv/bin:", "")
-    said, steps = {}, [name for name in TUTORIAL if name not in (TEST, OBJECTS)]
+    said, steps = {}, [name for name in TUTORIAL if name not in (TEST, TEST_BODY, OBJECTS)]
     for name in steps[1:]:
         step = TUTORIAL[name]
         code = step.code if step.language == "python" else f"export STORE=/tmp/clicks\n{step.code}"
@@ -62,14 +66,32 @@ def lags(described):
 
 
 def test_its_test(tmp_path):
-    (tmp_path / "conftest.py").write_text('pytest_plugins = ["pyspark_log.pytest_plugin"]\n')
-    (tmp_path / "test_it.py").write_text(TUTORIAL[TEST].code)
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", tmp_path, "test_it.py"],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'examples'}", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-    )  # fmt: skip
-    assert "= 1 passed in" in done.stdout, done.stdout + done.stderr
+    program = (ROOT / "examples/test_late_clicks.py").read_text(encoding="utf-8")
+    assert TUTORIAL[TEST_BODY].code in program
+    command = TUTORIAL[TEST].code.replace("pytest ", "pytest -p no:cacheprovider ")
+    assert "= 1 passed in" in run(command, tmp_path, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+
+
+def test_its_consumer_in_javascript(tmp_path):
+    modules = ROOT / ".clients/js/node_modules"
+    if not (modules / "kafkajs").exists():
+        pytest.skip("there is no kafkajs here (make client-programs)")
+    [program] = re.findall(r"```js\n(.*?)```", (DOCS / "start/tutorial.md").read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "node_modules").symlink_to(modules)
+    with Store.create(tmp_path / "store") as store:
+        store.create_topic("sessions", 1)
+        store.topic("sessions").append([{"value": '{"visitor":"anna"}'}])
+    with serving(tmp_path / "store") as bootstrap:
+        (tmp_path / "sessions.mjs").write_text(program.replace("127.0.0.1:9092", bootstrap))
+        node = subprocess.Popen(
+            [modules / ".bin/node", "sessions.mjs"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        try:
+            # What it logs comes before.
+            assert b'{"visitor":"anna"}\n' in node.stdout
+        finally:
+            node.kill()
+            node.communicate()
 
 
 def test_the_same_in_an_object_store(tmp_path):
