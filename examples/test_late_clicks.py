@@ -1,6 +1,8 @@
 """A test of click_sessions.py for the tutorial: late clicks, without Kafka and without containers.
 
     python -m pytest examples/test_late_clicks.py
+
+pytest.ini names our plugin here.
 """
 
 from __future__ import annotations

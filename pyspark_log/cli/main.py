@@ -68,7 +68,7 @@ _PACKAGES = {
     "records": ("Records", ("consume", "dump", "perf", "produce", "tail")),
     "groups": ("Groups", ("groups",)),
     "maintenance": ("Maintenance", (
-        "backup", "clean", "compact", "doctor", "export-kafka", "jobs", "log-dirs", "merge", "mirror",
+        "backup", "clean", "compact", "doctor", "explain", "export-kafka", "jobs", "log-dirs", "merge", "mirror",
         "move-job", "publishers", "recover", "repair", "upkeep", "verify",
     )),
 }  # fmt: skip
