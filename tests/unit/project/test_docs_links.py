@@ -4,6 +4,7 @@ import functools
 import re
 import subprocess
 import sys
+from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -86,3 +87,18 @@ def test_the_hooks_before_a_commit_pass_here():
         assert tool == ".venv/bin/ruff"
         command = [sys.executable, "-m", "ruff", *words, __file__]
         assert subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 0, hook["id"]
+
+
+DRAWINGS = sorted((DOCS / "images").glob("*.svg"))
+
+
+@pytest.mark.parametrize("drawing", DRAWINGS, ids=lambda drawing: drawing.name)
+def test_a_drawing_is_shown_in_light_and_dark_and_is_read_aloud(drawing):
+    """Its title is what a page gives in its place."""
+    svg = ElementTree.parse(drawing).getroot()
+    title = svg.findtext("{http://www.w3.org/2000/svg}title")
+    style = svg.findtext("{http://www.w3.org/2000/svg}style")
+    light, _, dark = style.partition("@media (prefers-color-scheme: dark)")
+    assert set(re.findall(r"(\.\w+) {[^}]*#", light)) == set(re.findall(r"(\.\w+) {[^}]*#", dark))
+    places = [page for page in READ if f"![{title}]" in page.read_text(encoding="utf-8")]
+    assert places
