@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -36,6 +36,8 @@ class Wanted(NamedTuple):
         is_any_case: whether small and capital letters are the same there.
         rest: where a search continues: partitions with an offset, such as 0-500.3-200.
         columns: whether the fields of JSON are columns.
+        until: the time before which records are, or for `offset` also the offset, as it was typed; "": any. Then this
+            is a search.
     """
 
     by: str = "last"
@@ -49,11 +51,12 @@ class Wanted(NamedTuple):
     is_any_case: bool = False
     rest: str = ""
     columns: bool = False
+    until: str = ""
 
     @property
     def is_search(self) -> bool:
         """Whether this looks for something in steps."""
-        return bool(self.text or (self.by == "key" and self.at))
+        return bool(self.text or self.until or (self.by == "key" and self.at))
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> Wanted:
@@ -64,11 +67,12 @@ class Wanted(NamedTuple):
         form = query.get("format", "auto")
         if form not in FORMATS:
             raise InvalidConfigError(f"format = {form!r}: must be one of {', '.join(FORMATS)}")
-        count = _number(query, "count") or USUAL_RECORDS
+        count, until = _number(query, "count") or USUAL_RECORDS, query.get("until", "").strip()
         return cls(
             by, query.get("at", ""), _number(query, "partition"), _number(query, "before"), form,
-            min(count, MOST_RECORDS), query.get("live") == "1" and by == "last" and not query.get("text"),
+            min(count, MOST_RECORDS), query.get("live") == "1" and by == "last" and not (until or query.get("rest")),
             query.get("text", ""), query.get("case") == "any", query.get("rest", ""), query.get("columns") == "1",
+            until,
         )  # fmt: skip
 
     def url(self, topic: str, **changes: Any) -> str:  # noqa: ANN401  (the values of fields)
@@ -77,7 +81,7 @@ class Wanted(NamedTuple):
         values = {
             "by": one.by, "at": one.at, "partition": one.partition, "before": one.before, "format": one.form,
             "count": one.most, "live": int(one.is_live), "text": one.text, "case": one.is_any_case and "any",
-            "rest": one.rest, "columns": int(one.columns),
+            "rest": one.rest, "columns": int(one.columns), "until": one.until,
         }  # fmt: skip
         fields = zip(values.items(), usual, strict=True)
         said = {name: value for (name, value), default in fields if value != default and value is not None}
@@ -107,8 +111,6 @@ def looked(store: Store, topic: str, wanted: Wanted, now: int) -> tuple[Look, Wa
     if wanted.by != "last" and not wanted.at:
         return Look(notes=[f"Type {_EXAMPLES[wanted.by]}."]), wanted, reader.partitions
     if wanted.by == "offset":
-        if not wanted.at.strip().isdecimal() or len(wanted.at.strip()) > MOST_DIGITS:
-            raise InvalidConfigError(f"offset {wanted.at[:40]!r}: must be a whole number, 0 or more")
         wanted = wanted._replace(partition=wanted.partition or 0)
     elif wanted.by == "key" and wanted.partition is None:
         wanted = wanted._replace(partition=reader.partition_of(_bytes(wanted.at, "key")))
@@ -123,7 +125,7 @@ def _read(reader: Reader, wanted: Wanted, now: int) -> Look:
     if wanted.partition is None:
         return reader.last_of_all(wanted.most)
     if wanted.by == "offset":
-        return reader.from_offset(wanted.partition, wanted.most, int(wanted.at))
+        return reader.from_offset(wanted.partition, wanted.most, _offset(wanted.at))
     return reader.last(wanted.partition, wanted.most, wanted.before)
 
 
@@ -142,13 +144,25 @@ def _searched(reader: Reader, wanted: Wanted, now: int) -> Look:
         time = _time(wanted.at, now)
         starts = {number: reader.offset_of(number, time) for number in numbers}
     elif wanted.by == "offset":
-        starts = dict.fromkeys(numbers, int(wanted.at))
+        starts = dict.fromkeys(numbers, _offset(wanted.at))
     else:
         starts = {number: reader.range(number)[1] if wanted.before is None else wanted.before for number in numbers}
     present = {number: start for number, start in starts.items() if start is not None}
     if starts and not present:
         return Look(notes=[NONE_SINCE])
-    return search(reader, match, wanted.most, present, is_forward=wanted.by in ("time", "offset"))
+    is_forward, ends = wanted.by in ("time", "offset"), _ends(reader, wanted, present, now)
+    return search(reader, match, wanted.most, present, is_forward=is_forward, ends=ends)
+
+
+def _ends(reader: Reader, query: Wanted, partitions: Iterable[int], now: int) -> dict[int, int]:
+    """Where a search ends in partitions in which it does before the log's end."""
+    if not query.until:
+        return {}
+    if query.by == "offset" and _is_offset(query.until):
+        return dict.fromkeys(partitions, _offset(query.until))
+    time = _time(query.until, now)
+    ends = {number: reader.offset_of(number, time) for number in partitions}
+    return {number: end for number, end in ends.items() if end is not None}
 
 
 _EXAMPLES = {
@@ -182,6 +196,16 @@ def one_record(store: Store, topic: str, partition: str, offset: str) -> OneReco
     look = reader.from_offset(int(partition), 1, int(offset))
     first, end = reader.range(int(partition))
     return OneRecord(look.records[0] if look.records else None, first, end, look.notes)
+
+
+def _is_offset(text: str) -> bool:
+    return text.strip().isdecimal() and len(text.strip()) <= MOST_DIGITS
+
+
+def _offset(text: str) -> int:
+    if not _is_offset(text):
+        raise InvalidConfigError(f"offset {text[:40]!r}: must be a whole number, 0 or more")
+    return int(text)
 
 
 def _time(text: str, now: int) -> int:

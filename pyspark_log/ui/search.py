@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -12,6 +13,8 @@ import pyarrow.compute as pc
 from pyspark_log.ui.bounds import MOST_PARTITIONS, SCAN_BYTES
 from pyspark_log.ui.found import Look, Record
 from pyspark_log.ui.records import TOO_MANY, Reader, last_rows
+
+_NO_ENDS: Mapping[int, int] = MappingProxyType({})
 
 
 class Match(NamedTuple):
@@ -49,7 +52,15 @@ class Match(NamedTuple):
         return pc.match_substring(strings, self.text, ignore_case=self.is_any_case)
 
 
-def search(reader: Reader, match: Match, count: int, starts: Mapping[int, int], *, is_forward: bool = False) -> Look:
+def search(
+    reader: Reader,
+    match: Match,
+    count: int,
+    starts: Mapping[int, int],
+    *,
+    is_forward: bool = False,
+    ends: Mapping[int, int] = _NO_ENDS,
+) -> Look:
     """One step of a search.
 
     Args:
@@ -58,13 +69,14 @@ def search(reader: Reader, match: Match, count: int, starts: Mapping[int, int], 
         count: of how many records at most.
         starts: the offset of each partition before which is looked, newest first; or from which on, in their order.
         is_forward: the latter.
+        ends: of some partitions, the offset at which what is looked at ends.
     """
     look, matching, windows = Look(), list[Record](), dict[int, tuple[int, int]]()
     if len(starts) > MOST_PARTITIONS:
         look.notes.append(TOO_MANY.format(len(starts)))
     share = SCAN_BYTES // min(len(starts) or 1, MOST_PARTITIONS)
     for partition, start in list(starts.items())[:MOST_PARTITIONS]:
-        first, end = reader.range(partition)
+        first, end = _range(reader, partition, ends)
         begin = stop = max(first, min(start, end))
         if is_forward:
             stop = reader.end_of(partition, begin, end, share)
@@ -77,11 +89,16 @@ def search(reader: Reader, match: Match, count: int, starts: Mapping[int, int], 
     look.rows += matching[:count]
     for partition, (begin, stop) in windows.items():
         reached = _reached(matching, count, partition, stop if is_forward else begin, is_forward=is_forward)
-        first, end = reader.range(partition)
+        first, end = _range(reader, partition, ends)
         if reached < end if is_forward else reached > first:
             look.rest[partition] = reached
     _say(look, windows, is_forward=is_forward)
     return look
+
+
+def _range(reader: Reader, partition: int, ends: Mapping[int, int]) -> tuple[int, int]:
+    first, end = reader.range(partition)
+    return first, max(first, min(end, ends.get(partition, end)))
 
 
 def _reached(matching: list[Record], count: int, partition: int, bound: int, *, is_forward: bool) -> int:

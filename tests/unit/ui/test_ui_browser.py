@@ -184,6 +184,21 @@ def test_live_shows_what_comes(driver, page, store):
     assert driver.execute_script("return document.activeElement.href") == focused
 
 
+def test_live_keeps_what_is_looked_for(driver, page, store):
+    driver.get(f"{page.url}/topics/orders/records?text=needle")
+    press(driver, "l")
+    until(driver, lambda: "live=1" in driver.current_url)
+    store.append("orders", [{"value": "a needle"}, {"value": "hay"}])
+    assert "a needle" in until(driver, lambda: rows_shown(driver) and first_row(driver)[0])
+    driver.find_element("css selector", "form.look button").click()
+    until(driver, lambda: "text=needle" in driver.current_url)
+    assert "live=1" in driver.current_url
+
+
+def rows_shown(driver):
+    return len(driver.find_elements("css selector", "table.records tbody tr"))
+
+
 def test_the_numbers_of_a_page_are_renewed(driver, page, store):
     driver.get(page.url)
     before = total(driver)

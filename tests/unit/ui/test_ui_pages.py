@@ -157,6 +157,26 @@ def test_looks(page):
     assert re.findall(r'id="r1-(\d+)"', body) == ["2", "3", "4"]
 
 
+def test_looks_with_an_end(page):
+    def numbers(query):
+        _, _, body = page.get(f"/topics/orders/records?{query}")
+        return re.findall(r'id="r1-(\d+)"', body)
+
+    assert numbers("by=offset&at=2&partition=1&until=5") == ["2", "3", "4"]
+    assert numbers("by=offset&at=2&partition=1&until=2") == []
+    assert len(numbers("partition=1&until=2100-01-01T00:00Z")) == len(numbers("partition=1")) > 10
+    assert numbers("partition=1&until=1h") == numbers("by=time&at=2h&partition=1&until=1h") == []
+
+
+@pytest.mark.parametrize(
+    ("query", "seconds"),
+    [("live=1", 1), ("live=1&text=web", 2), ("live=1&text=web&rest=0-1", 0), ("live=1&until=1h", 0), ("text=web", 0)],
+)
+def test_what_is_renewed(page, query, seconds):
+    _, _, body = page.get(f"/topics/orders/records?{query}")
+    assert f'data-refresh="{seconds}"' in body
+
+
 def test_configs_and_where_they_are_set(tmp_path):
     with Store.create(tmp_path / "store", {"log.retention.ms": "1000", "log.segment.bytes": "9000"}) as store:
         store.create_topic("t", 1, {"retention.ms": "2000"})
@@ -234,6 +254,7 @@ def test_what_is_shown_can_be_downloaded(page):
         ("/topics/orders/records?text=hex:0", 400, "pairs of 0-9"),
         ("/topics/orders/records?text=a&rest=0-1.x", 400, "expected partitions with offsets"),
         ("/topics/orders/records?text=a&rest=9-1", 404, "[PYLOG_UNKNOWN_TOPIC_OR_PARTITION]"),
+        ("/topics/orders/records?until=noon", 400, "neither ms since 1970 nor ISO-8601"),
         ("/topics/orders/records?by=magic", 400, "must be last, offset, time or key"),
         ("/topics/orders/records?format=xml", 400, "must be one of auto"),
         ("/topics/orders/records/a/b", 400, "expected the numbers"),
