@@ -4,16 +4,15 @@ from pyspark_log.storage.groups.committed_offsets import CommittedOffsets, Offse
 from pyspark_log.storage.groups.file_membership import check_empty
 from pyspark_log.storage.groups.handles import Groups
 from pyspark_log.storage.groups.metadata import GroupDescription, GroupMember, GroupState, assigned_partitions
-from pyspark_log.storage.groups.offsets import OffsetsLog, check_unread, move_offsets
+from pyspark_log.storage.groups.offsets import OffsetsLog, move_offsets
 from pyspark_log.storage.groups.records import NEVER
-from pyspark_log.storage.groups.view import GroupRecords, OffsetAndMetadata
+from pyspark_log.storage.groups.view import OffsetAndMetadata
 
 __all__ = [
     "NEVER",
     "CommittedOffsets",
     "GroupDescription",
     "GroupMember",
-    "GroupRecords",
     "GroupState",
     "Groups",
     "OffsetAndMetadata",
@@ -21,6 +20,5 @@ __all__ = [
     "OffsetsLog",
     "assigned_partitions",
     "check_empty",
-    "check_unread",
     "move_offsets",
 ]

@@ -14,7 +14,6 @@ from pyspark_log.arguments import check_whole
 from pyspark_log.config import int_config
 from pyspark_log.errors import (
     CorruptRecordError,
-    GroupNotEmptyError,
     LockTimeoutError,
     PartitionOwnedError,
     PublishError,
@@ -29,8 +28,9 @@ from pyspark_log.storage.fs import FileLock, files, lock_for, timeouts
 from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.storage.groups import committed_offsets, expiry, records
 from pyspark_log.storage.groups.committed_offsets import CommittedOffsets
-from pyspark_log.storage.groups.file_membership import NO_MEMBERS, FileMembership, check_empty, members_of
+from pyspark_log.storage.groups.file_membership import NO_MEMBERS, FileMembership, check_empty
 from pyspark_log.storage.groups.metadata import GroupDescription, GroupState
+from pyspark_log.storage.groups.unread import check_unread
 from pyspark_log.storage.groups.view import GroupRecords, OffsetAndMetadata
 from pyspark_log.storage.publish import TopicIdPartition
 from pyspark_log.storage.publish.applier import apply_in
@@ -228,15 +228,6 @@ class OffsetsLog(Offsets):
             # Check again, as another process may have committed, or decided to, since.
             self._offsets.append(known.in_partition(partition)[0], tombstones_of_chosen, timeout)
         return count
-
-
-def check_unread(group: GroupDescription, partitions: Collection[TopicPartition]) -> None:
-    """Refuses partitions that members of a group read, or may read. GroupNotEmptyError."""
-    for at in partitions:
-        if group.topics is None or at.topic in group.topics:
-            raise GroupNotEmptyError(
-                f"group {group.group!r} {members_of(group)}, which read {at.topic}, or may read it"
-            )
 
 
 def _committed_offsets(log: Offsets) -> CommittedOffsets:

@@ -14,11 +14,9 @@ from pyspark_log.storage.abilities import Missing, refuse
 from pyspark_log.storage.groups import (
     NEVER,
     GroupDescription,
-    GroupRecords,
     GroupState,
     OffsetAndMetadata,
     check_empty,
-    check_unread,
     expiry,
     modern_group,
 )
@@ -27,6 +25,8 @@ from pyspark_log.storage.groups.committed_offsets import check, describe_classic
 from pyspark_log.storage.groups.metadata import GroupMetadataValue, decode_group_value
 from pyspark_log.storage.groups.modern_group import decoded
 from pyspark_log.storage.groups.records import encode_group_key
+from pyspark_log.storage.groups.unread import check_unread
+from pyspark_log.storage.groups.view import GroupRecords
 from pyspark_log.storage.publish_log import proposals
 from pyspark_log.storage.publish_log.changes import GroupRecord, OffsetMove
 from pyspark_log.storage.publish_log.log import PublishLog

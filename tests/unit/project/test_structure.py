@@ -91,6 +91,8 @@ PARTS = {
         "modern_group",
         "query_readers",
         "records",
+        "unread",
+        "view",
     ],
     "maintenance.verify": ["decisions", "store", "unowned"],
 }
