@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from pyspark_log.kafka import MessageError, UnsupportedVersionError, decode_request, encode_response
 from pyspark_log.kafka.schemas import Message, api
 from pyspark_log.server.broker import Broker
 from pyspark_log.server.handlers import KEYS, Call, Client, answer_limited, api_versions
+from pyspark_log.server.handlers.records import produce
 from pyspark_log.server.network import ClosedByServerError
 from pyspark_log.server.security import Login
 
 _log = logging.getLogger(__name__)
 
+_PRODUCE = frozenset({produce.KEY})
 _RESPONSES: dict[int, Message] = {key: api(key)[1] for key in KEYS}
 # The APIs that count for quotas: their responses can say how long the pause is. Others log in, or are for brokers.
 _LIMITED = frozenset(key for key, response in _RESPONSES.items() if "throttle_time_ms" in response.struct._fields)
@@ -27,11 +29,13 @@ class ClientSession:
         client: what is known of it.
         is_authenticated: whether the client is known as well as it has to be.
         pause: how long nothing is read after the response to the request that was answered last (s).
+        overlapping: the keys of APIs whose requests may begin while earlier ones of them wait.
     """
 
     def __init__(self, broker: Broker, client: Client) -> None:
         """`client`: what is known of it."""
         self._broker, self.client = broker, client
+        self.overlapping: Collection[int] = _PRODUCE if broker.logs.overlaps else frozenset()
         self.is_authenticated, self.pause = True, 0.0
 
     async def answer(self, frame: bytes | bytearray) -> Sequence[Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,6 +12,7 @@ from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.schemas import Struct, message
 from pyspark_log.server.broker import Broker
 from pyspark_log.server.cluster_view import ClusterView
+from pyspark_log.server.network import Wait
 from pyspark_log.server.quotas import Throttle
 from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security import ANONYMOUS, Login
@@ -39,6 +41,31 @@ def key_of(request: type[Struct]) -> int:
     return key
 
 
+class Turns:
+    """Lets the requests of a connection do something one after the other, in their order."""
+
+    def __init__(self) -> None:
+        """It is the turn of the next one that asks."""
+        self._waiting = deque[Wait[None]]()
+
+    def take(self) -> Wait[None]:
+        """Waits for a request's turn, which it has until it ends it."""
+        turn: Wait[None] = Wait()
+        self._waiting.append(turn)
+        if len(self._waiting) == 1:
+            turn.finish(None)
+        return turn
+
+    def end(self, turn: Wait[None]) -> None:
+        """Ends the turn of a request, or its wait; a second time has no effect."""
+        if turn not in self._waiting:
+            return
+        was_first = self._waiting[0] is turn
+        self._waiting.remove(turn)
+        if was_first and self._waiting:
+            self._waiting[0].finish(None)
+
+
 @dataclass
 class Client:
     """What is known of the client of a connection.
@@ -51,6 +78,7 @@ class Client:
         warned: groups of which was logged that it cannot join, or with an error: that it cannot commit.
         principal: as which it is known, as Kafka's access rules have it: `User:NAME`.
         login: its authentication; None: it needs none.
+        turns: the order of its produce requests, where several are under way.
     """
 
     peer: str
@@ -60,6 +88,7 @@ class Client:
     warned: set[str] = field(default_factory=set)
     principal: str = ANONYMOUS
     login: Login | None = None
+    turns: Turns = field(default_factory=Turns)
 
     @property
     def name(self) -> str:

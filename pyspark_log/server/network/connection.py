@@ -2,7 +2,8 @@
 
 A frame is a length (4 bytes) and a request or response (Kafka's protocol guide). As in Kafka, one request of a
 connection is handled at a time, and the next one when the response is with the system: so responses have the order of
-the requests, what waits to be sent is one response, and a client that does not read is not read from either.
+the requests, what waits to be sent is one response, and a client that does not read is not read from either. A session
+may name APIs whose requests begin while earlier ones of them wait; the responses keep the order of the requests.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
-from collections.abc import Callable, Coroutine, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark_log.server.network.loop import Loop, Timer
@@ -32,10 +35,14 @@ _MAX_BYTES_BEFORE = 64 * 1024
 # The shortest header: key, version and correlation id.
 _MIN_REQUEST_BYTES = 8
 _PRODUCE = 0
+# Where the key of a request's API ends, from the frame's length on; the keys of all APIs fit into its last byte.
+_KEY_END = 6
 # How much is read at once; a frame that is larger gets a buffer of its own.
 _READ_BYTES = 64 * 1024
 # Responses that are ready at once are sent together, up to as many.
 _MOST_TOGETHER = 16
+# How many requests may wait at once whose API lets them: an idempotent producer has five on their way, others more.
+_MOST_WAITING = 32
 
 # What the first four bytes are of clients that speak something else, each with its name.
 _OTHERS = {
@@ -50,10 +57,12 @@ class Session(Protocol):
     Attributes:
         is_authenticated: whether the client may send requests of any size.
         pause: how long nothing is read after the response to the request that was answered last (s).
+        overlapping: the keys of APIs whose requests may begin while earlier ones of them wait.
     """
 
     is_authenticated: bool
     pause: float
+    overlapping: Collection[int]
 
     def answer(self, frame: bytes | bytearray) -> Coroutine[Wait[Any], None, Sequence[Any] | None]:
         """Answers a request, a frame without its length; awaits only `Wait`s.
@@ -114,6 +123,28 @@ class Buffers:
                 go_on()
 
 
+class _Request:
+    """One that is being handled.
+
+    Attributes:
+        coroutine: what handles it.
+        api, size: the key of its API, and its bytes.
+        arrived, begun: when it was received, and when it began (s).
+        waits_since, waited: since when it waits, and how long it has waited before that (s).
+        is_answered: whether `response` is that of the coroutine.
+    """
+
+    __slots__ = ("api", "arrived", "begun", "coroutine", "is_answered", "response", "size", "waited", "waits_since")
+
+    def __init__(
+        self, coroutine: Coroutine[Wait[Any], None, Sequence[Any] | None], api: int, size: int, arrived: float,
+        begun: float,
+    ) -> None:  # fmt: skip
+        self.coroutine, self.api, self.size, self.arrived, self.begun = coroutine, api, size, arrived, begun
+        self.waits_since = self.waited = 0.0
+        self.is_answered, self.response = False, None
+
+
 class Connection:
     """A client's connection; all calls come from the loop's thread.
 
@@ -142,7 +173,7 @@ class Connection:
         self.begun = self.last_request = clock()
         self._loop, self._socket, self._buffers = loop, accepted, buffers
         self._clock, self._times, self._on_close = clock, times, on_close
-        self.api, self._arrived, self._waits_since, self._waited = 0, 0.0, 0.0, 0.0
+        self.api, self._arrived = 0, 0.0
         self._holds_file = False  # whether a response that is ready has a range of a file
         self._unsent: list[Answered] = []
         self._tls = None if isinstance(accepted, socket.socket) else accepted
@@ -150,8 +181,7 @@ class Connection:
         self._rest: bytes = b""  # what was received after the frames that were handled
         self._frame: bytearray | None = None  # a large one that is being received
         self._received = 0  # bytes of it
-        self._request: Coroutine[Wait[Any], None, Sequence[Any] | None] | None = None  # the one that waits
-        self._request_size = 0
+        self._requests = deque[_Request]()  # those that wait, or are answered after one that does
         self._counted = 0  # bytes that `buffers` counts for this connection
         self._is_sending = False  # the system takes no more
         self._is_reading = False
@@ -166,12 +196,23 @@ class Connection:
     @property
     def is_idle(self) -> bool:
         """Whether the next request may be handled: none is being handled or answered, and there is no pause."""
-        return self._request is None and not self._is_sending and self._pause is None
+        return self._may_begin(self._rest, 0)
+
+    def _may_begin(self, data: memoryview | bytes, position: int) -> bool:
+        """The same of a request that begins there, as far as it was received."""
+        if self._is_sending or self._pause is not None:
+            return False
+        if not self._requests:
+            return True
+        overlapping = self.session.overlapping
+        if not overlapping or len(self._requests) == _MOST_WAITING or self.api not in overlapping:
+            return False
+        return len(data) - position < _KEY_END or data[position + _KEY_END - 1] in overlapping
 
     @property
     def is_waiting(self) -> bool:
         """Whether a request waits: for records, a disk, or other clients."""
-        return self._request is not None
+        return bool(self._requests)
 
     @property
     def holds_part(self) -> bool:
@@ -187,9 +228,9 @@ class Connection:
         if self._is_sending:
             self._loop.remove_writer(self._socket.fileno())
         self._socket.close()
-        request, self._request = self._request, None
-        if request is not None:
-            request.close()
+        requests, self._requests = self._requests, deque()
+        for request in requests:
+            request.coroutine.close()
         if self._pause is not None:
             self._pause.cancel()
         self._rest, self._frame = b"", None
@@ -205,9 +246,9 @@ class Connection:
     def _writable(self) -> None:
         self._guard(self._send_on)
 
-    def _request_can_go_on(self) -> None:
+    def _request_can_go_on(self, request: _Request) -> None:
         # Not at once: what the request does next may finish the wait of another one, and so on.
-        self._loop.call_soon(self._guard, self._run_on)
+        self._loop.call_soon(self._guard, partial(self._run_on, request))
 
     def _guard(self, action: Callable[[], None]) -> None:
         """Runs an action, and closes the connection if it fails."""
@@ -288,7 +329,7 @@ class Connection:
         """Handles the frames in what was received, as far as they are whole, and keeps the rest."""
         position, together = 0, 0
         try:
-            while self.is_idle and (size := self._size_of(data, position)) is not None:
+            while self._may_begin(data, position) and (size := self._size_of(data, position)) is not None:
                 start, position = position + 4, position + 4 + size
                 if position > len(data):
                     position = start - 4
@@ -308,7 +349,7 @@ class Connection:
 
     def _keep(self, data: memoryview | bytes, position: int) -> None:
         """Keeps what was received of requests that are not handled yet, a large one in a buffer of its size."""
-        size = self._size_of(data, position) if self.is_idle else None
+        size = self._size_of(data, position) if self._may_begin(data, position) else None
         if size is None or 4 + size <= _READ_BYTES:
             self._rest = bytes(data[position:]) if position < len(data) else b""
         else:
@@ -345,8 +386,8 @@ class Connection:
     def _count(self) -> None:
         """Has the bytes counted that this connection holds."""
         now = len(self._rest) + (self._received if self._frame is not None else 0)
-        if self._request is not None:
-            now += self._request_size
+        for request in self._requests:
+            now += request.size
         if now != self._counted:
             change, self._counted = now - self._counted, now
             self._buffers.change(change)
@@ -354,32 +395,38 @@ class Connection:
     # ---- answering
 
     def _start(self, frame: bytes | bytearray) -> None:
-        self.last_request, self._request_size = self._clock(), len(frame)
-        self.api, self._waited = frame[1], 0.0  # the keys of all APIs fit into the second byte
-        self._run(self.session.answer(frame))
+        self.last_request, self.api = self._clock(), frame[1]  # the keys of all APIs fit into the second byte
+        request = _Request(self.session.answer(frame), self.api, len(frame), self._arrived, self.last_request)
+        self._requests.append(request)
+        self._run(request)
 
-    def _run(self, request: Coroutine[Wait[Any], None, Sequence[Any] | None]) -> None:
+    def _run(self, request: _Request) -> None:
         """Runs a request to its end, or to what it waits for; raises what it raises."""
-        self._request = None
         try:
-            wait = request.send(None)
+            wait = request.coroutine.send(None)
         except StopIteration as end:
-            self._unsent.append((self.api, self._arrived, self.last_request, self._clock(), self._waited))
-            if end.value is not None and self._output.add(end.value):
-                self._holds_file = True
+            request.is_answered, request.response = True, end.value
             if self.session.pause:
                 self._pause = self._loop.call_later(self.session.pause, self._guard, self._end_pause)
+            self._take_answers()
         else:
-            self._request = request
-            self._waits_since = self._clock()
-            wait.then(self._request_can_go_on)
+            request.waits_since = self._clock()
+            wait.then(partial(self._request_can_go_on, request))
 
-    def _run_on(self) -> None:
-        """Runs the request on that has waited, and then those that came after it."""
-        if self._request is not None:
-            self._waited += self._clock() - self._waits_since
-            self._run(self._request)
-            self._send_on()
+    def _take_answers(self) -> None:
+        """Gets the responses ready to be sent, in the order of the requests."""
+        requests = self._requests
+        while requests and requests[0].is_answered:
+            request = requests.popleft()
+            self._unsent.append((request.api, request.arrived, request.begun, self._clock(), request.waited))
+            if request.response is not None and self._output.add(request.response):
+                self._holds_file = True
+
+    def _run_on(self, request: _Request) -> None:
+        """Runs a request on that has waited, and then those that came after it."""
+        request.waited += self._clock() - request.waits_since
+        self._run(request)
+        self._send_on()
 
     def _end_pause(self) -> None:
         """Continues with the requests that came meanwhile."""

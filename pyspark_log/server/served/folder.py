@@ -35,6 +35,7 @@ class FolderLogs(ServedLogs):
     def __init__(self, store: FolderStore, workers: Workers, node_id: int) -> None:
         """Of a store; `workers` append what has to wait, `node_id` is the server's."""
         self._store, self._logs, self._workers = store, store.logs, workers
+        self.overlaps = False
         # A server without it at the start is one for reading.
         self._writes = store.writable
         self.configs, self.groups = store.configs, store.groups.log
@@ -77,8 +78,12 @@ class FolderLogs(ServedLogs):
     def is_there(self) -> bool:
         return files.is_folder(self._store.path)
 
-    async def append(self, batches: Sequence[Batch], *, sync: bool) -> Sequence[Stored | Refused]:
-        return await append(self._logs, self._workers, batches, sync=sync)
+    async def append(
+        self, batches: Sequence[Batch], *, sync: bool, on_order: Callable[[], object]
+    ) -> Sequence[Stored | Refused]:
+        outcomes = await append(self._logs, self._workers, batches, sync=sync)
+        on_order()
+        return outcomes
 
     def producers(self, at: TopicPartition) -> Sequence[ProducerEntry]:
         self._logs.topic(at.topic).check(at.partition)

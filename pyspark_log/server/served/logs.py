@@ -276,6 +276,7 @@ class ServedLogs(Protocol):
         groups, transactions: what the coordinators of groups and transactions write.
         compaction: see Compaction.
         servers: this server, and others of the store.
+        overlaps: whether it pays to append what a connection sends next while what it has sent before is being decided.
     """
 
     configs: Mapping[str, str]
@@ -283,6 +284,7 @@ class ServedLogs(Protocol):
     transactions: TransactionsLog
     compaction: Compaction
     servers: Servers
+    overlaps: bool
 
     # ---- all of it at once
 
@@ -317,10 +319,15 @@ class ServedLogs(Protocol):
 
     # ---- what takes longer
 
-    async def append(self, batches: Sequence[Batch], *, sync: bool) -> Sequence[Stored | Refused]:
+    async def append(
+        self, batches: Sequence[Batch], *, sync: bool, on_order: Callable[[], object]
+    ) -> Sequence[Stored | Refused]:
         """Appends the batches of a request, each for itself, in their order; awaited.
 
-        `sync`: what is appended survives a power loss before it is answered.
+        Args:
+            batches: the batches.
+            sync: what is appended survives a power loss before it is answered.
+            on_order: called once what is appended from then on comes after them, at the latest at the end.
         """
 
     def producers(self, at: TopicPartition) -> Sequence[ProducerEntry]:

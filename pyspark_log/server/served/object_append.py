@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pyspark_log.config import TopicConfig
@@ -32,14 +32,16 @@ class Appends:
         self._store, self._workers, self._follower, self._collector = store, workers, follower, collector
         self._configs = dict[str, tuple[TopicDescription, TopicConfig]]()
 
-    async def append(self, batches: Sequence[Batch]) -> list[Stored | Refused]:
+    async def append(self, batches: Sequence[Batch], on_order: Callable[[], object]) -> list[Stored | Refused]:
         """See ServedLogs.append; what is answered is durable."""
         if sum(len(batch.records) for batch in batches) <= _AT_ONCE_BYTES:
             looked_at = [self._look_at(batch) for batch in batches]
         else:
             looked_at = await self._workers.run(lambda: [self._look_at(batch) for batch in batches])
         incoming = [batch.incoming for batch in looked_at if isinstance(batch, _Admitted)]
-        outcomes = iter(await self._decided(incoming) if incoming else ())
+        decided = self._decided(incoming) if incoming else None
+        on_order()
+        outcomes = iter(() if decided is None else await decided)
         return [batch.answer(next(outcomes)) if isinstance(batch, _Admitted) else batch for batch in looked_at]
 
     def _decided(self, incoming: list[Incoming]) -> Wait[list[Outcome]]:

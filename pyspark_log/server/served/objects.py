@@ -30,7 +30,7 @@ from pyspark_log.types import TopicPartition
 class ObjectLogs(ServedLogs):
     """The logs of a store in an object store, as they were at the follower's last look."""
 
-    writable, why_read_only = True, ""
+    writable, why_read_only, overlaps = True, "", True
 
     def __init__(self, store: ObjectStore, workers: Workers, linger: float, node_id: int | None) -> None:
         """Looks at the store; `linger` as of Collector, `node_id` as of ObjectServers. Raises as PublishLog.follow."""
@@ -66,8 +66,10 @@ class ObjectLogs(ServedLogs):
     def is_there(self) -> bool:
         return not self._follower.problem
 
-    async def append(self, batches: Sequence[Batch], *, sync: bool) -> Sequence[Stored | Refused]:
-        return await self._appends.append(batches)
+    async def append(
+        self, batches: Sequence[Batch], *, sync: bool, on_order: Callable[[], object]
+    ) -> Sequence[Stored | Refused]:
+        return await self._appends.append(batches, on_order)
 
     def producers(self, at: TopicPartition) -> Sequence[ProducerEntry]:
         topic, state = self.topic(at.topic), self._follower.state

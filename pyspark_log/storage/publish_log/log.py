@@ -32,6 +32,8 @@ _REPEATED = (
 # How often a number is tried whose object is not there after a refusal or an error, and the pause in between, in
 # seconds: the library has tried for half a minute each time.
 _TRIES, _PAUSE = 5, 0.2
+# How often in a row another one may be faster before all that was decided is read.
+_DIRECTLY = 3
 # After how many entries that were read one by one sums are tried, and how many entries are then read at the same time.
 _PATIENCE, _AT_ONCE = 9, 4
 
@@ -258,7 +260,9 @@ class PublishLog:
         with self._mutex.lock:
             if not self._has_begun or self._has_slept():
                 self._follow()
+            turn = 0
             while True:
+                turn += 1
                 proposal = self._proposed(propose)
                 if proposal is None:
                     return None
@@ -267,7 +271,7 @@ class PublishLog:
                 # As others will read it: one that they could not take in would be the end of the log.
                 entry, moment = decode(entry.number, data), self._now()
                 self._state.check(entry)
-                is_decided, is_certain = self._create(entry, data)
+                is_decided, is_certain, other = self._create(entry, data)
                 if is_decided or not is_certain:
                     self._check_floor(entry)
                 if is_decided:
@@ -277,7 +281,11 @@ class PublishLog:
                     self._apply(entry, data[: entry.head_size])
                     self._shorten()
                     return entry
-                self._follow()
+                # Mostly there is one entry only: then to look for more takes as long as another decision.
+                if other is None or self._has_slept() or turn % _DIRECTLY == 0:
+                    self._follow()
+                else:
+                    self._apply(*other)
 
     def _check_floor(self, entry: Entry) -> None:
         """Checks that the number of an entry that was, or may have been, created was not deleted before or since."""
@@ -322,17 +330,18 @@ class PublishLog:
         parts = {part.name: getattr(proposal, part.name) for part in fields(Proposal) if part.name != "data"}
         return Entry(number, token, origin, **parts | {"publisher": publisher})
 
-    def _create(self, entry: Entry, data: bytes) -> tuple[bool, bool]:
+    def _create(self, entry: Entry, data: bytes) -> tuple[bool, bool, tuple[Entry, bytes] | None]:
         """Tries to make an entry that of its number. OutcomeUnknownError.
 
         Returns:
-            Whether it is; and whether all answers came: if not, it may have been for a while.
+            Whether it is; whether all answers came: if not, it may have been for a while; and the entry that is
+            instead, with its head.
         """
         name, error = name_of(entry.number), None
         for _ in range(_TRIES):
             try:
                 if self.objects.create(name, data):
-                    return True, True
+                    return True, True, None
             except ObjectStoreError as failed:
                 if not failed.retriable and error is None:
                     raise
@@ -344,7 +353,8 @@ class PublishLog:
                 error = failed
                 break  # Each request was tried for half a minute.
             if found is not None:
-                return found[0].token == entry.token, error is None
+                is_own = found[0].token == entry.token
+                return is_own, error is None, None if is_own else found
             time.sleep(_PAUSE)
         raise OutcomeUnknownError(
             f"{self.objects.address}/{name}: it is not known whether it is decided; {_REPEATED}: {error}"

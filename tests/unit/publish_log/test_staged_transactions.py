@@ -140,7 +140,8 @@ def test_only_what_is_committed_is_there(steps):
             staged[producer_id] = []
         elif what in ("commit", "abort") and is_open:
             house.apply(step(producer_id, Step.COMMIT if what == "commit" else Step.ABORT))
-            for at, count in staged.pop(producer_id) if what == "commit" else ():
+            ended = staged.pop(producer_id)
+            for at, count in ended if what == "commit" else ():
                 visible[at].append(count)
         elif what == "batch":
             model.number += 1

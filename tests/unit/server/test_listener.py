@@ -21,7 +21,7 @@ _TCP_REPAIR = 19
 class _Echo:
     """Answers each request with itself; one that begins with "w" waits before."""
 
-    is_authenticated, pause = True, 0.0
+    is_authenticated, pause, overlapping = True, 0.0, ()
 
     def __init__(self):
         self.waits = []

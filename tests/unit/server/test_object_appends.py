@@ -42,7 +42,7 @@ def serving(store, linger=0.0):
     logs = ObjectLogs(own, workers, linger, None)
 
     def ask(*requests):
-        waits = [loop.start(logs.append(request, sync=True)) for request in requests]
+        waits = [loop.start(logs.append(request, sync=True, on_order=list)) for request in requests]
         left = [len(waits)]
 
         def ended():
@@ -184,7 +184,7 @@ def test_an_object_that_is_not_written_fails_its_batches_alone(store, monkeypatc
 def test_what_was_given_is_decided_before_the_end(store):
     with serving(store, linger=3600) as served:
         loop = served.loop
-        wait = loop.start(served.logs.append([batch()], sync=True))
+        wait = loop.start(served.logs.append([batch()], sync=True, on_order=list))
         served.logs.close()
         wait.then(loop.stop)
         loop.run()

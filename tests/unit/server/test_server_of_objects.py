@@ -96,3 +96,21 @@ def test_users_have_no_place(store, tmp_path):
     server = Server(store.path, tmp_path, "--sasl-mechanisms", "SCRAM-SHA-512")
     with pytest.raises(RuntimeError, match="an object store keeps no users"):
         server.start()
+
+
+def test_requests_of_a_connection_are_decided_together(store, tmp_path):
+    """Each batch waits for others, and answers keep the order of the requests."""
+    (tmp_path / "slow").mkdir()
+    before = store.log.follow().number
+    with served(store.path, tmp_path / "slow", "--linger", "1000") as slow, Peer(slow) as peer:
+        for number in range(8):
+            peer.send(r.produce("t", (number % 2, batch(b"%d" % number))), 9)
+        peer.send(m.MetadataRequest(topics=None), 12)
+        answers = [peer.response() for _ in range(8)]
+        assert len(peer.response().topics) == 1
+    bases = [part.base_offset for answer in answers for one in answer.responses for part in one.partition_responses]
+    assert bases == [3, 0, 4, 1, 5, 2, 6, 3]
+    assert store_tools.values(store, 0, start=3) == [b"0", b"2", b"4", b"6"]
+    entries = [store.log.entry(number) for number in range(before + 1, store.log.follow().number + 1)]
+    # If each had waited for the answer to the one before, there would be eight.
+    assert len([entry for entry in entries if entry.additions]) < 8

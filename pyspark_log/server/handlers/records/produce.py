@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from struct import Struct
 from typing import cast
 
@@ -55,14 +56,16 @@ _NOT_BY_ALL = "it was appended, but not by all replicas that must have it"
 async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None:
     """Appends batches, each for itself; no answer for acks=0. ClosedByServerError: an error that cannot be answered."""
     started = call.broker.loop.time()
-    names = [
-        topic.name if call.version < _FIRST_BY_ID else await call.cluster.name_of(topic.topic_id)
-        for topic in request.topic_data
-    ]
-    if request.transactional_id is None:
-        appends = await _append(call, request, names, {})
+    if call.broker.logs.overlaps:
+        turns = call.client.turns
+        turn = turns.take()
+        try:
+            await turn
+            appends = await _appended(call, request, partial(turns.end, turn))
+        finally:
+            turns.end(turn)
     else:
-        appends = await call.broker.loop.start(_append_in_transaction(call, request, names))
+        appends = await _appended(call, request, _no_order)
     await _replicate(call, request, appends, started)
     responses = [
         _Topic(topic.name, topic.topic_id, [append.response for append in parts if append.response is not None])
@@ -77,6 +80,21 @@ async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None
     return None
 
 
+def _no_order() -> None:
+    """Nothing waits for the order of a request's batches."""
+
+
+async def _appended(call: Call, request: ProduceRequest, on_order: Callable[[], object]) -> Sequence[Sequence[_Append]]:
+    """Appends the batches of a request; `on_order` as of ServedLogs.append."""
+    names = [
+        topic.name if call.version < _FIRST_BY_ID else await call.cluster.name_of(topic.topic_id)
+        for topic in request.topic_data
+    ]
+    if request.transactional_id is None:
+        return await _append(call, request, names, {}, on_order)
+    return await call.broker.loop.start(_append_in_transaction(call, request, names, on_order))
+
+
 async def _replicate(call: Call, request: ProduceRequest, appends: Iterable[Sequence[_Append]], started: float) -> None:
     """Waits until all replicas in sync have what was appended, if acks=all asks for that; the answers say so."""
     appended = {append.at: append for topic in appends for append in topic if append.end is not None}
@@ -87,7 +105,7 @@ async def _replicate(call: Call, request: ProduceRequest, appends: Iterable[Sequ
 
 
 async def _append_in_transaction(
-    call: Call, request: ProduceRequest, names: Sequence[str | None]
+    call: Call, request: ProduceRequest, names: Sequence[str | None], on_order: Callable[[], object]
 ) -> Sequence[Sequence[_Append]]:
     """Appends the batches of a transactional producer, if they belong to its transaction, which does not end before."""
     name, gate = request.transactional_id or "", call.broker.gate
@@ -100,15 +118,16 @@ async def _append_in_transaction(
                 by_producer.setdefault(producer, set()).add(TopicPartition(topic_name, part.index))
     errors, admitted = dict[TopicPartition, ErrorCode](), list[int]()
     if not call.allows(*_WRITE_AS, name):
-        return await _append(call, request, names, {})
+        return await _append(call, request, names, {}, on_order)
     try:
         for (producer_id, epoch), partitions in by_producer.items():
-            refused = {at for at in partitions if _unknown(call, at) or not call.allows(*_WRITE, at.topic)}
+            unknown = {at for at in partitions if _unknown(call, at) or not call.allows(*_WRITE, at.topic)}
             adds = call.version >= _FIRST_THAT_ADDS
             admitted.append(producer_id)
-            errors |= await gate.admit(name, producer_id, epoch, frozenset(partitions - refused), adds=adds)
+            errors |= await gate.admit(name, producer_id, epoch, frozenset(partitions - unknown), adds=adds)
         codes = _codes(call.version)
-        return await _append(call, request, names, {at: codes.get(code, code) for at, code in errors.items() if code})
+        refused = {at: codes.get(code, code) for at, code in errors.items() if code}
+        return await _append(call, request, names, refused, on_order)
     finally:
         for producer_id in admitted:
             gate.release(name, producer_id)
@@ -136,8 +155,9 @@ def _codes(version: int) -> Mapping[ErrorCode, ErrorCode]:
 
 
 async def _append(
-    call: Call, request: ProduceRequest, names: Sequence[str | None], refused: Mapping[TopicPartition, ErrorCode]
-) -> Sequence[Sequence[_Append]]:
+    call: Call, request: ProduceRequest, names: Sequence[str | None], refused: Mapping[TopicPartition, ErrorCode],
+    on_order: Callable[[], object],
+) -> Sequence[Sequence[_Append]]:  # fmt: skip
     """Appends all batches but those that are `refused`."""
     appends = [
         [_Append(call, request, name, part, refused) for part in topic.partition_data]
@@ -145,7 +165,7 @@ async def _append(
     ]
     unanswered = [append for topic in appends for append in topic if append.response is None]
     sync = request.acks == _ALL and call.broker.sync_acks_all
-    outcomes = await call.broker.logs.append([append.batch for append in unanswered], sync=sync)
+    outcomes = await call.broker.logs.append([append.batch for append in unanswered], sync=sync, on_order=on_order)
     for append, outcome in zip(unanswered, outcomes, strict=True):
         append.answer(outcome)
     _count(call.broker.counts, appends)
