@@ -25,6 +25,10 @@ The tree:
     |   `-- RecordTooLargeError
     |-- CorruptRecordError     bytes that should be a record batch and are not; has their place
     |   `-- BatchTooLargeError   a batch that would take more memory than the store allows
+    |-- SchemaError            a schema is missing, is none, or has what columns cannot have
+    |   `-- IncompatibleSchemaError
+    |-- RegistryError          a schema registry has refused or not answered a request
+    |-- BadValueError          a key or a value does not fit its schema; has its place
     |-- LogDamagedError        a partition whose files contradict its state file
     |-- OutdatedReadError      a read was planned too long ago (retriable)
     |-- SegmentOverflowError   what is to become one segment is too large for one
@@ -100,6 +104,7 @@ from pyspark_log.errors.records import (
     SideFileError,
 )
 from pyspark_log.errors.root import PylogError, condition_of, shortened
+from pyspark_log.errors.schemas import BadValueError, IncompatibleSchemaError, RegistryError, SchemaError
 from pyspark_log.errors.stores import (
     DescriptionError,
     GroupNotEmptyError,
@@ -117,12 +122,14 @@ from pyspark_log.errors.stores import (
 )
 
 __all__ = [
+    "BadValueError",
     "BatchTooLargeError",
     "CorruptRecordError",
     "DescriptionError",
     "DeserializationError",
     "FencedMemberError",
     "GroupNotEmptyError",
+    "IncompatibleSchemaError",
     "InvalidConfigError",
     "InvalidProducerEpochError",
     "InvalidRecordError",
@@ -150,6 +157,8 @@ __all__ = [
     "PylogError",
     "ReadOnlyError",
     "RecordTooLargeError",
+    "RegistryError",
+    "SchemaError",
     "SegmentOverflowError",
     "SetAsideError",
     "SideFileError",

@@ -1,0 +1,97 @@
+"""The default of a field, which a schema has in JSON, as Avro encodes it.
+
+Apache Avro specification 1.12, "Complex Types" (defaults) and "Binary Encoding".
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from pyspark_log.errors import SchemaError
+from pyspark_log.schemas.avro_schema import AvroType
+
+_INTS = {"int": 32, "long": 64}
+
+
+def encoded_default(kind: AvroType, value: Any, path: str) -> bytes:  # noqa: ANN401  (what JSON has)
+    """The bytes of a default.
+
+    Raises:
+        SchemaError: it is no value of its type; with `path`, the place of the field.
+    """
+    try:
+        return _encoded(kind, value)
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, struct.error):
+        raise SchemaError(f"{path}: the default {value!r:.80} is no {kind.kind}") from None
+
+
+def encoded_long(number: int) -> bytes:
+    """A number as int and long are encoded: zigzag, seven bits a byte."""
+    rest, data = (number << 1) ^ (number >> 63), bytearray()
+    while rest > 0x7F:
+        data.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    data.append(rest)
+    return bytes(data)
+
+
+def _encoded(kind: AvroType, value: Any) -> bytes:  # noqa: ANN401, PLR0911  (a line a type)
+    if kind.kind == "union":
+        return _of_union(kind, value)
+    if kind.kind == "record":
+        fields = (
+            (one, value.get(one.name, one.default) if one.has_default else value[one.name]) for one in kind.fields
+        )
+        return b"".join(_encoded(one.type, given) for one, given in fields)
+    if kind.kind == "array":
+        return _block([_encoded(kind.parts[0], one) for one in _checked(value, list)])
+    if kind.kind == "map":
+        items = _checked(value, dict).items()
+        return _block([_sized(name.encode()) + _encoded(kind.parts[0], one) for name, one in items])
+    if kind.kind == "null":
+        return b"" if value is None else _refuse()
+    if kind.kind == "boolean":
+        return bytes([_checked(value, bool)])
+    if kind.kind in _INTS:
+        return _number(value, _INTS[kind.kind])
+    if kind.kind in ("float", "double"):
+        return struct.pack("<f" if kind.kind == "float" else "<d", value)
+    if kind.kind == "enum":
+        return encoded_long(kind.symbols.index(value))
+    # Each character of a text is a byte.
+    data: bytes = value.encode("utf-8" if kind.kind == "string" else "latin-1")
+    if kind.kind != "fixed":
+        return _sized(data)
+    return data if len(data) == kind.size else _refuse()
+
+
+def _of_union(kind: AvroType, value: Any) -> bytes:  # noqa: ANN401
+    for number, branch in enumerate(kind.parts):
+        try:
+            return encoded_long(number) + _encoded(branch, value)
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, struct.error):
+            continue
+    return _refuse()
+
+
+def _number(value: Any, bits: int) -> bytes:  # noqa: ANN401
+    if isinstance(value, bool) or not -(1 << bits - 1) <= _checked(value, int) < 1 << bits - 1:
+        _refuse()
+    return encoded_long(value)
+
+
+def _checked(value: Any, kind: type) -> Any:  # noqa: ANN401
+    return value if isinstance(value, kind) else _refuse()
+
+
+def _refuse() -> bytes:
+    raise ValueError("it is no such value")
+
+
+def _sized(data: bytes) -> bytes:
+    return encoded_long(len(data)) + data
+
+
+def _block(items: list[bytes]) -> bytes:
+    return (encoded_long(len(items)) + b"".join(items) if items else b"") + b"\0"
