@@ -1,0 +1,93 @@
+"""What is before a value: nothing, Confluent's five bytes, or the ten of Avro's single objects.
+
+https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html ("Wire format");
+Apache Avro specification 1.12, "Single-object encoding". After Confluent's five bytes Protobuf has the place of the
+message in its file, see `message_indexes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Framing = Literal["none", "confluent", "single-object"]
+FRAMINGS: tuple[Framing, ...] = ("none", "confluent", "single-object")
+
+_MAGIC = b"\0"
+_SINGLE_OBJECT = b"\xc3\x01"
+#: Bytes before a value.
+SIZES: dict[Framing, int] = {"none": 0, "confluent": 5, "single-object": 10}
+_MOST_INDEXES = 64
+
+
+class NoFrameError(Exception):
+    """A value does not begin as its framing has it; the message says why."""
+
+
+@dataclass(frozen=True)
+class Prefixes:
+    """How the values of a batch begin.
+
+    Attributes:
+        known: what `looked_up` has returned for each kind of beginning; None: there is no such schema.
+        which: the number of each value's in `known`; null: the value is null.
+        problems: by the number of one that is None: why.
+    """
+
+    known: list[int | None]
+    which: pa.Array
+    problems: dict[int, str]
+
+
+def prefixes(values: pa.Array, framing: Framing, looked_up: Callable[[bytes], int]) -> Prefixes:
+    """How values begin.
+
+    Args:
+        values: binary.
+        framing: not "none".
+        looked_up: a number of the caller's for a beginning, which is as long as the framing has it; each is asked for
+            once. NoFrameError: there is none.
+    """
+    encoded = pc.binary_slice(values, 0, SIZES[framing]).dictionary_encode()
+    known, problems = list[int | None](), dict[int, str]()
+    for number, begin in enumerate(encoded.dictionary.to_pylist()):
+        try:
+            _check(begin, framing)
+            known.append(looked_up(begin))
+        except NoFrameError as error:
+            known.append(None)
+            problems[number] = str(error)
+    return Prefixes(known, encoded.indices, problems)
+
+
+def _check(begin: bytes, framing: Framing) -> None:
+    magic = _MAGIC if framing == "confluent" else _SINGLE_OBJECT
+    if not begin.startswith(magic):
+        what = "Confluent's zero byte" if framing == "confluent" else "a single object's c3 01"
+        raise NoFrameError(f"it begins with {begin[:2].hex(' ') or 'nothing'}, not with {what}")
+    if len(begin) < SIZES[framing]:
+        raise NoFrameError(f"it has {len(begin)} bytes, fewer than the {SIZES[framing]} before a value")
+
+
+def confluent_prefix(number: int) -> bytes:
+    """The five bytes before a value whose schema has a number."""
+    return _MAGIC + number.to_bytes(4, "big")
+
+
+def number_in(prefix: bytes) -> int:
+    """The number of the schema in Confluent's five bytes."""
+    return int.from_bytes(prefix[1:], "big")
+
+
+def single_object_prefix(fingerprint: bytes) -> bytes:
+    """The ten bytes before a single object, whose schema has a fingerprint."""
+    return _SINGLE_OBJECT + fingerprint
+
+
+def fingerprint_in(prefix: bytes) -> bytes:
+    """The fingerprint of the schema in the ten bytes before a single object."""
+    return prefix[2:]

@@ -1,0 +1,108 @@
+"""Values that are JSON objects as columns, parsed by Arrow, a batch at a time."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import json as arrow_json
+
+from pyspark_log.errors import SchemaError
+from pyspark_log.schemas.json_types import arrow_schema
+from pyspark_log.schemas.schema import Schema
+
+_LAST = 2**31 - 1
+
+
+class JsonDecoder:
+    """Decodes JSON objects into columns. Fields that the schema has not are left out, and missing ones are null.
+
+    Attributes:
+        type: the Arrow type of a value.
+    """
+
+    def __init__(self, reader: Schema) -> None:
+        """SchemaError: the schema is none, or Arrow reads no such columns from JSON."""
+        try:
+            document = json.loads(reader.text)
+        except ValueError as error:
+            raise SchemaError(f"not a JSON Schema: {error}") from None
+        self.type = pa.struct(list(arrow_schema(document)))
+        check_json_type(self.type)
+
+    def writer(self, schema: Schema) -> int:  # what JSON is needs no schema
+        """The number of any writer."""
+        return 0
+
+    def left_out(self, writer: int) -> tuple[str, ...]:
+        """Nothing is known of what writers have."""
+        return ()
+
+    def decode(self, values: pa.Array, prefix: int, which: pa.Array | None) -> tuple[pa.Array, list[tuple[int, str]]]:
+        """Decodes values; arguments and result as those of AvroDecoder."""
+        if which is not None:
+            values = pc.if_else(pc.greater_equal(which, 0), values, None)
+        bad = list[tuple[int, str]]()
+        # Without an end Arrow fails if values are shorter than the prefix, on average.
+        bodies = pc.binary_slice(values, prefix, _LAST) if prefix else values
+        parts = _parsed(bodies, self.type, 0, bad)
+        return pa.concat_arrays(parts) if len(parts) != 1 else parts[0], bad
+
+
+def _parsed(values: pa.Array, kind: pa.DataType, begin: int, bad: list[tuple[int, str]]) -> list[pa.Array]:
+    """The values from row `begin` on. The bad ones are found by halves; those around them are parsed together."""
+    try:
+        return [parse_json(values, kind)]
+    except pa.ArrowInvalid as error:
+        if len(values) == 1:
+            bad.append((begin, str(error)))
+            return [pa.nulls(1, kind)]
+        half = len(values) // 2
+        return _parsed(values[:half], kind, begin, bad) + _parsed(values[half:], kind, begin + half, bad)
+
+
+def parse_json(values: pa.Array, kind: pa.DataType) -> pa.StructArray:
+    """Parses values into structs of a type; null gives null. ArrowInvalid: one of them does not fit."""
+    if not len(values):
+        return pa.nulls(0, kind)
+    return _parse(values, _read_as(kind)).cast(kind)
+
+
+def check_json_type(kind: pa.DataType) -> None:
+    """Refuses a type that Arrow does not read from JSON. SchemaError."""
+    try:
+        parse_json(pa.array([b"{}"]), kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise SchemaError(str(error)) from error
+
+
+def _parse(values: pa.Array, kind: pa.DataType) -> pa.StructArray:
+    """Each value becomes a field of an object with its number, so that a value which is none or several shows."""
+    numbers = pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), len(values)))
+    # Casting checks that it is UTF-8.
+    texts = values.cast(pa.string()).fill_null("null")
+    lines = pc.binary_join_element_wise('{"n":', numbers.cast(pa.string()), ',"v":', texts, "}\n", "")
+    text = pc.binary_join(pa.ListArray.from_arrays([0, len(lines)], lines), "")[0].as_buffer()
+    table = arrow_json.read_json(
+        pa.BufferReader(text),
+        arrow_json.ReadOptions(use_threads=False, block_size=text.size + 1),
+        arrow_json.ParseOptions(
+            explicit_schema=pa.schema([("n", pa.int64()), ("v", kind)]), unexpected_field_behavior="ignore"
+        ),
+    )
+    if not table["n"].combine_chunks().equals(numbers):
+        raise pa.ArrowInvalid("a value has several objects")
+    parsed = table["v"].combine_chunks()
+    return parsed.chunk(0) if isinstance(parsed, pa.ChunkedArray) else parsed
+
+
+def _read_as(kind: pa.DataType) -> pa.DataType:
+    """As what Arrow reads a type from JSON: dates are the midnights of days, as it reads times and no dates."""
+    if pa.types.is_date(kind):
+        return pa.timestamp("s")
+    if pa.types.is_struct(kind):
+        return pa.struct([one.with_type(_read_as(one.type)) for one in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_read_as(kind.value_type)))
+    return kind

@@ -1,0 +1,77 @@
+"""Which Arrow columns a JSON Schema has (json-schema.org), of an object."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from pyspark_log.errors import SchemaError
+
+_TYPES = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
+_FORMATS = {"date-time": pa.timestamp("us", tz="UTC"), "date": pa.date32()}
+# A schema with more within each other, as by a reference to itself, is refused.
+_MOST_DEPTH = 50
+_NULL = {"type": "null"}
+
+
+def arrow_schema(document: Any) -> pa.Schema:  # noqa: ANN401  (what JSON has)
+    """The columns of a JSON Schema of an object.
+
+    Raises:
+        SchemaError: it has what columns have not: parts of any type, maps, or itself.
+    """
+    kind = _Reader(document).type("", document, 0)
+    if not pa.types.is_struct(kind):
+        raise SchemaError("the JSON Schema is not that of an object")
+    return pa.schema(list(kind))
+
+
+class _Reader:
+    def __init__(self, document: Any) -> None:  # noqa: ANN401
+        self._document = document
+
+    def type(self, name: str, given: Any, depth: int) -> pa.DataType:  # noqa: ANN401
+        given = self._resolved(name, given, depth)
+        kind = given.get("type", "object" if "properties" in given else None)
+        if isinstance(kind, list):
+            kind = next((one for one in kind if one != "null"), None) if len(set(kind) - {"null"}) == 1 else None
+        if kind is None and given.get("enum") and all(isinstance(one, str) or one is None for one in given["enum"]):
+            kind = "string"
+        if kind == "object" and given.get("properties"):
+            fields = given["properties"].items()
+            return pa.struct([pa.field(one, self.type(one, of, depth + 1)) for one, of in fields])
+        if kind == "array" and "items" in given:
+            return pa.list_(self.type(name, given["items"], depth + 1))
+        if kind == "string" and given.get("format") in _FORMATS:
+            return _FORMATS[given["format"]]
+        if kind not in _TYPES:
+            raise SchemaError(f"no column type fits {name!r}: {json.dumps(given):.200}")
+        return _TYPES[kind]
+
+    def _resolved(self, name: str, given: Any, depth: int) -> Mapping[str, Any]:  # noqa: ANN401
+        """A schema without references, and without a choice between null and one other."""
+        for _ in range(_MOST_DEPTH - depth):
+            if not isinstance(given, dict):
+                break
+            choices = given.get("oneOf") or given.get("anyOf") or given.get("allOf") or []
+            others = [one for one in choices if one != _NULL]
+            if "$ref" in given:
+                given = self._referred(name, given["$ref"])
+            elif len(others) == 1 and "properties" not in given:
+                given = others[0]
+            else:
+                return given
+        raise SchemaError(f"no column type fits {name!r}: {json.dumps(given):.200}")
+
+    def _referred(self, name: str, place: str) -> Any:  # noqa: ANN401
+        found: Any = self._document
+        begin, *parts = place.split("/")
+        try:
+            for part in parts if begin == "#" else [begin]:
+                found = found[part.replace("~1", "/").replace("~0", "~")]
+        except (KeyError, TypeError):
+            raise SchemaError(f"{name}: {place} names no part of the JSON Schema") from None
+        return found
