@@ -46,6 +46,9 @@ EXPLAINED: Mapping[str, Mapping[str, Explained]] = {
         "PYLOG_SIDE_FILE": Explained("A checkpoint, snapshot or index beside a log is malformed.", "The message names the file. `pylog verify` says whether the engine replaces it by itself; most it does."),
         "PYLOG_SEGMENT_OVERFLOW": Explained("Segments that compaction was to merge do not fit into one.", "Nothing: it merges fewer the next time."),
         "PYLOG_OUTDATED_READ": Explained("A read of an object store was planned so long ago that its objects are gone.", "Read again."),
+        "PYLOG_SCHEMA": Explained("A schema of keys or values is missing, is none, or has what columns cannot have.", "The message names the subject and the part. See typed topics."),
+        "PYLOG_INCOMPATIBLE_SCHEMA": Explained("A writer's values cannot become the columns that are read, or the registry's rule refuses a schema.", "The message names the field. Give a new field a default, or read with another schema."),
+        "PYLOG_SCHEMA_REGISTRY": Explained("A schema registry has refused a request, or has not answered.", "The message has the request and the answer. Check URL and login; `schemaRegistry.cache` keeps answers for such times."),
         "PYLOG_OFFSET_OUT_OF_RANGE": Explained("An offset is below the log start or above the log end: retention has deleted the records, or they were never there.", "The message has both ends. Begin at one of them."),
     },
     "Consumers and groups": {
@@ -95,7 +98,7 @@ EXPLAINED: Mapping[str, Mapping[str, Explained]] = {
     "Jobs": {
         "PYLOG_JOB": Explained("A job could not do what it was asked for.", "Read the message."),
         "PYLOG_JOB_REFUSED": Explained("Spark has refused a job, as for a missing package.", "Read the message, which is Spark's."),
-        "PYLOG_BAD_VALUE": Explained("A value cannot be written in the format that was asked for, as text that is no UTF-8.", "The message names the record. Export the column as binary or base64."),
+        "PYLOG_BAD_VALUE": Explained("A key or a value does not fit its schema, or cannot be written in the format that was asked for, as text that is no UTF-8.", "The message names the record, and why. `onBadRecord=null` or a job's `--bad-values null` has nulls in its place; an export as text can be binary or base64."),
         "PYLOG_NO_COLUMN": Explained("The files or the table lack a column that the job asks for.", "The message lists those that there are."),
         "PYLOG_OTHER_COLUMNS": Explained("The Delta table has other columns than the export.", "Export to another table, or change its schema first."),
         "PYLOG_COMPACTION_CONFLICT": Explained("Another writer has changed the Delta table while its files were merged.", "Run the job again."),

@@ -29,9 +29,9 @@ class AvroDecoder:
 
     def writer(self, schema: Schema) -> int:
         """Adds a writer's schema, and returns its number. SchemaError: its values cannot become the reader's."""
-        made = resolve(parse_avro(schema.text, _texts(schema)), self._reader, self._slot)
-        self._programs.append(AvroProgram(made.steps, made.blobs))
-        self._left_out.append(tuple(dict.fromkeys(made.left_out)))
+        resolution = resolve(parse_avro(schema.text, _texts(schema)), self._reader, self._slot)
+        self._programs.append(AvroProgram(resolution.steps, resolution.blobs))
+        self._left_out.append(tuple(dict.fromkeys(resolution.left_out)))
         return len(self._programs) - 1
 
     def left_out(self, writer: int) -> tuple[str, ...]:

@@ -41,14 +41,14 @@ def _encoded(kind: AvroType, value: Any) -> bytes:  # noqa: ANN401, PLR0911  (a 
         return _of_union(kind, value)
     if kind.kind == "record":
         fields = (
-            (one, value.get(one.name, one.default) if one.has_default else value[one.name]) for one in kind.fields
+            (part, value.get(part.name, part.default) if part.has_default else value[part.name]) for part in kind.fields
         )
-        return b"".join(_encoded(one.type, given) for one, given in fields)
+        return b"".join(_encoded(part.type, inner) for part, inner in fields)
     if kind.kind == "array":
-        return _block([_encoded(kind.parts[0], one) for one in _checked(value, list)])
+        return _block([_encoded(kind.parts[0], part) for part in _checked(value, list)])
     if kind.kind == "map":
         items = _checked(value, dict).items()
-        return _block([_sized(name.encode()) + _encoded(kind.parts[0], one) for name, one in items])
+        return _block([_sized(name.encode()) + _encoded(kind.parts[0], part) for name, part in items])
     if kind.kind == "null":
         return b"" if value is None else _refuse()
     if kind.kind == "boolean":

@@ -121,7 +121,7 @@ class _Resolver:
             self._path.pop()
 
     def _mismatch(self, writer: AvroType, reader: AvroType, why: str = "") -> IncompatibleSchemaError:
-        names = " as ".join(f"{one.kind} {one.name}".strip() for one in (writer, reader))
+        names = " as ".join(f"{kind.kind} {kind.name}".strip() for kind in (writer, reader))
         return IncompatibleSchemaError(f"{'.'.join(self._path) or 'the value'}: {names} cannot be read{why}")
 
     def resolved(self, writer: AvroType, reader: AvroType, slot: Slot) -> int:  # noqa: PLR0911  (one a kind of pair)
@@ -165,14 +165,15 @@ class _Resolver:
 
     def _into_union(self, writer: AvroType, reader: AvroType, slot: Slot) -> int:
         if writer.kind == "null":
-            if all(one.kind != "null" for one in reader.parts):
+            if all(branch.kind != "null" for branch in reader.parts):
                 raise self._mismatch(writer, reader)
             return self.step(Op.NULL, slot.number)
         single = single_branch(reader)
         if single is not None:
             return self.resolved(writer, single, slot)
         branches = list(zip(branches_of(reader), slot.children, strict=True))
-        branches.sort(key=lambda one: not (one[0].kind == writer.kind and one[0].name == writer.name))
+        # One of the same type first, then those that the value can become.
+        branches.sort(key=lambda pair: (pair[0].kind, pair[0].name) != (writer.kind, writer.name))
         for branch, child in branches:
             try:
                 link = self.resolved(writer, branch, child)
@@ -183,33 +184,33 @@ class _Resolver:
 
     def _decimal(self, writer: AvroType, reader: AvroType, slot: Slot) -> int:
         if writer.logical == "decimal" and (writer.precision, writer.scale) != (reader.precision, reader.scale):
-            given = f"({writer.precision}, {writer.scale}) and ({reader.precision}, {reader.scale})"
-            raise self._mismatch(writer, reader, f": the precisions and scales of decimals differ: {given}")
+            digits = f"({writer.precision}, {writer.scale}) and ({reader.precision}, {reader.scale})"
+            raise self._mismatch(writer, reader, f": the precisions and scales of decimals differ: {digits}")
         if writer.kind == "fixed" and writer.size != reader.size:
             raise self._mismatch(writer, reader, ": the sizes differ")
         size = writer.size if writer.kind == "fixed" else -1
         return self.step(Op.DECIMAL, slot.number, reader.precision, (size,))
 
     def _record(self, writer: AvroType, reader: AvroType, slot: Slot) -> int:
-        places = {one.name: place for place, one in enumerate(reader.fields)}
-        names = {one.name for one in writer.fields}
-        for place, one in enumerate(reader.fields):
-            if one.name not in names:
-                places |= {alias: place for alias in one.aliases if alias not in places}
-        links, found = list[int](), set[int]()
-        for one in writer.fields:
-            with self._within(one.name):
-                at = places.get(one.name)
+        places = {part.name: place for place, part in enumerate(reader.fields)}
+        names = {part.name for part in writer.fields}
+        for place, part in enumerate(reader.fields):
+            if part.name not in names:
+                places |= {alias: place for alias in part.aliases if alias not in places}
+        links, filled = list[int](), set[int]()
+        for part in writer.fields:
+            with self._within(part.name):
+                at = places.get(part.name)
                 if at is None:
                     self.made.left_out.append(".".join(self._path))
-                    links.append(self._skip(one.type))
+                    links.append(self._skip(part.type))
                 else:
-                    found.add(at)
-                    links.append(self.resolved(one.type, reader.fields[at].type, slot.children[at]))
-        for place, one in enumerate(reader.fields):
-            if place not in found:
-                with self._within(one.name):
-                    links.append(self._default(one, slot.children[place]))
+                    filled.add(at)
+                    links.append(self.resolved(part.type, reader.fields[at].type, slot.children[at]))
+        for place, part in enumerate(reader.fields):
+            if place not in filled:
+                with self._within(part.name):
+                    links.append(self._default(part, slot.children[place]))
         return self.step(Op.RECORD, slot.number, links=tuple(links))
 
     def _default(self, missing: AvroField, slot: Slot) -> int:
@@ -233,9 +234,9 @@ class _Resolver:
             )
 
     def _enum(self, writer: AvroType, reader: AvroType, slot: Slot) -> int:
-        blobs = {one: self._blob(one.encode()) for one in reader.symbols}
+        blobs = {symbol: self._blob(symbol.encode()) for symbol in reader.symbols}
         other = blobs.get(reader.default, -1) if reader.default is not None else -1
-        return self.step(Op.ENUM, slot.number, links=tuple(blobs.get(one, other) for one in writer.symbols))
+        return self.step(Op.ENUM, slot.number, links=tuple(blobs.get(symbol, other) for symbol in writer.symbols))
 
     def _fixed(self, writer: AvroType, reader: AvroType, slot: Slot) -> int:
         if writer.size != reader.size:
@@ -244,15 +245,15 @@ class _Resolver:
 
     def _skip(self, writer: AvroType) -> int:
         """The step that reads a value for no column."""
-        known = self._skipped.get(id(writer)) if writer.name else None
-        if known is not None:
-            return known
-        made = self.step(Op.REFUSED)
-        self._skipped[id(writer)] = made
+        earlier = self._skipped.get(id(writer)) if writer.name else None
+        if earlier is not None:
+            return earlier
+        number_of_step = self.step(Op.REFUSED)
+        self._skipped[id(writer)] = number_of_step
         if writer.kind == "record":
-            step = (Op.RECORD, 0, tuple(self._skip(one.type) for one in writer.fields))
+            step = (Op.RECORD, 0, tuple(self._skip(part.type) for part in writer.fields))
         elif writer.kind == "union":
-            step = (Op.UNION, 0, tuple(self._skip(one) for one in writer.parts))
+            step = (Op.UNION, 0, tuple(self._skip(part) for part in writer.parts))
         elif writer.kind == "array":
             self._check_items(Op.ARRAY, writer)
             step = (Op.ARRAY, 0, (self._skip(writer.parts[0]),))
@@ -265,8 +266,8 @@ class _Resolver:
         else:
             op, number = _SAME[writer.kind, writer.kind]
             step = (op, number, ())
-        self.made.steps[made] = (step[0], _NO_COLUMN, step[1], step[2])
-        return made
+        self.made.steps[number_of_step] = (step[0], _NO_COLUMN, step[1], step[2])
+        return number_of_step
 
 
 def _same_name(writer: AvroType, reader: AvroType) -> bool:
@@ -275,8 +276,8 @@ def _same_name(writer: AvroType, reader: AvroType) -> bool:
 
 def _takes_no_bytes(kind: AvroType, inside: tuple[AvroType, ...]) -> bool:
     """Whether some value of a type takes none."""
-    if any(kind is one for one in inside):
+    if any(kind is part for part in inside):
         return True
     if kind.kind == "record":
-        return all(_takes_no_bytes(one.type, (*inside, kind)) for one in kind.fields)
+        return all(_takes_no_bytes(part.type, (*inside, kind)) for part in kind.fields)
     return kind.kind == "null" or (kind.kind == "fixed" and not kind.size)

@@ -77,9 +77,9 @@ def parse_avro(text: str, references: tuple[str, ...] = ()) -> AvroType:
         SchemaError: it is no Avro schema.
     """
     parser = _Parser()
-    for one in (*references, text):
-        found = parser.parsed(one)
-    return found
+    for schema in (*references, text):
+        kind = parser.parsed(schema)
+    return kind
 
 
 class _Parser:
@@ -89,71 +89,73 @@ class _Parser:
 
     def parsed(self, text: str) -> AvroType:
         try:
-            given = text if text in PRIMITIVES else json.loads(text)
-            return self._type(given, "")
+            document = text if text in PRIMITIVES else json.loads(text)
+            return self._type(document, "")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise SchemaError(f"not an Avro schema: {type(error).__name__}: {error}") from None
 
-    def _type(self, given: Any, namespace: str) -> AvroType:  # noqa: ANN401, PLR0911  (one for each kind)
-        if isinstance(given, str):
-            return self._by_name(given, namespace)
-        if isinstance(given, list):
-            return AvroType("union", parts=[self._nested(one, namespace) for one in given])
-        kind = given["type"]
+    def _type(self, document: Any, namespace: str) -> AvroType:  # noqa: ANN401, PLR0911  (one for each kind)
+        if isinstance(document, str):
+            return self._by_name(document, namespace)
+        if isinstance(document, list):
+            return AvroType("union", parts=[self._nested(branch, namespace) for branch in document])
+        kind = document["type"]
         if not isinstance(kind, str):
             return self._nested(kind, namespace)
         if kind in ("record", "error", "enum", "fixed"):
-            return self._with_name(given, kind, namespace)
+            return self._with_name(document, kind, namespace)
         if kind == "array":
-            return AvroType(kind, parts=[self._nested(given["items"], namespace)])
+            return AvroType(kind, parts=[self._nested(document["items"], namespace)])
         if kind == "map":
-            return AvroType(kind, parts=[self._nested(given["values"], namespace)])
+            return AvroType(kind, parts=[self._nested(document["values"], namespace)])
         if kind not in PRIMITIVES:
             return self._by_name(kind, namespace)
-        return _with_logical(AvroType(kind), given)
+        return _with_logical(AvroType(kind), document)
 
-    def _nested(self, given: Any, namespace: str) -> AvroType:  # noqa: ANN401
+    def _nested(self, document: Any, namespace: str) -> AvroType:  # noqa: ANN401
         self._depth += 1
         if self._depth > _MOST_DEPTH:
             raise ValueError(f"more than {_MOST_DEPTH} types within each other")
-        found = self._type(given, namespace)
+        kind = self._type(document, namespace)
         self._depth -= 1
-        return found
+        return kind
 
     def _by_name(self, name: str, namespace: str) -> AvroType:
         if name in PRIMITIVES:
             return AvroType(name)
         full = _full(name, namespace)
-        found = self._named.get(full) or self._named.get(name)
-        if found is None:
+        named = self._named.get(full) or self._named.get(name)
+        if named is None:
             raise ValueError(f"there is no type {full!r}")
-        return found
+        return named
 
-    def _with_name(self, given: dict[str, Any], kind: str, namespace: str) -> AvroType:
-        name = _full(given["name"], given.get("namespace", namespace))
+    def _with_name(self, document: dict[str, Any], kind: str, namespace: str) -> AvroType:
+        name = _full(document["name"], document.get("namespace", namespace))
         inner = name.rpartition(".")[0]
         if name in self._named:
             raise ValueError(f"the type {name!r} is there twice")
-        made = AvroType("record" if kind == "error" else kind, name)
-        made.aliases = tuple(_full(one, inner) for one in given.get("aliases", ()))
-        self._named[name] = made
+        named = AvroType("record" if kind == "error" else kind, name)
+        named.aliases = tuple(_full(part, inner) for part in document.get("aliases", ()))
+        self._named[name] = named
         if kind == "enum":
-            made.symbols, made.default = tuple(str(one) for one in given["symbols"]), given.get("default")
+            named.symbols, named.default = tuple(str(part) for part in document["symbols"]), document.get("default")
         elif kind == "fixed":
-            made.size = int(given["size"])
-            if made.size < 0:
-                raise ValueError(f"the fixed {name!r} has the size {made.size}")
-            _with_logical(made, given)
+            named.size = int(document["size"])
+            if named.size < 0:
+                raise ValueError(f"the fixed {name!r} has the size {named.size}")
+            _with_logical(named, document)
         else:
-            made.fields = [self._field(one, inner) for one in given["fields"]]
-            names = [one.name for one in made.fields]
+            named.fields = [self._field(part, inner) for part in document["fields"]]
+            names = [part.name for part in named.fields]
             if len(set(names)) < len(names):
                 raise ValueError(f"a field of {name!r} is there twice")
-        return made
+        return named
 
-    def _field(self, given: dict[str, Any], namespace: str) -> AvroField:
-        kind = self._nested(given["type"], namespace)
-        return AvroField(str(given["name"]), kind, tuple(given.get("aliases", ())), given.get("default", _MISSING))
+    def _field(self, document: dict[str, Any], namespace: str) -> AvroField:
+        kind = self._nested(document["type"], namespace)
+        return AvroField(
+            str(document["name"]), kind, tuple(document.get("aliases", ())), document.get("default", _MISSING)
+        )
 
 
 def _full(name: str, namespace: str | None) -> str:
@@ -162,18 +164,18 @@ def _full(name: str, namespace: str | None) -> str:
     return name if "." in name or not namespace else f"{namespace}.{name}"
 
 
-def _with_logical(made: AvroType, given: dict[str, Any]) -> AvroType:
+def _with_logical(kind: AvroType, document: dict[str, Any]) -> AvroType:
     """Adds the logical type; one that does not fit is none, as the specification has it."""
-    logical = given.get("logicalType", "")
-    if logical == "decimal" and made.kind in ("bytes", "fixed"):
-        precision, scale = given.get("precision"), given.get("scale", 0)
+    logical = document.get("logicalType", "")
+    if logical == "decimal" and kind.kind in ("bytes", "fixed"):
+        precision, scale = document.get("precision"), document.get("scale", 0)
         if not isinstance(precision, int) or not isinstance(scale, int) or not 0 <= scale <= precision > 0:
-            return made
-        made.precision, made.scale = precision, scale
+            return kind
+        kind.precision, kind.scale = precision, scale
     elif logical == "decimal":
-        return made
-    made.logical = logical if isinstance(logical, str) else ""
-    return made
+        return kind
+    kind.logical = logical if isinstance(logical, str) else ""
+    return kind
 
 
 # ---- fingerprints
@@ -192,28 +194,28 @@ _TABLE = [_row(number) for number in range(256)]
 
 def fingerprint(kind: AvroType) -> bytes:
     """The CRC-64-AVRO of a schema's canonical form, as single objects have it: eight bytes, little-endian."""
-    found = _EMPTY
+    crc = _EMPTY
     for byte in _canonical(kind, set()).encode():
-        found = (found >> 8) ^ _TABLE[(found ^ byte) & 0xFF]
-    return found.to_bytes(8, "little")
+        crc = (crc >> 8) ^ _TABLE[(crc ^ byte) & 0xFF]
+    return crc.to_bytes(8, "little")
 
 
-def _canonical(kind: AvroType, known: set[str]) -> str:  # noqa: PLR0911  (one for each kind)
+def _canonical(kind: AvroType, written: set[str]) -> str:  # noqa: PLR0911  (one for each kind)
     if kind.kind == "union":
-        return f"[{','.join(_canonical(one, known) for one in kind.parts)}]"
+        return f"[{','.join(_canonical(part, written) for part in kind.parts)}]"
     if kind.kind == "array":
-        return f'{{"type":"array","items":{_canonical(kind.parts[0], known)}}}'
+        return f'{{"type":"array","items":{_canonical(kind.parts[0], written)}}}'
     if kind.kind == "map":
-        return f'{{"type":"map","values":{_canonical(kind.parts[0], known)}}}'
+        return f'{{"type":"map","values":{_canonical(kind.parts[0], written)}}}'
     if not kind.name:
         return f'"{kind.kind}"'
-    if kind.name in known:
+    if kind.name in written:
         return f'"{kind.name}"'
-    known.add(kind.name)
+    written.add(kind.name)
     begin = f'{{"name":"{kind.name}","type":"{kind.kind}"'
     if kind.kind == "fixed":
         return f'{begin},"size":{kind.size}}}'
     if kind.kind == "enum":
-        return f'{begin},"symbols":[{",".join(json.dumps(one) for one in kind.symbols)}]}}'
-    fields = [f'{{"name":"{one.name}","type":{_canonical(one.type, known)}}}' for one in kind.fields]
+        return f'{begin},"symbols":[{",".join(json.dumps(part) for part in kind.symbols)}]}}'
+    fields = [f'{{"name":"{part.name}","type":{_canonical(part.type, written)}}}' for part in kind.fields]
     return f'{begin},"fields":[{",".join(fields)}]}}'

@@ -36,11 +36,11 @@ def arrow_type(kind: AvroType) -> pa.DataType:
 def _type(kind: AvroType, path: str, inside: tuple[AvroType, ...]) -> pa.DataType:  # noqa: PLR0911
     if kind.kind == "union":
         return _union(kind, path, inside)
-    if any(kind is one for one in inside):
+    if any(kind is part for part in inside):
         raise SchemaError(f"{path or kind.name}: {kind.name} refers to itself, and no column has values of any depth")
     if kind.kind == "record":
         inside = (*inside, kind)
-        fields = [pa.field(one.name, _type(one.type, _within(path, one.name), inside)) for one in kind.fields]
+        fields = [pa.field(part.name, _type(part.type, _within(path, part.name), inside)) for part in kind.fields]
         if not fields:
             raise SchemaError(f"{path or kind.name}: the record {kind.name} is empty: it has no fields")
         return pa.struct(fields)
@@ -64,12 +64,14 @@ def _union(kind: AvroType, path: str, inside: tuple[AvroType, ...]) -> pa.DataTy
     if single is not None:
         return _type(single, path, inside)
     branches = branches_of(kind)
-    return pa.struct([pa.field(f"member{number}", _type(one, path, inside)) for number, one in enumerate(branches)])
+    return pa.struct(
+        [pa.field(f"member{number}", _type(branch, path, inside)) for number, branch in enumerate(branches)]
+    )
 
 
 def branches_of(kind: AvroType) -> list[AvroType]:
     """The branches of a union that are not null."""
-    return [one for one in kind.parts if one.kind != "null"]
+    return [branch for branch in kind.parts if branch.kind != "null"]
 
 
 def single_branch(kind: AvroType) -> AvroType | None:
@@ -79,7 +81,7 @@ def single_branch(kind: AvroType) -> AvroType | None:
         return AvroType("null")
     if len(branches) == 1:
         return branches[0]
-    wider = _WIDER.get(frozenset(one.kind for one in branches))
+    wider = _WIDER.get(frozenset(branch.kind for branch in branches))
     return AvroType(wider) if wider is not None and len(branches) == 2 else None
 
 

@@ -26,11 +26,11 @@ class SchemaFolder:
 
     def latest(self, subject: str) -> Schema:
         """The schema in the file of a subject. SchemaError: there is no such file, or it cannot be read."""
-        found = self._file(subject, None)
-        if found is None:
+        schema = self._file(subject, None)
+        if schema is None:
             names = " or ".join(f"{subject}{ending}" for ending in ENDINGS)
             raise SchemaError(f"there is no schema of {subject}: {self.path} has no {names}")
-        return found
+        return schema
 
     def by_id(self, number: int, subject: str) -> Schema:
         """The schema in the file of a number; without one the subject's, which may be the only file. SchemaError."""

@@ -33,12 +33,12 @@ class Prefixes:
     """How the values of a batch begin.
 
     Attributes:
-        known: what `looked_up` has returned for each kind of beginning; None: there is no such schema.
-        which: the number of each value's in `known`; null: the value is null.
+        numbers: what `looked_up` has returned for each kind of beginning; None: there is no such schema.
+        which: the number of each value's in `numbers`; null: the value is null.
         problems: by the number of one that is None: why.
     """
 
-    known: list[int | None]
+    numbers: list[int | None]
     which: pa.Array
     problems: dict[int, str]
 
@@ -53,22 +53,22 @@ def prefixes(values: pa.Array, framing: Framing, looked_up: Callable[[bytes], in
             once. NoFrameError: there is none.
     """
     encoded = pc.binary_slice(values, 0, SIZES[framing]).dictionary_encode()
-    known, problems = list[int | None](), dict[int, str]()
+    numbers, problems = list[int | None](), dict[int, str]()
     for number, begin in enumerate(encoded.dictionary.to_pylist()):
         try:
             _check(begin, framing)
-            known.append(looked_up(begin))
+            numbers.append(looked_up(begin))
         except NoFrameError as error:
-            known.append(None)
+            numbers.append(None)
             problems[number] = str(error)
-    return Prefixes(known, encoded.indices, problems)
+    return Prefixes(numbers, encoded.indices, problems)
 
 
 def _check(begin: bytes, framing: Framing) -> None:
     magic = _MAGIC if framing == "confluent" else _SINGLE_OBJECT
     if not begin.startswith(magic):
-        what = "Confluent's zero byte" if framing == "confluent" else "a single object's c3 01"
-        raise NoFrameError(f"it begins with {begin[:2].hex(' ') or 'nothing'}, not with {what}")
+        expected = "Confluent's zero byte" if framing == "confluent" else "a single object's c3 01"
+        raise NoFrameError(f"it begins with {begin[:2].hex(' ') or 'nothing'}, not with {expected}")
     if len(begin) < SIZES[framing]:
         raise NoFrameError(f"it has {len(begin)} bytes, fewer than the {SIZES[framing]} before a value")
 

@@ -102,7 +102,7 @@ def _read_as(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_date(kind):
         return pa.timestamp("s")
     if pa.types.is_struct(kind):
-        return pa.struct([one.with_type(_read_as(one.type)) for one in kind])
+        return pa.struct([field.with_type(_read_as(field.type)) for field in kind])
     if pa.types.is_list(kind):
         return pa.list_(kind.value_field.with_type(_read_as(kind.value_type)))
     return kind

@@ -33,45 +33,49 @@ class _Reader:
     def __init__(self, document: Any) -> None:  # noqa: ANN401
         self._document = document
 
-    def type(self, name: str, given: Any, depth: int) -> pa.DataType:  # noqa: ANN401
-        given = self._resolved(name, given, depth)
-        kind = given.get("type", "object" if "properties" in given else None)
+    def type(self, name: str, schema: Any, depth: int) -> pa.DataType:  # noqa: ANN401
+        schema = self._resolved(name, schema, depth)
+        kind = schema.get("type", "object" if "properties" in schema else None)
         if isinstance(kind, list):
-            kind = next((one for one in kind if one != "null"), None) if len(set(kind) - {"null"}) == 1 else None
-        if kind is None and given.get("enum") and all(isinstance(one, str) or one is None for one in given["enum"]):
+            kind = next((field for field in kind if field != "null"), None) if len(set(kind) - {"null"}) == 1 else None
+        if (
+            kind is None
+            and schema.get("enum")
+            and all(isinstance(field, str) or field is None for field in schema["enum"])
+        ):
             kind = "string"
-        if kind == "object" and given.get("properties"):
-            fields = given["properties"].items()
-            return pa.struct([pa.field(one, self.type(one, of, depth + 1)) for one, of in fields])
-        if kind == "array" and "items" in given:
-            return pa.list_(self.type(name, given["items"], depth + 1))
-        if kind == "string" and given.get("format") in _FORMATS:
-            return _FORMATS[given["format"]]
+        if kind == "object" and schema.get("properties"):
+            fields = schema["properties"].items()
+            return pa.struct([pa.field(field, self.type(field, of, depth + 1)) for field, of in fields])
+        if kind == "array" and "items" in schema:
+            return pa.list_(self.type(name, schema["items"], depth + 1))
+        if kind == "string" and schema.get("format") in _FORMATS:
+            return _FORMATS[schema["format"]]
         if kind not in _TYPES:
-            raise SchemaError(f"no column type fits {name!r}: {json.dumps(given):.200}")
+            raise SchemaError(f"no column type fits {name!r}: {json.dumps(schema):.200}")
         return _TYPES[kind]
 
-    def _resolved(self, name: str, given: Any, depth: int) -> Mapping[str, Any]:  # noqa: ANN401
+    def _resolved(self, name: str, schema: Any, depth: int) -> Mapping[str, Any]:  # noqa: ANN401
         """A schema without references, and without a choice between null and one other."""
         for _ in range(_MOST_DEPTH - depth):
-            if not isinstance(given, dict):
+            if not isinstance(schema, dict):
                 break
-            choices = given.get("oneOf") or given.get("anyOf") or given.get("allOf") or []
-            others = [one for one in choices if one != _NULL]
-            if "$ref" in given:
-                given = self._referred(name, given["$ref"])
-            elif len(others) == 1 and "properties" not in given:
-                given = others[0]
+            choices = schema.get("oneOf") or schema.get("anyOf") or schema.get("allOf") or []
+            others = [choice for choice in choices if choice != _NULL]
+            if "$ref" in schema:
+                schema = self._referred(name, schema["$ref"])
+            elif len(others) == 1 and "properties" not in schema:
+                schema = others[0]
             else:
-                return given
-        raise SchemaError(f"no column type fits {name!r}: {json.dumps(given):.200}")
+                return schema
+        raise SchemaError(f"no column type fits {name!r}: {json.dumps(schema):.200}")
 
     def _referred(self, name: str, place: str) -> Any:  # noqa: ANN401
-        found: Any = self._document
+        part_of_it: Any = self._document
         begin, *parts = place.split("/")
         try:
             for part in parts if begin == "#" else [begin]:
-                found = found[part.replace("~1", "/").replace("~0", "~")]
+                part_of_it = part_of_it[part.replace("~1", "/").replace("~0", "~")]
         except (KeyError, TypeError):
             raise SchemaError(f"{name}: {place} names no part of the JSON Schema") from None
-        return found
+        return part_of_it

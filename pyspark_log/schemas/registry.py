@@ -37,7 +37,8 @@ class Login:
     Attributes:
         user, password: of HTTP's basic authentication; "": none.
         token: of HTTP's bearer authentication; "": none.
-        ca_file: certificates in PEM of those that may sign the registry's; "": those of the system.
+        ca_file: certificates in PEM of those that may sign the registry's; "": those that Python
+            trusts.
         cert_file, key_file: the client's own certificate and key in PEM; "": none.
     """
 
@@ -131,15 +132,15 @@ class Registry:
 
     def _version(self, subject: str, version: str) -> Schema:
         path = f"/subjects/{_quoted(subject)}/versions/{version}"
-        found = self._schema(self._get_or_cached(path, f"subject {subject}"))
-        if found.id is not None:
-            self._by_id[found.id] = found
-        return found
+        schema = self._schema(self._get_or_cached(path, f"subject {subject}"))
+        if schema.id is not None:
+            self._by_id[schema.id] = schema
+        return schema
 
-    def _get_or_cached(self, path: str, what: str) -> Any:  # noqa: ANN401  (what JSON has)
+    def _get_or_cached(self, path: str, subject: str) -> Any:  # noqa: ANN401  (what JSON has)
         kept = RegistryCache(self.cache, self.urls)
         try:
-            answer = self._get(path, what)
+            answer = self._get(path, subject)
         except RegistryError as error:
             answer = kept.read(path) if error.status == 0 else None
             if answer is None:
@@ -156,22 +157,22 @@ class Registry:
         self._add_references(answer, references, 0)
         return Schema(kind, answer["schema"], answer.get("id"), tuple(references.items()))
 
-    def _add_references(self, answer: dict[str, Any], found: dict[str, str], depth: int) -> None:
+    def _add_references(self, answer: dict[str, Any], texts: dict[str, str], depth: int) -> None:
         if depth > _MOST_REFERENCES:
             raise SchemaError(f"more than {_MOST_REFERENCES} schemas use each other in a row")
-        for one in answer.get("references") or ():
-            if one["name"] not in found:
-                path = f"/subjects/{_quoted(one['subject'])}/versions/{int(one['version'])}"
-                used = self._get_or_cached(path, f"subject {one['subject']}")
-                self._add_references(used, found, depth + 1)
-                found[one["name"]] = used["schema"]
+        for reference in answer.get("references") or ():
+            if reference["name"] not in texts:
+                path = f"/subjects/{_quoted(reference['subject'])}/versions/{int(reference['version'])}"
+                used = self._get_or_cached(path, f"subject {reference['subject']}")
+                self._add_references(used, texts, depth + 1)
+                texts[reference["name"]] = used["schema"]
 
-    def _get(self, path: str, what: str) -> Any:  # noqa: ANN401
+    def _get(self, path: str, subject: str) -> Any:  # noqa: ANN401
         try:
             return self._asked("GET", path, None)
         except RegistryError as error:
             if error.code in _MISSING or error.status == _NOT_FOUND:
-                raise SchemaError(f"the registry {self.urls[0]} has no schema for {what}: {error}") from None
+                raise SchemaError(f"the registry {self.urls[0]} has no schema for {subject}: {error}") from None
             raise
 
     def _post(self, path: str, subject: str, schema: Schema) -> Any:  # noqa: ANN401

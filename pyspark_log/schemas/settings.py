@@ -15,6 +15,7 @@ from pyspark_log.schemas.values import ValueFormat
 #: What `valueFormat` and `keyFormat` may be; confluent: five bytes, then what the schema's kind says.
 FORMATS = ("avro", "protobuf", "json", "confluent")
 _URLS = ("http://", "https://")
+_OF_REGISTRY = "schemaregistry."
 #: The settings of a registry, after `schemaRegistry.`, and the attributes of Login that they set.
 LOGIN = {
     "user": "user",
@@ -33,16 +34,21 @@ def source_of(settings: Mapping[str, str]) -> SchemaSource | None:
         settings: by their names in lower case.
 
     Raises:
+        InvalidConfigError: there is no such setting of a registry.
         RegistryError: it is a URL that cannot be one of a registry.
     """
     place = settings.get("schemaregistry", "").strip()
+    for name in settings:
+        is_known = name.removeprefix(_OF_REGISTRY) in (*LOGIN, "cache")
+        if name.startswith(_OF_REGISTRY) and not is_known:
+            raise InvalidConfigError(f"there is no setting {name}; there are {', '.join((*LOGIN, 'cache'))}")
     if not place:
         return None
     if not place.startswith(_URLS):
         return SchemaFolder(place)
-    login = Login(**{name: settings.get(f"schemaregistry.{given}", "") for given, name in LOGIN.items()})
-    urls = tuple(one.strip() for one in place.split(",") if one.strip())
-    return Registry(urls, login, settings.get("schemaregistry.cache", ""))
+    login = Login(**{name: settings.get(f"{_OF_REGISTRY}{setting}", "") for setting, name in LOGIN.items()})
+    urls = tuple(url.strip() for url in place.split(",") if url.strip())
+    return Registry(urls, login, settings.get(f"{_OF_REGISTRY}cache", ""))
 
 
 def format_of(settings: Mapping[str, str], part: Part, topic: str | None) -> ValueFormat | None:
@@ -57,37 +63,37 @@ def format_of(settings: Mapping[str, str], part: Part, topic: str | None) -> Val
         InvalidConfigError: a setting is missing, or they contradict each other.
         SchemaError, RegistryError: there is no schema, or no answer.
     """
-    given = settings.get(f"{part}format", "").strip().lower()
-    if not given:
+    word = settings.get(f"{part}format", "").strip().lower()
+    if not word:
         return None
-    if given not in FORMATS:
-        raise InvalidConfigError(f"{part}Format must be one of {', '.join(FORMATS)}, got {given!r:.80}")
-    source, framing = source_of(settings), _framing(settings, part, given)
+    if word not in FORMATS:
+        raise InvalidConfigError(f"{part}Format must be one of {', '.join(FORMATS)}, got {word!r:.80}")
+    source, framing = source_of(settings), _framing(settings, part, word)
     subject = settings.get(f"{part}subject") or (subject_of(topic, part) if topic else "")
     text = settings.get(f"{part}schema")
     if text is None and source is None:
-        raise InvalidConfigError(f"{part}Format={given} needs {part}Schema, or schemaRegistry: a URL or a folder")
+        raise InvalidConfigError(f"{part}Format={word} needs {part}Schema, or schemaRegistry: a URL or a folder")
     if text is None and not subject:
         raise InvalidConfigError(f"a read of several topics needs {part}Subject or {part}Schema: they have one schema")
-    kind = cast("Kind", "avro" if given == "confluent" else given)
+    kind = cast("Kind", "avro" if word == "confluent" else word)
     if text is not None:
         reader = Schema(kind, text)
         return ValueFormat(part, subject, framing, reader, source or GivenSchema(reader))
     assert source is not None
     reader = source.latest(subject)
-    if given in KINDS and reader.kind != given:
-        raise SchemaError(f"{part}Format is {given}, but the schema of {subject} is {reader.kind}")
+    if word in KINDS and reader.kind != word:
+        raise SchemaError(f"{part}Format is {word}, but the schema of {subject} is {reader.kind}")
     return ValueFormat(part, subject, framing, reader, source)
 
 
-def _framing(settings: Mapping[str, str], part: Part, given: str) -> Framing:
+def _framing(settings: Mapping[str, str], part: Part, word: str) -> Framing:
     at_url = settings.get("schemaregistry", "").strip().startswith(_URLS)
-    default = "confluent" if given == "confluent" or at_url else "none"
+    default = "confluent" if word == "confluent" or at_url else "none"
     framing = settings.get(f"{part}framing", default).strip().lower()
     if framing not in FRAMINGS:
         raise InvalidConfigError(f"{part}Framing must be one of {', '.join(get_args(Framing))}, got {framing!r:.80}")
-    if given == "confluent" and framing != "confluent":
+    if word == "confluent" and framing != "confluent":
         raise InvalidConfigError(f"{part}Format=confluent has Confluent's five bytes, and {part}Framing is {framing}")
-    if framing == "single-object" and given != "avro":
-        raise InvalidConfigError(f"{part}Framing=single-object is Avro's, and {part}Format is {given}")
+    if framing == "single-object" and word != "avro":
+        raise InvalidConfigError(f"{part}Framing=single-object is Avro's, and {part}Format is {word}")
     return framing

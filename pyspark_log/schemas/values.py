@@ -96,15 +96,15 @@ class TypedValues:
             array, bad = self._decoder.decode(values, 0, None)
             return array, [BadValue(row, reason, None) for row, reason in bad]
         begins = prefixes(values, self._form.framing, self._writer)
-        writers = pa.array([-1 if one is None else one for one in begins.known], pa.int32())
+        writers = pa.array([-1 if number is None else number for number in begins.numbers], pa.int32())
         which = writers.take(begins.which).fill_null(-1)
         array, bad = self._decoder.decode(values, SIZES[self._form.framing], which)
         self._count(which)
-        found = [BadValue(row, reason, self._number(values[row].as_py())) for row, reason in bad]
+        problems = [BadValue(row, reason, self._number(values[row].as_py())) for row, reason in bad]
         for kind, reason in begins.problems.items():
             rows = pc.indices_nonzero(pc.equal(begins.which, kind)).to_pylist()
-            found += [BadValue(row, reason, self._number(values[row].as_py())) for row in rows]
-        return array, sorted(found)
+            problems += [BadValue(row, reason, self._number(values[row].as_py())) for row in rows]
+        return array, sorted(problems)
 
     def left_out(self) -> dict[tuple[str, ...], int]:
         """How many values had fields that the reader's schema has not, by the paths of these fields."""
@@ -115,34 +115,34 @@ class TypedValues:
         return dict(counts)
 
     def _count(self, which: pa.Array) -> None:
-        for one in pc.value_counts(which).to_pylist():
-            if one["values"] >= 0:
-                self._left_out[one["values"]] += one["counts"]
+        for entry in pc.value_counts(which).to_pylist():
+            if entry["values"] >= 0:
+                self._left_out[entry["values"]] += entry["counts"]
 
     def _number(self, value: bytes) -> int | None:
         size = SIZES["confluent"]
         return number_in(value[:size]) if self._form.framing == "confluent" and len(value) >= size else None
 
     def _writer(self, begin: bytes) -> int:
-        known = self._writers.get(begin)
-        if known is None:
+        number = self._writers.get(begin)
+        if number is None:
             try:
-                known = self._decoder.writer(self._schema(begin))
+                number = self._decoder.writer(self._schema(begin))
             except SchemaError as error:
                 raise NoFrameError(str(error)) from None
-            self._writers[begin] = known
-        return known
+            self._writers[begin] = number
+        return number
 
     def _schema(self, begin: bytes) -> Schema:
         form = self._form
         if form.framing == "confluent":
             # What other languages than Avro have says itself which fields are there.
             return form.reader if form.reader.kind != "avro" else form.source.by_id(number_in(begin), form.subject)
-        wanted = fingerprint_in(begin)
+        crc = fingerprint_in(begin)
         for schema in (form.reader, *form.source.versions(form.subject)):
-            if fingerprint_of(schema) == wanted:
+            if fingerprint_of(schema) == crc:
                 return schema
-        raise SchemaError(f"no schema of {form.subject} has the fingerprint {wanted.hex()}")
+        raise SchemaError(f"no schema of {form.subject} has the fingerprint {crc.hex()}")
 
 
 def _decoder(reader: Schema) -> _Decoder:

@@ -40,17 +40,18 @@ def row_schema(headers: bool) -> StructType:
     return StructType([*_ROW.fields, StructField("headers", HEADERS)]) if headers else _ROW
 
 
-def columns_of(given: StructType, headers: bool) -> tuple[str, ...]:
+def columns_of(given: StructType, headers: bool, every: StructType | None = None) -> tuple[str, ...]:
     """The columns that a read returns: all, or those that a user's schema names, in its order.
 
     Args:
         given: the schema that Spark passes on: the user's, without asking for the source's; or else the source's.
         headers: the option includeHeaders; a schema with the column `headers` needs no option.
+        every: all columns that there may be; None: those of `row_schema`.
 
     Raises:
         ConnectorError: `given` has a column that the source does not have, or none.
     """
-    known = row_schema(True).fields
+    known = (every or row_schema(True)).fields
     # Not by ==, which compares comments too.
     kinds = [(one.name, one.dataType, one.nullable) for one in known]
     unknown = [one for one in given.fields if (one.name, one.dataType, one.nullable) not in kinds]
@@ -69,9 +70,9 @@ def columns_of(given: StructType, headers: bool) -> tuple[str, ...]:
     return tuple(given.names)
 
 
-def check_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Returns names of columns of a read. ConnectorError: there is no such column."""
-    known = row_schema(True).names
+def check_names(names: Sequence[str], every: StructType) -> tuple[str, ...]:
+    """Returns names of columns of a read, which has all of `every`. ConnectorError: there is no such column."""
+    known = every.names
     unknown = [name for name in names if name not in known]
     if unknown:
         raise option_error(f"arrowColumns: there is no column {unknown[0]}; there are {', '.join(known)}")

@@ -10,6 +10,8 @@ from pyspark_log.spark_connector.errors import option_error
 
 # What Spark adds for a table in its catalog.
 _OF_TABLES = ("owner", "provider", "location", "option.")
+# Checked where they are used.
+_OF_REGISTRY = "schemaregistry."
 
 
 def refuse_misspelled(names: Iterable[str]) -> None:
@@ -46,5 +48,5 @@ def _others(names: Iterable[str]) -> list[str]:
     return sorted(
         name
         for name in names
-        if name not in KNOWN_OPTIONS and not concerns_brokers(name) and not name.startswith(_OF_TABLES)
+        if name not in KNOWN_OPTIONS and not concerns_brokers(name) and not name.startswith((*_OF_TABLES, _OF_REGISTRY))
     )

@@ -71,6 +71,9 @@ class StorePlace:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
+#: Without one of them keys and values are bytes; in lower case.
+TYPED_OPTIONS = {"valueformat", "keyformat", "schemaregistry", "flatten", "onbadrecord"}
+
 _OF_STORE, _HIDDEN = "storage.", "secret."
 # Ends of the names of secrets that Spark takes for other options.
 _SECRETS = ("_key", "_key_base64")
@@ -193,10 +196,10 @@ class ReadOptions:
             subscription=subscription,
             start=_start(options),
             end=_bound(options, "ending", or_latest=True),
-            include_headers=_truth(options, "includeHeaders"),
+            include_headers=truth_of(options, "includeHeaders"),
             isolation_level=_isolation_level(options),
             given=options,
-            fail_on_data_loss=_truth(options, "failOnDataLoss", default=True),
+            fail_on_data_loss=truth_of(options, "failOnDataLoss", default=True),
             on_corruption=_on_corruption(options),
             transform=options.get("arrowtransform"),
             transformed=tuple(name.strip() for name in options.get("arrowcolumns", "").split(",") if name.strip()),
@@ -317,8 +320,8 @@ class WriteOptions:
             topic=options["topic"].strip() if "topic" in options else None,
             publish_id=publish_id,
             publish_number=_whole(options, "publishNumber", 0) if "publishnumber" in options else None,
-            publish_take_over=_truth(options, "publishTakeOver"),
-            publish_offsets=_truth(options, "publishOffsets"),
+            publish_take_over=truth_of(options, "publishTakeOver"),
+            publish_offsets=truth_of(options, "publishOffsets"),
             compression_type=options.get("kafka.compression.type"),
             timestamp_column=options.get("timestampcolumn"),
         )
@@ -467,7 +470,8 @@ def _whole(options: Options, name: str, default: int) -> int:
     return value
 
 
-def _truth(options: Options, name: str, *, default: bool = False) -> bool:
+def truth_of(options: Options, name: str, *, default: bool = False) -> bool:
+    """An option that is true or false. ConnectorError: it is neither."""
     text = options.get(name.lower())
     if text is None:
         return default

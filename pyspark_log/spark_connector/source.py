@@ -17,7 +17,14 @@ from pyspark_log.spark_connector.abilities import HAS_ADMISSION
 from pyspark_log.spark_connector.columns import check_names, columns_of, row_schema
 from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown, option_error
 from pyspark_log.spark_connector.option_names import without_effect
-from pyspark_log.spark_connector.options import ReadOptions, StorePlace, lower_names, split_storage, store_path
+from pyspark_log.spark_connector.options import (
+    TYPED_OPTIONS,
+    ReadOptions,
+    StorePlace,
+    lower_names,
+    split_storage,
+    store_path,
+)
 from pyspark_log.spark_connector.worker_process import hide_traceback, is_spark_process, outlive_interrupt
 from pyspark_log.storage.catalog import location
 
@@ -27,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark_log.spark_connector.reading.batch_reader import PylogBatchReader
     from pyspark_log.spark_connector.reading.stream_reader import StreamReader
     from pyspark_log.spark_connector.reading.transform import Transform
+    from pyspark_log.spark_connector.typed_columns import TypedColumns
     from pyspark_log.spark_connector.writing.writer import PylogBatchWriter, PylogStreamWriter
 
 
@@ -67,10 +75,12 @@ class PylogDataSource(DataSource):
         """The schema of a read. Options are checked here, so that errors appear at `load()`."""
         with conditions_shown():
             options = ReadOptions.parse(self.options)
+            typed = self._typed(options)
+            schema = row_schema(options.include_headers) if typed is None else typed.schema(options.include_headers)
         # Here, as Spark calls this once for a load().
         for message in without_effect(self.options):
             log.warning("%s", message)
-        return row_schema(options.include_headers)
+        return schema
 
     def reader(self, schema: StructType) -> PylogBatchReader:
         """For spark.read."""
@@ -91,14 +101,14 @@ class PylogDataSource(DataSource):
 
     def _stream_reader(self, schema: StructType) -> StreamReader:
         with conditions_shown():
-            options, columns, transform = self._read_options(schema)
+            arguments = self._read_options(schema)
             if HAS_ADMISSION:
                 from pyspark_log.spark_connector.reading.admission import PylogStreamReader  # noqa: PLC0415
 
-                return PylogStreamReader(self._place, options, columns, transform)
+                return PylogStreamReader(self._place, *arguments)
             from pyspark_log.spark_connector.reading.positioned import PositionedStreamReader  # noqa: PLC0415
 
-            return PositionedStreamReader(self._place, options, columns, transform)
+            return PositionedStreamReader(self._place, *arguments)
 
     def writer(self, schema: StructType, overwrite: bool) -> PylogBatchWriter:
         """For DataFrame.write."""
@@ -120,11 +130,27 @@ class PylogDataSource(DataSource):
         with conditions_shown():
             return PylogStreamWriter(self._place, self.options, schema)
 
-    def _read_options(self, schema: StructType) -> tuple[ReadOptions, tuple[str, ...], Transform | None]:
+    def _read_options(
+        self, schema: StructType
+    ) -> tuple[ReadOptions, tuple[str, ...], Transform | None, TypedColumns | None]:
         options = ReadOptions.parse(self.options)
+        typed = self._typed(options)
         if options.transform is None:
-            return options, columns_of(schema, options.include_headers), None
-        from pyspark_log.spark_connector.reading.transform import Transform  # noqa: PLC0415
+            if typed is None:
+                return options, columns_of(schema, options.include_headers), None, None
+            from pyspark_log.spark_connector.typed_columns import fixed  # noqa: PLC0415
 
-        columns = options.transformed or row_schema(options.include_headers).names
-        return options, check_names(columns), Transform.into(schema, options.transform)
+            typed, columns = fixed(typed, schema, options.include_headers)
+            return options, columns, None, typed
+        from pyspark_log.spark_connector.reading.transform import Transform  # noqa: PLC0415  (see above)
+
+        every = row_schema if typed is None else typed.schema
+        columns = options.transformed or tuple(every(options.include_headers).names)
+        return options, check_names(columns, every(True)), Transform.into(schema, options.transform), typed
+
+    def _typed(self, options: ReadOptions) -> TypedColumns | None:
+        if not self.options.keys() & TYPED_OPTIONS:
+            return None
+        from pyspark_log.spark_connector.typed_columns import typed_columns  # noqa: PLC0415  (it loads Arrow)
+
+        return typed_columns(self.options, options.subscription)

@@ -21,6 +21,8 @@ WITH_ARGUMENTS = [
     errors.OffsetConflictError("g", "t", 1, None, 4),
     errors.PublishPendingError("pending", "PYLOG_IO_ERROR", True),
     errors.PartlySetAsideError("set aside"),
+    errors.RegistryError("no", 404, 40401),
+    errors.BadValueError("too short", "value", "t", 1, 5, 7),
 ]
 
 

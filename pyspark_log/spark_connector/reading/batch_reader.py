@@ -13,6 +13,7 @@ from pyspark_log.spark_connector.planning.ranges import OffsetRange, identity_of
 from pyspark_log.spark_connector.reading.task_reader import RangePartition, ReadPlan, in_tasks, read_partition
 from pyspark_log.spark_connector.reading.transform import Transform
 from pyspark_log.spark_connector.store_access import StoreRef, looking_at
+from pyspark_log.spark_connector.typed_columns import TypedColumns
 from pyspark_log.spark_connector.worker_process import SentToTasks
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
@@ -22,10 +23,15 @@ class PylogBatchReader(SentToTasks, DataSourceReader):
     """Plans one task per topic-partition, or more if options ask for it."""
 
     def __init__(
-        self, place: StorePlace, options: ReadOptions, columns: tuple[str, ...], transform: Transform | None = None
+        self,
+        place: StorePlace,
+        options: ReadOptions,
+        columns: tuple[str, ...],
+        transform: Transform | None = None,
+        typed: TypedColumns | None = None,
     ) -> None:
         self._place = place
-        self._columns, self._transform = columns, transform
+        self._columns, self._transform, self._typed = columns, transform, typed
         self._options = options
         self._start, self._end = options.batch_bounds()
 
@@ -39,7 +45,8 @@ class PylogBatchReader(SentToTasks, DataSourceReader):
             topic_ids = identity_of(store, {at.topic for at in assigned}).topic_ids
             starts = offsets_at(store, assigned, self._start, "start", level)
             ends = offsets_at(store, assigned, self._end, "end", level)
-            plan = ReadPlan.make(StoreRef.to(store, self._place.options), self._columns, self._options, self._transform)
+            ref = StoreRef.to(store, self._place.options)
+            plan = ReadPlan.make(ref, self._columns, self._options, self._transform, self._typed)
             ranges = self._split(store, [OffsetRange(at, starts[at], ends[at]) for at in sorted(starts)])
             planned = [RangePartition(plan, one, topic_ids.get(one.at.topic)) for one in ranges if one.start != one.end]
             return in_tasks(store, planned, self._options.partitions_per_task)

@@ -41,6 +41,7 @@ from pyspark_log.spark_connector.planning.steps import Steps
 from pyspark_log.spark_connector.reading.task_reader import RangePartition, ReadPlan, in_tasks, read_partition
 from pyspark_log.spark_connector.reading.transform import Transform
 from pyspark_log.spark_connector.store_access import StoreRef, looking_at
+from pyspark_log.spark_connector.typed_columns import TypedColumns
 from pyspark_log.spark_connector.worker_process import SentToTasks, end_with_query
 from pyspark_log.storage.fs import clock
 from pyspark_log.storage.groups import NEVER
@@ -58,10 +59,15 @@ class StreamReader(SentToTasks, DataSourceStreamReader):
     """Plans micro-batches, one task per topic-partition with new records, or more if options ask for it."""
 
     def __init__(
-        self, place: StorePlace, options: ReadOptions, columns: tuple[str, ...], transform: Transform | None = None
+        self,
+        place: StorePlace,
+        options: ReadOptions,
+        columns: tuple[str, ...],
+        transform: Transform | None = None,
+        typed: TypedColumns | None = None,
     ) -> None:
         self._place = place
-        self._columns, self._transform = columns, transform
+        self._columns, self._transform, self._typed = columns, transform, typed
         self._options = options
         self._start = options.stream_start()
         self._limits = options.trigger_limits()
@@ -141,7 +147,7 @@ class StreamReader(SentToTasks, DataSourceStreamReader):
             known = of_same_topics(starts, begin.identity, until.identity)
             begins = starts_of(known, until.offsets, partial(earliest, store), self._options.subscription, self._loss)
             ref, options = StoreRef.to(store, self._place.options), self._options
-            plan = ReadPlan.make(ref, self._columns, options, self._transform)
+            plan = ReadPlan.make(ref, self._columns, options, self._transform, self._typed)
             planned = [
                 RangePartition(plan, one, topic_ids.get(one.at.topic))
                 for one in options.splitting.split(ranges_between(begins, until.offsets))

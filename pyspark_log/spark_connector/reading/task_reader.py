@@ -16,6 +16,7 @@ from pyspark_log.spark_connector.options import ReadOptions
 from pyspark_log.spark_connector.planning.ranges import OffsetRange, end_within, is_same_topic, resolved
 from pyspark_log.spark_connector.reading.transform import Transform
 from pyspark_log.spark_connector.store_access import StoreRef
+from pyspark_log.spark_connector.typed_columns import TypedColumns
 from pyspark_log.spark_connector.worker_process import spare_modules
 from pyspark_log.storage.store import Store
 
@@ -31,11 +32,13 @@ class ReadPlan:
 
     Attributes:
         store: the store.
-        columns: the columns that are read.
+        columns: the columns that are read from the store.
         isolation_level: read_uncommitted or read_committed.
         fail_on_data_loss: whether records of a range that are missing are an error; if not, the others are read.
         on_corruption: what to do where they are damaged.
         transform: the user's function over the rows; None: there is none.
+        typed: how keys and values become columns; None: they stay bytes.
+        returned: the columns of a task's rows, before `transform`.
     """
 
     store: StoreRef
@@ -44,13 +47,22 @@ class ReadPlan:
     fail_on_data_loss: bool
     on_corruption: OnCorruption
     transform: Transform | None
+    typed: TypedColumns | None
+    returned: tuple[str, ...]
 
     @classmethod
     def make(
-        cls, store: StoreRef, columns: tuple[str, ...], options: ReadOptions, transform: Transform | None
+        cls,
+        store: StoreRef,
+        columns: tuple[str, ...],
+        options: ReadOptions,
+        transform: Transform | None,
+        typed: TypedColumns | None,
     ) -> ReadPlan:
-        """The plan for a read with some options."""
-        return cls(store, columns, options.isolation_level, options.fail_on_data_loss, options.on_corruption, transform)
+        """The plan for a read of some columns with some options."""
+        stored = columns if typed is None else typed.stored(columns)
+        loss, damage = options.fail_on_data_loss, options.on_corruption
+        return cls(store, stored, options.isolation_level, loss, damage, transform, typed, columns)
 
 
 @dataclass(frozen=True)
@@ -119,8 +131,13 @@ def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
 
 
 def _rows_of(partition: RangePartition, age: float) -> Iterator[pa.RecordBatch]:
-    rows = _read_range(partition, age)
-    yield from rows if partition.plan.transform is None else partition.plan.transform.apply(rows)
+    plan, rows = partition.plan, _read_range(partition, age)
+    if plan.typed is not None:
+        rows = plan.typed.decoded(rows, partition.range.at, plan.returned)
+    if plan.transform is not None:
+        rows = plan.transform.apply(rows)
+    with conditions_shown():
+        yield from rows
 
 
 def _read_range(partition: RangePartition, age: float) -> Iterator[pa.RecordBatch]:

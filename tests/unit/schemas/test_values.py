@@ -193,3 +193,15 @@ def test_a_schema_of_another_kind_than_asked_for(registry):
         format_of({"keyformat": "json", "schemaregistry": registry.url}, "key", "t")
     form = format_of({"keyformat": "confluent", "schemaregistry": registry.url}, "key", "t")
     assert (form.reader.text, form.source, format_of({}, "key", "t")) == ('"long"', Registry((registry.url,)), None)
+
+
+def test_settings_of_keys():
+    settings = {"keyformat": "avro", "keyschema": '"long"', "keysubject": "s", "keyframing": "single-object"}
+    form = format_of(settings, "key", None)
+    assert (form.part, form.subject, form.framing, form.reader) == ("key", "s", "single-object", Schema("avro", '"long"'))
+
+
+def test_a_subject_can_be_named(registry):
+    registry.register("orders", OLD)
+    settings = {"valueformat": "confluent", "schemaregistry": registry.url, "valuesubject": "orders"}
+    assert format_of(settings, "value", None).reader.text == OLD
