@@ -64,6 +64,8 @@ READ_OPTIONS = _table(
     ConnectorOption("keySubject", "", "", "the same for keys, with -key"),
     ConnectorOption("valueFraming", "", "", "before a value: none, confluent (at a URL the default) or single-object"),
     ConnectorOption("keyFraming", "", "", "the same for keys"),
+    ConnectorOption("valueMessage", "", "", "of Protobuf: the message; by default the first one of its file"),
+    ConnectorOption("keyMessage", "", "", "the same for keys"),
     ConnectorOption("flatten", "false", "", "whether the fields of values are columns, in place of the column value"),
     ConnectorOption("onBadRecord", "fail", "", "what does not fit its schema: fail, or null with its bytes kept"),
     ConnectorOption("minPartitions", "", "", "split large ranges into at least this many tasks"),

@@ -70,7 +70,7 @@ def format_of(settings: Mapping[str, str], part: Part, topic: str | None) -> Val
         raise InvalidConfigError(f"{part}Format must be one of {', '.join(FORMATS)}, got {word!r:.80}")
     source, framing = source_of(settings), _framing(settings, part, word)
     subject = settings.get(f"{part}subject") or (subject_of(topic, part) if topic else "")
-    text = settings.get(f"{part}schema")
+    text, message = settings.get(f"{part}schema"), settings.get(f"{part}message", "")
     if text is None and source is None:
         raise InvalidConfigError(f"{part}Format={word} needs {part}Schema, or schemaRegistry: a URL or a folder")
     if text is None and not subject:
@@ -78,12 +78,12 @@ def format_of(settings: Mapping[str, str], part: Part, topic: str | None) -> Val
     kind = cast("Kind", "avro" if word == "confluent" else word)
     if text is not None:
         reader = Schema(kind, text)
-        return ValueFormat(part, subject, framing, reader, source or GivenSchema(reader))
+        return ValueFormat(part, subject, framing, reader, source or GivenSchema(reader), message)
     assert source is not None
     reader = source.latest(subject)
     if word in KINDS and reader.kind != word:
         raise SchemaError(f"{part}Format is {word}, but the schema of {subject} is {reader.kind}")
-    return ValueFormat(part, subject, framing, reader, source)
+    return ValueFormat(part, subject, framing, reader, source, message)
 
 
 def _framing(settings: Mapping[str, str], part: Part, word: str) -> Framing:

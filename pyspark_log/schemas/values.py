@@ -13,7 +13,8 @@ from pyspark_log.errors import SchemaError
 from pyspark_log.schemas.avro_decoder import AvroDecoder, fingerprint_of
 from pyspark_log.schemas.framing import SIZES, Framing, NoFrameError, fingerprint_in, number_in, prefixes
 from pyspark_log.schemas.json_decoder import JsonDecoder
-from pyspark_log.schemas.schema import Kind, Part, Schema, SchemaSource
+from pyspark_log.schemas.protobuf_decoder import ProtobufDecoder
+from pyspark_log.schemas.schema import Part, Schema, SchemaSource
 
 OnBadRecord = Literal["fail", "null"]
 
@@ -28,6 +29,7 @@ class ValueFormat:
         framing: what is before each.
         reader: the schema of the columns, which does not change while they are read.
         source: where the writers' schemas are.
+        message: of Protobuf, the name of the message; "": the first one of its file.
     """
 
     part: Part
@@ -35,6 +37,7 @@ class ValueFormat:
     framing: Framing
     reader: Schema
     source: SchemaSource
+    message: str = ""
 
 
 class BadValue(NamedTuple):
@@ -73,7 +76,7 @@ class TypedValues:
     def __init__(self, form: ValueFormat) -> None:
         """SchemaError: the reader's schema is none, or has what columns have not."""
         self._form = form
-        self._decoder = _decoder(form.reader)
+        self._decoder = _decoder(form)
         self.type = self._decoder.type
         self._writers: dict[bytes, int] = {}
         self._left_out: Counter[int] = Counter()
@@ -145,6 +148,7 @@ class TypedValues:
         raise SchemaError(f"no schema of {form.subject} has the fingerprint {crc.hex()}")
 
 
-def _decoder(reader: Schema) -> _Decoder:
-    decoders: dict[Kind, type[AvroDecoder | JsonDecoder]] = {"avro": AvroDecoder, "json": JsonDecoder}
-    return decoders[reader.kind](reader)
+def _decoder(form: ValueFormat) -> _Decoder:
+    if form.reader.kind == "protobuf":
+        return ProtobufDecoder(form.reader, form.message)
+    return AvroDecoder(form.reader) if form.reader.kind == "avro" else JsonDecoder(form.reader)

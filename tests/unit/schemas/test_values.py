@@ -198,7 +198,12 @@ def test_a_schema_of_another_kind_than_asked_for(registry):
 def test_settings_of_keys():
     settings = {"keyformat": "avro", "keyschema": '"long"', "keysubject": "s", "keyframing": "single-object"}
     form = format_of(settings, "key", None)
-    assert (form.part, form.subject, form.framing, form.reader) == ("key", "s", "single-object", Schema("avro", '"long"'))
+    assert (form.part, form.subject, form.framing, form.reader) == (
+        "key",
+        "s",
+        "single-object",
+        Schema("avro", '"long"'),
+    )
 
 
 def test_a_subject_can_be_named(registry):
