@@ -43,17 +43,21 @@ class JsonDecoder:
         """Decodes values; arguments and result as those of AvroDecoder."""
         if which is not None:
             values = pc.if_else(pc.greater_equal(which, 0), values, None)
-        bad = list[tuple[int, str]]()
         # Without an end Arrow fails if values are shorter than the prefix, on average.
-        bodies = pc.binary_slice(values, prefix, _LAST) if prefix else values
-        parts = _parsed(bodies, self.type, 0, bad)
-        return pa.concat_arrays(parts) if len(parts) != 1 else parts[0], bad
+        return parse_all_json(pc.binary_slice(values, prefix, _LAST) if prefix else values, self.type)
+
+
+def parse_all_json(values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, list[tuple[int, str]]]:
+    """Parses values into structs of a type; what is none is null, with its row and the reason."""
+    bad = list[tuple[int, str]]()
+    parts = _parsed(values, kind, 0, bad)
+    return pa.concat_arrays(parts) if len(parts) != 1 else parts[0], bad
 
 
 def _parsed(values: pa.Array, kind: pa.DataType, begin: int, bad: list[tuple[int, str]]) -> list[pa.Array]:
     """The values from row `begin` on. The bad ones are found by halves; those around them are parsed together."""
     try:
-        return [parse_json(values, kind)]
+        return [_parse_json(values, kind)]
     except pa.ArrowInvalid as error:
         if len(values) == 1:
             bad.append((begin, str(error)))
@@ -62,7 +66,7 @@ def _parsed(values: pa.Array, kind: pa.DataType, begin: int, bad: list[tuple[int
         return _parsed(values[:half], kind, begin, bad) + _parsed(values[half:], kind, begin + half, bad)
 
 
-def parse_json(values: pa.Array, kind: pa.DataType) -> pa.StructArray:
+def _parse_json(values: pa.Array, kind: pa.DataType) -> pa.StructArray:
     """Parses values into structs of a type; null gives null. ArrowInvalid: one of them does not fit."""
     if not len(values):
         return pa.nulls(0, kind)
@@ -72,7 +76,7 @@ def parse_json(values: pa.Array, kind: pa.DataType) -> pa.StructArray:
 def check_json_type(kind: pa.DataType) -> None:
     """Refuses a type that Arrow does not read from JSON. SchemaError."""
     try:
-        parse_json(pa.array([b"{}"]), kind)
+        _parse_json(pa.array([b"{}"]), kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise SchemaError(str(error)) from error
 

@@ -137,10 +137,9 @@ def test_values_of_another_schema_can_be_null():
 @pytest.mark.parametrize(
     ("field", "problem"),
     [
-        (["int", "string"], "several types"),
-        ("Order", "cannot hold itself"),
+        ("Order", "refers to itself"),
         ("number", "not an Avro schema"),
-        ({"type": "array", "items": ["null", "Order"]}, "cannot hold itself"),
+        ({"type": "array", "items": ["null", "Order"]}, "refers to itself"),
         ({"type": "record", "name": "Empty", "fields": []}, "is empty"),
         ({"type": "array", "items": {"type": "fixed", "name": "Empty", "size": 0}}, "is empty"),
     ],

@@ -23,29 +23,19 @@ class ParsedValues:
     bad_as_null: bool = False
 
     @abstractmethod
-    def parse(self, values: pa.Array) -> pa.StructArray:
-        """Parses values into structs of the fields; a null has nulls. ArrowInvalid: one of them does not fit."""
+    def parse(self, values: pa.Array) -> tuple[pa.StructArray, list[tuple[int, str]]]:
+        """Parses values into structs of the fields; what is none is null, with its row and the reason."""
 
     def added(self, rows: pa.RecordBatch, batch: pa.RecordBatch) -> pa.RecordBatch:
         """`rows`, and the columns of the values in `batch`, which has the same records. JobError: a value is bad."""
-        parsed = self._parse(batch.column("value"), batch.column("offset"))
+        parsed, bad = self.parse(batch.column("value"))
+        if bad and not self.bad_as_null:
+            row, reason = bad[0]
+            raise JobError(
+                f"the value at offset {batch.column('offset')[row]} does not fit the schema: {reason}; "
+                "--bad-values null makes its columns null",
+                "PYLOG_BAD_VALUE",
+            )
         return pa.RecordBatch.from_arrays(
             [*rows.columns, *parsed.flatten()], schema=pa.schema([*rows.schema, *self.schema])
         )
-
-    def _parse(self, values: pa.Array, offsets: pa.Array) -> pa.StructArray:
-        try:
-            return self.parse(values)
-        except pa.ArrowInvalid as error:
-            if len(values) > 1:
-                # The bad values are found by halves; those around them are parsed together.
-                half = len(values) // 2
-                parts = (slice(None, half), slice(half, None))
-                return pa.concat_arrays([self._parse(values[part], offsets[part]) for part in parts])
-            if self.bad_as_null:
-                return pa.nulls(1, pa.struct(list(self.schema)))
-            raise JobError(
-                f"the value at offset {offsets[0]} does not fit the schema: {error}; --bad-values null makes its "
-                "columns null",
-                "PYLOG_BAD_VALUE",
-            ) from error
