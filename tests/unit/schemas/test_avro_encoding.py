@@ -1,0 +1,85 @@
+"""Columns become Avro values as fastavro writes them; what does not fit is refused, with its place."""
+
+import json
+
+import pyarrow as pa
+import pytest
+from avro_tools import by_fastavro, decoded_array, encoded, schemas, values_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyspark_log.errors import IncompatibleSchemaError, InvalidRecordError
+from pyspark_log.schemas.avro_encoding import AvroValuesWriter
+from pyspark_log.schemas.schema import Schema
+
+
+def record(*fields):
+    return {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": name, "type": kind, **more} for name, kind, more in fields],
+    }
+
+
+def written(schema, values, prefix=b""):
+    return AvroValuesWriter(Schema("avro", json.dumps(schema)), values.type).encode(values, prefix).to_pylist()
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_what_was_decoded_is_encoded_to_the_same_bytes(data):
+    schema = data.draw(schemas())
+    values = [encoded(schema, row) for row in data.draw(st.lists(values_of(schema), min_size=1, max_size=5))]
+    columns, _ = decoded_array([None, *values, None], schema)
+    assert written(schema, columns) == [None, *values, None]
+    assert written(schema, columns[2:], b"12345")[:-1] == [b"12345" + value for value in values[1:]]
+
+
+def test_columns_are_cast_ordered_and_filled():
+    schema = record(
+        ("id", "long", {}), ("name", ["null", "string"], {"default": None}), ("kind", "string", {"default": "new"}),
+        ("score", ["double"], {}),
+    )  # fmt: skip
+    rows = pa.array([{"score": 1.0, "id": 5, "name": "x"}, {"score": 2.0, "id": 6, "name": None}])
+    rows = rows.cast(pa.struct([("score", pa.float32()), ("id", pa.int32()), ("name", pa.string())]))
+    assert [by_fastavro(value, schema) for value in written(schema, rows)] == [
+        {"id": 5, "name": "x", "kind": "new", "score": 1.0},
+        {"id": 6, "name": None, "kind": "new", "score": 2.0},
+    ]
+    assert written("string", pa.array(["a", None])) == [b"\2a", None]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "problem"),
+    [
+        ("int", pa.array([None], pa.int32()), "it: it is null"),
+        ({"type": "array", "items": "string"}, pa.array([["a", None]]), "it.element: it is null"),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, pa.array(["B"]), "no such symbol"),
+        ("int", pa.array([2**40]), "do not fit their schema"),
+        ({"type": "long", "logicalType": "timestamp-millis"}, pa.array([1], pa.timestamp("us", "UTC")), "lose data"),
+        (
+            {"type": "fixed", "name": "F", "size": 1, "logicalType": "decimal", "precision": 9},
+            pa.array([128]).cast(pa.decimal128(20, 0)),
+            "does not fit the schema's fixed",
+        ),
+    ],
+)
+def test_values_that_do_not_fit(kind, values, problem):
+    rows = pa.StructArray.from_arrays([values], ["it"])
+    with pytest.raises(InvalidRecordError, match=problem):
+        written(record(("it", kind, {})), rows)
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem"),
+    [
+        ([("id", pa.int64()), ("more", pa.int64())], "more: the schema has no such field, so it would be lost"),
+        ([], "id: there is no such column, and the schema has no default"),
+    ],
+)
+def test_columns_that_are_not_the_schemas_fields(columns, problem):
+    schema = Schema("avro", json.dumps(record(("id", "long", {}))))
+    with pytest.raises(IncompatibleSchemaError, match=problem):
+        AvroValuesWriter(schema, pa.struct(columns))
+    with pytest.raises(IncompatibleSchemaError, match="the schema has a record, the column is int64"):
+        AvroValuesWriter(schema, pa.int64())
