@@ -74,7 +74,7 @@ class AvroValuesWriter:
             InvalidRecordError: a value does not fit the schema.
         """
         try:
-            fitting = _cast(values, self.type)
+            fitting = cast_columns(values, self.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise InvalidRecordError(f"values do not fit their schema: {error}") from None
         arrays: list[tuple[pa.Array, int] | None] = [None] * self._slot.after
@@ -159,14 +159,16 @@ def _within(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
+def cast_columns(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """Columns as the schema has them in Arrow: fields in its order, those that are not there as nulls."""
     if not pa.types.is_struct(kind):
         return values if values.type == kind else values.cast(kind)
     places = {values.type.field(at).name: at for at in range(values.type.num_fields)}
     parts = values.flatten()
     fields = [
-        _cast(parts[places[field.name]], field.type) if field.name in places else pa.nulls(len(values), field.type)
+        cast_columns(parts[places[field.name]], field.type)
+        if field.name in places
+        else pa.nulls(len(values), field.type)
         for field in kind
     ]
     return pa.StructArray.from_arrays(fields, fields=list(kind), mask=values.is_null() if values.null_count else None)

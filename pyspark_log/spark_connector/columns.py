@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pyspark.sql.types import (
     ArrayType,
@@ -94,13 +94,16 @@ _TYPES: dict[str, tuple[DataType, ...]] = {
 }
 
 
-def check_columns(schema: StructType, topic: str | None, timestamp_column: str | None) -> None:
+def check_columns(
+    schema: StructType, topic: str | None, timestamp_column: str | None, typed: Collection[str] = ()
+) -> None:
     """Refuses a DataFrame that cannot be written. Columns of other names are ignored, as in the Kafka connector.
 
     Args:
         schema: the DataFrame's schema.
         topic: the option of that name.
         timestamp_column: the option timestampColumn, which the Kafka connector lacks.
+        typed: the columns of those two, key and value, that are encoded by a schema, and may have any type.
 
     Raises:
         ConnectorError: with the Kafka connector's messages.
@@ -110,10 +113,10 @@ def check_columns(schema: StructType, topic: str | None, timestamp_column: str |
         raise _error(
             "topic option required when no 'topic' attribute is present. Use the topic option for setting a topic."
         )
-    if "value" not in types:
+    if "value" not in types and "value" not in typed:
         raise _error("Required attribute 'value' not found")
     for name, allowed in _TYPES.items():
-        if name in types and not (name == TOPIC and topic is not None):
+        if name in types and name not in typed and not (name == TOPIC and topic is not None):
             _check_type(name, types[name], allowed)
     if timestamp_column is not None:
         if timestamp_column not in types:

@@ -129,10 +129,7 @@ def typed_columns(options: Options, subscription: Subscription) -> TypedColumns 
         ConnectorError: an option is refused.
         SchemaError, RegistryError: there is no schema, or no answer.
     """
-    settings = dict(options)
-    place = settings.get("schemaregistry", "")
-    if place and "://" not in place:
-        settings["schemaregistry"] = local_path(place)
+    settings = with_absolute_folder(options)
     try:
         formats = tuple(form for part in _PARTS if (form := format_of(settings, part, _topic(subscription))))  # type: ignore[arg-type]
     except InvalidConfigError as error:
@@ -142,10 +139,19 @@ def typed_columns(options: Options, subscription: Subscription) -> TypedColumns 
         raise option_error(f"onBadRecord must be one of {', '.join(_WORDS)}, got {shortened(word)}")
     flatten = truth_of(options, "flatten")
     if not formats:
-        if flatten or "onbadrecord" in options or place:
+        if flatten or "onbadrecord" in options or "schemaregistry" in options:
             raise option_error("flatten, onBadRecord and schemaRegistry need valueFormat or keyFormat")
         return None
     return TypedColumns(formats, flatten, word == "null")
+
+
+def with_absolute_folder(options: Options) -> dict[str, str]:
+    """The options, with a folder of schemas that means the same to every task."""
+    settings = dict(options)
+    place = settings.get("schemaregistry", "")
+    if place and "://" not in place:
+        settings["schemaregistry"] = local_path(place)
+    return settings
 
 
 def fixed(typed: TypedColumns, schema: StructType, headers: bool) -> tuple[TypedColumns, tuple[str, ...]]:

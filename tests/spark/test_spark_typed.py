@@ -9,7 +9,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 from pyspark.sql import Row
-from spark_tools import fails, read, read_stream, run_to_the_end
+from spark_tools import fails, read, read_stream, run_to_the_end, write
 
 from pyspark_log.schemas.framing import confluent_prefix
 from tests.registry_server import registry_server
@@ -139,3 +139,50 @@ def test_options_of_types_that_are_refused(spark, topic, registry, tmp_path):
     clash = json.dumps({"type": "record", "name": "S", "fields": [{"name": "offset", "type": "int"}]})
     with fails("values have a field offset"):
         read(spark, topic, "t", valueFormat="avro", valueSchema=clash, flatten="true")
+
+
+# ---- writes
+
+
+def test_columns_are_written_as_values_and_keys_of_a_registry(spark, topic, registry):
+    registry.register("t-value", EVERYTHING)
+    registry.register("t-key", '"long"')
+    options = {"valueFormat": "confluent", "keyFormat": "avro", "schemaRegistry": registry.url}
+    append(topic, [encoded(EVERYTHING, ORDER, 1), None], [encoded("long", 7, 2), None])
+    rows = read(spark, topic, "t", **options).select("key", "value")
+    write(rows, topic, topic="u", valueSubject="t-value", keySubject="t-key", **options)
+    assert [topic.topic(name).read().to_table().select(["key", "value"]).to_pylist() for name in ("t", "u")] == [
+        [{"key": encoded("long", 7, 2), "value": encoded(EVERYTHING, ORDER, 1)}, {"key": None, "value": None}]
+    ] * 2
+
+
+def test_columns_become_the_fields_of_values(spark, topic, registry):
+    df = spark.range(3).selectExpr("cast(id as string) key", "cast(id as int) id", "'x' more")
+    schemas = {"valueFormat": "confluent", "valueSchema": json.dumps(WIDE), "schemaRegistry": registry.url}
+    with fails("has no such schema in t-value"):
+        write(df, topic, topic="t", flatten="true", **schemas)
+    write(df, topic, topic="t", flatten="true", registerSchemas="true", **schemas)
+    found = read(spark, topic, "t", valueFormat="confluent", schemaRegistry=registry.url, flatten="true")
+    rows = found.selectExpr("cast(key as string) key", "id", "more").orderBy("id").collect()
+    assert rows == [Row(str(at), at, "x") for at in range(3)]
+    document = {"type": "object", "properties": {"id": {"type": "integer"}, "more": {"type": "string"}}}
+    write(df, topic, topic="j", flatten="true", valueFormat="json", valueSchema=json.dumps(document))
+    assert sorted(topic.topic("j").read().to_table()["value"].to_pylist())[0] == b'{"id": 0, "more": "x"}'
+
+
+def test_what_does_not_fit_is_refused_before_a_record_is_written(spark, topic, registry):
+    registry.register("t-value", SMALL)
+    options = {"topic": "t", "valueFormat": "avro", "schemaRegistry": registry.url, "flatten": "true"}
+    for columns, problem in [
+        (["id", "'x' more"], r"\[PYLOG_INCOMPATIBLE_SCHEMA\].*more: the schema has no such field"),
+        (["named_struct('a', id) id"], "PYLOG_INVALID_RECORD"),
+        (["if(id = 1, null, cast(id as int)) id"], "id: it is null, which the schema does not allow"),
+        (["id + 3000000000 id"], "values do not fit their schema"),
+    ]:
+        with fails(problem):
+            write(spark.range(3).selectExpr(*columns), topic, **options)
+    registry.refused.add(json.dumps(WIDE))
+    with fails("the registry refuses the schema for t-value"):
+        df = spark.range(1).selectExpr("cast(id as int) id", "'x' more")
+        write(df, topic, **options, valueSchema=json.dumps(WIDE), registerSchemas="true")
+    assert topic.topic("t").read().to_table().num_rows == 0

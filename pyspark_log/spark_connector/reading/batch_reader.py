@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -13,10 +14,12 @@ from pyspark_log.spark_connector.planning.ranges import OffsetRange, identity_of
 from pyspark_log.spark_connector.reading.task_reader import RangePartition, ReadPlan, in_tasks, read_partition
 from pyspark_log.spark_connector.reading.transform import Transform
 from pyspark_log.spark_connector.store_access import StoreRef, looking_at
-from pyspark_log.spark_connector.typed_columns import TypedColumns
 from pyspark_log.spark_connector.worker_process import SentToTasks
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark_log.spark_connector.typed_columns import TypedColumns
 
 
 class PylogBatchReader(SentToTasks, DataSourceReader):

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -41,13 +41,15 @@ from pyspark_log.spark_connector.planning.steps import Steps
 from pyspark_log.spark_connector.reading.task_reader import RangePartition, ReadPlan, in_tasks, read_partition
 from pyspark_log.spark_connector.reading.transform import Transform
 from pyspark_log.spark_connector.store_access import StoreRef, looking_at
-from pyspark_log.spark_connector.typed_columns import TypedColumns
 from pyspark_log.spark_connector.worker_process import SentToTasks, end_with_query
 from pyspark_log.storage.fs import clock
 from pyspark_log.storage.groups import NEVER
 from pyspark_log.storage.groups.query_readers import text_of_this_process
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark_log.spark_connector.typed_columns import TypedColumns
 
 log = logging.getLogger(__name__)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -16,9 +17,11 @@ from pyspark_log.spark_connector.options import ReadOptions
 from pyspark_log.spark_connector.planning.ranges import OffsetRange, end_within, is_same_topic, resolved
 from pyspark_log.spark_connector.reading.transform import Transform
 from pyspark_log.spark_connector.store_access import StoreRef
-from pyspark_log.spark_connector.typed_columns import TypedColumns
 from pyspark_log.spark_connector.worker_process import spare_modules
 from pyspark_log.storage.store import Store
+
+if TYPE_CHECKING:
+    from pyspark_log.spark_connector.typed_columns import TypedColumns
 
 # A task of Spark's costs about as much as reading this many bytes of records (benchmarks/results/spark.md).
 _TASK_BYTES = 4 * 1024 * 1024

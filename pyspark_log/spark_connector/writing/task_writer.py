@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +17,9 @@ from pyspark_log.spark_connector.worker_process import spare_modules
 from pyspark_log.spark_connector.writing.query_run import QueryRun
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.publish import AgreedTopic, StagedPart, StagingPlan
+
+if TYPE_CHECKING:
+    from pyspark_log.spark_connector.writing.typed_rows import TypedRows
 
 # The engine's name for the column with the records' times.
 TIMESTAMP = "timestamp"
@@ -50,6 +54,7 @@ class WritePlan:
         timestamp_column: the column with the records' times, or None.
         staging: the topics as they were when the write was planned.
         made: whether the topic was created for this write.
+        typed: how columns become keys and values; None: they are bytes or text.
     """
 
     store: StoreRef
@@ -57,6 +62,7 @@ class WritePlan:
     timestamp_column: str | None
     staging: StagingPlan
     made: bool = False
+    typed: TypedRows | None = None
 
 
 def stage(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> StagedMessage:
@@ -71,7 +77,8 @@ def stage(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> StagedMessage:
         writer = plan.store.reopen().publishes.writer(plan.staging)
         try:
             for batch in batches:
-                for topic, rows in _by_topic(batch, plan.topic, plan.timestamp_column):
+                stored = batch if plan.typed is None else plan.typed.encoded(batch)
+                for topic, rows in _by_topic(stored, plan.topic, plan.timestamp_column):
                     writer.append(topic, rows)
                     if plan.timestamp_column is not None and rows.num_rows:
                         times[topic] = joined_times(_times(rows), times.get(topic))

@@ -16,6 +16,7 @@ import logging
 import os
 import uuid
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
@@ -26,7 +27,7 @@ from pyspark_log.spark_connector.abilities import StreamArrowWriter
 from pyspark_log.spark_connector.columns import check_columns
 from pyspark_log.spark_connector.errors import conditions_shown
 from pyspark_log.spark_connector.option_names import without_effect
-from pyspark_log.spark_connector.options import Options, StorePlace, WriteOptions
+from pyspark_log.spark_connector.options import TYPED_OPTIONS, Options, StorePlace, WriteOptions
 from pyspark_log.spark_connector.store_access import StoreRef, open_for_write, warn_of_new_topic, warn_of_options
 from pyspark_log.spark_connector.worker_process import SentToTasks, is_spark_process, spare_modules
 from pyspark_log.spark_connector.writing.commit import publish_batch, publish_micro_batch
@@ -35,6 +36,9 @@ from pyspark_log.spark_connector.writing.task_writer import StagedMessage, Write
 from pyspark_log.storage.catalog import check_name, check_not_internal
 from pyspark_log.storage.fs import Process
 from pyspark_log.units import plural
+
+if TYPE_CHECKING:
+    from pyspark_log.spark_connector.writing.typed_rows import TypedRows
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +50,7 @@ class PylogBatchWriter(SentToTasks, DataSourceArrowWriter):
         parsed = WriteOptions.parse(options)
         parsed.check_batch()
         warn_of_options(without_effect(options, write=True))
-        self._plan = plan_write(place, parsed, schema)
+        self._plan = plan_write(place, parsed, schema, options)
         self._one_off = parsed.publish_id is None
         self._publisher = parsed.publish_id or f"batch-{uuid.uuid4()}"
         self._number = parsed.publish_number or 0
@@ -74,7 +78,7 @@ class PylogStreamWriter(SentToTasks, StreamArrowWriter):
         parsed = WriteOptions.parse(options)
         parsed.check_stream()
         self._publisher = QueryPublisher(parsed.publish_id, parsed.publish_take_over, parsed.publish_offsets)
-        self._plan = plan_write(place, parsed, schema)
+        self._plan = plan_write(place, parsed, schema, options)
         self._checkpoint = options.get("checkpointlocation", "")
         self._query_name = options.get("queryname", "")
         self._warnings = without_effect(options, write=True)
@@ -103,11 +107,15 @@ def _kept(plan: WritePlan, tasks: int) -> str:
     )
 
 
-def plan_write(place: StorePlace, options: WriteOptions, schema: StructType) -> WritePlan:
-    """Checks the columns, opens or creates the store, and creates the topic if needed and allowed."""
+def plan_write(place: StorePlace, options: WriteOptions, schema: StructType, given: Options | None = None) -> WritePlan:
+    """Checks the columns, opens or creates the store, and creates the topic if needed and allowed.
+
+    `every`: the options as Spark passes them, of which some are about schemas; None: none is.
+    """
     spare_modules()
-    check_columns(schema, options.topic, options.timestamp_column)
     with conditions_shown():
+        typed = _typed(every or {}, options, schema)
+        check_columns(schema, options.topic, options.timestamp_column, typed.parts if typed else ())
         if options.topic is not None:
             # Before a store is created for it.
             check_name(options.topic)
@@ -122,7 +130,17 @@ def plan_write(place: StorePlace, options: WriteOptions, schema: StructType) -> 
                 warn_of_new_topic(store, options.topic)
             topics = [options.topic]
         staging = store.publishes.plan(topics, options.compression_type, driver_process(), others=options.topic is None)
-        return WritePlan(StoreRef.to(store, place.options), options.topic, options.timestamp_column, staging, made)
+        return WritePlan(
+            StoreRef.to(store, place.options), options.topic, options.timestamp_column, staging, made, typed
+        )
+
+
+def _typed(every: Options, options: WriteOptions, schema: StructType) -> TypedRows | None:
+    if not every.keys() & TYPED_OPTIONS:
+        return None
+    from pyspark_log.spark_connector.writing.typed_rows import typed_rows  # noqa: PLC0415  (most writes do without)
+
+    return typed_rows(every, options, schema)
 
 
 # A JVM's program has this name. At most this many ancestors are checked.

@@ -30,7 +30,7 @@ MOST = {
     "cli/topics": 21,
     "clients": 47,
     "jobs": 4,
-    "jobs/export": 41,
+    "jobs/export": 27,
     "jobs/imports": 13,
     "jobs/mirroring": 6,
     "jobs/support": 11,

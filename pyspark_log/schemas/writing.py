@@ -1,0 +1,76 @@
+"""Keys or values of a topic, encoded from columns: which schema they get, and its number in the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from pyspark_log.errors import InvalidConfigError
+from pyspark_log.schemas.avro_decoder import fingerprint_of
+from pyspark_log.schemas.avro_encoding import AvroValuesWriter
+from pyspark_log.schemas.framing import confluent_prefix, single_object_prefix
+from pyspark_log.schemas.json_encoding import JsonValuesWriter
+from pyspark_log.schemas.registry import Registry
+from pyspark_log.schemas.schema import Part, Schema
+from pyspark_log.schemas.settings import format_of
+from pyspark_log.schemas.values import ValueFormat
+from pyspark_log.units import truth
+
+
+@dataclass(frozen=True)
+class WriteFormat:
+    """How keys or values are encoded; it can be sent to another process.
+
+    Attributes:
+        part: whether they are keys or values.
+        schema: theirs.
+        prefix: what is before each.
+    """
+
+    part: Part
+    schema: Schema
+    prefix: bytes
+
+    def writer(self, columns: pa.DataType) -> AvroValuesWriter | JsonValuesWriter:
+        """What encodes columns of a type. SchemaError, IncompatibleSchemaError: they do not fit the schema."""
+        return (AvroValuesWriter if self.schema.kind == "avro" else JsonValuesWriter)(self.schema, columns)
+
+
+def write_format_of(settings: Mapping[str, str], part: Part, topic: str | None) -> WriteFormat | None:
+    """How keys or values are encoded; None: they are bytes already.
+
+    Args:
+        settings: as for `format_of`; and `registerschemas`: whether a given schema becomes the subject's newest.
+        part: which of both.
+        topic: the topic; None: a column names it.
+
+    Raises:
+        InvalidConfigError: a setting is missing, or they contradict each other.
+        IncompatibleSchemaError: the registry refuses the schema.
+        SchemaError, RegistryError: there is no schema, or no answer.
+    """
+    form = format_of(settings, part, topic)
+    if form is None:
+        return None
+    if form.reader.kind == "protobuf":
+        raise InvalidConfigError(f"{part}Format: columns are written as avro and json; protobuf is for reads")
+    schema = form.reader
+    if form.framing == "confluent":
+        schema = _numbered(form, truth(settings.get("registerschemas", "false")))
+        assert schema.id is not None
+        return WriteFormat(part, schema, confluent_prefix(schema.id))
+    prefix = single_object_prefix(fingerprint_of(schema)) if form.framing == "single-object" else b""
+    return WriteFormat(part, schema, prefix)
+
+
+def _numbered(form: ValueFormat, registers: bool) -> Schema:
+    if form.reader.id is not None:
+        return form.reader
+    if not isinstance(form.source, Registry) or not form.subject:
+        raise InvalidConfigError(
+            f"Confluent's five bytes need schemaRegistry, a URL, and a topic or {form.part}Subject"
+        )
+    find = form.source.register if registers else form.source.number_of
+    return replace(form.reader, id=find(form.subject, form.reader))
