@@ -107,14 +107,16 @@ def _kept(plan: WritePlan, tasks: int) -> str:
     )
 
 
-def plan_write(place: StorePlace, options: WriteOptions, schema: StructType, given: Options | None = None) -> WritePlan:
+def plan_write(
+    place: StorePlace, options: WriteOptions, schema: StructType, all_options: Options | None = None
+) -> WritePlan:
     """Checks the columns, opens or creates the store, and creates the topic if needed and allowed.
 
-    `every`: the options as Spark passes them, of which some are about schemas; None: none is.
+    `all_options`: as Spark passes them, of which some are about schemas; None: none is.
     """
     spare_modules()
     with conditions_shown():
-        typed = _typed(every or {}, options, schema)
+        typed = _typed(all_options or {}, options, schema)
         check_columns(schema, options.topic, options.timestamp_column, typed.parts if typed else ())
         if options.topic is not None:
             # Before a store is created for it.
@@ -135,12 +137,12 @@ def plan_write(place: StorePlace, options: WriteOptions, schema: StructType, giv
         )
 
 
-def _typed(every: Options, options: WriteOptions, schema: StructType) -> TypedRows | None:
-    if not every.keys() & TYPED_OPTIONS:
+def _typed(all_options: Options, options: WriteOptions, schema: StructType) -> TypedRows | None:
+    if not all_options.keys() & TYPED_OPTIONS:
         return None
     from pyspark_log.spark_connector.writing.typed_rows import typed_rows  # noqa: PLC0415  (most writes do without)
 
-    return typed_rows(every, options, schema)
+    return typed_rows(all_options, options, schema)
 
 
 # A JVM's program has this name. At most this many ancestors are checked.
