@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast, get_args
+from typing import get_args
 
 from pyspark_log.errors import InvalidConfigError, SchemaError
 from pyspark_log.schemas.folder import GivenSchema, SchemaFolder
@@ -75,7 +75,7 @@ def format_of(settings: Mapping[str, str], part: Part, topic: str | None) -> Val
         raise InvalidConfigError(f"{part}Format={word} needs {part}Schema, or schemaRegistry: a URL or a folder")
     if text is None and not subject:
         raise InvalidConfigError(f"a read of several topics needs {part}Subject or {part}Schema: they have one schema")
-    kind = cast("Kind", "avro" if word == "confluent" else word)
+    kind: Kind = next((kind for kind in KINDS if kind == word), "avro")
     if text is not None:
         reader = Schema(kind, text)
         return ValueFormat(part, subject, framing, reader, source or GivenSchema(reader), message)

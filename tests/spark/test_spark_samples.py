@@ -18,6 +18,7 @@ ELSEWHERE = {
     "pipelines.md: A sample",  # test_pipelines.py
     "platforms.md: Databricks",  # the class is found without it, in all other tests
     "real-time.md: A sample #2",  # tests/kafka/test_real_time.py
+    "typed-topics.md: Typed topics",  # test_spark_typed.py
     "versions.md: Spark 3.5 #2",  # tests/kafka/test_server_spark.py
     *(name for name in SAMPLES if name.startswith("tutorial.md: ")),  # test_tutorial.py
     *(name for name in SAMPLES if name.startswith("tables.md: ")),  # tests/campaigns/test_tables_page.py
@@ -83,6 +84,11 @@ def check_once(store, _shown):
     assert all_values_in(store, "flights-once") == sorted(set(all_values_in(store, "flights")))
 
 
+def check_typed(store, shown):
+    assert "|  2|   3.0|" in shown
+    assert b"\0\2" + bytes(8) in store.topic("payments").read().to_table()["value"].to_pylist()
+
+
 CHECKS = {
     "recipes.md: Replay a topic into another": check_replayed,
     "recipes.md: Fan out by content": check_fanned_out,
@@ -95,6 +101,7 @@ CHECKS = {
     "spark.md: Functions in place of options": check_functions,
     "spark.md: In SQL": check_inserted,
     "streaming.md: When a checkpoint is lost": check_copies,
+    "typed-topics.md: Write": check_typed,
     "transactions.md: In Spark: one publish for all writes of a micro-batch": check_split,
 }
 

@@ -13,6 +13,7 @@ from spark_tools import fails, read, read_stream, run_to_the_end, write
 
 from pyspark_log.schemas.framing import confluent_prefix
 from tests.registry_server import registry_server
+from tests.samples import samples
 
 EVERYTHING = {
     "type": "record",
@@ -82,6 +83,17 @@ def test_values_and_keys_of_a_registry_are_columns(spark, topic, registry):
     assert rows.schema["value"].dataType["price"].dataType.simpleString() == "decimal(9,2)"
 
 
+def test_the_sample_of_the_page(spark, topic, registry, capsys):
+    number = registry.register("orders-value", SMALL)
+    topic.create_topic("orders", 1)
+    append(topic, [encoded(SMALL, {"id": 12345}, number)], topic="orders")
+    (sample,) = (one for one in samples() if one.name == "typed-topics.md: Typed topics")
+    code = sample.code.replace("http://registry:8081", registry.url).replace("/data/store", topic.path)
+    exec(compile(code, sample.name, "exec"), {"spark": spark})
+    assert "12345" in capsys.readouterr().out
+
+
+@pytest.mark.slow
 def test_fields_of_values_can_be_columns_of_a_view(spark, topic, tmp_path):
     (tmp_path / "t-value.avsc").write_text(json.dumps(SMALL))
     append(topic, [encoded(SMALL, {"id": at}, 9) for at in range(5)])
@@ -120,6 +132,7 @@ def test_a_query_keeps_its_schema_while_writers_get_new_ones(spark, topic, regis
     assert read(spark, topic, "t", **options).select("value.*").collect() == [Row(1, "none"), Row(2, "x")]
 
 
+@pytest.mark.slow
 def test_options_of_types_that_are_refused(spark, topic, registry, tmp_path):
     for options, problem in [
         ({"flatten": "true"}, "need valueFormat or keyFormat"),
@@ -144,6 +157,7 @@ def test_options_of_types_that_are_refused(spark, topic, registry, tmp_path):
 # ---- writes
 
 
+@pytest.mark.slow
 def test_columns_are_written_as_values_and_keys_of_a_registry(spark, topic, registry):
     registry.register("t-value", EVERYTHING)
     registry.register("t-key", '"long"')
