@@ -55,6 +55,9 @@ cdef enum Reason:
     TOO_DEEP = 12
     NOT_RESOLVED = 13
 
+cdef object BINARY = pa.binary()
+cdef object ARROW_INT32 = pa.int32()
+
 cdef dict REASONS = {
     TOO_MUCH: "a column of a batch would have more than 2 GiB",
     TOO_SHORT: "it ends too early",
@@ -425,6 +428,8 @@ def decode(values, Py_ssize_t prefix, programs, which, slot):
     Returns:
         The array, and pairs of a row and why its value is none.
     """
+    if values.type != BINARY or (which is not None and (which.type != ARROW_INT32 or len(which) < len(values))):
+        raise TypeError(f"expected binary values and int32 numbers, got {values.type}")
     cdef Columns columns = Columns(slot)
     cdef int64_t row, count = len(values)
     cdef Cursor cursor

@@ -8,6 +8,8 @@ none; what is none leaves nothing in the columns but a null.
 https://protobuf.dev/programming-guides/encoding/
 """
 
+import pyarrow as pa
+
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free
@@ -58,6 +60,9 @@ cdef enum Reason:
     BAD_TIME = 9
     TOO_DEEP = 10
     OTHER_MESSAGE = 11
+
+cdef object BINARY = pa.binary()
+cdef object ARROW_INT32 = pa.int32()
 
 cdef dict REASONS = {
     TOO_MUCH: "a column of a batch would have more than 2 GiB",
@@ -463,6 +468,8 @@ def decode(values, Py_ssize_t prefix, which, ProtobufProgram program, place, slo
     Returns:
         The array, and pairs of a row and why its value is none.
     """
+    if values.type != BINARY or (which is not None and (which.type != ARROW_INT32 or len(which) < len(values))):
+        raise TypeError(f"expected binary values and int32 numbers, got {values.type}")
     cdef Columns columns = Columns(slot)
     cdef int64_t row, count = len(values), begin = values.offset, depth = len(place)
     cdef int64_t numbers_in_place[8]

@@ -30,7 +30,5 @@ MOST_HEADERS, HEADER_BYTES = 100, 1 << 10
 MOST_ROWS = 200
 #: Digits of a whole number in an address.
 MOST_DIGITS = 18
-#: A schema's file (bytes).
-SCHEMA_BYTES = 1 << 20
 #: Topics and groups whose history is kept, and samples of each.
 MOST_HISTORIES, SAMPLES = 2000, 120
