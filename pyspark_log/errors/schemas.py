@@ -48,7 +48,7 @@ class BadValueError(PylogError):
         self, reason: str, part: str, topic: str, partition: int, offset: int, schema_id: int | None = None
     ) -> None:
         by = "" if schema_id is None else f" (schema id {schema_id})"
-        where = f"{topic}-{partition}: " if topic else ""
-        super().__init__(f"{where}the {part} at offset {offset}{by} does not fit its schema: {reason}")
+        subject = f"{topic}-{partition}: the {part} at offset {offset}" if topic else f"the {part}"
+        super().__init__(f"{subject}{by} does not fit its schema: {reason}")
         self.reason, self.part = reason, part
         self.topic, self.partition, self.offset, self.schema_id = topic, partition, offset, schema_id

@@ -4,6 +4,7 @@ from pyspark_log.schemas.folder import GivenSchema, SchemaFolder
 from pyspark_log.schemas.registry import Login, Registry
 from pyspark_log.schemas.schema import Schema, SchemaSource, subject_of
 from pyspark_log.schemas.settings import format_of, source_of
+from pyspark_log.schemas.shown import SchemaDeserializer
 from pyspark_log.schemas.values import BadValue, TypedValues, ValueFormat
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "Login",
     "Registry",
     "Schema",
+    "SchemaDeserializer",
     "SchemaFolder",
     "SchemaSource",
     "TypedValues",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 
 from pyspark_log.errors import SchemaError
 from pyspark_log.schemas import GivenSchema, Schema, SchemaFolder, TypedValues, ValueFormat
 from pyspark_log.schemas.framing import SIZES, Framing, number_in
+from pyspark_log.schemas.shown import shown
 
 _PREFIX = SIZES["confluent"]
 
@@ -53,20 +52,4 @@ def _value(schema: Schema, data: bytes, *, has_prefix: bool) -> object:
     array, bad = values.decode(pa.array([data], pa.binary()))
     if bad:
         raise NotAvroError(f"the schema does not fit: {bad[0].reason}")
-    return _shown(array[0].as_py(), values.type)
-
-
-def _shown(value: Any, kind: pa.DataType) -> object:  # noqa: ANN401  (what Arrow has)
-    """A value with maps as objects, and of a union the one member that it has."""
-    if value is None:
-        return None
-    if pa.types.is_struct(kind):
-        fields = [kind.field(at) for at in range(kind.num_fields)]
-        if all(field.name == f"member{at}" for at, field in enumerate(fields)) and len(fields) > 1:
-            return next(
-                (_shown(value[field.name], field.type) for field in fields if value[field.name] is not None), None
-            )
-        return {field.name: _shown(value[field.name], field.type) for field in fields}
-    if pa.types.is_map(kind):
-        return {str(key): _shown(part, kind.item_type) for key, part in value}
-    return [_shown(part, kind.value_type) for part in value] if pa.types.is_list(kind) else value
+    return shown(array[0].as_py(), values.type)

@@ -16,6 +16,7 @@ from pyspark_log.cli.records.layout_options import with_layout
 from pyspark_log.cli.records.matching import matching
 from pyspark_log.cli.records.start import Start, Starts
 from pyspark_log.cli.records.template import Template
+from pyspark_log.cli.records.typed_text import typed_text, with_schemas
 from pyspark_log.cli.support import complete_groups, complete_topics, partitions_option, plural, to_ms
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.groups import check_empty, move_offsets
@@ -65,6 +66,7 @@ from pyspark_log.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
     help="With --format offsets: only records of this group.",
 )
 @with_layout
+@with_schemas
 @click.pass_obj
 def consume(
     target: Target,
@@ -85,6 +87,10 @@ def consume(
     layout: TextLayout,
     format_string: Template | None,
     grep: str | None,
+    value_format: str | None = None,
+    key_format: str | None = None,
+    schema_registry: str | None = None,
+    schema_options: Sequence[str] = (),
 ) -> None:
     """Print the records of TOPIC.
 
@@ -100,6 +106,7 @@ def consume(
         raise click.UsageError("--commit needs --group.")
     if offsets_group is not None and output_format != "offsets":
         raise click.UsageError("--offsets-group needs --format offsets.")
+    decoded = typed_text(topic, value_format, key_format, schema_registry, schema_options)
     store = target.open()
     count = store.describe_topic(topic).partitions
     if start_offset is not None and (len(set(partitions)) or count) != 1:
@@ -116,7 +123,7 @@ def consume(
     batches = _batches(store, topic, positions, isolation_level, headers=headers, follow=follow or end)
     chosen_records = partial(_chosen, offsets_group, grep)
     try:
-        _print(batches, chosen_records, show, sys.maxsize if max_messages is None else max_messages, reading)
+        _print(decoded(batches), chosen_records, show, sys.maxsize if max_messages is None else max_messages, reading)
     except KeyboardInterrupt:
         reading.commit()
         raise

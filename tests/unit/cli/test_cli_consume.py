@@ -312,3 +312,33 @@ def test_a_group_has_read_what_a_filter_has_left_out(store):
     assert committed(store) == {T[0]: 5, T[1]: 2}
     consumed(store, "--group", "h", "--commit", "--grep", "^[13]$", "--max-messages", "2")
     assert committed(store, "h") == {T[0]: 4}
+
+
+# ---- schemas
+
+
+def test_values_and_keys_are_shown_by_their_schemas(store, tmp_path):
+    schema = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}, {"name": "b", "type": "bytes"}]}
+    (tmp_path / "typed-value.avsc").write_text(json.dumps(schema))
+    store.create_topic("typed", 1)
+    store.append("typed", records([b"\x0a", None], [b"\0\0\0\0\1\x0a\2a", b"\0\0\0\0\1\x0c\2\xff"]))
+    options = ["--value-format", "confluent", "--schema-registry", str(tmp_path)]
+    keys = ["--key-format", "avro", "--schema-option", 'keySchema="int"']
+    lines = output(store, "consume", "typed", *options, *keys, "--print-key").splitlines()
+    assert lines == ['5\t{"n": 5, "b": "a"}', 'null\t{"n": 6, "b": "/w=="}']
+    assert output(store, "consume", "typed", *options, "--grep", '"n": 6').count("n") == 1
+    store.append("typed", records(["k"], [b"x"]))
+    bad = pylog(store, "consume", "typed", *options)
+    assert "typed-0: the value at offset 2 does not fit its schema: it begins with 78" in bad.output
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--schema-registry", "/tmp"], "need --value-format or --key-format"),
+        (["--value-format", "xml"], "valueFormat must be one of avro"),
+        (["--value-format", "avro", "--schema-option", "x"], "expected NAME=VALUE"),
+    ],
+)
+def test_options_of_schemas_that_are_refused(store, options, problem):
+    assert problem in pylog(store, "consume", "t", *options).output

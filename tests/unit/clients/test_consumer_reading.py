@@ -18,6 +18,7 @@ from pyspark_log.errors import (
     NoOffsetError,
     OffsetOutOfRangeError,
 )
+from pyspark_log.schemas import SchemaDeserializer
 from pyspark_log.storage.record.rows import row_schema
 from pyspark_log.storage.segment.file_names import LOG, segment_path
 from tests.store_tools import new_store, rows, store_with
@@ -239,6 +240,23 @@ def test_avro_of_a_schema_registry(store):
         producer.send("t", avro.AvroSerializer(registry, schema)({"n": 5}, context))
     with Consumer(store, "t", **BEGIN, value_deserializer=avro.AvroDeserializer(registry)) as consumer:
         assert next(consumer).value == {"n": 5}
+
+
+def test_values_by_schemas_in_a_folder(store, tmp_path):
+    (tmp_path / "t-value.avsc").write_text(
+        '{"type": "record", "name": "r", "fields": [{"name": "n", "type": "int"},'
+        ' {"name": "m", "type": {"type": "map", "values": ["null", "int", "string"]}}]}'
+    )
+    store.append("t", rows(b"\0\0\0\0\7\x0a\2\2k\4\2x\0", b"x"))
+    deserializer = SchemaDeserializer("value", valueFormat="confluent", schemaRegistry=str(tmp_path))
+    with Consumer(store, "t", **BEGIN, value_deserializer=deserializer) as consumer:
+        assert next(consumer).value == {"n": 5, "m": {"k": "x"}}
+        with pytest.raises(
+            DeserializationError, match=r"offset 1 .*the value does not fit its schema: it begins with 78"
+        ):
+            next(consumer)
+    with pytest.raises(InvalidConfigError, match="expected the option keyFormat"):
+        SchemaDeserializer("key", valueFormat="avro")
 
 
 def test_a_value_that_is_refused(store):
