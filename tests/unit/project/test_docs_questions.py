@@ -28,6 +28,7 @@ QUESTIONS = {
     "When are old records deleted?": ("guides/retention.md", "When are records deleted?", "retention"),
     "How do I upgrade?": ("guides/backup.md", "How do I upgrade?", "upgrade version"),
     "How many partitions?": ("guides/sizing.md", "How many partitions?", "how many partitions"),
+    "How do I read Avro with a registry?": ("guides/typed-topics.md", "Typed topics", "avro registry schema"),
     "How do I replay a topic?": ("guides/recipes.md", "Replay a topic into another", "replay"),
     "What do I do after a bug?": ("guides/recipes.md", "Reprocess after a bug", "reprocess"),
     "How do I split a topic?": ("guides/recipes.md", "Fan out by content", "fan out"),
