@@ -47,13 +47,6 @@ cdef dict REASONS = {
 
 cdef int64_t MOST_BYTES = 1 << 31
 
-cdef struct Input:
-    const uint8_t* valid
-    const uint8_t* data
-    const int32_t* edges
-    int64_t offset
-    int width
-
 cdef struct Step:
     int op
     int column
@@ -73,11 +66,6 @@ cdef struct Writer:
     Memory memory
     int64_t size
     int failed  # the step that has refused a value
-
-
-cdef inline bint is_null(const Input* column, int64_t row) noexcept nogil:
-    row += column.offset
-    return column.valid != NULL and not column.valid[row >> 3] & (1 << (row & 7))
 
 
 cdef inline int put(Writer* writer, const void* data, int64_t size) noexcept nogil:

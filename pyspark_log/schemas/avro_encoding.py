@@ -78,7 +78,7 @@ class AvroValuesWriter:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise InvalidRecordError(f"values do not fit their schema: {error}") from None
         arrays: list[tuple[pa.Array, int] | None] = [None] * self._slot.after
-        _collect(fitting, self._slot, arrays)
+        collect_arrays(fitting, self._slot, arrays)
         encoded = self._encoder.encode(arrays, len(values), prefix, self._steps[0][0] != Op.NOTHING)
         if isinstance(encoded, tuple):
             row, step, reason = encoded
@@ -174,15 +174,15 @@ def cast_columns(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return pa.StructArray.from_arrays(fields, fields=list(kind), mask=values.is_null() if values.null_count else None)
 
 
-def _collect(array: pa.Array, slot: Slot, to: list[tuple[pa.Array, int] | None]) -> None:
+def collect_arrays(array: pa.Array, slot: Slot, to: list[tuple[pa.Array, int] | None]) -> None:
     """The arrays of a slot and its parts, by their numbers."""
     to[slot.number] = (array, slot.width)
     if pa.types.is_struct(slot.type):
         for at, child in enumerate(slot.children):
-            _collect(array.field(at), child, to)
+            collect_arrays(array.field(at), child, to)
     elif pa.types.is_map(slot.type):
         key, item = slot.children[0].children
-        _collect(array.keys, key, to)
-        _collect(array.items, item, to)
+        collect_arrays(array.keys, key, to)
+        collect_arrays(array.items, item, to)
     elif pa.types.is_list(slot.type):
-        _collect(array.values, slot.children[0], to)
+        collect_arrays(array.values, slot.children[0], to)

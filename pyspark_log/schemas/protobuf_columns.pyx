@@ -19,36 +19,6 @@ from pyspark_log.schemas.arrow_columns cimport (
     NO_MEMORY, TOO_MUCH, Column, Columns, is_utf8, put_bit, put_fixed, put_list, put_null, put_struct, put_text, truncate
 )
 
-# How a field is stored; protobuf_program.py has the same numbers.
-cdef enum Kind:
-    BOOL = 0
-    INT32 = 1
-    SINT32 = 2
-    UINT32 = 3
-    INT64 = 4
-    SINT64 = 5
-    UINT64 = 6
-    ENUM = 7
-    FIXED32 = 8
-    SFIXED32 = 9
-    FLOAT = 10
-    FIXED64 = 11
-    SFIXED64 = 12
-    DOUBLE = 13
-    STRING = 14
-    BYTES = 15
-    MESSAGE = 16
-    TIMESTAMP = 17
-    DURATION = 18
-
-cdef enum Wire:
-    VARINT = 0
-    EIGHT = 1
-    SIZED = 2
-    GROUP = 3
-    END_GROUP = 4
-    FOUR = 5
-
 # Why bytes are no message; beyond those of arrow_columns.pxd.
 cdef enum Reason:
     TOO_SHORT = 3
@@ -87,44 +57,9 @@ cdef int64_t FIRST_SECOND = -62_135_596_800
 cdef int64_t LAST_SECOND = 253_402_300_799
 cdef int64_t MOST_SECONDS = 315_576_000_000
 
-cdef struct Field:
-    int number
-    int kind
-    int column
-    int message  # of MESSAGE: its number
-    int oneof  # fields of one oneof have one number; -1: in none
-    bint repeated
-    bint presence  # without a value it is null, else 0 or empty
-    int symbols  # of ENUM: the number of its names
-    # What was found of it; a message does not hold itself, so each is read once at a time.
-    bint seen
-    uint64_t bits
-    const uint8_t* data
-    int64_t size
-
-cdef struct Message:
-    int first
-    int count
-    int column
-
-cdef struct Symbol:
-    int64_t number
-    const char* name
-
-cdef struct Enum:
-    Symbol* symbols
-    int count
-
 cdef struct Cursor:
     const uint8_t* at
     const uint8_t* end
-
-cdef struct Program:
-    Message* messages
-    Field* fields
-    Enum* enums
-    Column* columns
-
 
 cdef inline int read_varint(Cursor* cursor, uint64_t* value) noexcept nogil:
     cdef uint64_t number = 0
@@ -145,10 +80,6 @@ cdef inline int read_varint(Cursor* cursor, uint64_t* value) noexcept nogil:
 
 cdef inline int64_t zigzag(uint64_t number) noexcept nogil:
     return <int64_t>(number >> 1) ^ -<int64_t>(number & 1)
-
-
-cdef inline int wire_of(int kind) noexcept nogil:
-    return VARINT if kind <= ENUM else FOUR if kind <= FLOAT else EIGHT if kind <= DOUBLE else SIZED
 
 
 cdef int read_raw(Cursor* cursor, int wire, uint64_t* bits, const uint8_t** data, int64_t* size) noexcept nogil:
@@ -391,10 +322,6 @@ cdef class ProtobufProgram:
     `messages`: pairs of a column and its fields, which are tuples of the attributes of Field up to `symbols`.
     `enums`: dicts of number and name.
     """
-
-    cdef Program program
-    cdef int number
-    cdef list names
 
     def __cinit__(self, messages, enums):
         cdef int at = 0, index, count

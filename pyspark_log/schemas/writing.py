@@ -12,11 +12,14 @@ from pyspark_log.schemas.avro_decoder import fingerprint_of
 from pyspark_log.schemas.avro_encoding import AvroValuesWriter
 from pyspark_log.schemas.framing import confluent_prefix, single_object_prefix
 from pyspark_log.schemas.json_encoding import JsonValuesWriter
+from pyspark_log.schemas.protobuf_encoding import ProtobufValuesWriter
 from pyspark_log.schemas.registry import Registry
 from pyspark_log.schemas.schema import Part, Schema
 from pyspark_log.schemas.settings import format_of
 from pyspark_log.schemas.values import ValueFormat
 from pyspark_log.units import truth
+
+ValuesWriter = AvroValuesWriter | JsonValuesWriter | ProtobufValuesWriter
 
 
 @dataclass(frozen=True)
@@ -27,14 +30,18 @@ class WriteFormat:
         part: whether they are keys or values.
         schema: theirs.
         prefix: what is before each.
+        message: of Protobuf, the name of the message; "": the first one of its file.
     """
 
     part: Part
     schema: Schema
     prefix: bytes
+    message: str = ""
 
-    def writer(self, columns: pa.DataType) -> AvroValuesWriter | JsonValuesWriter:
+    def writer(self, columns: pa.DataType) -> ValuesWriter:
         """What encodes columns of a type. SchemaError, IncompatibleSchemaError: they do not fit the schema."""
+        if self.schema.kind == "protobuf":
+            return ProtobufValuesWriter(self.schema, columns, self.message)
         return (AvroValuesWriter if self.schema.kind == "avro" else JsonValuesWriter)(self.schema, columns)
 
 
@@ -54,15 +61,13 @@ def write_format_of(settings: Mapping[str, str], part: Part, topic: str | None) 
     form = format_of(settings, part, topic)
     if form is None:
         return None
-    if form.reader.kind == "protobuf":
-        raise InvalidConfigError(f"{part}Format: columns are written as avro and json; protobuf is for reads")
     schema = form.reader
     if form.framing == "confluent":
         schema = _numbered(form, truth(settings.get("registerschemas", "false")))
         assert schema.id is not None
-        return WriteFormat(part, schema, confluent_prefix(schema.id))
+        return WriteFormat(part, schema, confluent_prefix(schema.id), form.message)
     prefix = single_object_prefix(fingerprint_of(schema)) if form.framing == "single-object" else b""
-    return WriteFormat(part, schema, prefix)
+    return WriteFormat(part, schema, prefix, form.message)
 
 
 def _numbered(form: ValueFormat, registers: bool) -> Schema:

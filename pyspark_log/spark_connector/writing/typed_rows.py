@@ -9,9 +9,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from pyspark_log.errors import InvalidConfigError
-from pyspark_log.schemas.avro_encoding import AvroValuesWriter
-from pyspark_log.schemas.json_encoding import JsonValuesWriter
-from pyspark_log.schemas.writing import WriteFormat, write_format_of
+from pyspark_log.schemas.writing import ValuesWriter, WriteFormat, write_format_of
 from pyspark_log.spark_connector.abilities import arrow_schema_of
 from pyspark_log.spark_connector.columns import RECORD_COLUMNS, TOPIC
 from pyspark_log.spark_connector.errors import option_error
@@ -83,5 +81,5 @@ def typed_rows(options: Options, parsed: WriteOptions, schema: StructType) -> Ty
 
 
 @lru_cache(maxsize=16)
-def _writer(form: WriteFormat, columns: pa.DataType) -> AvroValuesWriter | JsonValuesWriter:
+def _writer(form: WriteFormat, columns: pa.DataType) -> ValuesWriter:
     return form.writer(columns)

@@ -193,8 +193,12 @@ def with_dicts(value, kind):
     return value
 
 
+def schema_of(file):
+    return Schema("protobuf", base64.b64encode(file.SerializeToString()).decode())
+
+
 def decoder_of(file):
-    return ProtobufDecoder(Schema("protobuf", base64.b64encode(file.SerializeToString()).decode()))
+    return ProtobufDecoder(schema_of(file))
 
 
 def decoded(file, values):

@@ -14,12 +14,14 @@ from google.protobuf import descriptor_pb2
 from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from proto_tools import comparable, decoded, files, fill, message_class, shaped
+from proto_tools import comparable, decoded, decoder_of, files, fill, message_class, schema_of, shaped
 
-from pyspark_log.errors import SchemaError
+from pyspark_log.errors import IncompatibleSchemaError, InvalidRecordError, SchemaError
 from pyspark_log.schemas import TypedValues, format_of
 from pyspark_log.schemas.proto_descriptor import add_descriptor
 from pyspark_log.schemas.proto_file import ProtoFile, parse_proto
+from pyspark_log.schemas.protobuf_encoding import ProtobufValuesWriter
+from pyspark_log.schemas.schema import Schema
 from tests.registry_server import registry_server
 
 FEW = settings(max_examples=60, deadline=None)
@@ -208,3 +210,53 @@ def test_files_of_google_are_parsed_as_its_compiler_does():
             ]
             compared += len(fields)
     assert compared > 300
+
+
+# ---- from columns
+
+
+@FEW
+@given(st.data())
+def test_what_was_decoded_is_encoded_to_an_equal_message(data):
+    file = data.draw(files())
+    kind = message_class(file)
+    messages = [kind() for _ in range(3)]
+    for message in messages:
+        fill(data.draw, message)
+    decoder = decoder_of(file)
+    values = [None, *(message.SerializeToString() for message in messages)]
+    columns, _ = decoder.decode(pa.array(values, pa.binary()), 0, None)
+    writer = ProtobufValuesWriter(schema_of(file), columns.type)
+    first, *others = writer.encode(columns, b"").to_pylist()
+    assert (first, [kind.FromString(value) for value in others]) == (None, messages)
+    assert writer.encode(columns[2:], b"12345").to_pylist() == [b"12345\0" + value for value in others[1:]]
+
+
+def test_the_place_of_a_message_is_before_it():
+    schema = Schema("protobuf", 'syntax = "proto3"; message A { } message B { message C { int32 c = 1; } }')
+    rows = pa.array([{"c": 5}])
+    assert ProtobufValuesWriter(schema, rows.type, "C").encode(rows, b"\0\0\0\0\7").to_pylist() == [
+        b"\0\0\0\0\7" + b"\4\2\0" + b"\x08\5"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        (pa.array([{"count": -1}]), "field number 2: a number is below 0"),
+        (pa.array([{"count": 2**32}]), "too large for its type"),
+        (pa.array([{"state": "OLD"}]), "no such name"),
+        (pa.array([{"tags": ["a", None]}]), "an item of a list or a map is null"),
+        (pa.array([{"count": "x"}]), "do not fit their schema"),
+        (pa.array([{"big": -1}]), "field number 5: a number is below 0"),
+    ],
+)
+def test_values_that_are_not_encoded(values, problem):
+    text = (
+        'syntax = "proto3"; enum E { NEW = 0; } message A { E state = 1; uint32 count = 2; repeated string tags = 4;'
+        " uint64 big = 5; A.B b = 6; message B { int32 n = 1; } }"
+    )
+    with pytest.raises(InvalidRecordError, match=problem):
+        ProtobufValuesWriter(Schema("protobuf", text), values.type).encode(values, b"")
+    with pytest.raises(IncompatibleSchemaError, match=r"b\.m: the schema has no such field"):
+        ProtobufValuesWriter(Schema("protobuf", text), pa.struct([("b", pa.struct([("m", pa.int32())]))]))
