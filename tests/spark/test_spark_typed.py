@@ -182,7 +182,10 @@ def test_columns_become_the_fields_of_values(spark, topic, registry):
     document = {"type": "object", "properties": {"id": {"type": "integer"}, "more": {"type": "string"}}}
     write(df, topic, topic="j", flatten="true", valueFormat="json", valueSchema=json.dumps(document))
     assert sorted(topic.topic("j").read().to_table()["value"].to_pylist())[0] == b'{"id": 0, "more": "x"}'
-    proto = {"valueFormat": "protobuf", "valueSchema": 'syntax = "proto3"; message A { int32 id = 1; string more = 2; }'}
+    proto = {
+        "valueFormat": "protobuf",
+        "valueSchema": 'syntax = "proto3"; message A { int32 id = 1; string more = 2; }',
+    }
     write(df, topic, topic="p", flatten="true", **proto)
     rows = read(spark, topic, "p", flatten="true", **proto).select("id", "more").orderBy("id").collect()
     assert rows == [Row(at, "x") for at in range(3)]
