@@ -30,7 +30,7 @@ QUESTIONS = {
     "How many partitions?": ("guides/sizing.md", "How many partitions?", "how many partitions"),
     "How do I read Avro with a registry?": ("guides/typed-topics.md", "Typed topics", "avro registry schema"),
     "How do I replay a topic?": ("guides/recipes.md", "Replay a topic into another", "replay"),
-    "What do I do after a bug?": ("guides/recipes.md", "Reprocess after a bug", "reprocess"),
+    "What do I do after a bug?": ("guides/recipes.md", "In other places", "reprocess"),
     "How do I split a topic?": ("guides/recipes.md", "Fan out by content", "fan out"),
     "What of records that cannot be read?": ("guides/recipes.md", "Dead letters", "dead letters"),
     "How do I move a job?": ("guides/moving-a-job.md", "What changes, and by hand", "format"),
