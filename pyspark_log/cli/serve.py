@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import signal
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pyspark_log.cli import interrupts
+from pyspark_log.cli import interrupts, serve_processes
 from pyspark_log.cli.cluster_options import ClusterOptions, cluster_options
 from pyspark_log.cli.security_options import security_configs, security_options
 from pyspark_log.cli.support import Address, check_jinja, check_prometheus_client
@@ -18,6 +20,7 @@ from pyspark_log.repeated_lines import standard_error
 from pyspark_log.storage.fs import files
 
 if TYPE_CHECKING:
+    from pyspark_log.server import ServerConfig
     from pyspark_log.server.node.config import ClusterConfig
 
 
@@ -54,6 +57,14 @@ if TYPE_CHECKING:
     metavar="MS",
     help="Over an object store: how long records wait for others, as what comes in that time is one request. 50 unless "
     "it is set.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 64),
+    default=1,
+    metavar="N",
+    help="Over an object store: as many servers, on as many ports from that of --listen on, with node ids from "
+    "--node-id (or 1) on. One that dies is started again.",
 )
 @click.option(
     "--ready-file",
@@ -97,6 +108,7 @@ def serve(
     node_id: int | None,
     sync_acks_all: bool,
     linger: int | None,
+    processes: int,
     ready_file: str | None,
     max_connections_per_ip: int | None,
     metrics_listen: tuple[str, int] | None,
@@ -109,8 +121,7 @@ def serve(
     """Serve the store to Kafka's clients, until Ctrl-C or SIGTERM.
 
     Any Kafka client writes to and reads from the topics of the store then, while Spark and pylog use its files. A
-    store that is missing is created. One in an object store is served by any
-    number of servers beside each other.
+    store that is missing is created. One in an object store is served by any number of servers beside each other.
     """
     if ready_file is not None:
         # A server that was killed has left its own.
@@ -124,14 +135,17 @@ def serve(
     configs = security_configs(**security)
     cluster = node.config()
     with interrupts.fatal():
-        from pyspark_log.server import Limits, ServerConfig, check_reach, notify_manager  # noqa: PLC0415  (only this command needs it)
+        from pyspark_log.server import Limits, ServerConfig, check_reach, check_several, notify_manager  # noqa: PLC0415  (only this command needs it)
         from pyspark_log.server import serve as run  # noqa: PLC0415
 
-    def on_ready(address: tuple[str, int]) -> None:
-        host, port = address
+    def on_all_ready(addresses: Sequence[str]) -> None:
         if ready_file is not None:
-            files.replace_whole(os.path.abspath(ready_file), f"{host}:{port}\n".encode(), sync=False)
+            lines = "".join(f"{address}\n" for address in addresses)
+            files.replace_whole(os.path.abspath(ready_file), lines.encode(), sync=False)
         notify_manager("READY=1")
+
+    def on_ready(address: tuple[str, int]) -> None:
+        on_all_ready([f"{address[0]}:{address[1]}"])
 
     limits = Limits() if max_connections_per_ip is None else Limits(max_connections_per_ip=max_connections_per_ip)
     if metrics_listen is not None:
@@ -145,12 +159,31 @@ def serve(
     check_reach(config)
     store = target.open_served() if cluster is None else target.open_node_folder(_cluster_id(cluster))
     try:
-        stopped_by = run(store, config, on_ready)
+        if processes > 1:
+            check_several(store)
+            store.close()
+            stopped_by = serve_processes.run(processes, partial(_options, config), on_all_ready)
+        else:
+            stopped_by = run(store, config, on_ready)
     finally:
         if ready_file is not None:
             _delete_ready_file(ready_file)
     if stopped_by == signal.SIGINT:
         click.get_current_context().exit(interrupts.INTERRUPTED)
+
+
+def _options(config: ServerConfig, number: int) -> dict[str, str]:
+    """The options of one of several servers, beside those of the command line."""
+
+    def placed(address: tuple[str, int] | None) -> str | None:
+        return None if address is None else f"{address[0]}:{address[1] + number if address[1] else 0}"
+
+    options = {
+        "--processes": "1", "--listen": placed((config.host, config.port)), "--advertise": placed(config.advertised),
+        "--metrics-listen": placed(config.metrics), "--ui-listen": placed(config.ui),
+        "--node-id": str((1 if config.node_id is None else config.node_id) + number),
+    }  # fmt: skip
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _cluster_id(cluster: ClusterConfig) -> str:

@@ -78,6 +78,11 @@ def check_keeps_users(store: Store) -> None:
     by_store(store, folder=lambda _: None, objects=lambda store: refuse(Missing.USERS, store.path))
 
 
+def check_several(store: Store) -> None:
+    """UnsupportedByStoreError: a store has one server alone."""
+    by_store(store, folder=lambda store: refuse(Missing.OBJECTS, store.path), objects=lambda _: None)
+
+
 def in_folder(store: Store) -> FolderStore:
     """A store, which has to be in a folder. UnsupportedByStoreError: it is not."""
     return by_store(store, folder=lambda store: store, objects=lambda store: refuse(Missing.FILES, store.path))

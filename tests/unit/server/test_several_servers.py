@@ -1,10 +1,16 @@
 """Several servers over one store in an object store: partitions shared, one of them coordinates, any may die."""
 
+import contextlib
+import os
+import signal
+from pathlib import Path
+
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from pyspark_log import Store
+from tests.ports import free_ports_in_a_row
 from tests.server_tools import Server
 from tests.store_tools import all_values
 from tests.waiting import PATIENCE, wait_until
@@ -102,6 +108,42 @@ def test_another_server_coordinates_in_its_place(servers, store):
     servers[0].kill()
     group.write_and_read(*range(100, 200))
     group.check(store, 200)
+
+
+def test_processes_of_one_command(store, tmp_path):
+    server = Server(store.path, tmp_path, "--processes", "3", "--node-id", "5")
+    first = free_ports_in_a_row(3)
+    server.port, server.bootstrap = first, f"{server.host}:{first}"
+    server.start()
+    try:
+        addresses = {5 + number: (server.host, first + number) for number in range(3)}
+        wait_until(lambda: described(server)[0] == addresses, "all servers know of each other")
+        second = next(child for child in children_of(server.process.pid) if "6" in arguments_of(child))
+        os.kill(second, signal.SIGKILL)
+        server.wait_for("has ended with -9: starting it again")
+        wait_until(lambda: arguments_of(second) == [], "it is gone")
+        wait_until(lambda: len(children_of(server.process.pid)) == 3, "it is there again")
+        # They end with it, also if it is killed.
+        left = children_of(server.process.pid)
+        server.kill()
+        wait_until(lambda: not any(map(arguments_of, left)), "all have ended")
+    finally:
+        server.kill()
+    folder = Server(tmp_path / "store", tmp_path, "--processes", "2")
+    with pytest.raises(RuntimeError, match="that one is in a folder"):
+        folder.start()
+
+
+def children_of(pid):
+    """The processes that one has started."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()]
+
+
+def arguments_of(pid):
+    """The command line of a process; none: it has ended."""
+    with contextlib.suppress(OSError):
+        return [word.decode() for word in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") if word]
+    return []
 
 
 def visible(store, topic="t"):
