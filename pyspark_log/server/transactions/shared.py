@@ -43,7 +43,7 @@ class DecidedTransactions:
         self.max_timeout = int_config(logs.configs, "transaction.max.timeout.ms")
         # The ids that this server is changing; and since when it has seen which transaction of an id open (s).
         self._changing = set[str]()
-        self._seen = dict[str, tuple[int, int, float]]()
+        self._seen = dict[str, tuple[TransactionMetadata, float]]()
 
     @property
     def metadata(self) -> dict[str, TransactionMetadata]:
@@ -167,11 +167,12 @@ class DecidedTransactions:
         for name, metadata in self._shared.known().items():
             if metadata.state is not TransactionState.ONGOING:
                 continue
-            # No clocks are compared: it lasts as long as this server has seen it.
-            producer_id, epoch, since = seen.get(name, (-1, -1, now))
-            if (producer_id, epoch) != (metadata.producer_id, metadata.epoch):
+            # No clocks are compared: it lasts as long as this server has seen it. In the first version of the protocol
+            # the next one has the same epoch, but another begin.
+            before, since = seen.get(name, (None, now))
+            if before != metadata:
                 since = now
-            self._seen[name] = metadata.producer_id, metadata.epoch, since
+            self._seen[name] = metadata, since
             if (now - since) * 1000 > metadata.timeout:
                 _log.info("transactional id %s: aborting its transaction after %d s", name, now - since)
                 self._loop.start(self._abort(name, metadata))
@@ -180,10 +181,7 @@ class DecidedTransactions:
         now = self._logs.clock()
 
         def rule(current: TransactionMetadata | None) -> Changed | None:
-            is_it = current is not None and (current.producer_id, current.epoch) == (late.producer_id, late.epoch)
-            if current is None or not is_it or current.state is not TransactionState.ONGOING:
-                return None
-            return _fenced(current, now, None)
+            return _fenced(current, now, None) if current is not None and current == late else None
 
         await self._change(name, rule, lambda _: None)
 
