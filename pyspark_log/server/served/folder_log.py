@@ -27,7 +27,7 @@ class FolderTopic(ServedTopic):
     def leader_epoch(self, partition: int) -> int:
         return self._topic.leader_epoch(partition)
 
-    def view(self, partition: int, *, may_wait: bool) -> FolderLog:
+    def view(self, partition: int, *, may_wait: bool, client_end: int = 0) -> FolderLog:
         topic = self._topic
         if partition in topic.recovered:
             reader = topic.reader(partition)

@@ -116,8 +116,12 @@ class ServedTopic(Protocol):
     def leader_epoch(self, partition: int) -> int:
         """Kafka's leader epoch of a partition. PylogError, OSError."""
 
-    def view(self, partition: int, *, may_wait: bool) -> LogView:
-        """A partition's log as it is. PylogError, OSError: it cannot be read; MustWaitError."""
+    def view(self, partition: int, *, may_wait: bool, client_end: int = 0) -> LogView:
+        """A partition's log as it is. PylogError, OSError: it cannot be read; MustWaitError.
+
+        `client_end`: up to which offset the client has read or written: if another server has served more than this one
+        knows, this one looks at the store first.
+        """
 
 
 # ---- appending

@@ -89,7 +89,9 @@ class Follower:
     def look(self) -> bool:
         """Takes in what was decided since; whether there was something. Raises as PublishLog.follow."""
         before = self.state
-        self._log.follow()
+        if self._log.follow().number != self.state.number:
+            # Another thread has read it, and may not have taken it in yet.
+            self._take_in()
         return self.state is not before
 
     def _take_in(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyspark_log.errors import UnknownTopicError
-from pyspark_log.server.served.logs import Batches, LogView, ServedTopic
+from pyspark_log.server.served.logs import Batches, LogView, MustWaitError, ServedTopic
 from pyspark_log.server.served.object_follower import Follower
 from pyspark_log.server.served.object_pieces import Pieces
 from pyspark_log.storage.log.leader_epochs import EpochEnd
@@ -33,11 +33,20 @@ class ObjectTopic(ServedTopic):
     def leader_epoch(self, partition: int) -> int:
         return _EPOCH
 
-    def view(self, partition: int, *, may_wait: bool) -> ObjectLog:
-        state, at = self._follower.state, TopicPartition(self.name, partition)
+    def view(self, partition: int, *, may_wait: bool, client_end: int = 0) -> ObjectLog:
+        log = self._log(partition)
+        if log.log_end < client_end:
+            if not may_wait:
+                raise MustWaitError
+            self._follower.look()
+            log = self._log(partition)
+        return ObjectLog(self._pieces, TopicPartition(self.name, partition), log, self._max_batch_bytes)
+
+    def _log(self, partition: int) -> PartitionLog:
+        state = self._follower.state
         if topic_of(state, self.name).topic_id != self.topic_id:
             raise UnknownTopicError(f"topic {self.name!r} was deleted, and created again")
-        return ObjectLog(self._pieces, at, log_of(state, self.name, partition), self._max_batch_bytes)
+        return log_of(state, self.name, partition)
 
 
 class ObjectLog(LogView):

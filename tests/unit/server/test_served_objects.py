@@ -14,6 +14,7 @@ from pyspark_log import Store, TopicPartition
 from pyspark_log.errors import UnknownTopicError
 from pyspark_log.server.network import Loop, Workers
 from pyspark_log.server.served import object_pieces
+from pyspark_log.server.served.logs import MustWaitError
 from pyspark_log.server.served.objects import ObjectLogs
 from pyspark_log.storage.objects.observer import set_observer
 from pyspark_log.storage.record import scan
@@ -80,6 +81,18 @@ def offsets_in(records):
     return [
         offset for header in scan(records, 0, len(records)) for offset in range(header.base_offset, header.next_offset)
     ]
+
+
+def test_a_client_that_knows_more_than_the_server(store, requests, house):
+    logs = house.logs_of(store)
+    Store.open(store.path).append("t", rows(b"a", b"b"), partition=0)
+    requests.clear()
+    # Not in the loop's thread, as that is a request.
+    with pytest.raises(MustWaitError):
+        logs.topic("t").view(0, may_wait=False, client_end=2)
+    assert (logs.topic("t").view(0, may_wait=True).next_offset, requests) == (0, [])
+    assert logs.topic("t").view(0, may_wait=True, client_end=2).next_offset == 2
+    assert logs.topic("t").view(0, may_wait=False, client_end=2).next_offset == 2
 
 
 def test_a_fetch_at_the_end_makes_no_request(store, requests, house):

@@ -52,6 +52,18 @@ def test_writes(server, store):
     assert store.latest_offset("t", 0) == 4
 
 
+def test_a_client_that_knows_more_than_the_server(server, store):
+    """It has read from another server before, or has found a committed offset, and this one looks once a second."""
+    with Peer(server) as peer:
+        for end in (4, 5, 6):
+            store.append("t", rows(b"%d" % end), partition=0)
+            answer = fetch(peer, "t", end)
+            assert (answer.error_code, answer.high_watermark) == (ErrorCode.NONE, end)
+        store.append("t", rows(b"7"), partition=0)
+        [[part]] = [topic.partitions for topic in peer.ask(r.end_of_epoch("t", 0), 4).topics]
+        assert (part.error_code, part.end_offset) == (ErrorCode.NONE, 7)
+
+
 def test_topics_are_made_and_deleted(server, store):
     with Peer(server) as peer:
         [answer] = peer.ask(r.create_topic("new", 3), 5).topics

@@ -230,7 +230,8 @@ class _Search:
             return False  # The look reports what is wrong.
 
     def _find(self, part: _Part, topic: ServedTopic, *, may_wait: bool) -> None:
-        request, log = part.request, topic.view(part.request.partition, may_wait=may_wait)
+        request = part.request
+        log = topic.view(request.partition, may_wait=may_wait, client_end=request.fetch_offset)
         # A replica has the epoch of its last record, which may be older than its leader's.
         part.error = ErrorCode.NONE if self._replica else check_epoch(request.current_leader_epoch, log.leader_epoch)
         if part.error:

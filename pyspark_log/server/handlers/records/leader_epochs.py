@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from pyspark_log.config import LONG_MAX
 from pyspark_log.errors import PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
@@ -61,7 +62,8 @@ def _end(
     try:
         if not call.leads(TopicPartition(topic, asked.partition)):
             return _End(ErrorCode.NOT_LEADER_OR_FOLLOWER, asked.partition, NO_EPOCH, _NO_OFFSET)
-        log = call.broker.logs.topic(topic).view(asked.partition, may_wait=True)
+        # The client compares its position, which it may have from another server.
+        log = call.broker.logs.topic(topic).view(asked.partition, may_wait=True, client_end=LONG_MAX)
         error = check_epoch(asked.current_leader_epoch, log.leader_epoch)
         if error:
             return _End(error, asked.partition)
