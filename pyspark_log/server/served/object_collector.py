@@ -204,7 +204,10 @@ class Collector:
                 if request.change is None:
                     outcomes.append([next(of_batches) for _ in request.batches])
                 else:
-                    changed, of_change = request.change(state)
+                    try:
+                        changed, of_change = request.change(state)
+                    except Exception as error:  # noqa: BLE001  (likewise; others in the decision are not concerned)
+                        changed, of_change = None, [Failure(error)]
                     proposals.append(changed)
                     outcomes.append(of_change)
             return together([part for part in proposals if part is not None])

@@ -59,7 +59,11 @@ class ObjectGroups:
             if transaction is None or transaction.epoch != producer_epoch:
                 why = f"producer {producer_id} has no transaction in epoch {producer_epoch}"
                 return None, [InvalidTxnStateError(why)]
-            staged = [StagedOffset(producer_id, group, at, kept.offset, kept.metadata) for at, kept in offsets.items()]
+            # One below 0, with which a group starts over, is as none.
+            staged = [
+                StagedOffset(producer_id, group, at, max(kept.offset, -1), kept.metadata)
+                for at, kept in offsets.items()
+            ]
             return Proposal(staged_offsets=tuple(staged)), [None]
 
         [failure] = self._collector.decide(change)

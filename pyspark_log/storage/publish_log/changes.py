@@ -166,7 +166,7 @@ class StagedOffset(NamedTuple):
     Attributes:
         producer_id: whose.
         group, at: of which group, for which partition.
-        offset, metadata: what is committed, and the committer's text.
+        offset, metadata: what is committed, and the committer's text; offset -1: it is deleted.
     """
 
     producer_id: int

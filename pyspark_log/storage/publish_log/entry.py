@@ -372,7 +372,7 @@ def staged_offset_of(value: object) -> StagedOffset:
     producer_id, group, topic, partition, offset, metadata = _items(value, 6)
     at = TopicPartition(text(topic, "topic"), whole(partition, "partition", 0, INT_MAX))
     return StagedOffset(
-        whole(producer_id, "producer_id"), text(group, "group"), at, whole(offset, "offset"),
+        whole(producer_id, "producer_id"), text(group, "group"), at, whole(offset, "offset", -1),
         text(metadata, "metadata"),
     )  # fmt: skip
 

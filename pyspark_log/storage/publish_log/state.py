@@ -377,8 +377,8 @@ class State:
                 count = piece.next_offset - piece.base_offset
                 placed = piece._replace(base_offset=log.log_end, next_offset=log.log_end + count)
                 self.partitions[at] = log.added([placed])
-        for offset in transaction.offsets:
-            self._commit(OffsetMove(offset.group, offset.at, None, offset.offset, offset.metadata), time)
+        for _, group, of_partition, offset, metadata in transaction.offsets:
+            self._commit(OffsetMove(group, of_partition, None, None if offset < 0 else offset, metadata), time)
 
     def _is_idle(self, writer: Producer | Server | TransactionalId, most: int = _IDLE_MS) -> bool:
         """Whether nothing was seen of it for `most` ms, by the times and the numbers of decisions."""
