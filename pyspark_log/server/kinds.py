@@ -57,7 +57,7 @@ def kind_of(store: Store, workers: Workers, linger: float | None, node_id: int |
         logs = ObjectLogs(store, workers, _LINGER if linger is None else linger, node_id)
 
         def join(parts: Parts) -> tuple[Member, Mapping[int, Api]]:
-            member = Several(parts, logs.transactions)
+            member = Several(parts, logs.groups, logs.transactions)
             return member, apis_beside_others(member)
 
         return Kind(logs, join)

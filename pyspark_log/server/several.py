@@ -8,7 +8,7 @@ from functools import partial
 from pyspark_log.errors import PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.member import Alone, Parts
-from pyspark_log.server.served import SharedTransactions
+from pyspark_log.server.served import SharedGroups, SharedTransactions
 from pyspark_log.server.transactions import DecidedTransactions
 
 _log = logging.getLogger(__name__)
@@ -20,11 +20,13 @@ _AGAIN = 1.0
 class Several(Alone):
     """One of several servers. One of them coordinates all groups at a time; each decides on transactions."""
 
-    def __init__(self, parts: Parts, shared: SharedTransactions) -> None:
-        """Coordinates nothing yet; `shared`: what is known of transactional ids."""
+    def __init__(self, parts: Parts, groups: SharedGroups, transactions: SharedTransactions) -> None:
+        """Coordinates nothing yet; `groups`, `transactions`: what the store has of them."""
         super().__init__(parts)
-        self._servers, self._is_ready, self._is_loading = parts.logs.servers, False, False
-        self._decided = DecidedTransactions(parts.loop, parts.logs, shared, parts.producer_ids.next)
+        self._servers, self._shared, self._is_loading = parts.logs.servers, groups, False
+        # In which term it has loaded what it coordinates; None: in none.
+        self._term: int | None = None
+        self._decided = DecidedTransactions(parts.loop, parts.logs, transactions, parts.producer_ids.next)
         self.transactions = self.gate = self._decided
 
     # ---- which are coordinated here
@@ -33,7 +35,8 @@ class Several(Alone):
         """Whether a group is coordinated here; else what its clients are answered."""
         if not self._servers.coordinates:
             return ErrorCode.NOT_COORDINATOR
-        return ErrorCode.NONE if self._is_ready else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        is_ready = self._term is not None and self._term == self._servers.term
+        return ErrorCode.NONE if is_ready else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     def of_transaction(self, transactional_id: str) -> ErrorCode:
         """The same for a transactional id: each server decides on any."""
@@ -56,26 +59,28 @@ class Several(Alone):
 
     def _look(self) -> None:
         """Takes up what is coordinated here since now, or gives it up."""
-        if not self._servers.coordinates:
-            if self._is_ready:
-                _log.info("another server coordinates")
-                self._is_ready = False
-                self.groups.give_up(self.groups.names())
-        elif not self._is_ready and not self._is_loading:
+        term = self._servers.term
+        if self._term is not None and self._term != term:
+            _log.info("another server coordinates, or has done so since")
+            self._term = None
+            self.groups.give_up(self.groups.names())
+        if self._term is None and term is not None and not self._is_loading:
             self._is_loading = True
             self._parts.loop.start(self._load())
 
     async def _load(self) -> None:
-        workers, logs = self._parts.workers, self._parts.logs
         try:
-            members = await workers.run(logs.groups.members)
+            # After what was decided in an earlier term, which is refused.
+            term, members = await self.groups.log.read(self._shared.take_over)
         except (PylogError, OSError) as error:
             _log.warning("cannot load what this server coordinates, trying again: %s", error)
             self._parts.loop.call_later(_AGAIN, self._look)
             return
         finally:
             self._is_loading = False
-        if self._servers.coordinates:
+        if self._servers.term == term:
             self.groups.take_over(*members)
-            self._is_ready = True
+            self._term = term
             _log.info("node %d coordinates the groups", self._servers.node_id)
+        else:
+            self._look()

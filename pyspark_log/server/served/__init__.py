@@ -8,6 +8,7 @@ from pyspark_log.server.served.logs import (
     Refused,
     ServedLogs,
     ServedTopic,
+    SharedGroups,
     SharedTransactions,
     Stored,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "ServedLogs",
     "ServedTopic",
     "Server",
+    "SharedGroups",
     "SharedTransactions",
     "Stored",
 ]

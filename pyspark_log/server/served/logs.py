@@ -195,6 +195,17 @@ class GroupsLog(Protocol):
         """Deletes the offsets that are not kept any more; how many. PylogError, OSError."""
 
 
+class SharedGroups(GroupsLog, Protocol):
+    """The same, where each of several servers may come to coordinate groups."""
+
+    def take_over(self) -> tuple[int, GroupMembers]:
+        """The members of each group, and the term in which this server coordinates them. At once.
+
+        What it writes from then on counts as long as this term lasts: in a later one of its own, another server may
+        have changed them in between.
+        """
+
+
 class TransactionsLog(Protocol):
     """What is known of transactional ids, and the markers of transactions.
 

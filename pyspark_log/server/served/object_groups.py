@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pyspark_log.errors import InvalidTxnStateError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.refusal import RefusedError
-from pyspark_log.server.served.logs import GroupMembers
+from pyspark_log.server.served.logs import GroupMembers, SharedGroups
 from pyspark_log.server.served.object_collector import Collector
 from pyspark_log.server.served.object_follower import Follower
 from pyspark_log.storage.catalog import OFFSETS_TOPIC
@@ -18,12 +18,14 @@ from pyspark_log.storage.groups.changes import GroupChange
 from pyspark_log.storage.publish_log.changes import StagedOffset
 from pyspark_log.storage.publish_log.groups import committed_in, coordinated, expired, members_in
 from pyspark_log.storage.publish_log.proposals import Proposal
-from pyspark_log.storage.publish_log.state import State
+from pyspark_log.storage.publish_log.state import NO_COORDINATOR, State
 from pyspark_log.types import TopicPartition
 
 
-class ObjectGroups:
-    """They are in the publish log: what a server writes counts only if it coordinates at that moment."""
+class ObjectGroups(SharedGroups):
+    """They are in the publish log: what a server writes counts only if it coordinates at that moment, and has done so
+    since it has taken them over.
+    """
 
     writable = True
 
@@ -31,10 +33,18 @@ class ObjectGroups:
         """`run`: which start of a server this is; `retention_ms`: how long offsets are kept."""
         self._retention_ms = retention_ms
         self._follower, self._collector, self._run = follower, collector, run
+        self._taken_over = NO_COORDINATOR
+
+    def take_over(self) -> tuple[int, GroupMembers]:
+        state = self._follower.state
+        self._taken_over = state.coordinator
+        return state.coordinator.since, members_in(state)
 
     def write(self, changes: Sequence[GroupChange]) -> Sequence[Exception | None]:
+        may_write = self._fence()
+
         def change(state: State) -> tuple[Proposal | None, list[Any]]:
-            if state.coordinator.run != self._run:
+            if not may_write(state):
                 return None, [RefusedError(ErrorCode.NOT_COORDINATOR, "another server coordinates")] * len(changes)
             outcomes, written = list[Exception | None](), list[GroupChange]()
             for group_change in changes:
@@ -52,9 +62,11 @@ class ObjectGroups:
     def commit_in_transaction(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], producer_id: int, producer_epoch: int
     ) -> None:
+        may_write = self._fence()
+
         def change(state: State) -> tuple[Proposal | None, list[Any]]:
             transaction = state.open.get(producer_id)
-            if state.coordinator.run != self._run:
+            if not may_write(state):
                 return None, [RefusedError(ErrorCode.NOT_COORDINATOR, "another server coordinates")]
             if transaction is None or transaction.epoch != producer_epoch:
                 why = f"producer {producer_id} has no transaction in epoch {producer_epoch}"
@@ -70,6 +82,11 @@ class ObjectGroups:
         if failure is not None:
             raise failure
 
+    def _fence(self) -> Callable[[State], bool]:
+        """Whether what is known now may be written in a state."""
+        term = self._taken_over
+        return lambda state: state.coordinator == term and term.run == self._run
+
     def members(self, partitions: Iterable[int] | None = None) -> GroupMembers:
         return members_in(self._follower.state)
 
@@ -84,8 +101,10 @@ class ObjectGroups:
         return {offset.at for transaction in transactions for offset in transaction.offsets if offset.group == group}
 
     def expire(self) -> int:
+        may_write = self._fence()
+
         def change(state: State) -> tuple[Proposal | None, list[Any]]:
-            proposal = expired(state, now_ms(), self._retention_ms) if state.coordinator.run == self._run else None
+            proposal = expired(state, now_ms(), self._retention_ms) if may_write(state) else None
             return proposal, [0 if proposal is None else len(proposal.moves)]
 
         [count] = self._collector.decide(change)

@@ -73,7 +73,13 @@ class ObjectServers(Servers):
 
     @property
     def coordinates(self) -> bool:
-        return self._follower.state.coordinator.run == self.run
+        # One that has not looked for so long may have been replaced: it must not answer with old offsets.
+        return self.term is not None and time.monotonic() - self._follower.looked < DEAD
+
+    @property
+    def term(self) -> int | None:
+        coordinator = self._follower.state.coordinator
+        return coordinator.since if coordinator.run == self.run else None
 
     def register(self, address: tuple[str, int]) -> None:
         if address[0] in _ANY:

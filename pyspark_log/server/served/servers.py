@@ -37,7 +37,11 @@ class Servers(Protocol):
 
     @property
     def coordinates(self) -> bool:
-        """Whether this one does."""
+        """Whether this one does, and knows what the store has."""
+
+    @property
+    def term(self) -> int | None:
+        """In which term this one coordinates groups, as far as it knows: it has none twice; None: it does not."""
 
     def register(self, address: tuple[str, int]) -> None:
         """Says that this one is there, and where clients find it; it has its id then. May wait. PylogError, OSError."""
@@ -57,7 +61,7 @@ class Servers(Protocol):
 class OnlyServer(Servers):
     """The only one: it leads all, and coordinates all."""
 
-    coordinates = True
+    coordinates, term = True, 0
 
     def __init__(self, node_id: int) -> None:
         """With its `broker.id`."""

@@ -1,5 +1,6 @@
 """Servers of a store in an object store: which of them live, which coordinates, and what a fenced one may write."""
 
+import contextlib
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -8,6 +9,9 @@ import pytest
 from pyspark_log import Store, TopicPartition
 from pyspark_log.errors import GroupNotEmptyError, InvalidConfigError, StoreError
 from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.server.coordinator import Settings
+from pyspark_log.server.network import Loop, Workers
+from pyspark_log.server.producer_ids import ProducerIds
 from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.served import object_servers
 from pyspark_log.server.served.object_collector import Collector
@@ -16,9 +20,13 @@ from pyspark_log.server.served.object_groups import ObjectGroups
 from pyspark_log.server.served.object_pieces import Pieces
 from pyspark_log.server.served.object_servers import DEAD, ObjectServers
 from pyspark_log.server.served.servers import Server
+from pyspark_log.server.several import Several
+from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.groups import GroupMember, GroupState, OffsetAndMetadata
 from pyspark_log.storage.groups.changes import GroupChange
 from pyspark_log.storage.groups.metadata import GroupMetadataValue
+from pyspark_log.storage.publish_log import servers
+from pyspark_log.storage.publish_log.groups import coordinated
 
 AT = TopicPartition("t", 0)
 
@@ -50,6 +58,7 @@ class House:
         self.collector = Collector(log, self.follower.keep, 0)
         self.groups = ObjectGroups(self.follower, self.collector, self.servers.run, 1000)
         self.collector.start()
+        self.groups.take_over()
 
     def look(self):
         began = self.clock[0]
@@ -62,6 +71,8 @@ class House:
             self.look()
         self.servers._judge()
         self.servers._take_over()
+        if self.servers.coordinates:
+            self.groups.take_over()
 
     def renew(self):
         servers = self.servers
@@ -129,6 +140,62 @@ def test_one_that_has_died(house, clock):
     assert second.groups.write([GroupChange("g", {AT: OffsetAndMetadata(6, -1, "", 1)})]) == [None]
     first.look()
     assert {at: known.offset for at, known in first.groups.fetch("g").items()} == {AT: 6}
+
+
+def coordinates_again(first, store):
+    """Another server has coordinated in between, has changed the groups, and has left; the first one did not notice."""
+    log = Store.open(store.path).log
+    run, address = "r" * 22, ("other", 1)
+    log.decide(lambda state: servers.register(state, 9, run, address))
+    log.decide(lambda state: servers.coordinate(state, 9, run, address, first.servers.run))
+    change = GroupChange("other", {AT: OffsetAndMetadata(7, -1, "", 1)}, MEMBERS)
+    log.decide(lambda state: coordinated(state, [change]))
+    log.decide(lambda state: servers.leave(state, 9, run))
+    first.renew()
+    assert first.servers.coordinates
+
+
+def test_what_was_known_in_an_earlier_term_is_not_written(house, store):
+    first = house()
+    coordinates_again(first, store)
+    change = GroupChange("g", {AT: OffsetAndMetadata(5, -1, "", 1)})
+    [refused] = first.groups.write([change])
+    assert refused.code == ErrorCode.NOT_COORDINATOR
+    term, (classic, _) = first.groups.take_over()
+    assert (term, classic) == (first.servers.term, {"other": MEMBERS})
+    assert first.groups.write([change]) == [None]
+
+
+def test_groups_are_loaded_in_each_term(house, store):
+    first = house()
+    with contextlib.closing(Loop()) as loop, contextlib.closing(Workers(loop, 1)) as workers:
+        logs = SimpleNamespace(
+            configs=store.configs, clock=now_ms, groups=first.groups, transactions=None, servers=first.servers
+        )
+        member = Several(SimpleNamespace(
+            loop=loop, workers=workers, logs=logs, settings=Settings(), producer_ids=ProducerIds(), sync=False
+        ), first.groups, None)  # fmt: skip
+
+        def load():
+            member._look()
+            assert member.of_group("g") == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            member.groups.log.read(lambda: None).then(lambda: loop.call_soon(loop.stop))
+            loop.run()
+            assert member.of_group("g") == ErrorCode.NONE
+            return member.groups.names()
+
+        assert load() == []
+        coordinates_again(first, store)
+        assert load() == ["other"]
+
+
+def test_one_that_does_not_hear_of_the_store_does_not_coordinate(house, clock):
+    """Another one may do so by now, and its offsets are newer."""
+    first = house()
+    clock[0] += DEAD
+    assert (first.servers.coordinates, first.servers.term) == (False, 1)
+    first.work()
+    assert first.servers.coordinates
 
 
 def test_one_that_has_slept_takes_none_for_dead(house, clock):

@@ -71,6 +71,7 @@ def test_a_group_starts_over_in_a_transaction(served):
     """With an offset below 0, which must not fail what others want in the same decision."""
     groups = served.logs.groups
     served.logs.servers.register(("host", 9092))
+    groups.take_over()
     assert groups.write([GroupChange("g", {AT: OffsetAndMetadata(5, -1, "", 1)})]) == [None]
     producer = begun(served)
     groups.commit_in_transaction("g", {AT: OffsetAndMetadata(-2, -1, "", 1)}, *producer)
