@@ -129,11 +129,15 @@ def committed_in(state: State, group: str) -> dict[TopicPartition, OffsetAndMeta
 
 
 def coordinated(state: State, changes: Sequence[GroupChange]) -> Proposal:
-    """What a coordinator has decided of groups. ValueError: a text is too long."""
+    """What a coordinator has decided of groups, in that order. ValueError: a text is too long."""
     moves, records = list[OffsetMove](), list[GroupRecord]()
+    touched = dict[str, set[TopicPartition]]()
     for change in changes:
         committed, group = state.groups.get(change.group, {}), change.group
-        offsets = {**dict.fromkeys(committed if change.deletes else ()), **change.offsets}
+        # One that is deleted loses what earlier changes have given it, too.
+        earlier = touched.setdefault(group, set())
+        offsets = {**dict.fromkeys([*committed, *earlier] if change.deletes else ()), **change.offsets}
+        earlier.update(offsets)
         for at, kept in offsets.items():
             before = committed[at].offset if at in committed else None
             # One below 0, with which a group starts over, is as none.
@@ -141,7 +145,9 @@ def coordinated(state: State, changes: Sequence[GroupChange]) -> Proposal:
                 moves.append(OffsetMove(group, at, before, None))
             else:
                 moves.append(OffsetMove(group, at, before, kept.offset, kept.metadata))
-        gone = state.members.get(group, {}) if change.deletes else ()
+        gone = list[bytes]()
+        if change.deletes:
+            gone = [*state.members.get(group, {}), *(record.key for record in records if record.group == group)]
         written = {**dict.fromkeys(gone), **dict(change.member_records())}
         records += [GroupRecord(group, key, value) for key, value in written.items()]
     return Proposal(moves=tuple(moves), group_records=tuple(records))

@@ -243,6 +243,14 @@ def test_groups_outlive_their_coordinator(house):
     assert second.groups.members() == ({}, {})
 
 
+def test_a_group_that_is_deleted_with_what_it_has_just_got(house):
+    """What waits is written together: the deletion finds nothing of it in the store."""
+    only = house()
+    changes = [GroupChange("g", {AT: OffsetAndMetadata(5, -1, "", 1)}, MEMBERS), GroupChange("g", deletes=True)]
+    assert only.groups.write(changes) == [None, None]
+    assert (only.groups.fetch("g"), only.groups.members()) == ({}, ({}, {}))
+
+
 def test_an_offset_with_which_a_group_starts_over_is_as_none(house, store):
     only = house()
     at = {AT: OffsetAndMetadata(5, -1, "", 1)}
