@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.publish_log import naming
+from pyspark_log.storage.publish_log.entry import Entry
 from pyspark_log.storage.publish_log.incoming import Incoming, take_in
 from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.proposals import Proposal, together
@@ -127,6 +128,10 @@ class Collector:
         if len(outcomes) == 1 and isinstance(outcomes[0], Failure):
             raise outcomes[0].error
         return outcomes
+
+    def decide_alone(self, propose: Callable[[State], Proposal | None]) -> Entry | None:
+        """Decides on what depends on all that is decided before it. As PublishLog.decide."""
+        return self._log.decide(propose)
 
     def _end_round(self) -> None:
         """Ends the round that is open; the lock is held."""

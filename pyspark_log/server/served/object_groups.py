@@ -102,10 +102,8 @@ class ObjectGroups(SharedGroups):
 
     def expire(self) -> int:
         may_write = self._fence()
-
-        def change(state: State) -> tuple[Proposal | None, list[Any]]:
-            proposal = expired(state, now_ms(), self._retention_ms) if may_write(state) else None
-            return proposal, [0 if proposal is None else len(proposal.moves)]
-
-        [count] = self._collector.decide(change)
-        return int(count)
+        # With a commit in one decision, it would delete an offset of which it has not seen that it is new.
+        entry = self._collector.decide_alone(
+            lambda state: expired(state, now_ms(), self._retention_ms) if may_write(state) else None
+        )
+        return 0 if entry is None else len(entry.moves)
