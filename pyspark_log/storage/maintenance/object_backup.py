@@ -36,7 +36,7 @@ from pyspark_log.storage.objects import Objects, by_kind
 from pyspark_log.storage.publish import Decision
 from pyspark_log.storage.publish_log import beginning
 from pyspark_log.storage.publish_log.maintenance.rewriting import Group, fetch, in_turns
-from pyspark_log.storage.publish_log.state import Committed, PartitionLog, State
+from pyspark_log.storage.publish_log.state import NO_COORDINATOR, Committed, OpenTransaction, PartitionLog, Piece, State
 from pyspark_log.storage.record import BatchHeader, crc32c, scan
 from pyspark_log.storage.record.empty_batch import empty_batch
 from pyspark_log.storage.record.end_txn_marker import MAX_MARKER_BYTES, decode_end_txn_marker
@@ -124,6 +124,31 @@ class _ObjectSource:
                 yield data, scan(data, 0, len(data))
                 self._counter.add(len(data))
 
+    def _copied(
+        self, writer: beginning.PieceWriter, topic: TopicDescription, number: int, log: PartitionLog
+    ) -> list[Piece]:
+        """Copies the records of a partition; where they are then."""
+        writer.begin(TopicPartition(topic.name, number), TopicConfig.resolve(topic.configs, self._store.configs))
+        for data, headers in self._batches(topic, number, log):
+            for header in headers:
+                writer.add(bytes(data[header.position : header.end]), header)
+        return writer.end()
+
+    def _transactions(self, writer: beginning.PieceWriter) -> dict[int, OpenTransaction]:
+        """Those that are open, whose records are copied, too: their clients may commit them in the copy."""
+        topics = {topic.topic_id: topic for topic in self._state.topics.values()}
+        transactions = dict[int, OpenTransaction]()
+        for producer_id, transaction in self._state.open.items():
+            copied = list[tuple[tuple[str, int], Piece]]()
+            for (topic_id, number), piece in transaction.pieces:
+                # What it has staged for a topic that was deleted is void.
+                if (topic := topics.get(topic_id)) is None:
+                    continue
+                staged = PartitionLog.of(0, piece.next_offset, 0, [piece])
+                copied += [((topic_id, number), copy) for copy in self._copied(writer, topic, number, staged)]
+            transactions[producer_id] = transaction._replace(pieces=tuple(copied))
+        return transactions
+
     def _done(self, path: str, size: int) -> Backup:
         return Backup(path, self._time, 0.0, len(self._logs), size, 0)
 
@@ -134,16 +159,15 @@ class _ObjectSource:
             nonlocal copied
             writer, partitions = beginning.PieceWriter(objects, self._time), {}
             for topic, number, log in self._logs:
-                writer.begin(
-                    TopicPartition(topic.name, number), TopicConfig.resolve(topic.configs, self._store.configs)
-                )
-                for data, headers in self._batches(topic, number, log):
-                    for header in headers:
-                        writer.add(bytes(data[header.position : header.end]), header)
-                at = topic.topic_id, number
-                partitions[at] = PartitionLog.of(log.log_start, log.log_end, log.cleaned_to, writer.end())
+                at, pieces = (topic.topic_id, number), self._copied(writer, topic, number, log)
+                partitions[at] = PartitionLog.of(log.log_start, log.log_end, log.cleaned_to, pieces)
+            transactions = self._transactions(writer)
             writer.finish()
-            beginning.write(objects, replace(self._state, partitions=partitions))
+            # The servers are those of the source: clients of the copy must not be sent to them.
+            state = replace(
+                self._state, partitions=partitions, open=transactions, servers={}, coordinator=NO_COORDINATOR
+            )
+            beginning.write(objects, state)
             copied = writer.bytes
 
         made = ObjectStore.create_from(into, self._store.cluster_id, self._store.configs, fill)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from broker_tools import mirrored
+from record_tools import Record, build
 from transaction_tools import Log
 
 from pyspark_log import Store, TopicPartition
@@ -24,7 +25,10 @@ from pyspark_log.storage.maintenance import object_backup
 from pyspark_log.storage.maintenance.object_backup import back_up_store
 from pyspark_log.storage.maintenance.verify import verify
 from pyspark_log.storage.objects.observer import set_observer
-from pyspark_log.storage.publish_log import beginning, checkpoint
+from pyspark_log.storage.publish_log import beginning, checkpoint, servers
+from pyspark_log.storage.publish_log.changes import Step, TransactionStep
+from pyspark_log.storage.publish_log.incoming import Incoming, take_in
+from pyspark_log.storage.publish_log.proposals import Proposal
 from pyspark_log.storage.publish_log.reading import bytes_of
 from pyspark_log.storage.record import scan
 from pyspark_log.types import READ_COMMITTED
@@ -191,6 +195,29 @@ def test_objects_are_of_a_size_that_can_be_read(source, into, monkeypatch):
 
 
 # ---- transactions
+
+
+def test_an_open_transaction_can_be_committed_in_the_copy(object_url):
+    """And the copy has servers of its own."""
+    store, run = Store.create(object_url), "r" * 22
+    topic = store.create_topic("t", 1)
+    store.append("t", rows(b"a"))
+    data = build([Record(value=b"b", timestamp=5)], producer_id=7, producer_epoch=0, base_sequence=0)
+    [header] = scan(data, 0, len(data))
+    batch = Incoming(topic, 0, header, data, in_transaction=True)
+    store.log.decide(lambda _: step(Step.BEGIN))
+    store.log.decide(lambda state: take_in(state, [batch])[0])
+    store.log.decide(lambda state: servers.register(state, None, run, ("host", 9092)))
+    back_up_store(store, f"{object_url}-copy")
+    copy = Store.open(f"{object_url}-copy")
+    assert (values(copy), copy.log.follow().servers, copy.log.follow().coordinator.run) == ([b"a"], {}, "")
+    copy.log.decide(lambda _: step(Step.COMMIT))
+    assert values(copy) == [b"a", b"b"]
+    assert faults(copy.path) == []
+
+
+def step(what):
+    return Proposal(steps=(TransactionStep("tx", b"value", -1, 7, 0, what),))
 
 
 @pytest.fixture
