@@ -8,6 +8,7 @@ KIP-1251).
 from pyspark_log.server.coordinator.coordinator import Coordinator
 from pyspark_log.server.coordinator.effects import Client, Effects, GroupRecord, MemberRecord, ModernStore, Store, Token
 from pyspark_log.server.coordinator.modern_group import Topic, Topics
+from pyspark_log.server.coordinator.outbox import of_storing
 from pyspark_log.server.coordinator.rebalances import Settings
 
 __all__ = [
@@ -22,4 +23,5 @@ __all__ = [
     "Token",
     "Topic",
     "Topics",
+    "of_storing",
 ]

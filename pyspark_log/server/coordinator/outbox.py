@@ -26,6 +26,11 @@ _ERRORS_OF_STORING = {
 }
 
 
+def of_storing(error: ErrorCode) -> ErrorCode:
+    """What clients of a group get for an error of the log. As Kafka: others they would take for the end of all."""
+    return _ERRORS_OF_STORING.get(error, error)
+
+
 class Outbox:
     """Collects answers and stores."""
 
@@ -55,4 +60,4 @@ class Outbox:
         """Continues after something is written, or is not."""
         then = self._waiting.pop(ticket, None)
         if then is not None:
-            then(_ERRORS_OF_STORING.get(error, error), now)
+            then(of_storing(error), now)

@@ -7,9 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from pyspark_log import Store, TopicPartition
-from pyspark_log.errors import GroupNotEmptyError, InvalidConfigError, StoreError
+from pyspark_log.errors import GroupNotEmptyError, InvalidConfigError, ObjectStoreError, StoreError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.coordinator import Settings
+from pyspark_log.server.handlers.coordinators.group_offsets import offset_commit
 from pyspark_log.server.network import Loop, Workers
 from pyspark_log.server.producer_ids import ProducerIds
 from pyspark_log.server.refusal import RefusedError
@@ -25,8 +26,10 @@ from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.groups import GroupMember, GroupState, OffsetAndMetadata
 from pyspark_log.storage.groups.changes import GroupChange
 from pyspark_log.storage.groups.metadata import GroupMetadataValue
+from pyspark_log.storage.objects.observer import set_observer
 from pyspark_log.storage.publish_log import servers
 from pyspark_log.storage.publish_log.groups import coordinated
+from tests import requests as r
 
 AT = TopicPartition("t", 0)
 
@@ -166,15 +169,22 @@ def test_what_was_known_in_an_earlier_term_is_not_written(house, store):
     assert first.groups.write([change]) == [None]
 
 
-def test_groups_are_loaded_in_each_term(house, store):
-    first = house()
+@contextlib.contextmanager
+def member_of(house, store):
+    """A server's part of the store's servers, and its loop."""
     with contextlib.closing(Loop()) as loop, contextlib.closing(Workers(loop, 1)) as workers:
         logs = SimpleNamespace(
-            configs=store.configs, clock=now_ms, groups=first.groups, transactions=None, servers=first.servers
+            configs=store.configs, clock=now_ms, groups=house.groups, transactions=None, servers=house.servers
         )
-        member = Several(SimpleNamespace(
+        parts = SimpleNamespace(
             loop=loop, workers=workers, logs=logs, settings=Settings(), producer_ids=ProducerIds(), sync=False
-        ), first.groups, None)  # fmt: skip
+        )
+        yield Several(parts, house.groups, None), loop
+
+
+def test_groups_are_loaded_in_each_term(house, store):
+    first = house()
+    with member_of(first, store) as (member, loop):
 
         def load():
             member._look()
@@ -187,6 +197,31 @@ def test_groups_are_loaded_in_each_term(house, store):
         assert load() == []
         coordinates_again(first, store)
         assert load() == ["other"]
+
+
+def test_a_commit_that_is_not_stored_is_sent_again(house, store):
+    """Its client looks for the coordinator; other errors of a commit end it."""
+    first = house()
+    with member_of(first, store) as (member, loop):
+
+        def fail(request):
+            if request.kind != "get" and not request.is_done:
+                raise ObjectStoreError("it is full", retriable=False)
+
+        broker = SimpleNamespace(groups=member.groups, logs=SimpleNamespace(groups=first.groups))
+        call = SimpleNamespace(
+            broker=broker, version=8, client=SimpleNamespace(warned=set()), allows=lambda *_: True,
+            cluster=SimpleNamespace(has_partition=lambda _: True),
+        )  # fmt: skip
+        set_observer(fail)
+        try:
+            answer = loop.start(offset_commit(call, r.commit("g", "t", 5)))
+            answer.then(loop.stop)
+            loop.run()
+        finally:
+            set_observer(None)
+    [[part]] = [topic.partitions for topic in answer.value.topics]
+    assert part.error_code == ErrorCode.NOT_COORDINATOR
 
 
 def test_one_that_does_not_hear_of_the_store_does_not_coordinate(house, clock):

@@ -16,6 +16,7 @@ from pyspark_log.kafka.messages import (
     OffsetFetchResponse,
     TxnOffsetCommitRequest,
 )
+from pyspark_log.server.coordinator import of_storing
 from pyspark_log.server.errors import code_of
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.security.acls import Operation, Resource
@@ -69,7 +70,7 @@ async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommi
         )  # fmt: skip
         if not failed:
             outcome = await groups.log.write(GroupChange(request.group_id, offsets))
-            failed = ErrorCode.NONE if outcome is None else code_of(outcome)
+            failed = ErrorCode.NONE if outcome is None else of_storing(code_of(outcome))
         errors = {place: code or failed for place, code in errors.items()}
     return OffsetCommitResponse(
         topics=[
@@ -275,5 +276,5 @@ async def offset_delete(call: Call, request: OffsetDeleteRequest) -> OffsetDelet
     if deleted:
         outcome = await groups.log.write(GroupChange(request.group_id, deleted))
         if outcome is not None:
-            return OffsetDeleteResponse(error_code=code_of(outcome))
+            return OffsetDeleteResponse(error_code=of_storing(code_of(outcome)))
     return OffsetDeleteResponse(topics=topics)

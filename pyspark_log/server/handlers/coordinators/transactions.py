@@ -18,6 +18,7 @@ from pyspark_log.kafka.messages import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
+from pyspark_log.server.coordinator import of_storing
 from pyspark_log.server.errors import code_of
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.coordinators.group_offsets import refusal, unknown
@@ -215,9 +216,9 @@ async def _commit(
                 lambda: commit(request.group_id, offsets, request.producer_id, request.producer_epoch)
             )
             if failure := await groups.log.confirm({request.group_id}):
-                return code_of(failure)
+                return of_storing(code_of(failure))
         finally:
             gate.release(request.transactional_id, request.producer_id)
     except (PylogError, OSError, ValueError) as failure:
-        return code_of(failure)
+        return of_storing(code_of(failure))
     return ErrorCode.NONE
