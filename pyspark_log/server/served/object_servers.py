@@ -51,12 +51,17 @@ class ObjectServers(Servers):
         return self._alive
 
     def leader(self, topic_id: str, partition: int) -> int:
+        return self._leader(topic_id, partition).node_id
+
+    def _leader(self, topic_id: str, partition: int) -> Server:
         """By rendezvous hashing: one that comes or goes moves its own share alone."""
+        # Another thread replaces them.
         alive, place = self._alive, f"{topic_id}-{partition}-"
         if len(alive) == 1:
-            return self.node_id
-        node_ids = [server.node_id for server in alive]
-        return max((blake2b(f"{place}{node_id}".encode(), digest_size=8).digest(), node_id) for node_id in node_ids)[1]
+            return alive[0]
+        return max(
+            alive, key=lambda server: (blake2b(f"{place}{server.node_id}".encode(), digest_size=8).digest(), server)
+        )
 
     def coordinator(self) -> Server | None:
         state = self._follower.state
@@ -68,8 +73,7 @@ class ObjectServers(Servers):
 
     def of_transactions(self, transactional_id: str) -> Server:
         # Any of them decides; so that several clients do not ask one alone, they are shared out as partitions are.
-        leader = self.leader(transactional_id, 0)
-        return next(server for server in self._alive if server.node_id == leader)
+        return self._leader(transactional_id, 0)
 
     @property
     def coordinates(self) -> bool:

@@ -121,6 +121,19 @@ def test_several_know_of_each_other(house):
     assert all(now == before for now, before in zip(left, leaders, strict=True) if before != 2)
 
 
+def test_servers_that_change_while_one_is_looked_for(house, monkeypatch):
+    first, _ = house(), house()
+    first.work()
+    expected, blake2b = first.servers.leader("tx", 0), object_servers.blake2b
+
+    def another_thread_judges(*arguments, **named):
+        first.servers._alive = ()
+        return blake2b(*arguments, **named)
+
+    monkeypatch.setattr(object_servers, "blake2b", another_thread_judges)
+    assert first.servers.of_transactions("tx").node_id == expected
+
+
 def test_one_that_has_died(house, clock):
     first, second, third = house(), house(), house()
     for one in (second, third):
