@@ -42,7 +42,8 @@ class Follower:
             run: runs what may take longer in another thread.
         """
         self._log, self._pieces = log, pieces
-        self._lock = threading.Lock()
+        # Taking in may follow, where this process has slept through a deletion, and so take in once more.
+        self._lock = threading.RLock()
         self._read: dict[str, memoryview] = {}  # what comes with entries, until they are taken in
         self._events = set[ObjectEvents]()
         self._is_over = threading.Event()

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import select
+import threading
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -17,9 +18,11 @@ from pyspark_log.server.served import object_pieces
 from pyspark_log.server.served.logs import MustWaitError
 from pyspark_log.server.served.objects import ObjectLogs
 from pyspark_log.storage.objects.observer import set_observer
+from pyspark_log.storage.publish_log.state import State
 from pyspark_log.storage.record import scan
 from tests.object_memory import BUCKET, keep_in_memory
 from tests.store_tools import rows
+from tests.waiting import PATIENCE
 
 AT = TopicPartition("t", 0)
 
@@ -93,6 +96,17 @@ def test_a_client_that_knows_more_than_the_server(store, requests, house):
     assert (logs.topic("t").view(0, may_wait=True).next_offset, requests) == (0, [])
     assert logs.topic("t").view(0, may_wait=True, client_end=2).next_offset == 2
     assert logs.topic("t").view(0, may_wait=False, client_end=2).next_offset == 2
+
+
+def test_what_was_known_is_void_while_it_is_taken_in(store, house):
+    """As after a sleep through a deletion of decisions: the log begins again with a checkpoint."""
+    logs = house.logs_of(store)
+    follower = logs._follower
+    follower._log._has_begun, follower._log._state = False, State()
+    thread = threading.Thread(target=follower._take_in, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
 
 
 def test_a_fetch_at_the_end_makes_no_request(store, requests, house):
