@@ -259,6 +259,9 @@ class SharedTransactions(Protocol):
     def of(self, transactional_id: str) -> TransactionMetadata | None:
         """The same of one; None: nothing. At once."""
 
+    def open(self) -> dict[str, TransactionMetadata]:
+        """The same of those whose transactions are open. At once."""
+
     def partitions(self, producer_id: int) -> frozenset[TopicPartition]:
         """Those to which an open transaction has written. At once."""
 

@@ -41,11 +41,20 @@ class ObjectTransactions(SharedTransactions):
         record = self._follower.state.transactional.get(transactional_id)
         return None if record is None else _metadata(record)
 
+    def open(self) -> dict[str, TransactionMetadata]:
+        state = self._follower.state
+        names = [transaction.transactional_id for transaction in state.open.values()]
+        return {name: _metadata(state.transactional[name]) for name in names if name in state.transactional}
+
     def partitions(self, producer_id: int) -> frozenset[TopicPartition]:
         state = self._follower.state
-        names = {topic.topic_id: topic.name for topic in state.topics.values()}
         transaction = state.open.get(producer_id)
-        places = [] if transaction is None else [at for at, _ in transaction.pieces]
+        if transaction is None:
+            return frozenset()
+        names, places = (
+            {topic.topic_id: topic.name for topic in state.topics.values()},
+            {at for at, _ in transaction.pieces},
+        )
         return frozenset(TopicPartition(names[topic_id], number) for topic_id, number in places if topic_id in names)
 
     def change(self, transactional_id: str, rule: Rule) -> Wait[Any]:

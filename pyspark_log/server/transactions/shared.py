@@ -164,9 +164,7 @@ class DecidedTransactions:
         self._loop.call_later(_CHECK, self._check)
         seen, now = self._seen, self._loop.time()
         self._seen = {}
-        for name, metadata in self._shared.known().items():
-            if metadata.state is not TransactionState.ONGOING:
-                continue
+        for name, metadata in self._shared.open().items():
             # No clocks are compared: it lasts as long as this server has seen it. In the first version of the protocol
             # the next one has the same epoch, but another begin.
             before, since = seen.get(name, (None, now))

@@ -142,8 +142,8 @@ def _fields(state: State) -> dict[str, Any]:
             [name, bytes_field(record.value), *record[1:]] for name, record in state.transactional.items()
         ],
         "open": [
-            [producer_id, transaction.epoch, transaction.pieces, list(map(staged_offset_fields, transaction.offsets))]
-            for producer_id, transaction in state.open.items()
+            [producer_id, name, epoch, pieces, list(map(staged_offset_fields, offsets))]
+            for producer_id, (name, epoch, pieces, offsets) in state.open.items()
         ],
         "producers": [
             [*at, producer_id, producer.epoch, producer.number, producer.time, producer.batches]
@@ -209,11 +209,12 @@ def _state(number: int, content: Fields) -> State:
         {name: TransactionalId(bytes_of(value) or b"", *rest) for name, value, *rest in transactional},
         {
             producer_id: OpenTransaction(
+                name,
                 epoch,
                 tuple(((topic_id, partition), Piece(*piece)) for (topic_id, partition), piece in pieces),
                 tuple(map(staged_offset_of, offsets)),
             )
-            for producer_id, epoch, pieces, offsets in unended
+            for producer_id, name, epoch, pieces, offsets in unended
         },
         producers,
         content.whole("time"),

@@ -165,11 +165,13 @@ class OpenTransaction(NamedTuple):
     """What a transaction has staged.
 
     Attributes:
+        transactional_id: whose it is.
         epoch: its producer's.
         pieces: by topic id and number of partitions, in their order, with offsets from 0.
         offsets: what it commits.
     """
 
+    transactional_id: str
     epoch: int
     pieces: tuple[tuple[tuple[str, int], Piece], ...] = ()
     offsets: tuple[StagedOffset, ...] = ()
@@ -285,8 +287,12 @@ class State:
         self.number, self.time = entry.number, entry.origin.time
         if (entry.number + 1) % _EXPIRE_EVERY == 0:
             self._expire_producers()
+            # What is known of one whose transaction is open is needed to end that.
+            busy = {transaction.transactional_id for transaction in self.open.values()}
             self.transactional = {
-                name: record for name, record in self.transactional.items() if not self._is_idle(record, _IDLE_IDS_MS)
+                name: record
+                for name, record in self.transactional.items()
+                if name in busy or not self._is_idle(record, _IDLE_IDS_MS)
             }
             self.servers = {node_id: server for node_id, server in self.servers.items() if not self._is_idle(server)}
 
@@ -362,7 +368,7 @@ class State:
         else:
             self.transactional[name] = TransactionalId(step.value, step.last_epoch, entry.number, time)
         if step.step is Step.BEGIN:
-            self.open[step.producer_id] = OpenTransaction(step.epoch)
+            self.open[step.producer_id] = OpenTransaction(name, step.epoch)
         elif step.step is not Step.NONE:
             ended = self.open.pop(step.producer_id)
             if step.step is Step.COMMIT:

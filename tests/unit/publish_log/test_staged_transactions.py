@@ -115,6 +115,18 @@ def test_what_is_in_no_open_transaction_is_refused():
         house.apply(step(9, Step.COMMIT))
 
 
+def test_an_open_transaction_can_be_ended_at_any_time():
+    """Else its staged offsets would be pending for good; one that is not open is forgotten when it was idle."""
+    house = House()
+    house.apply(step(7, Step.BEGIN), step(8, Step.NONE))
+    late = ORIGIN._replace(time=ORIGIN.time + 8 * 24 * 60 * 60 * 1000)
+    for number in range(house.state.number + 1, 5000):
+        house.state.apply(Entry(number, "", late))
+    assert list(house.state.transactional) == ["id-7"]
+    house.apply(step(7, Step.ABORT))
+    assert house.state.open == {}
+
+
 def test_a_topic_that_was_deleted_meanwhile():
     house = House()
     house.apply(step(7, Step.BEGIN))
