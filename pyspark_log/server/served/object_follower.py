@@ -8,10 +8,11 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 
 from pyspark_log.errors import PylogError
 from pyspark_log.server.served.object_pieces import Pieces
+from pyspark_log.storage.publish_log.entry import name_of
 from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.seam import PartitionEvents
 from pyspark_log.types import TopicPartition
@@ -22,6 +23,8 @@ _log = logging.getLogger(__name__)
 SHORTEST, LONGEST = 0.05, 1.0
 # An entry has up to a MiB of records, which come with it then.
 _FIRST_BYTES = 2 * 1024 * 1024
+# Of how many objects the bytes are kept for a decision on them.
+_MOST_KEPT = 16
 
 
 class Follower:
@@ -99,9 +102,9 @@ class Follower:
         """Takes in what this process has read or decided."""
         with self._lock:
             state, before = self._log.follow(math.inf), self.state
-            read, self._read = self._read, {}
             if state.number == before.number:
                 return
+            read, visible = dict(self._read), set[str]()
             changed = {
                 key: log for key, log in state.partitions.items() if log is not before.partitions.get(key)
             }  # They never change: another one is another object.
@@ -109,10 +112,12 @@ class Follower:
             for key, log in changed.items():
                 earlier = before.partitions.get(key)
                 added = log.between(log.log_start if earlier is None else earlier.log_end, log.log_end)
+                visible.update(piece.object for piece in added)
                 # A damaged one is reported by the fetch that reads it.
                 with contextlib.suppress(PylogError):
                     self._pieces.take(TopicPartition(names[key[0]], key[1]), added, read)
             self.state = state
+            self._forget(read, visible)
             deleted = {
                 (topic.topic_id, number)
                 for topic in before.topics.values()
@@ -121,6 +126,16 @@ class Follower:
             }
             for events in list(self._events):
                 events.add(changed.keys() | deleted)
+
+    def _forget(self, read: Iterable[str], visible: Container[str]) -> None:
+        """Drops what was taken in, and entries up to the state; what is about to be decided is kept for that."""
+        last = name_of(self.state.number)
+        for name in read:
+            if name in visible or (name.startswith("log/") and name <= last):
+                self._read.pop(name, None)
+        # What was never decided.
+        for name in list(self._read)[:-_MOST_KEPT]:
+            self._read.pop(name, None)
 
 
 class ObjectEvents(PartitionEvents):

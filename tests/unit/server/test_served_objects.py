@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from record_tools import Record, build
 
 from pyspark_log import Store, TopicPartition
 from pyspark_log.errors import UnknownTopicError
@@ -18,6 +19,7 @@ from pyspark_log.server.served import object_pieces
 from pyspark_log.server.served.logs import MustWaitError
 from pyspark_log.server.served.objects import ObjectLogs
 from pyspark_log.storage.objects.observer import set_observer
+from pyspark_log.storage.publish_log.incoming import Incoming, take_in
 from pyspark_log.storage.publish_log.state import State
 from pyspark_log.storage.record import scan
 from tests.object_memory import BUCKET, keep_in_memory
@@ -107,6 +109,25 @@ def test_what_was_known_is_void_while_it_is_taken_in(store, house):
     thread.start()
     thread.join(PATIENCE)
     assert not thread.is_alive()
+
+
+def test_what_is_about_to_be_decided_is_kept(store, house):
+    """While others decide: clients of this server need no request for it then."""
+    logs, other = house.logs_of(store), Store.open(store.path)
+    follower = logs._follower
+    data = build([Record(value=b"mine", timestamp=5)])
+    [header] = scan(data, 0, len(data))
+    batch = Incoming(store.describe_topic("t"), 0, header, data, "data/0009999999999-" + "a" * 24)
+    follower._log.objects.put(batch.object, data)
+    for number in range(30):
+        follower.keep(f"data/{number}", memoryview(b"never decided"))
+    follower.keep(batch.object, memoryview(data))
+    other.append("t", rows(b"another"), partition=0)
+    look(logs)
+    follower._log.decide(lambda state: take_in(state, [batch])[0])
+    view = logs.topic("t").view(0, may_wait=False)
+    assert (view.next_offset, view.is_near(1, committed=False)) == (2, True)
+    assert len(follower._read) < 30
 
 
 def test_a_fetch_at_the_end_makes_no_request(store, requests, house):
