@@ -312,8 +312,9 @@ class State:
                 )
             ends[topic_id, partition] = addition.next_offset
         named = {part.producer_id for part in entry.staged} | {offset.producer_id for offset in entry.staged_offsets}
-        named |= {step.producer_id for step in entry.steps if step.step in (Step.COMMIT, Step.ABORT)}
-        if not named <= self.open.keys():
+        ended = [step.producer_id for step in entry.steps if step.step in (Step.COMMIT, Step.ABORT)]
+        named.update(ended)
+        if not named <= self.open.keys() or len(ended) > len(set(ended)):
             raise LogDamagedError(f"{where} belongs to transactions of the producers {named}, which are not all open")
         for merge in entry.merges:
             log = self.partitions.get((merge.topic_id, merge.partition), PartitionLog())

@@ -111,8 +111,9 @@ def test_what_is_in_no_open_transaction_is_refused():
     house.apply(step(7, Step.BEGIN, epoch=2))
     outcomes = house.take(batch(7, 0, epoch=1), batch(7, 0, epoch=2, inside=False), batch(7, 0, epoch=2))
     assert [type(one) for one in outcomes] == [InvalidTxnStateError, InvalidTxnStateError, Placed]
-    with pytest.raises(LogDamagedError, match="which are not all open"):
-        house.apply(step(9, Step.COMMIT))
+    for ends in ([step(9, Step.COMMIT)], [step(7, Step.COMMIT), step(7, Step.ABORT)]):
+        with pytest.raises(LogDamagedError, match="which are not all open"):
+            house.apply(*ends)
 
 
 def test_an_open_transaction_can_be_ended_at_any_time():
