@@ -59,9 +59,12 @@ def test_a_client_that_knows_more_than_the_server(server, store):
             store.append("t", rows(b"%d" % end), partition=0)
             answer = fetch(peer, "t", end)
             assert (answer.error_code, answer.high_watermark) == (ErrorCode.NONE, end)
+        # An end that another server has answered never goes back.
+        store.append("t", rows(b"6"), partition=0)
+        assert list_offset(peer, "t", -1).offset == 7
         store.append("t", rows(b"7"), partition=0)
         [[part]] = [topic.partitions for topic in peer.ask(r.end_of_epoch("t", 0), 4).topics]
-        assert (part.error_code, part.end_offset) == (ErrorCode.NONE, 7)
+        assert (part.error_code, part.end_offset) == (ErrorCode.NONE, 8)
 
 
 def test_topics_are_made_and_deleted(server, store):

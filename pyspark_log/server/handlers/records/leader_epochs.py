@@ -43,13 +43,25 @@ def divergence(log: LogView, epoch: int, offset: int) -> EpochEnd | None:
 
 async def offset_for_leader_epoch(call: Call, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
     """Finds where epochs end."""
-    topics = await call.broker.workers.run(
-        lambda: [
-            _Topic(topic.topic, [_end(call, topic.topic, part) for part in topic.partitions])
+    return OffsetForLeaderEpochResponse(topics=await call.broker.workers.run(_topics, call, request))
+
+
+def _topics(
+    call: Call, request: OffsetForLeaderEpochRequest
+) -> list[OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult]:
+    try:
+        # The client compares its position, which it may have from another server: one look for all partitions.
+        with call.broker.store.partitions.looking():
+            return [
+                _Topic(topic.topic, [_end(call, topic.topic, part) for part in topic.partitions])
+                for topic in request.topics
+            ]
+    except (PylogError, OSError) as error:
+        code = code_of(error)
+        return [
+            _Topic(topic.topic, [_End(code, part.partition, NO_EPOCH, _NO_OFFSET) for part in topic.partitions])
             for topic in request.topics
         ]
-    )
-    return OffsetForLeaderEpochResponse(topics=topics)
 
 
 def _end(
@@ -62,7 +74,6 @@ def _end(
     try:
         if not call.leads(TopicPartition(topic, asked.partition)):
             return _End(ErrorCode.NOT_LEADER_OR_FOLLOWER, asked.partition, NO_EPOCH, _NO_OFFSET)
-        # The client compares its position, which it may have from another server.
         log = call.broker.logs.topic(topic).view(asked.partition, may_wait=True, client_end=LONG_MAX)
         error = check_epoch(asked.current_leader_epoch, log.leader_epoch)
         if error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from pyspark_log.config import LONG_MAX
 from pyspark_log.errors import PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import ListOffsetsRequest, ListOffsetsResponse
@@ -38,6 +39,21 @@ async def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsRe
 
 def _topics(call: Call, request: ListOffsetsRequest) -> list[ListOffsetsResponse.ListOffsetsTopicResponse]:
     call.broker.store.publishes.apply_pending()
+    try:
+        # Other servers may have answered later offsets (KIP-207): the store is looked at once for all partitions.
+        with call.broker.store.partitions.looking():
+            return _looked_up(call, request)
+    except (PylogError, OSError) as error:
+        code = code_of(error)
+        return [
+            _Topic(topic.name, [
+                _Partition(part.partition_index, code, _NOTHING, _NOTHING, NO_EPOCH) for part in topic.partitions
+            ])
+            for topic in request.topics
+        ]  # fmt: skip
+
+
+def _looked_up(call: Call, request: ListOffsetsRequest) -> list[ListOffsetsResponse.ListOffsetsTopicResponse]:
     topics = []
     for topic in request.topics:
         times = Counter(part.partition_index for part in topic.partitions)
@@ -66,7 +82,7 @@ def _partition(
     try:
         if not call.leads(at):
             return _Partition(number, ErrorCode.NOT_LEADER_OR_FOLLOWER, _NOTHING, _NOTHING, NO_EPOCH)
-        log = call.broker.logs.topic(topic).view(number, may_wait=True)
+        log = call.broker.logs.topic(topic).view(number, may_wait=True, client_end=LONG_MAX)
         error = check_epoch(asked.current_leader_epoch, log.leader_epoch)
         is_client = request.replica_id < 0
         if not error and time != _EARLIEST and is_client and call.cluster.is_behind(at, log.high_watermark):
