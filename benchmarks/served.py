@@ -3,9 +3,9 @@
     python benchmarks/served.py [--rounds 3] [--seconds 20] [--quick] [--document]
 
 The object store is versitygw (`make object-servers`) through a relay in which a put takes 40 ms more and a get 15 ms,
-as in S3. Clients are librdkafka's: a producer of 200 records of 1 KB a second with acks=all, idempotent, and a consumer
-at the end; and producers at full speed, four processes with batches of 1 MB in 16 partitions. Client, servers and
-object store share the machine. Medians of the rounds; requests are those that reach the object store.
+as in S3. Clients are librdkafka's: a producer of 200 records of 1 KB a second with acks=all, idempotent, linger.ms=25,
+and a consumer at the end; and producers at full speed, four processes with batches of 1 MB in 16 partitions. Client,
+servers and object store share the machine. Medians of the rounds; requests are those that reach the object store.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def steadily(house: House, seconds: float) -> Latencies:
 
     reading = threading.Thread(target=read)
     reading.start()
-    producer = Producer({"bootstrap.servers": house.bootstrap, "enable.idempotence": True, "linger.ms": 5})
+    producer = Producer({"bootstrap.servers": house.bootstrap, "enable.idempotence": True, "linger.ms": 25})
 
     def send(count: int) -> None:
         begin = time.time()

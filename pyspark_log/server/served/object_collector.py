@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from pyspark_log.errors import ObjectStoreError
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.publish_log import naming
 from pyspark_log.storage.publish_log.entry import Entry
@@ -26,6 +27,10 @@ from pyspark_log.storage.publish_log.state import State
 
 # How large a round becomes, in bytes.
 _ROUND_BYTES = 4 * 1024 * 1024
+# How many bytes of records wait at most, in all rounds.
+_MOST_BYTES = 256 * 1024 * 1024
+# By what a round lasts longer after a lost race, and shorter after none; and how many times as long at most.
+_SLOWER, _FASTER, _SLOWEST = 1.5, 0.9, 8.0
 # How many objects are written at the same time.
 _WRITES = 4
 
@@ -91,7 +96,8 @@ class Collector:
         self._changed = threading.Condition()
         self._open: _Round | None = None
         self._ended = deque[_Round]()
-        self._stops = False
+        self._stops, self._waiting_bytes = False, 0
+        self._pace = 1.0  # how many times as long as it need be a round lasts, as others are faster
         self._pool = ThreadPoolExecutor(_WRITES, thread_name_prefix="pylog-put")
         self._thread = threading.Thread(target=self._run, name="pylog-collector", daemon=True)
 
@@ -112,13 +118,20 @@ class Collector:
         """Has something decided."""
         size = sum(len(batch.records) for batch in request.batches)
         with self._changed:
-            if self._open is None:
-                self._open = _Round(time.monotonic())
-                self._changed.notify()
-            self._open.requests.append(request)
-            self._open.size += size
-            if self._open.size >= _ROUND_BYTES or request.change is not None:
-                self._end_round()
+            is_refused = size > 0 and self._waiting_bytes + size > _MOST_BYTES
+            if not is_refused:
+                self._waiting_bytes += size
+                if self._open is None:
+                    self._open = _Round(time.monotonic())
+                    self._changed.notify()
+                self._open.requests.append(request)
+                self._open.size += size
+                if self._open.size >= _ROUND_BYTES or request.change is not None:
+                    self._end_round()
+        if is_refused:
+            # Clients that have given up send again what waits here, for as long as the object store does not answer.
+            why = f"{_MOST_BYTES >> 20} MiB of records wait for {self._log.objects.address}, which does not answer"
+            request.report([ObjectStoreError(why, retriable=True) for _ in request.batches])
 
     def decide(self, change: Change) -> list[Any]:
         """Waits for what becomes of a change. Raises what has failed."""
@@ -172,6 +185,8 @@ class Collector:
             else:
                 for request, became in outcomes:
                     request.report(became)
+            with self._changed:
+                self._waiting_bytes -= sum(waiting.size for waiting in rounds)
 
     def _fail(self, failed: _Round, error: Exception) -> None:
         for request in failed.requests:
@@ -185,7 +200,7 @@ class Collector:
                     if self._stops:
                         return []
                     self._changed.wait()
-                elif self._stops or (seconds := self._open.began + self._linger - time.monotonic()) <= 0:
+                elif self._stops or (seconds := self._open.began + self._linger * self._pace - time.monotonic()) <= 0:
                     self._end_round()
                 else:
                     self._changed.wait(seconds)
@@ -217,7 +232,10 @@ class Collector:
                     outcomes.append(of_change)
             return together([part for part in proposals if part is not None])
 
+        lost = self._log.lost
         self._log.decide(propose)
+        # Several servers that decide at the same time each lose some races: each then decides less often, on more.
+        self._pace = min(max(self._pace * (_SLOWER if self._log.lost > lost else _FASTER), 1.0), _SLOWEST)
         return list(zip(requests, outcomes, strict=True))
 
 

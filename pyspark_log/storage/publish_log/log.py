@@ -43,6 +43,7 @@ class PublishLog:
 
     Attributes:
         objects: where it is.
+        lost: how often another process was faster with a decision.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class PublishLog:
                 `watch` says otherwise. It raises nothing.
         """
         self.objects, self._clock, self._upkeep = objects, clock, upkeep
+        self.lost = 0
         self._state = State()
         self._is_given = False  # whether a caller of `follow` has the state
         self._heads = list[bytes]()  # of the entries of the last block, as far as they follow each other
@@ -281,6 +283,7 @@ class PublishLog:
                     self._apply(entry, data[: entry.head_size])
                     self._shorten()
                     return entry
+                self.lost += 1
                 # Mostly there is one entry only: then to look for more takes as long as another decision.
                 if other is None or self._has_slept() or turn % _DIRECTLY == 0:
                     self._follow()

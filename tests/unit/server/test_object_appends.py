@@ -122,6 +122,8 @@ def test_a_retry_at_another_server_is_stored_once(store):
         assert first.ask([numbered(0)], [numbered(1)]) == [[Stored(0, 1, 0, -1, False)], [Stored(1, 2, 0, -1, False)]]
         # The second server has not heard of that: its decision is refused by the log, and repeated.
         assert second.ask([numbered(1)]) == [[Stored(1, 2, 0, -1, True)]]
+        # That another one is faster has it decide less often.
+        assert (first.logs._collector._pace, second.logs._collector._pace) == (1.0, 1.5)
         [[gap]] = second.ask([numbered(7)])
         assert isinstance(gap.error, OutOfOrderSequenceError)
         assert second.ask([numbered(2, b"w")]) == [[Stored(2, 3, 0, -1, False)]]
@@ -179,6 +181,16 @@ def test_an_object_that_is_not_written_fails_its_batches_alone(store, monkeypatc
     assert isinstance(large[0].error, ObjectStoreError)
     assert small == [Stored(0, 1, 0, -1, False)]
     assert values(store) == [b"y"]
+
+
+def test_more_than_may_wait_is_refused(store, monkeypatch):
+    monkeypatch.setattr(object_collector, "_MOST_BYTES", 300)
+    with serving(store) as served:
+        [[large]], [[small]] = served.ask([batch(b"x" * 900)]), served.ask([batch(b"y")])
+        assert isinstance(large.error, ObjectStoreError)
+        assert small.base_offset == 0
+        # What was decided waits no more.
+        assert [served.ask([batch(b"%d" % number)])[0][0].base_offset for number in range(1, 9)] == list(range(1, 9))
 
 
 def test_what_was_given_is_decided_before_the_end(store):
