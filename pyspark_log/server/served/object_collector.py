@@ -30,7 +30,7 @@ _ROUND_BYTES = 4 * 1024 * 1024
 # How many bytes of records wait at most, in all rounds.
 _MOST_BYTES = 256 * 1024 * 1024
 # By what a round lasts longer after a lost race, and shorter after none; and how many times as long at most.
-_SLOWER, _FASTER, _SLOWEST = 1.5, 0.9, 8.0
+_SLOWER, _FASTER, _SLOWEST = 1.25, 0.8, 4.0
 # How many objects are written at the same time.
 _WRITES = 4
 

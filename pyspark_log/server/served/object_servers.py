@@ -28,6 +28,8 @@ _log = logging.getLogger(__name__)
 RENEW, DEAD = 5.0, 15.0
 # Addresses that listen on all others.
 _ANY = ("0.0.0.0", "::")
+# How long its end waits until the others know of it, in seconds.
+_LEAVE = 5.0
 # How often it is looked whether others live, in seconds.
 _LOOK = 1.0
 
@@ -104,6 +106,14 @@ class ObjectServers(Servers):
         self._is_over.set()
         if self._thread.ident is None:
             return
+        # The object store may not answer for minutes.
+        leaving = threading.Thread(target=self._leave, name="pylog-leave", daemon=True)
+        leaving.start()
+        leaving.join(_LEAVE)
+        if leaving.is_alive():
+            _log.warning("the other servers will take this one for dead in %d s: the store does not answer", DEAD)
+
+    def _leave(self) -> None:
         self._thread.join()
         try:
             self._log.decide(lambda state: servers.leave(state, self.node_id, self.run))

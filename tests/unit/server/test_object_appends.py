@@ -123,7 +123,7 @@ def test_a_retry_at_another_server_is_stored_once(store):
         # The second server has not heard of that: its decision is refused by the log, and repeated.
         assert second.ask([numbered(1)]) == [[Stored(1, 2, 0, -1, True)]]
         # That another one is faster has it decide less often.
-        assert (first.logs._collector._pace, second.logs._collector._pace) == (1.0, 1.5)
+        assert (first.logs._collector._pace, second.logs._collector._pace) == (1.0, 1.25)
         [[gap]] = second.ask([numbered(7)])
         assert isinstance(gap.error, OutOfOrderSequenceError)
         assert second.ask([numbered(2, b"w")]) == [[Stored(2, 3, 0, -1, False)]]
