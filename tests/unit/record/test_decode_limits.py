@@ -181,7 +181,9 @@ def test_look_ups_by_time_refuse_it_too(store):
 def test_a_spark_task_and_the_command_line_name_the_setting(store):
     records = OffsetRange(TopicPartition("t", 0), 0, 3)
     task = RangePartition(
-        ReadPlan(StoreRef.to(store), ("value",), READ_UNCOMMITTED, True, OnCorruption(), None), records, None
+        ReadPlan(StoreRef.to(store), ("value",), READ_UNCOMMITTED, True, OnCorruption(), None, None, ("value",)),
+        records,
+        None,
     )
     with pytest.raises(ConnectorError, match=r"PYLOG_BATCH_TOO_LARGE.*t-0.*batch\.max\.memory\.bytes"):
         list(read_partition(task))
