@@ -11,7 +11,7 @@ from kafka_tools import PATIENCE, command
 
 from pyspark_log import Store
 from tests.ports import HOST, free_ports
-from tests.server_tools import served_anew
+from tests.server_tools import served, served_anew
 from tests.store_tools import all_values
 from tests.waiting import wait_until
 
@@ -31,9 +31,16 @@ _WORKER = {
 }
 
 
-@pytest.fixture
-def server(tmp_path):
-    with served_anew(tmp_path) as running:
+@pytest.fixture(params=["folder", "objects"])
+def server(request, tmp_path):
+    """Over a new store of either kind."""
+    if request.param == "folder":
+        with served_anew(tmp_path) as running:
+            yield running
+        return
+    url = request.getfixturevalue("object_url")
+    Store.create(url).close()
+    with served(url, tmp_path, "--node-id", "1") as running:
         yield running
 
 
