@@ -118,6 +118,7 @@ def test_a_bad_record_is_an_error_with_its_place_or_a_null_with_its_bytes(spark,
     assert rows == [Row(1, None), Row(None, bytearray(good + b"x")), Row(1, None)]
 
 
+@pytest.mark.slow
 def test_a_query_keeps_its_schema_while_writers_get_new_ones(spark, topic, registry, tmp_path):
     old = registry.register("t-value", SMALL)
     append(topic, [encoded(SMALL, {"id": 1}, old)])
@@ -170,6 +171,7 @@ def test_columns_are_written_as_values_and_keys_of_a_registry(spark, topic, regi
     ] * 2
 
 
+@pytest.mark.slow
 def test_columns_become_the_fields_of_values(spark, topic, registry):
     df = spark.range(3).selectExpr("cast(id as string) key", "cast(id as int) id", "'x' more")
     schemas = {"valueFormat": "confluent", "valueSchema": json.dumps(WIDE), "schemaRegistry": registry.url}

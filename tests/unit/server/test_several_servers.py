@@ -110,6 +110,7 @@ def test_another_server_coordinates_in_its_place(servers, store):
     group.check(store, 200)
 
 
+@pytest.mark.slow
 def test_processes_of_one_command(store, tmp_path):
     server = Server(store.path, tmp_path, "--processes", "3", "--node-id", "5")
     first = free_ports_in_a_row(3)
@@ -151,7 +152,7 @@ def visible(store, topic="t"):
     return sorted(int(value) for value in all_values(store, topic))
 
 
-@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+@pytest.mark.parametrize("level", [pytest.param("read_committed", marks=pytest.mark.slow), "read_uncommitted"])
 def test_a_transaction_is_visible_as_a_whole(servers, store, level):
     addresses = ",".join(server.bootstrap for server in servers)
     producer = Producer({"bootstrap.servers": addresses, "transactional.id": "tx"})
