@@ -12,7 +12,7 @@ from pyspark_log.schemas.avro_encoder import AvroEncoder
 from pyspark_log.schemas.avro_schema import AvroType, parse_avro
 from pyspark_log.schemas.avro_types import arrow_type, branches_of, single_branch
 from pyspark_log.schemas.schema import Schema
-from pyspark_log.schemas.slots import Slot, slot_of
+from pyspark_log.schemas.slots import Slot, arrays_of, slot_of
 
 
 class Op(IntEnum):
@@ -73,12 +73,7 @@ class AvroValuesWriter:
         Raises:
             InvalidRecordError: a value does not fit the schema.
         """
-        try:
-            fitting = cast_columns(values, self.type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-            raise InvalidRecordError(f"values do not fit their schema: {error}") from None
-        arrays: list[tuple[pa.Array, int] | None] = [None] * self._slot.after
-        collect_arrays(fitting, self._slot, arrays)
+        arrays = arrays_of(values, self._slot)
         encoded = self._encoder.encode(arrays, len(values), prefix, self._steps[0][0] != Op.NOTHING)
         if isinstance(encoded, tuple):
             row, step, reason = encoded
@@ -157,32 +152,3 @@ class AvroValuesWriter:
 
 def _within(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
-
-
-def cast_columns(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Columns as the schema has them in Arrow: fields in its order, those that are not there as nulls."""
-    if not pa.types.is_struct(kind):
-        return values if values.type == kind else values.cast(kind)
-    places = {values.type.field(at).name: at for at in range(values.type.num_fields)}
-    parts = values.flatten()
-    fields = [
-        cast_columns(parts[places[field.name]], field.type)
-        if field.name in places
-        else pa.nulls(len(values), field.type)
-        for field in kind
-    ]
-    return pa.StructArray.from_arrays(fields, fields=list(kind), mask=values.is_null() if values.null_count else None)
-
-
-def collect_arrays(array: pa.Array, slot: Slot, to: list[tuple[pa.Array, int] | None]) -> None:
-    """The arrays of a slot and its parts, by their numbers."""
-    to[slot.number] = (array, slot.width)
-    if pa.types.is_struct(slot.type):
-        for at, child in enumerate(slot.children):
-            collect_arrays(array.field(at), child, to)
-    elif pa.types.is_map(slot.type):
-        key, item = slot.children[0].children
-        collect_arrays(array.keys, key, to)
-        collect_arrays(array.items, item, to)
-    elif pa.types.is_list(slot.type):
-        collect_arrays(array.values, slot.children[0], to)

@@ -6,12 +6,11 @@ import pyarrow as pa
 
 from pyspark_log.errors import IncompatibleSchemaError, InvalidRecordError
 from pyspark_log.schemas.avro_default import encoded_long
-from pyspark_log.schemas.avro_encoding import cast_columns, collect_arrays
 from pyspark_log.schemas.protobuf_columns import ProtobufProgram
 from pyspark_log.schemas.protobuf_encoder import encode
 from pyspark_log.schemas.protobuf_program import arrow_type, message_of, program_of
 from pyspark_log.schemas.schema import Schema
-from pyspark_log.schemas.slots import slot_of
+from pyspark_log.schemas.slots import arrays_of, slot_of
 
 
 class ProtobufValuesWriter:
@@ -45,12 +44,7 @@ class ProtobufValuesWriter:
         Raises:
             InvalidRecordError: a value does not fit the schema.
         """
-        try:
-            fitting = cast_columns(values, self.type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-            raise InvalidRecordError(f"values do not fit their schema: {error}") from None
-        arrays: list[tuple[pa.Array, int] | None] = [None] * self._slot.after
-        collect_arrays(fitting, self._slot, arrays)
+        arrays = arrays_of(values, self._slot)
         encoded = encode(self._program, arrays, len(values), prefix + self._place if prefix else b"")
         if isinstance(encoded, tuple):
             row, field, reason = encoded

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from pyspark_log.errors import InvalidRecordError
+
 # What a column stores, as arrow_columns.pxd has it.
 _NULLS, _BITS, _FIXED, _TEXT, _LIST, _STRUCT = range(6)
 
@@ -67,3 +69,46 @@ def slot_of(kind: pa.DataType, number: int = 0) -> Slot:
         after = children[-1].after
     width = kind.bit_width // 8 if stored == _FIXED else 0
     return Slot(number, kind, stored, width, tuple(children), after)
+
+
+def cast_columns(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Columns as the schema has them in Arrow: fields in its order, those that are not there as nulls."""
+    if not pa.types.is_struct(kind):
+        return values if values.type == kind else values.cast(kind)
+    places = {values.type.field(at).name: at for at in range(values.type.num_fields)}
+    parts = values.flatten()
+    fields = [
+        cast_columns(parts[places[field.name]], field.type)
+        if field.name in places
+        else pa.nulls(len(values), field.type)
+        for field in kind
+    ]
+    return pa.StructArray.from_arrays(fields, fields=list(kind), mask=values.is_null() if values.null_count else None)
+
+
+def arrays_of(values: pa.Array, slot: Slot) -> list[tuple[pa.Array, int] | None]:
+    """Values as the type of a slot: the arrays of it and its parts by their numbers, each with its width in bytes.
+
+    InvalidRecordError: they do not fit the type.
+    """
+    try:
+        fitting = cast_columns(values, slot.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise InvalidRecordError(f"values do not fit their schema: {error}") from None
+    arrays: list[tuple[pa.Array, int] | None] = [None] * slot.after
+    _collect(fitting, slot, arrays)
+    return arrays
+
+
+def _collect(array: pa.Array, slot: Slot, to: list[tuple[pa.Array, int] | None]) -> None:
+    """The arrays of a slot and its parts, by their numbers."""
+    to[slot.number] = (array, slot.width)
+    if pa.types.is_struct(slot.type):
+        for at, child in enumerate(slot.children):
+            _collect(array.field(at), child, to)
+    elif pa.types.is_map(slot.type):
+        key, item = slot.children[0].children
+        _collect(array.keys, key, to)
+        _collect(array.items, item, to)
+    elif pa.types.is_list(slot.type):
+        _collect(array.values, slot.children[0], to)
