@@ -42,19 +42,19 @@ class ObjectGroups(SharedGroups):
 
     def write(self, changes: Sequence[GroupChange]) -> Sequence[Exception | None]:
         may_write = self._fence()
+        outcomes, written = list[Exception | None](), list[GroupChange]()
+        for group_change in changes:
+            try:
+                group_change.member_records()
+            except ValueError as error:
+                outcomes.append(error)
+            else:
+                outcomes.append(None)
+                written.append(group_change)
 
         def change(state: State) -> tuple[Proposal | None, list[Any]]:
             if not may_write(state):
                 return None, [RefusedError(ErrorCode.NOT_COORDINATOR, "another server coordinates")] * len(changes)
-            outcomes, written = list[Exception | None](), list[GroupChange]()
-            for group_change in changes:
-                try:
-                    group_change.member_records()
-                except ValueError as error:
-                    outcomes.append(error)
-                else:
-                    outcomes.append(None)
-                    written.append(group_change)
             return coordinated(state, written) if written else None, outcomes
 
         return self._collector.decide(change)
