@@ -10,6 +10,8 @@ from pyspark_log.storage.seam import PartitionEvents
 
 # How often all partitions that are waited for are looked at where the OS does not report changes, in seconds.
 _POLL = 0.02
+# After events that nothing waits for have come so often, they are not read any more until something does.
+_MOST_IDLE = 100
 
 
 class PartitionKey(NamedTuple):
@@ -28,6 +30,7 @@ class Appends:
         self._waiting: dict[PartitionKey, dict[Waiting, None]] = {}
         self._poll: Timer | None = None
         self._is_reading = False
+        self._idle = 0  # how often events came since something has begun to wait
 
     def close(self) -> None:
         """Stops; nothing is woken any more."""
@@ -72,7 +75,7 @@ class Appends:
                     del self._waiting[key]
 
     def changed(self, key: PartitionKey) -> None:
-        """Wakes what waits for a partition, as something other than its log has changed."""
+        """Wakes what waits for a partition: this server knows of the change before the system reports it, or alone."""
         self._wake(key)
 
     def call_later(self, seconds: float, action: Callable[[None], object], argument: None) -> Timer:
@@ -83,7 +86,9 @@ class Appends:
         if self._events is None:
             if self._poll is None:
                 self._poll = self._loop.call_later(_POLL, self._look_at_all)
-        elif not self._is_reading:
+            return
+        self._idle = 0
+        if not self._is_reading:
             self._is_reading = True
             self._loop.add_reader(self._events.fd, self._changed)
 
@@ -91,9 +96,12 @@ class Appends:
         assert self._events is not None
         changed = self._events.changed()
         if not self._waiting:
-            # Events that nothing waits for are left in the system's queue, which drops them when it is full.
-            self._is_reading = False
-            self._loop.remove_reader(self._events.fd)
+            # Events that nothing waits for are left in the system's queue, which drops them when it is full. But a
+            # consumer that has just got records waits again soon.
+            self._idle += 1
+            if self._idle == _MOST_IDLE:
+                self._is_reading = False
+                self._loop.remove_reader(self._events.fd)
             return
         for key in list(self._waiting) if changed is None else changed:
             self._wake(PartitionKey(*key))

@@ -80,8 +80,9 @@ class _Append:
 
     def _note(self, writer: Turnstile, outcome: Appended | PylogError, time: int) -> None:
         if isinstance(outcome, Appended):
-            log_start = writer.log.lease.log_start_left
-            self.outcome = Stored(outcome.base_offset, outcome.next_offset, log_start, time, outcome.duplicate)
+            base, end, is_old = outcome.base_offset, outcome.next_offset, outcome.duplicate
+            log_start, topic_id = writer.log.lease.log_start_left, "" if is_old else writer.place.topic_id
+            self.outcome = Stored(base, end, log_start, time, is_old, topic_id)
         else:
             self._fail(outcome)
 

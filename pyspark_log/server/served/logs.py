@@ -142,6 +142,8 @@ class Stored(NamedTuple):
         log_start: the log's first offset.
         time: the time (ms) that its records have got; -1: they keep their own.
         is_duplicate: whether it was there before.
+        topic_id: by which its partition is waited for, if the server is to wake what waits for it: at once, and not
+            when the system reports the change; "": it is not.
     """
 
     base_offset: int
@@ -149,6 +151,7 @@ class Stored(NamedTuple):
     log_start: int
     time: int
     is_duplicate: bool
+    topic_id: str = ""
 
 
 class Refused(NamedTuple):

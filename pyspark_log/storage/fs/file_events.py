@@ -14,6 +14,8 @@ _IN_MODIFY, _IN_CREATE, _IN_MOVED_TO = 0x2, 0x100, 0x80
 _IN_Q_OVERFLOW = 0x4000
 _HEAD = struct.Struct("iIII")  # the watch, what happened, a cookie, the length of the name
 _READ_BYTES = 64 * 1024
+# The most bytes of an event: its name has up to 255, and is filled up with zeros.
+_MOST_BYTES = _HEAD.size + 256
 
 
 class FileEvents:
@@ -49,12 +51,13 @@ class FileEvents:
             None: too much has happened, so any file may have changed.
         """
         names = set[str]()
-        overflowed = False
-        while True:
+        overflowed, data = False, bytes(_READ_BYTES)
+        # A read that leaves room for another event has had all of them.
+        while len(data) > _READ_BYTES - _MOST_BYTES:
             try:
                 data = os.read(self.fd, _READ_BYTES)
             except BlockingIOError:
-                return None if overflowed else names
+                break
             position = 0
             while position < len(data):
                 _, mask, _, length = _HEAD.unpack_from(data, position)
@@ -62,6 +65,7 @@ class FileEvents:
                 overflowed |= bool(mask & _IN_Q_OVERFLOW)
                 names.add(os.fsdecode(data[position : position + length].rstrip(b"\0")))
                 position += length
+        return None if overflowed else names
 
 
 def _failed(call: str, folder: str) -> OSError:

@@ -1,5 +1,8 @@
 """Where batches are in their files, for a process that sends them on."""
 
+import random
+import shutil
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -120,3 +123,49 @@ def test_as_many_as_fit(tmp_path, interval):
         for count in range(1, 21):
             for spare in (0, 1, one - 1):
                 assert len(read(reader, 0, 20, count * one + spare)[0]) == count
+
+
+def test_a_reader_at_the_tail_gets_what_a_new_one_gets(tmp_path):
+    """Also two of them, when a segment is full, records are deleted, or only some of them fit."""
+    draw = random.Random(7)
+    with Store.create(tmp_path / "store") as store:
+        store.create_topic("t", 1, {"segment.bytes": "20000"})
+        at = [0, 0]
+        for step in range(400):
+            store.append("t", pa.record_batch({"value": [b"x" * draw.randrange(3000)] * draw.randrange(1, 4)}))
+            if step % 50 == 49:
+                deleted, at[1] = at[0], store.latest_offset("t", 0)
+                store.delete_records("t", 0, at[1])
+                store.append("t", pa.record_batch({"value": [b"x"]}))
+                with pytest.raises(OffsetOutOfRangeError):
+                    read(store.logs.recovered("t", 0), deleted, at[1] + 1, 1_000_000)
+            for number in range(2) if step % 3 else (0,):
+                most, end = draw.choice([2000, 1_000_000]), store.latest_offset("t", 0)
+                at[number] = max(at[number], store.earliest_offset("t", 0))
+                with Store.open(store.path) as other:
+                    expected = read(other.logs.recovered("t", 0), at[number], end, most)
+                assert read(store.logs.recovered("t", 0), at[number], end, most) == expected
+                at[number] = expected[2]
+
+
+def test_a_log_of_the_same_offsets_takes_its_place(tmp_path):
+    """A store's folder is replaced by a copy, whose batches have other sizes."""
+
+    def append(path, *sizes):
+        with Store.open(path) as store:
+            for size in sizes:
+                store.append("t", pa.record_batch({"value": [b"x" * size]}))
+
+    with Store.create(tmp_path / "store") as store:
+        store.create_topic("t", 1)
+    append(tmp_path / "store", 10)
+    shutil.copytree(tmp_path / "store", tmp_path / "copy")
+    append(tmp_path / "store", 1000)
+    append(tmp_path / "copy", 20, 5000)
+    with Store.open(tmp_path / "store") as store:
+        reader = store.logs.recovered("t", 0)
+        assert read(reader, 0, 2, 1_000_000)[2] == 2
+        (tmp_path / "store").rename(tmp_path / "old")
+        (tmp_path / "copy").rename(tmp_path / "store")
+        [header], _, following = read(reader, 2, 3, 1_000_000)
+        assert (header.base_offset, following) == (2, 3)

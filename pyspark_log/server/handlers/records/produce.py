@@ -10,6 +10,7 @@ from typing import cast
 from pyspark_log.errors import InvalidRecordError, PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import ProduceRequest, ProduceResponse
+from pyspark_log.server.appends import PartitionKey
 from pyspark_log.server.cluster_view import LogEnd
 from pyspark_log.server.counts import Counts
 from pyspark_log.server.errors import code_of
@@ -168,6 +169,8 @@ async def _append(
     outcomes = await call.broker.logs.append([append.batch for append in unanswered], sync=sync, on_order=on_order)
     for append, outcome in zip(unanswered, outcomes, strict=True):
         append.answer(outcome)
+        if isinstance(outcome, Stored) and outcome.topic_id:
+            call.broker.appends.changed(PartitionKey(outcome.topic_id, append.at.partition))
     _count(call.broker.counts, appends)
     return appends
 
@@ -219,10 +222,10 @@ class _Append:
         if isinstance(outcome, Refused):
             self._answer_error(outcome)
             return
-        base, end, log_start, time, is_duplicate = outcome
-        self.response = _Partition(self._part.index, ErrorCode.NONE, base, time, log_start)
+        base, end = outcome.base_offset, outcome.next_offset
+        self.response = _Partition(self._part.index, ErrorCode.NONE, base, outcome.time, outcome.log_start)
         self.end = LogEnd(self._leader_epoch, end)
-        if not is_duplicate:
+        if not outcome.is_duplicate:
             self.messages = end - base
 
     def take_back(self, error: ErrorCode) -> None:

@@ -26,6 +26,7 @@ from pyspark_log.storage.log.missing import check_length, holds_segments, missin
 from pyspark_log.storage.log.producers.manager import idempotent_batches
 from pyspark_log.storage.log.read.damage import Damage, find_damage, missing_segment
 from pyspark_log.storage.log.read.isolation import AbortedRanges, LastStableOffset, aborted_between
+from pyspark_log.storage.log.read.log_tail import LogTail
 from pyspark_log.storage.log.read.range_reader import Decode, Piece, RangeReader
 from pyspark_log.storage.log.read.segment_cache import SegmentCache
 from pyspark_log.storage.log.read.stored_batches import StoredBatches, end_before, locate
@@ -73,6 +74,7 @@ class LogReader:
         # Which of a broker's segments are inactive is not recorded anywhere.
         self._segment_cache: SegmentCache | None = SegmentCache(place)
         self._dense = True
+        self._tail = LogTail()
         #: What `last_stable_offset` has found so far.
         self.stable = LastStableOffset()
 
@@ -390,9 +392,13 @@ class LogReader:
             self._check_range(start, end, state, state.next_offset)
             pieces = self._segments_from(start, state, listed) if start < end else ()
             located = (locate(segment, size, start, end, max_bytes) for segment, size in pieces)
-            return next((batches for batches in located if batches is not None), None)
+            batches = next((batches for batches in located if batches is not None), None)
+            if batches is not None and batches.next_offset == state.next_offset:
+                self._tail.note(batches.file, state)
+            return batches
 
-        return self._retry_while_segments_change(find, state)
+        at_tail = self._tail.batches_from(start, max_bytes, state, self._log_path) if end == state.next_offset else None
+        return at_tail or self._retry_while_segments_change(find, state)
 
     def producer_batches(self, start: int, end: int) -> list[tuple[BatchHeader, EndTxnMarker | None]]:
         """The batches of [start, end) that have producer ids, by their headers, with the markers of transactions.
