@@ -79,6 +79,7 @@ READ_OPTIONS = _table(
     ConnectorOption("fetchOffset.numRetries", "3", "", "streams: retries when a log ends below the position"),
     ConnectorOption("fetchOffset.retryIntervalMs", "1000", "ms", "how long to wait between these retries"),
     ConnectorOption("kafka.group.id", "", "", "the group under which a stream commits its offsets, for others to see"),
+    ConnectorOption("queryName", "", "", "streams: the query's name, which is shown at its group"),
     ConnectorOption("storage.NAME", "", "", "object stores: a setting or a credential, such as storage.region"),
     ConnectorOption("kafka.isolation.level", "read_uncommitted", "", "or read_committed: no aborted transactions"),
 )

@@ -156,6 +156,7 @@ class ReadOptions:
         partitions_per_task: how many of them one task reads; None: small ones share a task, by their bytes.
         group_id: the group under which a stream commits its offsets, if the user names one.
         group_id_prefix: otherwise, the prefix of the group's name.
+        query_name: the name that is shown at the group; "": none.
         retries: how often the log ends are looked up again while they are below a query's position.
         retry_interval_ms: how long to wait in between.
     """
@@ -174,6 +175,7 @@ class ReadOptions:
     partitions_per_task: int | None
     group_id: str | None
     group_id_prefix: str
+    query_name: str
     retries: int
     retry_interval_ms: int
 
@@ -209,6 +211,7 @@ class ReadOptions:
             partitions_per_task=_partitions_per_task(options),
             group_id=options.get("kafka.group.id"),
             group_id_prefix=options.get("groupidprefix", "spark-kafka-source"),
+            query_name=options.get("queryname", ""),
             retries=_whole(options, "fetchOffset.numRetries", 3),
             retry_interval_ms=_whole(options, "fetchOffset.retryIntervalMs", 1000),
         )

@@ -7,6 +7,7 @@ from chispa import assert_df_equality
 from pyspark.sql.functions import window
 from spark_tools import all_values_in, batch_sizes, fails, fill, read_stream, run_to_the_end, write_stream
 
+from pyspark_log.storage.groups.query_readers import query_of
 from tests.amounts import one_in
 from tests.query_offsets import of_topics, own_of
 
@@ -36,10 +37,14 @@ def test_a_stream_joined_with_itself(spark, store, tmp_path, reuse, rows):
 
 @pytest.mark.slow
 def test_a_window_of_the_records_times(spark, store, tmp_path):
+    """And where the name of the query is seen: Spark does not give it to a source, so an option does."""
     fill(store, "t", [1, 2], [3])
-    df = read_stream(spark, store, "t", ("timestamp",)).withWatermark("timestamp", "10 seconds")
+    named = read_stream(spark, store, "t", ("timestamp",), queryName="days", **{"kafka.group.id": "named"})
+    unnamed = read_stream(spark, store, "t", ("timestamp",), **{"kafka.group.id": "unnamed"})
+    df = named.union(unnamed).withWatermark("timestamp", "10 seconds")
     to_memory(df.groupBy(window("timestamp", "1000 days")).count(), "windows", tmp_path, "complete")
-    assert [row["count"] for row in spark.table("windows").collect()] == [3]
+    assert [row["count"] for row in spark.table("windows").collect()] == [6]
+    assert [query_of(store.groups[group].committed()).name for group in ("named", "unnamed")] == ["days", ""]
 
 
 def test_update_mode_is_refused_by_spark(spark, store, tmp_path):

@@ -188,6 +188,7 @@ _STATE = {
     "PROTOCOL-TYPE": "protocol_type",
     "HOST": "host",
     "PROCESS": "process",
+    "QUERY": "query",
     "LAST-COMMIT": "last_commit",
 }
 _OFFSETS = {
@@ -224,6 +225,7 @@ def _state(group: GroupDescription, log: Offsets) -> dict[str, object]:
         "members": None if group.state is GroupState.UNKNOWN and not group.members else len(group.members),
         "host": None if reader is None else reader.host,
         "process": None if reader is None else reader.process.number,
+        "query": None if reader is None else reader.name or None,
         "last_commit": max((one.commit_timestamp for one in committed.values()), default=None),
     }
 

@@ -79,7 +79,7 @@ class StreamReader(SentToTasks, DataSourceStreamReader):
         self._initial: SourceOffset | None = None
         self._target: Offsets | None = None
         self._seen: Offsets = {}
-        self._group_offsets = GroupOffsets()
+        self._group_offsets = GroupOffsets(options.query_name)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """The start of a new query; resolved once, as Spark asks twice and "latest" moves."""
@@ -246,7 +246,9 @@ class StreamReader(SentToTasks, DataSourceStreamReader):
 class GroupOffsets:
     """Commits one query's offsets; never backwards, and only changed ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, query_name: str) -> None:
+        """`query_name`: as of ReadOptions."""
+        self._query_name = query_name
         self._tried: tuple[str, Offsets, bool] | None = None
         self._renew_at = self._next_at = 0  # in ms
         self._text = ""
@@ -287,7 +289,7 @@ class GroupOffsets:
             self._renew_at = now + committed.retention_ms // 2
         try:
             known, begun = committed.fetch(group), bool(self._text)
-            self._text = self._text or text_of_this_process()
+            self._text = self._text or text_of_this_process(self._query_name)
             ahead = {
                 at: new for at, new in offsets.items() if at not in known or (new > known[at].offset and not begins)
             }

@@ -97,10 +97,10 @@ def test_groups_are_listed_with_their_state(log, store, path):
     ]
     assert pylog(path, "groups", "list", "--state", "Lost").exit_code == 2
     # A query, whose process this is.
-    store.groups["query"].commit({EVENTS[0]: 4}, text_of_this_process())
+    store.groups["query"].commit({EVENTS[0]: 4}, text_of_this_process("copy-orders"))
     assert cells(output(path, "groups", "list", "--state", "query"))[1:] == [["query", "Query", "-"]]
     row = cells(output(path, "groups", "describe", "query", "--state"))[1]
-    assert row[2:7] == ["Query", "0", "-", socket.gethostname(), str(os.getpid())]
+    assert row[2:8] == ["Query", "0", "-", socket.gethostname(), str(os.getpid()), "copy-orders"]
 
 
 def test_a_group_is_described_with_its_lag(unchanged):
@@ -117,7 +117,7 @@ def test_a_group_is_described_with_its_lag(unchanged):
         (9, None, None),
     ]
     assert cells(output(unchanged, "groups", "describe", "--group", "g", "--state"))[1][:-1] == [
-        "g", "-", "Empty", "0", "-", "-", "-",
+        "g", "-", "Empty", "0", "-", "-", "-", "-",
     ]  # fmt: skip
     assert len(cells(output(unchanged, "groups", "describe", "--all-groups", "--members"))) == 1
     some = pylog(unchanged, "groups", "describe", "nobody", "g", "--json")

@@ -241,9 +241,9 @@ def test_a_query_is_seen_in_its_group(store):
     store.groups["mine"].commit({TopicPartition("t", 0): 5}, f"spark-query 1 {'0' * 16}-1 another.host")
     assert query_of(store.groups["mine"].committed()).host == "another.host"
     assert take_snapshot(store).groups["mine"].state == "Query", "which may run there"
-    restarted = reader_of(store, kafka__group__id="mine")
+    restarted = reader_of(store, kafka__group__id="mine", queryName="copy orders")
     assert restarted.latestOffset(end, ALL) == end
-    assert query_of(store.groups["mine"].committed()).process == Process.here()
+    assert query_of(store.groups["mine"].committed())[1:3] == (Process.here(), "copy orders")
     store.groups["mine"].commit({TopicPartition("t", 0): 5}, "of another program")
     assert query_of(store.groups["mine"].committed()) is None
 

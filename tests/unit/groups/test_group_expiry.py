@@ -157,7 +157,7 @@ def test_pylog_clean_takes_expired_committed_offsets_too(store, clock):
 def test_what_a_publish_or_a_query_has_read_never_expires(store, log, clock):
     with Transactions(store, "t").begin() as transaction:
         transaction.send_offsets("exact", {ORDERS_0: (None, 5)})
-    GroupOffsets().commit(store, "query", {ORDERS_0: 6})
+    GroupOffsets("").commit(store, "query", {ORDERS_0: 6})
     for fetched in (log.fetch("exact"), log.fetch("query")):
         assert fetched[ORDERS_0].expire_timestamp == NEVER
     clock.ms = NEVER // 2
@@ -168,7 +168,7 @@ def test_what_a_query_without_a_group_of_the_users_has_read_expires_after_it(sto
     """As long as the query runs, it has its offsets, also of partitions that get no records."""
     monkeypatch.setattr(store.logs.clock, "read", lambda: clock.ms)
     monkeypatch.setattr("pyspark_log.storage.fs.clock.now_ms", lambda: clock.ms)
-    query = GroupOffsets()
+    query = GroupOffsets("")
     for minute in range(60):
         query.commit(store, "query", {ORDERS_0: minute // 20, ORDERS_1: 7}, expire=True)
         clock.ms += MINUTE
@@ -183,7 +183,7 @@ def test_what_a_query_without_a_group_of_the_users_has_read_expires_after_it(sto
 def test_offsets_that_a_publish_has_committed_do_not_come_to_expire(store, log, clock, monkeypatch):
     monkeypatch.setattr(store.logs.clock, "read", lambda: clock.ms)
     log.commit("query", {ORDERS_0: 5}, expire_timestamp=NEVER)
-    GroupOffsets().commit(store, "query", {ORDERS_0: 5, ORDERS_1: 6}, expire=True)
+    GroupOffsets("").commit(store, "query", {ORDERS_0: 5, ORDERS_1: 6}, expire=True)
     clock.ms += 11 * MINUTE
     assert (log.expire(), offsets(log, "query")) == (1, {ORDERS_0: 5})
 

@@ -190,9 +190,10 @@ def test_configs_and_where_they_are_set(tmp_path):
 def test_a_query_says_where_it_runs(tmp_path):
     with Store.create(tmp_path / "store") as store:
         store.create_topic("t", 1)
-        store.groups["g"].commit({TopicPartition("t", 0): 0}, text_of_this_process())
+        store.groups["g"].commit({TopicPartition("t", 0): 0}, text_of_this_process("copy <orders>"))
     with shown(tmp_path / "store") as page:
-        said = rf"Last commit (just now|\d+ s ago) query on {socket.gethostname()}, process {os.getpid()} "
+        where = rf"{socket.gethostname()}, process {os.getpid()} "
+        said = rf"Last commit (just now|\d+ s ago) query copy <orders> on {where}"
         assert re.search(said, page.text("/groups?group=g"))
         assert re.search(r"g Query 0 t 0 .* (just now|\d+ s ago)", page.text("/groups"))
 
