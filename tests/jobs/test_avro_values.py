@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fastavro.utils import generate_many
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from job_tools import committed, files_in
 
@@ -99,6 +99,7 @@ VALUE = encoded(SMALL, {"id": 300, "name": "anna"})
     st.just(VALUE), st.none(), st.binary(max_size=12), st.integers(0, len(VALUE) - 1).map(lambda size: VALUE[:size]),
     st.binary(min_size=1, max_size=9).map(lambda more: VALUE + more),
 ), max_size=20))  # fmt: skip
+@example([b"\x00\x03"])
 def test_a_wrong_value_moves_no_other(values):
     found = columns(values_of(SMALL, bad_as_null=True), values)
     for value, row in zip(values, found, strict=True):
@@ -109,7 +110,8 @@ def test_a_wrong_value_moves_no_other(values):
                 record = fastavro.schemaless_reader(data, SMALL, None)
             except Exception:  # noqa: BLE001  (what is no value raises what it likes)
                 record = expected
-            if data.read() == b"":
+            # Of a union's branch below 0, which there is not, fastavro makes one from the end.
+            if data.read() == b"" and (row == record or encoded(SMALL, record) == value):
                 expected = record
         assert row == expected
 
