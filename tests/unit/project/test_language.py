@@ -13,6 +13,8 @@ import subprocess
 import tokenize
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from tests.paths import PAGES, RESULTS, ROOT
@@ -25,6 +27,8 @@ PROGRAMS = [
     path for folder in ("tests", "benchmarks", "examples", "docs") for path in sorted((ROOT / folder).rglob("*.py"))
 ]
 SETTINGS = [ROOT / "pyproject.toml", ROOT / "Makefile"]
+ALL = [*CODE, *TEXTS, *CONF, *PROGRAMS, *SETTINGS]
+PRODUCT, NAMED = frozenset(CODE), frozenset((*CODE, *PROGRAMS))
 # A word, and what to write instead.
 WORDS = {
     r"who|whoever|whom": "name the actor: the writer, a reader, any process",
@@ -74,9 +78,8 @@ SUBJECT = re.compile(rf"{AREAS}: (?!(?:{NO_VERBS})\b)(?!\w+(?:{NO_ENDINGS})\b)[a
 @pytest.mark.parametrize("words", WORDS)
 def test_words_that_are_not_used(words: str) -> None:
     found, pattern = [], re.compile(rf"\b(?:{words})\b", re.IGNORECASE)
-    for path in [*CODE, *TEXTS, *CONF, *PROGRAMS, *SETTINGS]:
-        # To find the comments of a program takes longer.
-        text = text_of(path) if pattern.search(written(path)) else ""
+    for path in having(words):
+        text = text_of(path)
         for match in pattern.finditer(text):
             number = text.count("\n", 0, match.start()) + 1
             line = text.split("\n")[number - 1].strip()
@@ -89,25 +92,33 @@ def test_words_that_are_not_in_names(words: str) -> None:
     pattern = re.compile(rf"(?<![A-Za-z0-9])(?:{words})(?![A-Za-z0-9])", re.IGNORECASE)
     found = [
         f"{path.relative_to(ROOT)}: {match[0]}"
-        for path in [*CODE, *PROGRAMS]
-        if path != Path(__file__)
-        for match in pattern.finditer(f"{path.name} {written(path)}")
+        for path in having(words)
+        if path in NAMED and path != Path(__file__)
+        for match in pattern.finditer(written(path))
     ]
+    found += [str(path.relative_to(ROOT)) for path in NAMED if pattern.search(path.name)]
     assert found == [], f"write instead: {NAMES[words]}"
+
+
+def having(words: str) -> list[Path]:
+    """The files in which words may be, as Arrow's expressions find them, which take a tenth of the time of Python's."""
+    texts = pa.array(map(written, ALL))
+    found = pc.match_substring_regex(texts, pattern=words.partition("(?!")[0], ignore_case=True)
+    return [path for path, has in zip(ALL, found.to_pylist(), strict=True) if has]
 
 
 @functools.cache
 def written(path: Path) -> str:
     """All of a file; of the product a string in several pieces is one, so that no break hides a word of two."""
     text = path.read_text(encoding="utf-8")
-    return re.sub(r'"[ ]*\n[ ]*f?"', "\n", text) if path in CODE else text
+    return re.sub(r'"[ ]*\n[ ]*f?"', "\n", text) if path in PRODUCT else text
 
 
 @functools.cache
 def text_of(path: Path) -> str:
     """What is searched in a file, each line where it is in the file."""
     text = written(path)
-    if path in PROGRAMS:
+    if path.suffix == ".py" and path not in PRODUCT:
         return prose_of(text)
     if path in SETTINGS:
         return re.sub(r"^(?:[^#\n]*[^#\s])?\s*(#|$)", "", text, flags=re.MULTILINE)
