@@ -65,7 +65,10 @@ def recreate_by_a_write(store):
     assert AT not in {at for _, at in committed(store)}
 
 
-@pytest.mark.parametrize("finish", [clean, janitor.clean, recreate, recreate_by_a_write])
+@pytest.mark.parametrize(
+    "finish",
+    [clean, recreate_by_a_write, *(pytest.param(one, marks=pytest.mark.slow) for one in (janitor.clean, recreate))],
+)
 def test_what_groups_have_committed_goes_with_it(made, memory_path, finish):
     path = memory_path / "stopped"
     copy_folder(made, path)

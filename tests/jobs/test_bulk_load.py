@@ -56,6 +56,7 @@ def test_each_call_loads_what_came_since_the_last(load, store, target, capsys):
     assert faults(store.path) == []
 
 
+@pytest.mark.slow
 def test_spark_reads_the_files_as_one_table(load, spark, store, target):
     fill(store, "a", 2, 3000)
     assert load("--topics", "a") == 0

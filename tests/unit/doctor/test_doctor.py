@@ -73,6 +73,7 @@ def by_name(findings):
 # --- the whole
 
 
+@pytest.mark.slow
 def test_a_healthy_folder_has_no_failure_and_is_left_as_it_was(tmp_path):
     findings = by_name(examine(str(tmp_path)))
     assert [finding for finding in findings.values() if finding.verdict is Verdict.FAILED] == []

@@ -30,6 +30,7 @@ from pyspark_log.storage.objects import Objects, race
 from pyspark_log.storage.objects import objects as objects_module
 from pyspark_log.storage.publish_log import log as log_module
 from pyspark_log.types import TopicPartition
+from tests.amounts import few_or_many
 from tests.object_proxy import Answer, ignore_the_condition, pass_on, proxy
 from tests.store_tools import observed_requests, rows, values
 
@@ -452,12 +453,13 @@ def test_a_store_that_was_used_before_a_fork_works_in_the_child(store):
     assert values(store) == [b"a", b"child"]
 
 
-def test_a_state_of_ten_thousand_partitions_is_that_of_one_moment(store):
-    """Ten thousand partitions: what is read of a state while others decide is that of one moment."""
-    store.create_topic("many", 10_000)
-    everywhere = pa.record_batch({"value": [b"v"] * 10_000, "partition": pa.array(range(10_000), pa.int32())})
+@pytest.mark.parametrize("count", few_or_many(2_000, 10_000))
+def test_a_state_of_many_partitions_is_that_of_one_moment(store, count):
+    """What is read of a state while others decide is that of one moment."""
+    store.create_topic("many", count)
+    everywhere = pa.record_batch({"value": [b"v"] * count, "partition": pa.array(range(count), pa.int32())})
     store.append("many", everywhere)
-    places = [TopicPartition("many", number) for number in range(10_000)]
+    places = [TopicPartition("many", number) for number in range(count)]
     reader, done = Store.open(store.path), threading.Event()
 
     def read():

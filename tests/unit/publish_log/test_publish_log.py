@@ -529,6 +529,7 @@ def _check(objects, names, until):
     assert {name: state.publishers[name].number for name in names} == dict.fromkeys(names, until - 1)
 
 
+@pytest.mark.slow
 def test_publishers_at_once_with_kills(server, url, objects, written):
     """Each output is there once and in order, whichever process is killed and whenever."""
     context, chance, until = multiprocessing.get_context("spawn"), random.Random(30), 40

@@ -14,6 +14,9 @@ from tests.browser import browser
 from tests.server_tools import PATIENCE
 from tests.ui_tools import shown
 
+# Chromium takes a sixth of the seconds of all other tests of the page.
+pytestmark = pytest.mark.slow
+
 EVIL = "<script>document.title='run'</script><img src=data:,x onerror=\"document.title='run'\">"
 
 
