@@ -166,6 +166,8 @@ STORE_CONFIGS: Mapping[str, ConfigKey] = _table(
               "the most bytes that a cleaner reads and writes in a second", _whole(1, LONG_MAX)),
     ConfigKey("log.dirs", "log.dirs", "data", "",
               "comma-separated folders that hold the partitions; `pylog log-dirs add` adds more", str),
+    ConfigKey("max.incremental.fetch.session.cache.slots", "max.incremental.fetch.session.cache.slots", "1000", "",
+              "how many fetch sessions a server remembers at most; 0: none", _whole(0, INT_MAX)),
     ConfigKey("num.partitions", "num.partitions", "1", "",
               "partitions of a topic that is created without a number", _whole(1, INT_MAX)),
     ConfigKey("offsets.retention.check.interval.ms", "offsets.retention.check.interval.ms", "600000", "ms",

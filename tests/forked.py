@@ -5,6 +5,7 @@ What depends on how Python starts needs a new one: what is loaded, memory, the l
 
 import importlib
 import logging
+import contextlib
 import os
 import signal
 import subprocess
@@ -50,7 +51,9 @@ class ForkedPylog:
     def send_signal(self, number):
         """Sends a signal, if it runs."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            # It may end in between: it is the fork server's child, which has no other left then.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def kill(self):
         """Ends it at once, if it runs."""

@@ -32,6 +32,11 @@ class Appends:
         self._is_reading = False
         self._idle = 0  # how often events came since something has begun to wait
 
+    @property
+    def reports(self) -> bool:
+        """Whether changes are noted also while nothing waits for them."""
+        return self._events is not None
+
     def close(self) -> None:
         """Stops; nothing is woken any more."""
         if self._events is not None:
@@ -43,10 +48,9 @@ class Appends:
 
     def waiting(self, keys: Collection[PartitionKey]) -> Waiting:
         """Begins to wait for changes of partitions. Call it before they are looked at; end it with `close`."""
-        waiting = Waiting(self, keys)
+        waiting = Waiting(self)
         for key in keys:
-            self._waiting.setdefault(key, {})[waiting] = None
-        self._listen()
+            waiting.begin(key)
         return waiting
 
     async def until(self, keys: Collection[PartitionKey], is_done: Callable[[], bool], deadline: float) -> None:
@@ -65,18 +69,27 @@ class Appends:
         finally:
             waiting.close()
 
-    def forget(self, waiting: Waiting) -> None:
-        """Ends a wait."""
-        for key in waiting.keys:
-            waits = self._waiting.get(key)
-            if waits is not None:
-                waits.pop(waiting, None)
-                if not waits:
-                    del self._waiting[key]
+    def note(self, key: PartitionKey, waiting: Waiting) -> None:
+        """Wakes it when the partition changes."""
+        self._waiting.setdefault(key, {})[waiting] = None
+        self._listen()
+
+    def forget(self, key: PartitionKey, waiting: Waiting) -> None:
+        """Does so no more."""
+        waits = self._waiting.get(key)
+        if waits is not None:
+            waits.pop(waiting, None)
+            if not waits:
+                del self._waiting[key]
 
     def changed(self, key: PartitionKey) -> None:
         """Wakes what waits for a partition: this server knows of the change before the system reports it, or alone."""
         self._wake(key)
+
+    def look(self) -> None:
+        """Notes the changes that the system has reported until now, for what waits."""
+        if self._is_reading:
+            self._changed()
 
     def call_later(self, seconds: float, action: Callable[[None], object], argument: None) -> Timer:
         """As the loop's."""
@@ -119,17 +132,29 @@ class Appends:
 
 
 class Waiting:
-    """One that waits for several partitions.
+    """One that waits for several partitions."""
 
-    Attributes:
-        keys: the partitions.
-    """
-
-    def __init__(self, appends: Appends, keys: Collection[PartitionKey]) -> None:
-        self.keys = keys
-        self._appends = appends
+    def __init__(self, appends: Appends) -> None:
+        """For none yet."""
+        self._appends, self._keys = appends, set[PartitionKey]()
         self._changed: set[PartitionKey] = set()
         self._wait: Wait[None] | None = None
+
+    def begin(self, key: PartitionKey) -> None:
+        """Waits for another partition, too. Call it before that is looked at."""
+        self._keys.add(key)
+        self._appends.note(key, self)
+
+    def end(self, key: PartitionKey) -> None:
+        """Waits for one no more."""
+        self._keys.discard(key)
+        self._changed.discard(key)
+        self._appends.forget(key, self)
+
+    def take(self) -> set[PartitionKey]:
+        """The partitions that may have changed since the last call, of this or of `change`."""
+        changed, self._changed = self._changed, set()
+        return changed
 
     def note(self, key: PartitionKey) -> None:
         """A partition may have changed."""
@@ -147,9 +172,9 @@ class Waiting:
             finally:
                 self._wait = None
                 timer.cancel()
-        changed, self._changed = self._changed, set()
-        return changed
+        return self.take()
 
     def close(self) -> None:
         """Ends the wait."""
-        self._appends.forget(self)
+        for key in self._keys:
+            self._appends.forget(key, self)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark_log.server.appends import Appends
 from pyspark_log.server.cluster_view import ClusterView
 from pyspark_log.server.counts import Counts
+from pyspark_log.server.fetch_sessions import FetchSessions
 from pyspark_log.server.groups import Groups
 from pyspark_log.server.network import Loop, Workers
 from pyspark_log.server.producer_ids import ProducerIds
@@ -40,6 +41,7 @@ class Broker:
         loop: the loop, whose thread runs the handlers.
         workers: run what may wait for a disk or a lock.
         appends: reports new records.
+        fetch_sessions: what consumers have asked for (KIP-227).
         topics: the topics by their ids.
         producer_ids: ids for producers.
         groups: the groups that this server coordinates.
@@ -63,6 +65,7 @@ class Broker:
     loop: Loop
     workers: Workers
     appends: Appends
+    fetch_sessions: FetchSessions
     topics: TopicIds
     producer_ids: ProducerIds
     groups: Groups

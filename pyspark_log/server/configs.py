@@ -89,7 +89,7 @@ _TYPES_OF_REPLICAS = {"min.insync.replicas": Type.INT}
 _INTS = frozenset({
     "compression.gzip.level", "compression.lz4.level", "compression.zstd.level", "index.interval.bytes",
     "max.message.bytes", "min.insync.replicas", "segment.bytes", "segment.index.bytes", "batch.max.memory.bytes",
-    "num.partitions",
+    "max.incremental.fetch.session.cache.slots", "num.partitions",
     "offsets.retention.minutes", "offsets.topic.num.partitions", "producer.id.expiration.ms",
     "transaction.max.timeout.ms", "transaction.state.log.num.partitions", "transactional.id.expiration.ms",
 })  # fmt: skip

@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyspark_log.config import int_config
 from pyspark_log.errors import InvalidConfigError
 from pyspark_log.monitoring import is_loopback
 from pyspark_log.server.appends import Appends
 from pyspark_log.server.broker import Broker
 from pyspark_log.server.coordinator import Settings
 from pyspark_log.server.counts import Counts
+from pyspark_log.server.fetch_sessions import FetchSessions
 from pyspark_log.server.handlers import Api, Client, node_apis
 from pyspark_log.server.kinds import check_keeps_users, in_folder, kind_of
 from pyspark_log.server.member import Member, Parts
@@ -226,6 +228,9 @@ class _Server:
             loop=loop,
             workers=workers,
             appends=self._appends,
+            fetch_sessions=FetchSessions(
+                self._appends, loop.time, int_config(logs.configs, "max.incremental.fetch.session.cache.slots")
+            ),
             topics=parts.topics,
             producer_ids=parts.producer_ids,
             groups=self._member.groups,

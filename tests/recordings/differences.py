@@ -121,11 +121,6 @@ KNOWN = (
         "the recorded broker has coordinated groups before",
     ),
     Known(
-        r"Fetch 17\.responses\[.*\](\.partitions\[1\]: .*, here 'absent'|: 'absent', here .*)",
-        "platformatic",
-        "the client asks for each partition of a topic apart; Kafka answers about the topic once, this server twice",
-    ),
-    Known(
         r"Metadata 13\.topics\[made-by-a-producer" + _NOT_YET_THERE,
         "confluent-create-when-missing",
         "a missing topic is there at once; Kafka has it some time later",

@@ -17,6 +17,7 @@ from tests.server_tools import Server, served
 SETTINGS = {
     "log.retention.ms": "-1",
     "log.message.timestamp.after.max.ms": str((1 << 63) - 1),
+    "max.incremental.fetch.session.cache.slots": "0",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
 }

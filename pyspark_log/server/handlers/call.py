@@ -120,7 +120,7 @@ class Call:
     throttle: Throttle | None = None
 
     @cached_property
-    def _rules(self) -> Rules | None:
+    def rules(self) -> Rules | None:
         """The rules of this request; None: it may do everything."""
         return None if self.broker.acls is None else self.broker.acls.current()
 
@@ -135,7 +135,7 @@ class Call:
 
     def allows(self, operation: Operation, resource: Resource, name: str) -> bool:
         """Whether the client may do something; if what it may do cannot be read, only a super user may."""
-        rules, client = self._rules, self.client
+        rules, client = self.rules, self.client
         if rules is None or rules.allow(client.principal, client.host, operation, resource, name):
             return True
         _log.debug("%s: %s may not %s %s", client.peer, client.principal, _action_of(operation, resource), name)
@@ -143,7 +143,7 @@ class Call:
 
     def may_write_any(self) -> bool:
         """Whether there could be a topic that the client may write to."""
-        rules, client = self._rules, self.client
+        rules, client = self.rules, self.client
         return rules is None or rules.allow_any(client.principal, client.host, Operation.WRITE, Resource.TOPIC)
 
     def operations(self, resource: Resource, name: str) -> int:

@@ -117,17 +117,6 @@ def test_large_records_come_whole(peer, store, topic):
 # ---- sessions
 
 
-def test_no_session_is_made(peer, store, topic):
-    _fill(store, topic, [b"a"])
-    first = peer.ask(fetch_request(topic, 0, session_epoch=0), 12)
-    assert (first.error_code, first.session_id) == (ErrorCode.NONE, 0)
-
-
-def test_a_session_of_another_server_is_unknown(peer, topic):
-    answer = peer.ask(fetch_request(topic, 0, session_id=77, session_epoch=5), 12)
-    assert (answer.error_code, answer.responses) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ())
-
-
 # ---- waiting
 
 

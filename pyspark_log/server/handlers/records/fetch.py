@@ -6,6 +6,7 @@ Records are not read: the answer says where they are in the files of their segme
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,6 +15,7 @@ from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import FetchRequest, FetchResponse
 from pyspark_log.server.appends import PartitionKey
 from pyspark_log.server.errors import code_of
+from pyspark_log.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, Entry, Reader, Session
 from pyspark_log.server.handlers.call import Call, key_of
 from pyspark_log.server.handlers.records.leader_epochs import NO_EPOCH, check_epoch, divergence
 from pyspark_log.server.refusal import RefusedError
@@ -37,7 +39,6 @@ _MAX_WAIT_MS = 600_000
 _READ_COMMITTED = 1
 # Topics are named by their ids from this version on.
 _FIRST_BY_ID = 13
-_NO_SESSION, _NEW_SESSION = (0, -1)
 
 
 @dataclass
@@ -45,6 +46,7 @@ class _Part:
     """A partition that is asked for, and what was found of it so far.
 
     Attributes:
+        asked: the topic, as the client names it: name and id.
         request: what is asked.
         topic: the topic as it is; None: there is none.
         key: by which to wait for its records.
@@ -52,9 +54,12 @@ class _Part:
         data: the answer, once it was looked at.
         size: bytes of the records in it.
         there: bytes of records that are there, as many as may be sent at most.
+        has_records: whether there are records, also if none may be sent.
         end: for a follower: where the log ended when it was looked at.
+        entry: in the client's session; None: it has none.
     """
 
+    asked: tuple[str, bytes]
     request: FetchRequest.FetchPartition
     topic: ServedTopic | None
     key: PartitionKey
@@ -62,7 +67,9 @@ class _Part:
     data: FetchResponse.PartitionData | None = None
     size: int = 0
     there: int = 0
+    has_records: bool = False
     end: int = -1
+    entry: Entry | None = None
 
     @property
     def is_open(self) -> bool:
@@ -98,35 +105,82 @@ async def fetch(call: Call, request: FetchRequest, replica: Replica | None = Non
 
     `replica`: of a node of a cluster.
 
-    Fetch sessions (KIP-227) are not made: the client gets the session id 0, and asks for all partitions each time.
+    A consumer of a node has no fetch session (KIP-227): it asks for all partitions each time.
     """
     counts = call.broker.counts
-    if request.session_id and request.session_epoch not in (_NO_SESSION, _NEW_SESSION):
-        counts.errors[KEY, ErrorCode.FETCH_SESSION_ID_NOT_FOUND] += 1
-        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    topics = []
-    for topic in request.topics:
-        name = topic.topic if call.version < _FIRST_BY_ID else await call.cluster.name_of(topic.topic_id)
-        topics.append([_part(call, name, part, replica) for part in topic.partitions])
-    parts = [part for topic in topics for part in topic]
+    try:
+        session = _session_of(call, request, replica)
+    except RefusedError as error:
+        counts.errors[KEY, error.code] += 1
+        return FetchResponse(error_code=error.code)
+    parts = await _parts(call, request, replica, session)
     search = _Search(call, request, replica)
-    if request.max_wait_ms > 0 and request.min_bytes > 0 and all(part.is_open for part in parts):
-        await _wait_for_records(call, request, search, parts)
+    may_wait = request.max_wait_ms > 0 and request.min_bytes > 0 and (session is not None or len(parts) > 0)
+    if may_wait and all(part.is_open for part in parts):
+        await _wait_for_records(call, request, search, parts, session)
     else:
         await search.look(parts)
-    for part in parts:
+    topics = list[tuple[tuple[str, bytes], list[FetchResponse.PartitionData]]]()
+    # As Kafka, those last that were not looked at.
+    for part in sorted(parts, key=lambda part: part.topic is None):
         if replica is not None and part.size and part.topic is not None:
             replica.sent(part.topic.name, part.request.partition, part.size)
         if part.error:
             counts.errors[KEY, part.error] += 1
         elif part.size and part.topic is not None:
             counts.topic(part.topic.name).bytes_out += part.size
+        answer = search.answer(part)
+        if session is None or _is_new(request, session, part, answer):
+            if not topics or topics[-1][0] != part.asked:
+                topics.append((part.asked, []))
+            topics[-1][1].append(answer)
     return FetchResponse(
-        responses=[
-            _Topic(topic.topic, topic.topic_id, [search.answer(part) for part in topic_parts])
-            for topic, topic_parts in zip(request.topics, topics, strict=True)
-        ]
+        session_id=0 if session is None else session.session_id,
+        responses=[_Topic(*topic, answers) for topic, answers in topics],
     )
+
+
+def _session_of(call: Call, request: FetchRequest, replica: Replica | None) -> Session | None:
+    """The client's session; None: it has none. RefusedError: it has to begin another one."""
+    if replica is None:
+        return call.broker.fetch_sessions.of(request, by_id=call.version >= _FIRST_BY_ID)
+    if request.session_id and request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
+        raise RefusedError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "a node has no sessions")
+    return None
+
+
+def _is_new(request: FetchRequest, session: Session, part: _Part, answer: FetchResponse.PartitionData) -> bool:
+    """Whether an answer says anything new to a client with a session; the first one does, for each partition."""
+    entry = part.entry
+    assert entry is not None
+    # What there was may not have been sent, or not have been taken.
+    entry.is_due = part.has_records or part.error != ErrorCode.NONE
+    is_first = request.session_epoch == INITIAL_EPOCH
+    if part.size and not is_first:
+        session.move_back(entry)
+    return entry.is_new(answer) or is_first
+
+
+async def _parts(call: Call, request: FetchRequest, replica: Replica | None, session: Session | None) -> list[_Part]:
+    """The partitions that are looked at; those of a session are watched from then on."""
+    if session is not None:
+        reader = Reader(call.client.principal, call.client.host, call.rules)
+        return [await _of_session(call, session, entry) for entry in session.due(reader)]
+    parts = []
+    for topic in request.topics:
+        name = topic.topic if call.version < _FIRST_BY_ID else await call.cluster.name_of(topic.topic_id)
+        asked = topic.topic, topic.topic_id
+        parts += [_part(call, name, asked, part, replica) for part in topic.partitions]
+    return parts
+
+
+async def _of_session(call: Call, session: Session, entry: Entry) -> _Part:
+    name = entry.topic if call.version < _FIRST_BY_ID else await call.cluster.name_of(entry.topic_id)
+    part = _part(call, name, (entry.topic, entry.topic_id), entry.request, None)
+    part.entry = entry
+    if part.is_open:
+        session.watch(entry, part.key)
+    return part
 
 
 def taken_back(call: Call, response: FetchResponse) -> FetchResponse:
@@ -136,30 +190,46 @@ def taken_back(call: Call, response: FetchResponse) -> FetchResponse:
         size = sum(len(part.records or b"") for part in topic.partitions)
         if name is not None and size:
             call.broker.counts.topic(name).bytes_out -= size
-    return FetchResponse(error_code=response.error_code)
+    call.broker.fetch_sessions.take_back(response.session_id)
+    return FetchResponse(error_code=response.error_code, session_id=response.session_id)
 
 
-async def _wait_for_records(call: Call, request: FetchRequest, search: _Search, parts: Sequence[_Part]) -> None:
+async def _wait_for_records(
+    call: Call, request: FetchRequest, search: _Search, parts: list[_Part], session: Session | None
+) -> None:
+    """Looks at partitions until there are records; adds those of a session that change meanwhile."""
     by_key = {part.key: part for part in parts}
     loop, appends = call.broker.loop, call.broker.appends
     deadline = loop.time() + min(request.max_wait_ms, _MAX_WAIT_MS) / 1000
+    kept = None if session is None else session.waiting
     # From before the partitions are looked at, so that no append comes in between.
-    waiting = appends.waiting(by_key.keys())
+    waiting = appends.waiting(by_key.keys()) if kept is None else kept
     try:
         await search.look(parts)
         while search.there < min(request.min_bytes, search.most) and not any(part.error for part in parts):
             seconds = deadline - loop.time()
-            changed = await waiting.change(seconds) if seconds > 0 else ()
+            changed: AbstractSet[PartitionKey] = await waiting.change(seconds) if seconds > 0 else frozenset()
             if not changed:
                 return
+            if session is not None:
+                for key in changed - by_key.keys():
+                    by_key[key] = await _of_session(call, session, session.of_key(key))
+                    parts.append(by_key[key])
             await search.look([by_key[key] for key in changed])
     finally:
-        waiting.close()
+        if kept is None:
+            waiting.close()
 
 
-def _part(call: Call, name: str | None, request: FetchRequest.FetchPartition, replica: Replica | None) -> _Part:
+def _part(
+    call: Call,
+    name: str | None,
+    asked: tuple[str, bytes],
+    request: FetchRequest.FetchPartition,
+    replica: Replica | None,
+) -> _Part:
     if name is None:
-        return _Part(request, None, PartitionKey("", request.partition), ErrorCode.UNKNOWN_TOPIC_ID)
+        return _Part(asked, request, None, PartitionKey("", request.partition), ErrorCode.UNKNOWN_TOPIC_ID)
     try:
         if name == PUBLISH_TOPIC:
             raise UnknownTopicError(f"{name} is not served")
@@ -169,14 +239,14 @@ def _part(call: Call, name: str | None, request: FetchRequest.FetchPartition, re
         refusal = None if replica is None else replica.refusal(name, request)
         if refusal is not None:
             code = ErrorCode(refusal.error_code)
-            return _Part(request, None, PartitionKey("", request.partition), code, refusal)
+            return _Part(asked, request, None, PartitionKey("", request.partition), code, refusal)
         topic = call.broker.logs.topic(name)
         topic.check(request.partition)
-        return _Part(request, topic, PartitionKey(topic.topic_id, request.partition), ErrorCode.NONE)
+        return _Part(asked, request, topic, PartitionKey(topic.topic_id, request.partition), ErrorCode.NONE)
     except RefusedError as error:
-        return _Part(request, None, PartitionKey("", request.partition), error.code)
+        return _Part(asked, request, None, PartitionKey("", request.partition), error.code)
     except (PylogError, OSError) as error:
-        return _Part(request, None, PartitionKey("", request.partition), code_of(error))
+        return _Part(asked, request, None, PartitionKey("", request.partition), code_of(error))
 
 
 class _Search:
@@ -212,7 +282,7 @@ class _Search:
             return
         self.size -= part.size
         self.there -= part.there
-        part.size, part.there, part.error, part.data = 0, 0, ErrorCode.NONE, None
+        part.size, part.there, part.has_records, part.error, part.data = 0, 0, False, ErrorCode.NONE, None
         try:
             self._find(part, part.topic, may_wait=may_wait)
         except (PylogError, OSError) as error:
@@ -257,10 +327,10 @@ class _Search:
         # A consumer may know a later high watermark than a leader that was just elected.
         if not log.log_start <= start <= log.next_offset:
             raise OffsetOutOfRangeError(topic, request.partition, start, log.log_start, end)
-        room = self.most - self.size
+        room, part.has_records = self.most - self.size, start < end
         limit = max(min(request.partition_max_bytes, room), 0)
         is_held = replica is not None and replica.holds_back(topic, request.partition)
-        if start < end and (room > 0 or self.size == 0) and not is_held:
+        if part.has_records and (room > 0 or self.size == 0) and not is_held:
             batches = log.batches(start, end, limit)
         if batches is not None:
             length = len(batches.records)
