@@ -3,9 +3,9 @@
 What depends on how Python starts needs a new one: what is loaded, memory, the list of processes.
 """
 
+import contextlib
 import importlib
 import logging
-import contextlib
 import os
 import signal
 import subprocess
