@@ -19,6 +19,7 @@ from pyspark_log.server.served.object_log import ObjectTopic
 from pyspark_log.server.served.object_pieces import Pieces
 from pyspark_log.server.served.object_servers import ObjectServers
 from pyspark_log.server.served.object_transactions import ObjectTransactions
+from pyspark_log.server.served.object_upkeep import ObjectUpkeep
 from pyspark_log.storage.fs import contextmanager
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.log.producers import ProducerEntry
@@ -43,7 +44,7 @@ class ObjectLogs(ServedLogs):
         self.configs = store.configs
         self.groups = ObjectGroups(self._follower, self._collector, self.servers.run, store.groups.log.retention_ms)
         self.transactions = ObjectTransactions(self._follower, self._collector, workers)
-        self.compaction = _Nothing()
+        self.compaction = ObjectUpkeep(store, self.servers)
 
     def check_writable(self) -> None:
         """Others may write to it, too."""
@@ -93,7 +94,7 @@ class ObjectLogs(ServedLogs):
         raise ReadOnlyError(f"{at}: an object store has one log dir")
 
     def clean(self) -> None:
-        """`pylog upkeep` does, once for all servers."""
+        """ObjectUpkeep does, once for all servers."""
 
     @contextmanager
     def held(self, most_files: int) -> Iterator[None]:
@@ -113,13 +114,3 @@ class ObjectLogs(ServedLogs):
 
 # Of sizes that an object store does not report.
 _UNKNOWN = -1
-
-
-class _Nothing:
-    """Compacts nothing: `pylog upkeep` does."""
-
-    def start(self) -> None:
-        """There is nothing to begin."""
-
-    def stop(self) -> None:
-        """There is nothing to stop."""

@@ -14,12 +14,13 @@ from pyspark_log.server.handlers.coordinators.group_offsets import offset_commit
 from pyspark_log.server.network import Loop, Workers
 from pyspark_log.server.producer_ids import ProducerIds
 from pyspark_log.server.refusal import RefusedError
-from pyspark_log.server.served import object_servers
+from pyspark_log.server.served import object_servers, object_upkeep
 from pyspark_log.server.served.object_collector import Collector
 from pyspark_log.server.served.object_follower import Follower
 from pyspark_log.server.served.object_groups import ObjectGroups
 from pyspark_log.server.served.object_pieces import Pieces
 from pyspark_log.server.served.object_servers import DEAD, ObjectServers
+from pyspark_log.server.served.object_upkeep import ObjectUpkeep
 from pyspark_log.server.served.servers import Server
 from pyspark_log.server.several import Several
 from pyspark_log.storage.fs.clock import now_ms
@@ -30,6 +31,7 @@ from pyspark_log.storage.objects.observer import set_observer
 from pyspark_log.storage.publish_log import servers
 from pyspark_log.storage.publish_log.groups import coordinated
 from tests import requests as r
+from tests.waiting import wait_until
 
 AT = TopicPartition("t", 0)
 
@@ -327,3 +329,22 @@ def test_tools_see_members(house, store):
     only.collector.add = None
     assert only.groups.expire() == 1
     assert list(store.groups) == ["query"]
+
+
+def test_the_one_that_coordinates_does_the_upkeep(store, monkeypatch):
+    monkeypatch.setattr(object_upkeep, "FIRST", 0.0)
+    for _ in range(30):
+        store.append("t", [{"key": "k", "value": "v"}], partition=0)
+    other, first = (ObjectUpkeep(store, SimpleNamespace(coordinates=coordinates)) for coordinates in (False, True))
+
+    def pieces():
+        return len(store.log.follow().partitions[store.describe_topic("t").topic_id, 0].pieces)
+
+    other.start()
+    other.stop()
+    other._thread.join()
+    assert pieces() == 30
+    first.start()
+    wait_until(lambda: pieces() == 1, "they are merged")
+    first.stop()
+    assert store.latest_offset("t", 0) == 30
