@@ -81,24 +81,34 @@ def check_json_type(kind: pa.DataType) -> None:
         raise SchemaError(str(error)) from error
 
 
-def _parse(values: pa.Array, kind: pa.DataType) -> pa.StructArray:
-    """Each value becomes a field of an object with its number, so that a value which is none or several shows."""
-    numbers = pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), len(values)))
+def _parse(values: pa.Array, kind: pa.StructType) -> pa.StructArray:
+    """Parses values as the lines of one text.
+
+    Each begins and ends with a brace. So the brace at the end of a line can only end an object that is within no other:
+    what follows it is neither a comma nor an end, nor may a text have a line break. As many objects as values are one
+    object a value, then.
+    """
     # Casting checks that it is UTF-8.
-    texts = values.cast(pa.string()).fill_null("null")
-    lines = pc.binary_join_element_wise('{"n":', numbers.cast(pa.string()), ',"v":', texts, "}\n", "")
-    text = pc.binary_join(pa.ListArray.from_arrays([0, len(lines)], lines), "")[0].as_buffer()
+    texts = values.cast(pa.string())
+    if not _are_in_braces(texts):
+        texts = pc.utf8_trim(texts, " \t\r\n")
+        texts = pc.if_else(pc.equal(texts, "null"), None, texts)
+        if not _are_in_braces(texts):
+            raise pa.ArrowInvalid("it is no JSON object")
+    lines = pc.binary_join(pa.ListArray.from_arrays([0, len(texts)], texts.fill_null("{}")), "\n")[0].as_buffer()
     table = arrow_json.read_json(
-        pa.BufferReader(text),
-        arrow_json.ReadOptions(use_threads=False, block_size=text.size + 1),
-        arrow_json.ParseOptions(
-            explicit_schema=pa.schema([("n", pa.int64()), ("v", kind)]), unexpected_field_behavior="ignore"
-        ),
+        pa.BufferReader(lines),
+        arrow_json.ReadOptions(use_threads=False, block_size=lines.size + 1),
+        arrow_json.ParseOptions(explicit_schema=pa.schema(list(kind)), unexpected_field_behavior="ignore"),
     )
-    if not table["n"].combine_chunks().equals(numbers):
+    if table.num_rows != len(texts):
         raise pa.ArrowInvalid("a value has several objects")
-    parsed = table["v"].combine_chunks()
-    return parsed.chunk(0) if isinstance(parsed, pa.ChunkedArray) else parsed
+    columns = [column.combine_chunks() for column in table.columns]
+    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=texts.is_null())
+
+
+def _are_in_braces(texts: pa.Array) -> bool:
+    return bool(pc.all(pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}")), min_count=0).as_py())
 
 
 def _read_as(kind: pa.DataType) -> pa.DataType:
