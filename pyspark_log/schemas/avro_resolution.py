@@ -129,7 +129,7 @@ class _Resolver:
             return self._of_union(writer, reader, slot)
         if reader.kind == "union":
             return self._into_union(writer, reader, slot)
-        if reader.logical == "decimal" and writer.kind == reader.kind:
+        if reader.logical == "decimal":
             return self._decimal(writer, reader, slot)
         if writer.logical.startswith(_TIMES) and reader.logical.startswith(_TIMES) and writer.logical != reader.logical:
             raise self._mismatch(writer, reader, f": {writer.logical} and {reader.logical} have other units")
@@ -183,6 +183,9 @@ class _Resolver:
         raise self._mismatch(writer, reader)
 
     def _decimal(self, writer: AvroType, reader: AvroType, slot: Slot) -> int:
+        if writer.kind != reader.kind:
+            # Also a text, which bytes without a logical type would take.
+            raise self._mismatch(writer, reader)
         if writer.logical == "decimal" and (writer.precision, writer.scale) != (reader.precision, reader.scale):
             digits = f"({writer.precision}, {writer.scale}) and ({reader.precision}, {reader.scale})"
             raise self._mismatch(writer, reader, f": the precisions and scales of decimals differ: {digits}")
