@@ -6,6 +6,7 @@ Apache Avro specification 1.12: "Schema Declaration", "Parsing Canonical Form fo
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ from pyspark_log.errors import SchemaError
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 # A schema with more types within each other than this is refused; Python's own stack would end a little later.
 _MOST_DEPTH = 200
+_MOST_BYTES = 2**31 - 1
 _MISSING = object()
 
 
@@ -141,7 +143,7 @@ class _Parser:
             named.symbols, named.default = tuple(str(part) for part in document["symbols"]), document.get("default")
         elif kind == "fixed":
             named.size = int(document["size"])
-            if named.size < 0:
+            if not 0 <= named.size <= _MOST_BYTES:
                 raise ValueError(f"the fixed {name!r} has the size {named.size}")
             _with_logical(named, document)
         else:
@@ -170,6 +172,8 @@ def _with_logical(kind: AvroType, document: dict[str, Any]) -> AvroType:
     if logical == "decimal" and kind.kind in ("bytes", "fixed"):
         precision, scale = document.get("precision"), document.get("scale", 0)
         if not isinstance(precision, int) or not isinstance(scale, int) or not 0 <= scale <= precision > 0:
+            return kind
+        if kind.kind == "fixed" and precision > (8 * kind.size - 1) * math.log10(2):
             return kind
         kind.precision, kind.scale = precision, scale
     elif logical == "decimal":

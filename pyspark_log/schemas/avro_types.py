@@ -22,6 +22,8 @@ _LOGICAL = {
 # Numbers of two sizes in a union are one column of the larger one.
 _WIDER = {frozenset(("int", "long")): "long", frozenset(("float", "double")): "double"}
 _MOST_DIGITS = 38
+# Also a null takes as many.
+_MOST_BYTES = 4096
 
 
 def arrow_type(kind: AvroType) -> pa.DataType:
@@ -55,6 +57,8 @@ def _type(kind: AvroType, path: str, inside: tuple[AvroType, ...]) -> pa.DataTyp
     if kind.kind == "fixed":
         if not kind.size:
             raise SchemaError(f"{path or kind.name}: the fixed {kind.name} is empty: its size is 0")
+        if kind.size > _MOST_BYTES:
+            raise SchemaError(f"{path}: a fixed of {kind.size} bytes; a column has at most {_MOST_BYTES}")
         return pa.binary(kind.size)
     return _LOGICAL.get((kind.kind, kind.logical)) or _TYPES[kind.kind]
 

@@ -94,6 +94,13 @@ def test_a_value_begins_after_its_prefix():
     assert decoded(values, SMALL, prefix=5)[0] == [{"id": 7, "name": "x"}] * 3
 
 
+def test_a_decimal_with_more_digits_than_its_bytes_is_none():
+    fixed = {"type": "fixed", "name": "F", "size": 2, "logicalType": "decimal"}
+    assert [arrow_type(parse_avro(json.dumps({**fixed, "precision": digits}))) for digits in (4, 5)] == [
+        pa.decimal128(4, 0), pa.binary(2),
+    ]  # fmt: skip
+
+
 def test_decimals_of_all_sizes():
     schema = record(("it", {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 0}))
     numbers = [0, 1, -1, 127, -128, 10**38 - 1, 1 - 10**38, 2**64, -(2**64), *range(-3, 3)]
@@ -226,6 +233,8 @@ def test_a_new_field_without_a_default_does_not_fit():
         (json.dumps(record(("next", ["null", "R"]))), "refers to itself"),
         (json.dumps(record()), "is empty"),
         (json.dumps({"type": "bytes", "logicalType": "decimal", "precision": 39}), "39 digits"),
+        (json.dumps({"type": "fixed", "name": "F", "size": 2**20}), "a fixed of 1048576 bytes"),
+        (json.dumps({"type": "fixed", "name": "F", "size": 2**31}), "has the size 2147483648"),
     ],
 )
 def test_a_schema_without_columns_is_refused(schema, problem):
