@@ -95,8 +95,7 @@ cdef int put_sized(Writer* writer, const uint8_t* data, int64_t size) noexcept n
 cdef int put_decimal(Writer* writer, const uint8_t* data, int64_t size) noexcept nogil:
     """16 little-endian bytes as the fewest big-endian ones, or as `size` of them."""
     cdef uint8_t turned[16]
-    cdef uint8_t filled[64]
-    cdef int at, first = 0
+    cdef int at, error, first = 0
     for at in range(16):
         turned[at] = data[15 - at]
     cdef uint8_t sign = 0xFF if turned[0] & 0x80 else 0
@@ -104,11 +103,13 @@ cdef int put_decimal(Writer* writer, const uint8_t* data, int64_t size) noexcept
         first += 1
     if size < 0:
         return put_sized(writer, turned + first, 16 - first)
-    if 16 - first > size or size > 64:
+    if 16 - first > size:
         return TOO_LARGE
-    for at in range(size):
-        filled[at] = sign if at < size - (16 - first) else turned[16 - size + at]
-    return put(writer, filled, size)
+    for at in range(size - (16 - first)):
+        error = put(writer, &sign, 1)
+        if error:
+            return error
+    return put(writer, turned + first, 16 - first)
 
 
 cdef int write_scalar(Writer* writer, const Step* step, int64_t row) noexcept nogil:
