@@ -86,6 +86,7 @@ test-long:  ## What takes many hours: test-all with its files on a disk, model, 
 	$(MAKE) group-campaign
 	$(MAKE) table-campaign
 	$(MAKE) real-time-campaign
+	$(MAKE) schema-campaign
 	$(MAKE) crash
 
 .PHONY: model
@@ -123,6 +124,10 @@ table-campaign: java .pyspark/$(OTHER_PYSPARK)  ## Tables of Delta and Iceberg: 
 real-time-campaign: java kafka-jars  ## A query in Spark's real-time mode and its server, killed 100 times; at Kafka 30 times: half an hour
 	"$(BIN)/python" -m tests.campaigns real-time --kills 100
 	"$(BIN)/python" -m tests.campaigns real-time --kills 30 --system kafka
+
+.PHONY: schema-campaign
+schema-campaign: kafka-jars  ## Values of 30,000 schemas of Avro and Protobuf, and 20,000 pairs, as Java's classes have them: four minutes
+	PYLOG_REQUIRE=kafka SCHEMA_CASES=100 "$(BIN)/python" -m pytest -o timeout=0 tests/kafka/test_values_of_schemas.py
 
 .PHONY: group-campaign
 group-campaign: $(INSTALLED)  ## Members of a group without a server, that join, leave, die and sleep, 500 times: ten minutes
@@ -251,7 +256,7 @@ java-note:
 COPY_JARS := mvn -q -B dependency:copy-dependencies -DincludeScope=runtime
 
 .PHONY: kafka-jars
-kafka-jars: .kafka/.stamp .kafka/.stamp-3.9.1  ## Kafka's own classes for the tests in tests/kafka, by Maven
+kafka-jars: .kafka/.stamp .kafka/.stamp-3.9.1 .kafka/.stamp-schemas  ## Kafka's own classes for the tests in tests/kafka, by Maven
 
 .kafka/.stamp: tests/kafka/pom.xml tests/kafka/streams-pom.xml tests/kafka/spark-pom.xml
 	@command -v mvn >/dev/null || { \
@@ -269,6 +274,12 @@ kafka-jars: .kafka/.stamp .kafka/.stamp-3.9.1  ## Kafka's own classes for the te
 	@echo "Fetching an older Kafka (once; 45 MB)."
 	@rm -rf .kafka/jars-3.9*
 	@$(COPY_JARS) -f $< "-DoutputDirectory=$(CURDIR)/.kafka/jars-3.9"
+	@touch "$@"
+
+.kafka/.stamp-schemas: tests/kafka/schemas-pom.xml .kafka/.stamp
+	@echo "Fetching Java's classes of Avro and Protobuf (once; 8 MB)."
+	@rm -rf .kafka/schemas-jars
+	@$(COPY_JARS) -f $< "-DoutputDirectory=$(CURDIR)/.kafka/schemas-jars"
 	@touch "$@"
 
 # Without Maven, or offline, all the other tests run.

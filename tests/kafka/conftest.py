@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from kafka_cluster import Cluster
-from kafka_tools import OLDER, SPARK_JARS, missing, running_broker
+from kafka_tools import OLDER, SPARK_JARS, missing, missing_schemas, running_broker
 from node_tools import RACKS, NodeServer, running_node
 
 from pyspark_log import Store
@@ -45,6 +45,12 @@ def kafka():
 def older_kafka(kafka):
     """For tests that run nodes of the older Kafka, too."""
     _need(missing(OLDER))
+
+
+@pytest.fixture(scope="session")
+def schema_classes():
+    """For tests that run Java's classes of Avro and Protobuf; likewise."""
+    _need(missing_schemas())
 
 
 def _need(reason):

@@ -22,6 +22,8 @@ from tests.spark.java import java_version
 FOLDER = Path(__file__).parents[2] / ".kafka"
 #: Spark's connector to Kafka, with what it needs beside Spark.
 SPARK_JARS = FOLDER / "spark-jars"
+#: The folder of Java's own classes of Avro and Protobuf, in `FOLDER`.
+SCHEMAS = "schemas-jars"
 #: The folders of each version of Kafka, in `FOLDER`.
 JARS = {"4.3.1": "jars", "3.9.1": "jars-3.9"}
 NEWEST, OLDER = JARS
@@ -62,11 +64,18 @@ SHARED_VERSION = ("--release-version", "3.9-IV0")
 
 def missing(version=NEWEST):
     """Why a version of Kafka cannot be run here; "" if it can."""
+    return _missing(f"Kafka {version}", ".stamp" if version == NEWEST else f".stamp-{version}")
+
+
+def missing_schemas():
+    """Likewise, of Java's classes of Avro and Protobuf."""
+    return _missing("Avro and Protobuf", ".stamp-schemas")
+
+
+def _missing(what, stamp):
     if java_version() < 17:
         return "Kafka needs Java 17 or later: set JAVA_HOME, or put java on the PATH"
-    if not (FOLDER / (".stamp" if version == NEWEST else f".stamp-{version}")).exists():
-        return f"The jars of Kafka {version} are not here: make kafka-jars"
-    return ""
+    return "" if (FOLDER / stamp).exists() else f"The jars of {what} are not here: make kafka-jars"
 
 
 def archive(jars):
