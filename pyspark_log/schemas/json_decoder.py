@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +15,9 @@ from pyspark_log.schemas.json_types import arrow_schema
 from pyspark_log.schemas.schema import Schema
 
 _LAST = 2**31 - 1
+_ROW = re.compile(r"in row (\d+)")
+# Rows that are parsed apart from the others after a bad one, as more bad ones may come soon.
+_PIECE = 2000
 
 
 class JsonDecoder:
@@ -26,7 +31,7 @@ class JsonDecoder:
         """SchemaError: the schema is none, or Arrow reads no such columns from JSON."""
         try:
             document = json.loads(reader.text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise SchemaError(f"not a JSON Schema: {error}") from None
         self.type = pa.struct(list(arrow_schema(document)))
         check_json_type(self.type)
@@ -48,22 +53,26 @@ class JsonDecoder:
 
 
 def parse_all_json(values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, list[tuple[int, str]]]:
-    """Parses values into structs of a type; what is none is null, with its row and the reason."""
-    bad = list[tuple[int, str]]()
-    parts = _parsed(values, kind, 0, bad)
+    """Parses values into structs of a type; what is none is null, with its row and the reason.
+
+    A bad one is found by the row that the error names, or by halves; what is around it is parsed together.
+    """
+    parts, bad = list[pa.Array](), list[tuple[int, str]]()
+    rest = [(values, 0)]
+    while rest:
+        values, begin = rest.pop()
+        try:
+            parts.append(_parse_json(values, kind))
+        except pa.ArrowInvalid as error:
+            if len(values) == 1:
+                bad.append((begin, str(error)))
+                parts.append(pa.nulls(1, kind))
+                continue
+            row = _ROW.search(str(error))
+            at = int(row[1]) if row and int(row[1]) < len(values) else len(values) // 2
+            edges = [0, at, at + 1, at + _PIECE, len(values)]
+            rest += [(values[first:end], begin + first) for first, end in pairwise(edges) if first < end][::-1]
     return pa.concat_arrays(parts) if len(parts) != 1 else parts[0], bad
-
-
-def _parsed(values: pa.Array, kind: pa.DataType, begin: int, bad: list[tuple[int, str]]) -> list[pa.Array]:
-    """The values from row `begin` on. The bad ones are found by halves; those around them are parsed together."""
-    try:
-        return [_parse_json(values, kind)]
-    except pa.ArrowInvalid as error:
-        if len(values) == 1:
-            bad.append((begin, str(error)))
-            return [pa.nulls(1, kind)]
-        half = len(values) // 2
-        return _parsed(values[:half], kind, begin, bad) + _parsed(values[half:], kind, begin + half, bad)
 
 
 def _parse_json(values: pa.Array, kind: pa.DataType) -> pa.StructArray:
@@ -90,11 +99,11 @@ def _parse(values: pa.Array, kind: pa.StructType) -> pa.StructArray:
     """
     # Casting checks that it is UTF-8.
     texts = values.cast(pa.string())
-    if not _are_in_braces(texts):
+    if _not_in_braces(texts) >= 0:
         texts = pc.utf8_trim(texts, " \t\r\n")
         texts = pc.if_else(pc.equal(texts, "null"), None, texts)
-        if not _are_in_braces(texts):
-            raise pa.ArrowInvalid("it is no JSON object")
+        if (row := _not_in_braces(texts)) >= 0:
+            raise pa.ArrowInvalid(f"it is no JSON object in row {row}")
     lines = pc.binary_join(pa.ListArray.from_arrays([0, len(texts)], texts.fill_null("{}")), "\n")[0].as_buffer()
     table = arrow_json.read_json(
         pa.BufferReader(lines),
@@ -107,8 +116,9 @@ def _parse(values: pa.Array, kind: pa.StructType) -> pa.StructArray:
     return pa.StructArray.from_arrays(columns, fields=list(kind), mask=texts.is_null())
 
 
-def _are_in_braces(texts: pa.Array) -> bool:
-    return bool(pc.all(pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}")), min_count=0).as_py())
+def _not_in_braces(texts: pa.Array) -> int:
+    """The first row that does not begin and end with a brace; -1: there is none."""
+    return int(pc.index(pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}")), value=False).as_py())
 
 
 def _read_as(kind: pa.DataType) -> pa.DataType:
