@@ -92,6 +92,8 @@ class _Parser:
     def parsed(self, text: str) -> AvroType:
         try:
             document = text if text in PRIMITIVES else json.loads(text)
+            # No name may have half of a character.
+            json.dumps(document, ensure_ascii=False).encode()
             return self._type(document, "")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise SchemaError(f"not an Avro schema: {type(error).__name__}: {error}") from None
@@ -100,6 +102,8 @@ class _Parser:
         if isinstance(document, str):
             return self._by_name(document, namespace)
         if isinstance(document, list):
+            if not document:
+                raise ValueError("a union has no branch")
             return AvroType("union", parts=[self._nested(branch, namespace) for branch in document])
         kind = document["type"]
         if not isinstance(kind, str):

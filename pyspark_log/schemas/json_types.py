@@ -23,7 +23,10 @@ def arrow_schema(document: Any) -> pa.Schema:  # noqa: ANN401  (what JSON has)
     Raises:
         SchemaError: it has what columns have not: parts of any type, maps, or itself.
     """
-    kind = _Reader(document).type("", document, 0)
+    try:
+        kind = _Reader(document).type("", document, 0)
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise SchemaError(f"not a JSON Schema: {type(error).__name__}: {error}") from None
     if not pa.types.is_struct(kind):
         raise SchemaError("the JSON Schema is not that of an object")
     return pa.schema(list(kind))

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pyspark_log.errors import SchemaError
 from pyspark_log.schemas.proto_descriptor import add_descriptor
-from pyspark_log.schemas.proto_file import WELL_KNOWN, ProtoField, ProtoFile, ProtoMessage, parse_proto
+from pyspark_log.schemas.proto_file import SCALARS, WELL_KNOWN, ProtoField, ProtoFile, ProtoMessage, parse_proto
 from pyspark_log.schemas.schema import Schema
 from pyspark_log.schemas.slots import Slot
 
@@ -27,6 +27,7 @@ _TYPES = {
     "string": pa.string(), "bytes": pa.binary(), "enum": pa.string(),
     "google.protobuf.Timestamp": pa.timestamp("us", tz="UTC"), "google.protobuf.Duration": pa.duration("us"),
 }  # fmt: skip
+_KEYS = tuple(kind for kind in _TYPES if kind in SCALARS and kind not in ("float", "double", "bytes"))
 _MOST_PLACES = 8
 
 _Field = tuple[int, int, int, int, int, bool, bool, int]
@@ -90,6 +91,8 @@ def _field_type(file: ProtoFile, field: ProtoField, inside: tuple[str, ...]) -> 
     kind, name = _kind(file, field.type, inside[-1])
     of = _TYPES[kind] if kind != "message" else arrow_type(file, file.messages[name], inside)
     if field.key:
+        if field.key not in _KEYS:
+            raise SchemaError(f"{field.name}: a map has no keys of the type {field.key}")
         return pa.field(field.name, pa.map_(_TYPES[field.key], of))
     return pa.field(field.name, pa.list_(of) if field.repeated else of)
 

@@ -232,6 +232,8 @@ def test_a_new_field_without_a_default_does_not_fit():
         ("[" * 300 + "]" * 300, "more than 200"),
         (json.dumps(record(("next", ["null", "R"]))), "refers to itself"),
         (json.dumps(record()), "is empty"),
+        ("[]", "no branch"),
+        (json.dumps(record(("\ud800", "int"))), "surrogates"),
         (json.dumps({"type": "bytes", "logicalType": "decimal", "precision": 39}), "39 digits"),
         (json.dumps({"type": "fixed", "name": "F", "size": 2**20}), "a fixed of 1048576 bytes"),
         (json.dumps({"type": "fixed", "name": "F", "size": 2**31}), "has the size 2147483648"),

@@ -175,6 +175,7 @@ def test_confluents_serializer_is_read():
         ("message A { repeated group G = 1 { } }", "a group"),
         ("message A { Other a = 1; }", "no message or enum Other"),
         ("message A { A a = 1; }", "refers to itself"),
+        ("message A { map<A, int32> a = 1; }", "no keys of the type A"),
         ("message A { google.protobuf.Struct a = 1; }", "refers to itself"),
         ("message A { }", "is empty"),
         ("syntax = 'proto3';", "no message"),
