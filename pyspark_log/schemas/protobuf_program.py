@@ -54,13 +54,16 @@ def message_of(schema: Schema, name: str) -> tuple[ProtoFile, ProtoMessage]:
     file = parse_proto(WELL_KNOWN)
     for _, text in schema.references:
         _add(text, file)
-    before = set(file.messages)
-    _add(schema.text, file)
-    own = [message for full, message in file.messages.items() if full not in before]
+    # One of these may have the name of a well-known one.
+    itself = ProtoFile()
+    _add(schema.text, itself)
+    file.messages |= itself.messages
+    file.enums |= itself.enums
+    own = list(itself.messages.values())
     if not own:
         raise SchemaError("the Protobuf schema has no message")
     if not name:
-        return file, next(message for message in own if message.place == (0,))
+        return file, min(own, key=lambda message: message.place)
     for message in own:
         if message.name == name or message.name.endswith(f".{name}"):
             return file, message

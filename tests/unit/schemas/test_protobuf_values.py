@@ -146,6 +146,8 @@ def test_the_message_can_be_named():
     assert rows({"valueschema": schema, "valuemessage": "B"}, [b"\x08\x05"])[0] == [{"b": 5}]
     form = format_of({"keyformat": "protobuf", "keyschema": schema, "keymessage": "C"}, "key", None)
     assert TypedValues(form).type.names == ["c"]
+    own = 'syntax = "proto3"; package google.protobuf; message Timestamp { int32 a = 1; }'
+    assert typed({"valueschema": own}).type.names == ["a"]
     with pytest.raises(SchemaError, match=r"no message D; it has A, B, B\.C"):
         typed({"valueschema": schema, "valuemessage": "D"})
 
