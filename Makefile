@@ -143,7 +143,7 @@ recordings: $(INSTALLED) .kafka/.stamp client-programs  ## Records the sessions 
 	"$(BIN)/python" -m tests.recordings.make
 
 .PHONY: fuzz
-fuzz: $(INSTALLED)  ## Damaged bytes to every reader of files and messages: seven million inputs, an hour on two cores
+fuzz: $(INSTALLED)  ## Damaged bytes to every reader of files and messages: ten million inputs, an hour and a half on two cores
 	"$(BIN)/python" tests/fuzz/fuzz.py --inputs 1000000
 
 .PHONY: programs

@@ -1,4 +1,4 @@
-"""Feeds damaged bytes to everything that reads a store's files.
+"""Feeds damaged bytes to everything that reads a store's files, or values of a schema.
 
     python tests/fuzz/fuzz.py [FAMILY]... [--inputs 20000] [--first 0] [--seed 1] [--jobs N]
 
@@ -44,6 +44,9 @@ FAMILIES = {
     "descriptions": ("fuzz_descriptions", "Descriptions"),
     "states": ("fuzz_states", "States"),
     "messages": ("fuzz_messages", "Messages"),
+    "avro": ("fuzz_values", "AvroValues"),
+    "protobuf": ("fuzz_values", "ProtobufValues"),
+    "json": ("fuzz_values", "JsonValues"),
 }
 
 

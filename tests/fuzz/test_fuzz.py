@@ -17,6 +17,9 @@ INPUTS = {
     "descriptions": 1500,
     "states": 400,
     "messages": 4000,
+    "avro": 2000,
+    "protobuf": 2000,
+    "json": 400,
 }
 
 

@@ -1,8 +1,6 @@
 """Avro values become columns as fastavro reads them; bytes that are no value become a null and a reason."""
 
 import json
-import random
-from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -248,24 +246,3 @@ def test_values_of_a_slice():
     values = pa.array([encoded(SMALL, {"id": at, "name": str(at)}) for at in range(100)], pa.binary())
     found, _ = decoded(values[31:77], SMALL)
     assert [row["id"] for row in found] == list(range(31, 77))
-
-
-@pytest.mark.long
-@pytest.mark.slow
-def test_a_million_damaged_values():
-    dice = random.Random(51)
-    schema = record(
-        ("a", "long"), ("b", "string"), ("c", {"type": "array", "items": ["null", "double"]}),
-        ("d", {"type": "map", "values": {"type": "fixed", "name": "F", "size": 3}}),
-        ("e", {"type": "bytes", "logicalType": "decimal", "precision": 9}),
-    )  # fmt: skip
-    value = encoded(schema, {"a": 2**50, "b": "text" * 3, "c": [None, 0.5], "d": {"k": b"abc"}, "e": Decimal(7)})
-    for _ in range(100):
-        damaged = []
-        for _ in range(10_000):
-            made = bytearray(value)
-            for _ in range(dice.randint(1, 4)):
-                made[dice.randrange(len(made))] = dice.randrange(256)
-            damaged.append(bytes(made[: dice.randint(0, len(made))]))
-        found, bad = decoded(damaged, schema)
-        assert {row for row, _ in bad} == {row for row, it in enumerate(found) if it is None}
