@@ -126,7 +126,7 @@ real-time-campaign: java kafka-jars  ## A query in Spark's real-time mode and it
 	"$(BIN)/python" -m tests.campaigns real-time --kills 30 --system kafka
 
 .PHONY: schema-campaign
-schema-campaign: kafka-jars  ## Values of 30,000 schemas of Avro and Protobuf, and 20,000 pairs, as Java's classes have them: four minutes
+schema-campaign: kafka-jars  ## Values of 30,000 schemas, and 20,000 pairs of schemas, beside Java's classes: four minutes
 	PYLOG_REQUIRE=kafka SCHEMA_CASES=100 "$(BIN)/python" -m pytest -o timeout=0 tests/kafka/test_values_of_schemas.py
 
 .PHONY: group-campaign
@@ -143,7 +143,7 @@ recordings: $(INSTALLED) .kafka/.stamp client-programs  ## Records the sessions 
 	"$(BIN)/python" -m tests.recordings.make
 
 .PHONY: fuzz
-fuzz: $(INSTALLED)  ## Damaged bytes to every reader of files and messages: ten million inputs, an hour and a half on two cores
+fuzz: $(INSTALLED)  ## Damaged bytes to every reader of files and messages: ten million inputs, two hours on two cores
 	"$(BIN)/python" tests/fuzz/fuzz.py --inputs 1000000
 
 .PHONY: programs
