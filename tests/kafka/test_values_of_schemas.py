@@ -36,7 +36,8 @@ class Java:
     def __init__(self):
         # Of logical types that do not fit Avro says that it ignores them.
         quiet = ("-Dorg.slf4j.simpleLogger.log.org.apache.avro=error",)
-        run = command(str(PROGRAM), jars=SCHEMAS, options=quiet)
+        # It keeps each pair of schemas that it has resolved.
+        run = command(str(PROGRAM), jars=SCHEMAS, options=quiet, memory="1g")
         self._process = subprocess.Popen(run, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
 
     def ask(self, **request):
