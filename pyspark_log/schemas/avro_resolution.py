@@ -172,12 +172,15 @@ class _Resolver:
         if single is not None:
             return self.resolved(writer, single, slot)
         branches = list(zip(branches_of(reader), slot.children, strict=True))
-        # One of the same type first, then those that the value can become.
-        branches.sort(key=lambda pair: (pair[0].kind, pair[0].name) != (writer.kind, writer.name))
-        for branch, child in branches:
+        own = [pair for pair in branches if _is_of_its_name(writer, pair[0])]
+        # Its own branch is the only one, also if the value does not fit; else it is the first that it can become.
+        branches.sort(key=lambda pair: pair[0].short_name != writer.short_name)
+        for branch, child in own or branches:
             try:
                 link = self.resolved(writer, branch, child)
             except IncompatibleSchemaError:
+                if own:
+                    raise
                 continue
             return self.step(Op.MEMBER, slot.number, child.number, (link,))
         raise self._mismatch(writer, reader)
@@ -271,6 +274,10 @@ class _Resolver:
             step = (op, number, ())
         self.made.steps[number_of_step] = (step[0], _NO_COLUMN, step[1], step[2])
         return number_of_step
+
+
+def _is_of_its_name(writer: AvroType, reader: AvroType) -> bool:
+    return writer.kind == reader.kind and (writer.name == reader.name or writer.name in reader.aliases)
 
 
 def _same_name(writer: AvroType, reader: AvroType) -> bool:

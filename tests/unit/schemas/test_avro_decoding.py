@@ -203,6 +203,11 @@ def test_pairs_of_schemas_are_resolved_as_by_fastavro(data):
         ({"type": "enum", "name": "E", "symbols": ["A"]}, {"type": "enum", "name": "O", "symbols": ["A"]}, "names"),
         ({"type": "array", "items": "null"}, {"type": "array", "items": "null"}, "take no bytes"),
         (["string", "bytes"], "int", "cannot be read"),
+        (
+            record(("x", "int"), name="A"),
+            [record(("x", "string"), name="A"), record(("x", "long"), name="B")],
+            "it.x: int",
+        ),
         ("string", {"type": "bytes", "logicalType": "decimal", "precision": 9}, "it: string as bytes"),
         (
             {"type": "long", "logicalType": "timestamp-millis"},
