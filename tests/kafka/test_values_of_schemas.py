@@ -18,8 +18,7 @@ from avro_draws import AvroDraws
 from proto_draws import ProtoDraws, as_text, imported
 
 from pyspark_log.schemas import GivenSchema, Schema, TypedValues, ValueFormat
-from pyspark_log.schemas.avro_decoder import fingerprint_of
-from pyspark_log.schemas.framing import confluent_prefix
+from pyspark_log.schemas.framing import confluent_prefix, single_object_prefix
 from pyspark_log.schemas.writing import WriteFormat
 from tests.kafka.kafka_tools import SCHEMAS, command
 
@@ -108,9 +107,8 @@ def difference(ours, javas, place=""):
     return next(filter(None, inner), "")
 
 
-def decoded(schema, values, writer=None):
+def decoded(schema, values, framing="none", writer=None):
     """Values as columns, and the numbers of those that are none, with why."""
-    framing = "none" if writer is None else "confluent"
     source = GivenSchema(schema) if writer is None else Writer(writer)
     typed = TypedValues(ValueFormat("value", "t-value", framing, schema, source))
     array, bad = typed.decode(pa.array(values, pa.binary()))
@@ -124,26 +122,22 @@ def encoded(schema, array):
     return [value.hex() for value in writer.encode(array, b"").to_pylist()]
 
 
-def both_ways(java, schema, drawn, **request):
+def both_ways(java, schema, drawn, begin=b"", framing="none", **request):
     """Checks that what Java has drawn is decoded to its values, and that what is encoded of these is read by it."""
     expected = [value["shown"] for value in drawn["values"]]
-    array, bad = decoded(schema, [bytes.fromhex(value["bytes"]) for value in drawn["values"]])
+    array, bad = decoded(schema, [begin + bytes.fromhex(value["bytes"]) for value in drawn["values"]], framing)
     assert (bad, difference(plain(array), expected)) == ({}, ""), request
     read = java.ask(**request, bytes=encoded(schema, array))["values"]
     assert difference(expected, [value.get("shown", value) for value in read]) == "", request
 
 
 def test_values_of_avro_are_javas_both_ways(java):
+    """As single objects, whose fingerprint is Java's, too."""
     for number in range(150 * TIMES):
         text = json.dumps(AvroDraws(random.Random(SEED << 20 | number)).schema())
         drawn = java.ask(writer=text, seed=number, count=VALUES)
-        both_ways(java, Schema("avro", text), drawn, writer=text)
-
-
-def test_single_objects_have_the_fingerprints_of_java(java):
-    for number in range(50 * TIMES):
-        text = json.dumps(AvroDraws(random.Random(SEED << 20 | number)).schema())
-        assert fingerprint_of(Schema("avro", text)).hex() == java.ask(writer=text, seed=0, count=0)["fingerprint"], text
+        begin = single_object_prefix(bytes.fromhex(drawn["fingerprint"]))
+        both_ways(java, Schema("avro", text), drawn, begin, "single-object", writer=text)
 
 
 def test_what_another_schema_reads_is_what_java_reads(java):
@@ -156,7 +150,7 @@ def test_what_another_schema_reads_is_what_java_reads(java):
         values = [value["bytes"] for value in java.ask(writer=writer, seed=number, count=VALUES, filled=True)["values"]]
         answers = java.ask(writer=writer, reader=reader, bytes=values)["values"]
         framed = [confluent_prefix(1) + bytes.fromhex(value) for value in values]
-        array, bad = decoded(Schema("avro", reader), framed, Schema("avro", writer))
+        array, bad = decoded(Schema("avro", reader), framed, "confluent", Schema("avro", writer))
         for row, (ours, javas) in enumerate(zip(plain(array), answers, strict=True)):
             where = f"{bad.get(row)}, and Java {javas}; {writer} read as {reader}"
             assert (row in bad) == ("refused" in javas), where
