@@ -10,7 +10,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 INSTALLED := $(VENV)/.stamp-install $(VENV)/.stamp-native
-NATIVE := $(wildcard pyspark_log/clients/*.pyx pyspark_log/kafka/*.pyx pyspark_log/storage/*/*.pyx pyspark_log/storage/*/*.pxd pyspark_log/storage/*/*.h pyspark_log/warm_python/*.c)
+NATIVE := $(shell find pyspark_log -name '*.pyx' -o -name '*.pxd' -o -name '*.h') $(wildcard pyspark_log/warm_python/*.c)
 
 # Spark starts Python by these names, on the driver and in its workers. Without them it takes the
 # python3 of the PATH, which has none of our packages.
