@@ -27,6 +27,12 @@ def check_text(what: str, text: str, most: int = 0) -> None:
         raise InvalidConfigError(f"{what} of {size} bytes; it can have {most}")
 
 
+def check_store(store: object) -> None:
+    """Refuses a path where a store is expected. InvalidConfigError."""
+    if isinstance(store, str | os.PathLike):
+        raise InvalidConfigError(f"expected a store, got the path {os.fspath(store)!r}: Store.open(path) opens one")
+
+
 def check_path(what: str, path: str) -> None:
     """Refuses what cannot be a path on this system: with a NUL, or a character that its file names cannot have.
 

@@ -13,7 +13,7 @@ from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from pyspark_log.arguments import check_whole
+from pyspark_log.arguments import check_store, check_whole
 from pyspark_log.clients.commits import Commits
 from pyspark_log.clients.deserializers import Deserializer
 from pyspark_log.clients.fetching import FetchConfig, Reset, joined
@@ -102,6 +102,7 @@ class Consumer:
             InvalidConfigError: an argument is refused. InvalidTopicError: no topic can have such a name.
             ReadOnlyError: it is to commit by itself, and the store is a Kafka broker's folder.
         """
+        check_store(store)
         check_whole("max_poll_records", max_poll_records, low=1)
         config = FetchConfig(
             auto_offset_reset, group_id, isolation_level, max_partition_fetch_bytes, check_crcs, key_deserializer,

@@ -22,7 +22,7 @@ from functools import partial
 from operator import index
 from types import TracebackType
 
-from pyspark_log.arguments import check_whole
+from pyspark_log.arguments import check_store, check_whole
 from pyspark_log.clients.sent_records import Data, Delivery, Headers, SentRecords
 from pyspark_log.errors import InvalidRecordError
 from pyspark_log.storage.catalog import check_not_internal
@@ -74,6 +74,7 @@ class Producer:
             partitioner: called with topic, key, value and the number of partitions of each record that names no
                 partition; returns one, or None.
         """
+        check_store(store)
         for name, number in (("batch_size", batch_size), ("buffer_memory", buffer_memory)):
             check_whole(name, number, low=1)
         self._store = store

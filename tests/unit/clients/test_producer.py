@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from pyspark_log.clients import Producer
+from pyspark_log.clients import Consumer, Producer
 from pyspark_log.clients import producer as producer_module
 from pyspark_log.errors import (
     InvalidConfigError,
@@ -487,3 +487,9 @@ def test_whole_numbers_of_numpy(store):
                 producer.send("t", b"v", timestamp_ms=wrong)
     [row] = read(store, 1)
     assert row["timestamp"].timestamp() * 1000 == 7
+
+
+@pytest.mark.parametrize("client", [Consumer, Producer])
+def test_a_path_is_no_store(client, tmp_path):
+    with pytest.raises(InvalidConfigError, match=r"Store\.open"):
+        client(tmp_path)
