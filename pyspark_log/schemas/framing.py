@@ -2,7 +2,7 @@
 
 https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html ("Wire format");
 Apache Avro specification 1.12, "Single-object encoding". After Confluent's five bytes Protobuf has the place of the
-message in its file, see `message_indexes`.
+message in its file: how many numbers follow, and these, each as `encoded_long` has it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ _MAGIC = b"\0"
 _SINGLE_OBJECT = b"\xc3\x01"
 #: Bytes before a value.
 SIZES: dict[Framing, int] = {"none": 0, "confluent": 5, "single-object": 10}
-_MOST_INDEXES = 64
 
 
 class NoFrameError(Exception):
@@ -91,3 +90,13 @@ def single_object_prefix(fingerprint: bytes) -> bytes:
 def fingerprint_in(prefix: bytes) -> bytes:
     """The fingerprint of the schema in the ten bytes before a single object."""
     return prefix[2:]
+
+
+def encoded_long(number: int) -> bytes:
+    """A number as Avro has its int and long, and Confluent the place of a message: zigzag, seven bits a byte."""
+    rest, data = (number << 1) ^ (number >> 63), bytearray()
+    while rest > 0x7F:
+        data.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    data.append(rest)
+    return bytes(data)

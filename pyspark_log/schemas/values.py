@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_log.errors import SchemaError
-from pyspark_log.schemas.avro_decoder import AvroDecoder, fingerprint_of
+from pyspark_log.schemas.avro.decoder import AvroDecoder, fingerprint_of
 from pyspark_log.schemas.framing import SIZES, Framing, NoFrameError, fingerprint_in, number_in, prefixes
-from pyspark_log.schemas.json_decoder import JsonDecoder
-from pyspark_log.schemas.protobuf_decoder import ProtobufDecoder
+from pyspark_log.schemas.json.decoder import JsonDecoder
+from pyspark_log.schemas.protobuf.decoder import ProtobufDecoder
 from pyspark_log.schemas.schema import Part, Schema, SchemaSource
 
 OnBadRecord = Literal["fail", "null"]

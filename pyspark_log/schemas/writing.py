@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from pyspark_log.errors import InvalidConfigError
-from pyspark_log.schemas.avro_decoder import fingerprint_of
-from pyspark_log.schemas.avro_encoding import AvroValuesWriter
+from pyspark_log.schemas.avro.decoder import fingerprint_of
+from pyspark_log.schemas.avro.encoding import AvroValuesWriter
 from pyspark_log.schemas.framing import confluent_prefix, single_object_prefix
-from pyspark_log.schemas.json_encoding import JsonValuesWriter
-from pyspark_log.schemas.protobuf_encoding import ProtobufValuesWriter
+from pyspark_log.schemas.json.encoding import JsonValuesWriter
+from pyspark_log.schemas.protobuf.encoding import ProtobufValuesWriter
 from pyspark_log.schemas.registry import Registry
 from pyspark_log.schemas.schema import Part, Schema
 from pyspark_log.schemas.settings import format_of

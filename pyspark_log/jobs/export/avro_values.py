@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyspark_log.errors import SchemaError
 from pyspark_log.jobs.export.parsed_values import ParsedValues
 from pyspark_log.schemas import Schema
-from pyspark_log.schemas.avro_decoder import AvroDecoder
+from pyspark_log.schemas.avro.decoder import AvroDecoder
 from pyspark_log.schemas.framing import confluent_prefix
 
 

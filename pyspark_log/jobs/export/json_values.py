@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from pyspark_log.errors import SchemaError
 from pyspark_log.jobs.export.parsed_values import ParsedValues
-from pyspark_log.schemas.json_decoder import check_json_type, parse_all_json
-from pyspark_log.schemas.json_types import arrow_schema
+from pyspark_log.schemas.json.decoder import check_json_type, parse_all_json
+from pyspark_log.schemas.json.types import arrow_schema
 
 
 class JsonValues(ParsedValues):

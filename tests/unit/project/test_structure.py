@@ -4,6 +4,7 @@ import ast
 import functools
 import importlib
 import re
+import subprocess
 
 import pytest
 
@@ -190,6 +191,25 @@ def test_kernels_use_what_is_below_them():
                 assert ROWS.index(used) <= ROWS.index(row), f"{path.relative_to(ROOT)} uses {module}"
                 found += 1
     assert found > 50
+
+
+def test_kernels_of_one_language_of_schemas_use_none_of_another():
+    for path in (ROOT / "pyspark_log/schemas").glob("*/*.p[yx][xd]"):
+        used = [match[1] or match[2] for match in _CIMPORT.finditer(path.read_text())]
+        own = f"pyspark_log.schemas.{path.parent.name}."
+        assert used
+        assert all(
+            module.startswith((own, "pyspark_log.storage.")) or module.count(".") == own.count(".") - 1
+            for module in used
+        )
+
+
+def test_make_compiles_each_kernel_when_it_changes():
+    command = ["make", "--print-data-base", "--dry-run", "help"]
+    lines = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    watched = next(line for line in lines if line.startswith("NATIVE := ")).split()
+    kernels = [path for ending in ("pyx", "pxd") for path in (ROOT / "pyspark_log").rglob(f"*.{ending}")]
+    assert {str(path.relative_to(ROOT)) for path in kernels} - set(watched) == set()
 
 
 def test_the_page_on_the_architecture_names_what_is_there():

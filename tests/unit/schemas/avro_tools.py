@@ -9,10 +9,10 @@ import fastavro
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from pyspark_log.schemas.avro_columns import AvroProgram, decode
-from pyspark_log.schemas.avro_resolution import resolve
-from pyspark_log.schemas.avro_schema import parse_avro
-from pyspark_log.schemas.avro_types import arrow_type, branches_of, single_branch
+from pyspark_log.schemas.avro.columns import AvroProgram, decode
+from pyspark_log.schemas.avro.resolution import resolve
+from pyspark_log.schemas.avro.schema import parse_avro
+from pyspark_log.schemas.avro.types import arrow_type, branches_of, single_branch
 from pyspark_log.schemas.slots import slot_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -11,7 +11,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, ti
 from google.protobuf.descriptor import FieldDescriptor
 from hypothesis import strategies as st
 
-from pyspark_log.schemas.protobuf_decoder import ProtobufDecoder
+from pyspark_log.schemas.protobuf.decoder import ProtobufDecoder
 from pyspark_log.schemas.schema import Schema
 
 Field = descriptor_pb2.FieldDescriptorProto

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_log.errors import IncompatibleSchemaError, SchemaError
-from pyspark_log.schemas.avro_schema import parse_avro
-from pyspark_log.schemas.avro_types import arrow_type
+from pyspark_log.schemas.avro.schema import parse_avro
+from pyspark_log.schemas.avro.types import arrow_type
 
 SMALL = {
     "type": "record",

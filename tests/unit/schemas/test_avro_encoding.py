@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_log.errors import IncompatibleSchemaError, InvalidRecordError
-from pyspark_log.schemas.avro_encoding import AvroValuesWriter
+from pyspark_log.schemas.avro.encoding import AvroValuesWriter
 from pyspark_log.schemas.schema import Schema
 
 

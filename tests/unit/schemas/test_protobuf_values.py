@@ -18,9 +18,9 @@ from proto_tools import comparable, decoded, decoder_of, files, fill, message_cl
 
 from pyspark_log.errors import IncompatibleSchemaError, InvalidRecordError, SchemaError
 from pyspark_log.schemas import TypedValues, format_of
-from pyspark_log.schemas.proto_descriptor import add_descriptor
-from pyspark_log.schemas.proto_file import ProtoFile, parse_proto
-from pyspark_log.schemas.protobuf_encoding import ProtobufValuesWriter
+from pyspark_log.schemas.protobuf.descriptor import add_descriptor
+from pyspark_log.schemas.protobuf.encoding import ProtobufValuesWriter
+from pyspark_log.schemas.protobuf.file import ProtoFile, parse_proto
 from pyspark_log.schemas.schema import Schema
 from tests.registry_server import registry_server
 

@@ -11,7 +11,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from pyspark_log.errors import InvalidConfigError, RegistryError, SchemaError
 from pyspark_log.schemas import BadValue, Registry, TypedValues, format_of
-from pyspark_log.schemas.avro_decoder import fingerprint_of
+from pyspark_log.schemas.avro.decoder import fingerprint_of
 from pyspark_log.schemas.framing import confluent_prefix, single_object_prefix
 from pyspark_log.schemas.schema import Schema
 from tests.registry_server import registry_server

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from enum import IntEnum, auto
 
 from pyspark_log.errors import IncompatibleSchemaError
-from pyspark_log.schemas.avro_default import encoded_default
-from pyspark_log.schemas.avro_schema import AvroField, AvroType
-from pyspark_log.schemas.avro_types import branches_of, single_branch
+from pyspark_log.schemas.avro.defaults import encoded_default
+from pyspark_log.schemas.avro.schema import AvroField, AvroType
+from pyspark_log.schemas.avro.types import branches_of, single_branch
 from pyspark_log.schemas.slots import Slot
 
 
 class Op(IntEnum):
-    """What a step does, as avro_columns.pyx has it."""
+    """What a step does, as columns.pyx has it."""
 
     NULL = 0
     BOOLEAN = auto()

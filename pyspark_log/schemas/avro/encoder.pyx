@@ -1,20 +1,22 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Encodes Arrow columns as Avro values.
 
-A program (avro_encoding.py) says for each part of a value, in the order of its schema, which column has it. The columns
+A program (encoding.py) says for each part of a value, in the order of its schema, which column has it. The columns
 have the types that the schema has in Arrow, so all that can go wrong is a value: a null, a symbol, a decimal.
 """
 
 import pyarrow as pa
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t, uintptr_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy
 
 from pyspark_log.schemas.arrow_columns cimport NO_MEMORY, TOO_MUCH, Columns, put_null, put_text
+from pyspark_log.schemas.arrow_input cimport Input, input_of, is_null
+from pyspark_log.schemas.slots import slot_of
 from pyspark_log.storage.record.memory cimport Memory, has_room
 
-# What a step of a program does; avro_encoding.py has the same numbers.
+# What a step of a program does; encoding.py has the same numbers.
 cdef enum Op:
     NOTHING = 0
     BOOLEAN = 1
@@ -46,6 +48,7 @@ cdef dict REASONS = {
 }
 
 cdef int64_t MOST_BYTES = 1 << 31
+cdef object BINARY_SLOT = slot_of(pa.binary())
 
 cdef struct Step:
     int op
@@ -241,7 +244,7 @@ cdef class AvroEncoder:
         Returns:
             A binary array; or, if a row is none, its number, the number of the step that refused it, and why.
         """
-        cdef Columns out = Columns(_BINARY)
+        cdef Columns out = Columns(BINARY_SLOT)
         cdef int64_t row
         cdef int error = 0, index
         cdef bint nulls = null_rows
@@ -273,30 +276,3 @@ cdef class AvroEncoder:
         if error:
             return row, self.writer.failed, REASONS[error]
         return out.finish()
-
-
-cdef Input input_of(array, int width):
-    cdef Input found
-    buffers = array.buffers()
-    found.valid = <const uint8_t*><uintptr_t>(buffers[0].address if buffers and buffers[0] else 0)
-    found.offset, found.width = array.offset, width
-    found.edges, found.data = NULL, NULL
-    kind = array.type
-    if pa.types.is_struct(kind) or pa.types.is_null(kind):
-        if pa.types.is_struct(kind):
-            found.offset = array.offset
-        return found
-    second = <uintptr_t>(buffers[1].address if buffers[1] else 0)
-    if pa.types.is_binary(kind) or pa.types.is_string(kind):
-        found.edges = <const int32_t*>second
-        found.data = <const uint8_t*><uintptr_t>(buffers[2].address if buffers[2] else 0)
-    elif pa.types.is_list(kind) or pa.types.is_map(kind):
-        found.edges = <const int32_t*>second
-    else:
-        found.data = <const uint8_t*>second
-    return found
-
-
-from pyspark_log.schemas.slots import slot_of
-
-cdef object _BINARY = slot_of(pa.binary())

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from pyspark_log.schemas.arrow_columns cimport Column
 
-# How a field is stored; protobuf_program.py has the same numbers.
+# How a field is stored; program.py has the same numbers.
 cdef enum Kind:
     BOOL = 0
     INT32 = 1

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from pyspark_log.errors import IncompatibleSchemaError, InvalidRecordError
-from pyspark_log.schemas.json_decoder import JsonDecoder
+from pyspark_log.schemas.json.decoder import JsonDecoder
 from pyspark_log.schemas.schema import Schema
 from pyspark_log.schemas.slots import cast_columns
 

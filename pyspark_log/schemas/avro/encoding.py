@@ -7,16 +7,16 @@ from enum import IntEnum
 import pyarrow as pa
 
 from pyspark_log.errors import IncompatibleSchemaError, InvalidRecordError
-from pyspark_log.schemas.avro_default import encoded_default
-from pyspark_log.schemas.avro_encoder import AvroEncoder
-from pyspark_log.schemas.avro_schema import AvroType, parse_avro
-from pyspark_log.schemas.avro_types import arrow_type, branches_of, single_branch
+from pyspark_log.schemas.avro.defaults import encoded_default
+from pyspark_log.schemas.avro.encoder import AvroEncoder
+from pyspark_log.schemas.avro.schema import AvroType, parse_avro
+from pyspark_log.schemas.avro.types import arrow_type, branches_of, single_branch
 from pyspark_log.schemas.schema import Schema
 from pyspark_log.schemas.slots import Slot, arrays_of, slot_of
 
 
 class Op(IntEnum):
-    """What a step does, as avro_encoder.pyx has it."""
+    """What a step does, as encoder.pyx has it."""
 
     NOTHING = 0
     BOOLEAN = 1

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Decodes Avro values straight into Arrow columns.
 
-A program (avro_resolution.py) says for each part of a value, in the order in which its writer has it, how it is stored
+A program (resolution.py) says for each part of a value, in the order in which its writer has it, how it is stored
 and which column gets it. Any bytes give a value or a reason why they are none; a value that is none leaves nothing in
 the columns but a null.
 """
@@ -16,7 +16,7 @@ from pyspark_log.schemas.arrow_columns cimport (
     NO_MEMORY, TOO_MUCH, Column, Columns, is_utf8, put_bit, put_fixed, put_list, put_null, put_struct, put_text, truncate
 )
 
-# What a step of a program does; avro_resolution.py has the same numbers.
+# What a step of a program does; resolution.py has the same numbers.
 cdef enum Op:
     NULL_OP = 0
     BOOLEAN = 1
@@ -264,7 +264,7 @@ cdef int read_items(const Node* node, Cursor* cursor) noexcept nogil:
             error = read_size(cursor, &size)
             if error:
                 return error
-        # No item takes no bytes (avro_resolution.py).
+        # No item takes no bytes (resolution.py).
         if number > cursor.end - cursor.at:
             return BAD_LENGTH
         while number:

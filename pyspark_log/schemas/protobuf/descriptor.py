@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pyspark_log.errors import SchemaError
-from pyspark_log.schemas.proto_file import SCALARS, ProtoField, ProtoFile, ProtoMessage
+from pyspark_log.schemas.protobuf.file import SCALARS, ProtoField, ProtoFile, ProtoMessage
 
 
 def add_descriptor(text: str, to: ProtoFile) -> bool:

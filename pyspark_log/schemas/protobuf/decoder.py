@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from pyspark_log.schemas.protobuf_columns import ProtobufProgram, decode
-from pyspark_log.schemas.protobuf_program import arrow_type, message_of, program_of
+from pyspark_log.schemas.protobuf.columns import ProtobufProgram, decode
+from pyspark_log.schemas.protobuf.program import arrow_type, message_of, program_of
 from pyspark_log.schemas.schema import Schema
 from pyspark_log.schemas.slots import slot_of
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 
 from pyspark_log.errors import IncompatibleSchemaError, InvalidRecordError
-from pyspark_log.schemas.avro_default import encoded_long
-from pyspark_log.schemas.protobuf_columns import ProtobufProgram
-from pyspark_log.schemas.protobuf_encoder import encode
-from pyspark_log.schemas.protobuf_program import arrow_type, message_of, program_of
+from pyspark_log.schemas.framing import encoded_long
+from pyspark_log.schemas.protobuf.columns import ProtobufProgram
+from pyspark_log.schemas.protobuf.encoder import encode
+from pyspark_log.schemas.protobuf.program import arrow_type, message_of, program_of
 from pyspark_log.schemas.schema import Schema
 from pyspark_log.schemas.slots import arrays_of, slot_of
 

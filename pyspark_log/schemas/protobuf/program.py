@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from pyspark_log.errors import SchemaError
-from pyspark_log.schemas.proto_descriptor import add_descriptor
-from pyspark_log.schemas.proto_file import SCALARS, WELL_KNOWN, ProtoField, ProtoFile, ProtoMessage, parse_proto
+from pyspark_log.schemas.protobuf.descriptor import add_descriptor
+from pyspark_log.schemas.protobuf.file import SCALARS, WELL_KNOWN, ProtoField, ProtoFile, ProtoMessage, parse_proto
 from pyspark_log.schemas.schema import Schema
 from pyspark_log.schemas.slots import Slot
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from pyspark_log.errors import SchemaError
-from pyspark_log.schemas.avro_schema import AvroType
+from pyspark_log.schemas.avro.schema import AvroType
 
 _TYPES = {
     "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32(), "double": pa.float64(),

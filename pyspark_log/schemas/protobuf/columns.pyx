@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Decodes Protobuf messages straight into Arrow columns.
 
-A program (protobuf_program.py) has the fields of each message, and which column gets each. Fields that it lacks are
+A program (program.py) has the fields of each message, and which column gets each. Fields that it lacks are
 skipped. Of a field that is there several times the last one counts. Any bytes give a message or a reason why they are
 none; what is none leaves nothing in the columns but a null.
 

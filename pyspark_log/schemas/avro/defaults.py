@@ -9,7 +9,8 @@ import struct
 from typing import Any
 
 from pyspark_log.errors import SchemaError
-from pyspark_log.schemas.avro_schema import AvroType
+from pyspark_log.schemas.avro.schema import AvroType
+from pyspark_log.schemas.framing import encoded_long
 
 _INTS = {"int": 32, "long": 64}
 
@@ -24,16 +25,6 @@ def encoded_default(kind: AvroType, value: Any, path: str) -> bytes:  # noqa: AN
         return _encoded(kind, value)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, struct.error):
         raise SchemaError(f"{path}: the default {value!r:.80} is no {kind.kind}") from None
-
-
-def encoded_long(number: int) -> bytes:
-    """A number as int and long are encoded: zigzag, seven bits a byte."""
-    rest, data = (number << 1) ^ (number >> 63), bytearray()
-    while rest > 0x7F:
-        data.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    data.append(rest)
-    return bytes(data)
 
 
 def _encoded(kind: AvroType, value: Any) -> bytes:  # noqa: ANN401, PLR0911  (a line a type)

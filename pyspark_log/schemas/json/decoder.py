@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
 from pyspark_log.errors import SchemaError
-from pyspark_log.schemas.json_types import arrow_schema
+from pyspark_log.schemas.json.types import arrow_schema
 from pyspark_log.schemas.schema import Schema
 
 _LAST = 2**31 - 1

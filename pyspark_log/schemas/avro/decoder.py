@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from pyspark_log.schemas.avro_columns import AvroProgram, decode
-from pyspark_log.schemas.avro_resolution import resolve
-from pyspark_log.schemas.avro_schema import AvroType, fingerprint, parse_avro
-from pyspark_log.schemas.avro_types import arrow_type
+from pyspark_log.schemas.avro.columns import AvroProgram, decode
+from pyspark_log.schemas.avro.resolution import resolve
+from pyspark_log.schemas.avro.schema import AvroType, fingerprint, parse_avro
+from pyspark_log.schemas.avro.types import arrow_type
 from pyspark_log.schemas.schema import Schema
 from pyspark_log.schemas.slots import slot_of
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Encodes Arrow columns as Protobuf messages, by the programs that decode them (protobuf_program.py).
+"""Encodes Arrow columns as Protobuf messages, by the programs that decode them (program.py).
 
 A field that is null is left out, and so is one without presence that is 0 or empty, as other writers do it.
 """
@@ -11,8 +11,8 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memmove, strlen, strncmp
 
 from pyspark_log.schemas.arrow_columns cimport NO_MEMORY, TOO_MUCH, Columns, put_null, put_text
-from pyspark_log.schemas.avro_encoder cimport Input, input_of, is_null
-from pyspark_log.schemas.protobuf_columns cimport (
+from pyspark_log.schemas.arrow_input cimport Input, input_of, is_null
+from pyspark_log.schemas.protobuf.columns cimport (
     BOOL, BYTES, DOUBLE, DURATION, ENUM, FIXED32, FIXED64, FLOAT, INT32, MESSAGE, SFIXED32, SINT32, SINT64, STRING,
     TIMESTAMP, UINT32, UINT64, Enum, Field, Message, Program, ProtobufProgram, wire_of
 )

@@ -1,0 +1,1 @@
+"""Avro: schemas, and values as Arrow columns and back."""

@@ -1,0 +1,1 @@
+"""JSON: JSON Schema, and values as Arrow columns and back."""

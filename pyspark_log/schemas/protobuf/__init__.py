@@ -1,0 +1,1 @@
+"""Protobuf: schemas, and messages as Arrow columns and back."""
