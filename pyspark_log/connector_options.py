@@ -67,7 +67,10 @@ READ_OPTIONS = _table(
     ConnectorOption("valueMessage", "", "", "of Protobuf: the message; by default the first one of its file"),
     ConnectorOption("keyMessage", "", "", "the same for keys"),
     ConnectorOption("flatten", "false", "", "whether the fields of values are columns, in place of the column value"),
-    ConnectorOption("onBadRecord", "fail", "", "what does not fit its schema: fail, or null with its bytes kept"),
+    ConnectorOption(
+        "onBadRecord", "fail", "", "what does not fit its schema: fail, null with its bytes kept, or (streams) topic"
+    ),
+    ConnectorOption("deadLetterTopic", "", "", "streams: the topic that such records go to, each once"),
     ConnectorOption("minPartitions", "", "", "split large ranges into at least this many tasks"),
     ConnectorOption("maxRecordsPerPartition", "", "records", "split ranges that have more offsets than this"),
     ConnectorOption("partitionsPerTask", "1", "", "how many ranges a task reads; auto lets small ones share a task"),

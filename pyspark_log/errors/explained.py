@@ -98,7 +98,7 @@ EXPLAINED: Mapping[str, Mapping[str, Explained]] = {
     "Jobs": {
         "PYLOG_JOB": Explained("A job could not do what it was asked for.", "Read the message."),
         "PYLOG_JOB_REFUSED": Explained("Spark has refused a job, as for a missing package.", "Read the message, which is Spark's."),
-        "PYLOG_BAD_VALUE": Explained("A key or a value does not fit its schema, or cannot be written in the format that was asked for, as text that is no UTF-8.", "The message names the record, and why. `onBadRecord=null` or a job's `--bad-values null` has nulls in its place; an export as text can be binary or base64."),
+        "PYLOG_BAD_VALUE": Explained("A key or a value does not fit its schema, or cannot be written in the format that was asked for, as text that is no UTF-8.", "The message names the record, and why. `onBadRecord=null` or a job's `--bad-values null` has nulls in its place, `onBadRecord=topic` a query's topic of dead letters; an export as text can be binary or base64."),
         "PYLOG_NO_COLUMN": Explained("The files or the table lack a column that the job asks for.", "The message lists those that there are."),
         "PYLOG_OTHER_COLUMNS": Explained("The Delta table has other columns than the export.", "Export to another table, or change its schema first."),
         "PYLOG_COMPACTION_CONFLICT": Explained("Another writer has changed the Delta table while its files were merged.", "Run the job again."),

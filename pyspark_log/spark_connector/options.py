@@ -72,7 +72,7 @@ class StorePlace:
 
 
 #: Without one of them keys and values are bytes; in lower case.
-TYPED_OPTIONS = {"valueformat", "keyformat", "schemaregistry", "flatten", "onbadrecord"}
+TYPED_OPTIONS = {"valueformat", "keyformat", "schemaregistry", "flatten", "onbadrecord", "deadlettertopic"}
 
 _OF_STORE, _HIDDEN = "storage.", "secret."
 # Ends of the names of secrets that Spark takes for other options.

@@ -87,6 +87,11 @@ class PylogDataSource(DataSource):
         from pyspark_log.spark_connector.reading.batch_reader import PylogBatchReader  # noqa: PLC0415  (see above)
 
         with conditions_shown():
+            if self.options.get("deadlettertopic"):
+                raise option_error(
+                    "onBadRecord=topic is for streaming queries: each action of a batch read would write the bad "
+                    "records again. Read with onBadRecord=null, and write the rows whose value_bytes is not null"
+                )
             return PylogBatchReader(self._place, *self._read_options(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802

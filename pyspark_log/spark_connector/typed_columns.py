@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -16,19 +16,20 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import BinaryType, DataType, StructField, StructType
 
 from pyspark_log.errors import BadValueError, InvalidConfigError, shortened
-from pyspark_log.schemas import GivenSchema, TypedValues, ValueFormat, format_of
+from pyspark_log.schemas import BadValue, GivenSchema, TypedValues, ValueFormat, format_of
 from pyspark_log.spark_connector.abilities import arrow_schema_of
 from pyspark_log.spark_connector.columns import columns_of, row_schema
 from pyspark_log.spark_connector.errors import ConnectorError, option_error
 from pyspark_log.spark_connector.options import Options, truth_of
 from pyspark_log.spark_connector.planning.subscription import Assigned, Subscription, Topics
-from pyspark_log.storage.catalog import local_path
+from pyspark_log.spark_connector.reading.dead_letters import COLUMNS, DeadLetterWriter
+from pyspark_log.storage.catalog import check_name, check_not_internal, local_path
 from pyspark_log.types import TopicPartition
 
 log = logging.getLogger(__name__)
 
 _PARTS = ("key", "value")
-_WORDS = ("fail", "null")
+_WORDS = ("fail", "null", "topic")
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,15 @@ class TypedColumns:
     Attributes:
         formats: of keys, of values, or of both.
         flatten: whether the fields of values are columns, in place of the column `value`.
-        keeps_bad: whether a value that is none becomes null, and its bytes a column of their own; else it is an error.
+        on_bad: of a value that is none: "fail": it is an error; "null": it becomes null, and its bytes a column of
+            their own; "topic": its record is left out, and published to another topic.
+        dead_letter_topic: that topic; "": there is none.
     """
 
     formats: tuple[ValueFormat, ...]
     flatten: bool
-    keeps_bad: bool
+    on_bad: str = "fail"
+    dead_letter_topic: str = ""
 
     def schema(self, headers: bool) -> StructType:
         """All columns of a read. ConnectorError: two would have one name."""
@@ -62,12 +66,13 @@ class TypedColumns:
         name = str(form.part)
         flat = self.flatten and name == "value" and isinstance(kind, StructType)
         fields = list(kind) if flat and isinstance(kind, StructType) else [StructField(name, kind)]
-        return [*fields, StructField(_bytes_of(name), BinaryType())] if self.keeps_bad else fields
+        return [*fields, StructField(_bytes_of(name), BinaryType())] if self.on_bad == "null" else fields
 
     def stored(self, columns: Iterable[str]) -> tuple[str, ...]:
         """The columns of the store that some columns are made of."""
         plain = row_schema(True).names
         needed = {self._part_of(name) or name for name in columns} | {"offset"}
+        needed |= set(COLUMNS) if self.dead_letter_topic else set()
         return tuple(name for name in plain if name in needed)
 
     def _part_of(self, column: str) -> str | None:
@@ -78,7 +83,11 @@ class TypedColumns:
         return None
 
     def decoded(
-        self, batches: Iterable[pa.RecordBatch], at: TopicPartition, columns: tuple[str, ...]
+        self,
+        batches: Iterable[pa.RecordBatch],
+        at: TopicPartition,
+        columns: tuple[str, ...],
+        letters: DeadLetterWriter | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """The columns of a partition's rows.
 
@@ -86,35 +95,48 @@ class TypedColumns:
             batches: the rows, with the columns `stored(columns)`.
             at: the partition.
             columns: those to return.
+            letters: gets the records with a key or value that is none, which are left out; None: there are no dead
+                letters.
 
         Raises:
-            BadValueError: a key or value is none, unless `keeps_bad`.
+            BadValueError: a key or value is none, and that is an error.
         """
         target = arrow_schema_of(StructType([self.schema(True)[name] for name in columns]))
         used = {self._part_of(name) for name in columns}
         forms = [(form, _decoder(form)) for form in self.formats if form.part in used]
         for batch in batches:
             arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
+            bad = dict[int, tuple[str, BadValue]]()
             for form, values in forms:
-                arrays |= self._arrays(form, values, batch, at)
+                array, problems = values.decode(batch.column(form.part))
+                if problems and self.on_bad == "fail":
+                    offset = batch.column("offset")[problems[0].row].as_py()
+                    raise BadValueError(
+                        problems[0].reason, form.part, at.topic, at.partition, offset, problems[0].schema_id
+                    )
+                _warn_of_left_out(form, values)
+                arrays |= self._columns(form, array, batch.column(form.part), problems)
+                for problem in problems:
+                    bad.setdefault(problem.row, (str(form.part), problem))
             cast = [arrays[field.name].cast(field.type) for field in target]
-            yield pa.RecordBatch.from_arrays(cast, schema=target)
+            rows = pa.RecordBatch.from_arrays(cast, schema=target)
+            if letters is not None and bad:
+                letters.add(batch, bad)
+                rows = rows.filter(pa.array([row not in bad for row in range(len(batch))]))
+            yield rows
+        if letters is not None:
+            letters.finish()
 
-    def _arrays(
-        self, form: ValueFormat, values: TypedValues, batch: pa.RecordBatch, at: TopicPartition
+    def _columns(
+        self, form: ValueFormat, array: pa.Array, stored: pa.Array, bad: Sequence[BadValue]
     ) -> dict[str, pa.Array]:
-        stored = batch.column(form.part)
-        array, bad = values.decode(stored)
-        if bad and not self.keeps_bad:
-            offset = batch.column("offset")[bad[0].row].as_py()
-            raise BadValueError(bad[0].reason, form.part, at.topic, at.partition, offset, bad[0].schema_id)
-        _warn_of_left_out(form, values)
+        """The columns of keys or values, decoded from those that are stored."""
         kind = _spark_type(form)
         if self.flatten and form.part == "value" and isinstance(kind, StructType):
             columns = dict(zip(kind.names, array.flatten(), strict=True))
         else:
             columns = {str(form.part): array}
-        if self.keeps_bad:
+        if self.on_bad == "null":
             # The place of each bad value; null for those that are good.
             rows = {value.row: value.row for value in bad}
             places = pa.array([rows.get(row) for row in range(len(stored))] if bad else [], pa.int64())
@@ -139,10 +161,26 @@ def typed_columns(options: Options, subscription: Subscription) -> TypedColumns 
         raise option_error(f"onBadRecord must be one of {', '.join(_WORDS)}, got {shortened(word)}")
     flatten = truth_of(options, "flatten")
     if not formats:
-        if flatten or "onbadrecord" in options or "schemaregistry" in options:
+        if flatten or options.keys() & {"onbadrecord", "deadlettertopic", "schemaregistry"}:
             raise option_error("flatten, onBadRecord and schemaRegistry need valueFormat or keyFormat")
         return None
-    return TypedColumns(formats, flatten, word == "null")
+    return TypedColumns(formats, flatten, word, _dead_letter_topic(options, word))
+
+
+def _dead_letter_topic(options: Options, word: str) -> str:
+    topic = options.get("deadlettertopic", "").strip()
+    if (word == "topic") != bool(topic):
+        raise option_error("onBadRecord=topic and deadLetterTopic go together: the topic gets the bad records")
+    if topic:
+        check_name(topic)
+        check_not_internal(topic)
+        splits = next((name for name in ("minPartitions", "maxRecordsPerPartition") if name.lower() in options), None)
+        if splits is not None:
+            raise option_error(
+                f"onBadRecord=topic and {splits}: the bad records of a partition are published in order, by one task "
+                f"at a time, so partitions cannot be split: leave {splits} out"
+            )
+    return topic
 
 
 def with_absolute_folder(options: Options) -> dict[str, str]:

@@ -134,13 +134,32 @@ def test_a_query_keeps_its_schema_while_writers_get_new_ones(spark, topic, regis
 
 
 @pytest.mark.slow
+def test_bad_records_of_a_query_go_to_a_topic_once_for_each_checkpoint(spark, topic, registry, tmp_path):
+    good = encoded(SMALL, {"id": 1}, registry.register("t-value", SMALL))
+    append(topic, [good, good + b"x", b"y"])
+    options = {"valueFormat": "avro", "schemaRegistry": registry.url, "kafka.group.id": "g"}
+    rows = read_stream(spark, topic, "t", ("value.id",), onBadRecord="topic", deadLetterTopic="bad", **options)
+    seen = []
+    for number in range(2):
+        # Each action reads all of the micro-batch.
+        query = rows.writeStream.foreachBatch(lambda rows, _: seen.extend(rows.collect() + rows.collect()))
+        run_to_the_end(query, tmp_path / f"checkpoint{number}")
+    letters = topic.topic("bad").read(headers=True).to_table().to_pylist()
+    assert (seen, [row["value"] for row in letters]) == ([Row(id=1)] * 4, [good + b"x", b"y"] * 2)
+    headers = {header["key"]: header["value"] for header in letters[0]["headers"]}
+    assert (headers["__pylog.errors.offset"], headers["__pylog.errors.schema.id"]) == (b"1", b"1")
+    with fails("streaming queries: each action of a batch read would write"):
+        read(spark, topic, "t", onBadRecord="topic", deadLetterTopic="bad", **options).collect()
+
+
+@pytest.mark.slow
 def test_options_of_types_that_are_refused(spark, topic, registry, tmp_path):
     for options, problem in [
         ({"flatten": "true"}, "need valueFormat or keyFormat"),
         ({"valueFormat": "avro"}, "needs valueSchema, or schemaRegistry"),
         (
             {"valueFormat": "avro", "valueSchema": '"int"', "onBadRecord": "skip"},
-            "onBadRecord must be one of fail, null",
+            "onBadRecord must be one of fail, null, topic",
         ),
         ({"valueFormat": "avro", "schemaRegistry": registry.url}, "PYLOG_SCHEMA.*no schema for subject t-value"),
         (

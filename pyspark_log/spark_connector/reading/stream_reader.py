@@ -49,6 +49,7 @@ from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
 if TYPE_CHECKING:
+    from pyspark_log.spark_connector.reading.dead_letters import DeadLetters
     from pyspark_log.spark_connector.typed_columns import TypedColumns
 
 log = logging.getLogger(__name__)
@@ -80,6 +81,7 @@ class StreamReader(SentToTasks, DataSourceStreamReader):
         self._target: Offsets | None = None
         self._seen: Offsets = {}
         self._group_offsets = GroupOffsets(options.query_name)
+        self._is_prepared = False  # for dead letters
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """The start of a new query; resolved once, as Spark asks twice and "latest" moves."""
@@ -149,7 +151,8 @@ class StreamReader(SentToTasks, DataSourceStreamReader):
             known = of_same_topics(starts, begin.identity, until.identity)
             begins = starts_of(known, until.offsets, partial(earliest, store), self._options.subscription, self._loss)
             ref, options = StoreRef.to(store, self._place.options), self._options
-            plan = ReadPlan.make(ref, self._columns, options, self._transform, self._typed)
+            letters = self._dead_letters(store, until)
+            plan = ReadPlan.make(ref, self._columns, options, self._transform, self._typed, letters)
             planned = [
                 RangePartition(plan, one, topic_ids.get(one.at.topic))
                 for one in options.splitting.split(ranges_between(begins, until.offsets))
@@ -169,6 +172,20 @@ class StreamReader(SentToTasks, DataSourceStreamReader):
     def stop(self) -> None:
         """Ends Spark's process with the query; nothing else is to be released."""
         end_with_query()
+
+    def _dead_letters(self, store: Store, until: SourceOffset) -> DeadLetters | None:
+        """Where bad records of a micro-batch go; None: to no topic."""
+        if self._typed is None or not self._typed.dead_letter_topic:
+            return None
+        from pyspark_log.spark_connector.reading.dead_letters import DeadLetters  # noqa: PLC0415  (most do without)
+
+        # Not a group that this process has made up: the next one would have another.
+        letters = DeadLetters(self._typed.dead_letter_topic, until.group or self._options.group_id or "")
+        letters.check({at.topic for at in until.offsets})
+        if not self._is_prepared:
+            letters.prepare(store)
+            self._is_prepared = True
+        return letters
 
     def _group_of(self, offset: SourceOffset) -> str:
         return self._options.group_id or offset.group or self._new_group

@@ -21,6 +21,7 @@ from pyspark_log.spark_connector.worker_process import spare_modules
 from pyspark_log.storage.store import Store
 
 if TYPE_CHECKING:
+    from pyspark_log.spark_connector.reading.dead_letters import DeadLetters
     from pyspark_log.spark_connector.typed_columns import TypedColumns
 
 # A task of Spark's costs about as much as reading this many bytes of records (benchmarks/results/spark.md).
@@ -42,6 +43,7 @@ class ReadPlan:
         transform: the user's function over the rows; None: there is none.
         typed: how keys and values become columns; None: they stay bytes.
         returned: the columns of a task's rows, before `transform`.
+        letters: where records go that do not fit their schemas; None: there are no dead letters.
     """
 
     store: StoreRef
@@ -52,6 +54,7 @@ class ReadPlan:
     transform: Transform | None
     typed: TypedColumns | None
     returned: tuple[str, ...]
+    letters: DeadLetters | None = None
 
     @classmethod
     def make(
@@ -61,11 +64,12 @@ class ReadPlan:
         options: ReadOptions,
         transform: Transform | None,
         typed: TypedColumns | None,
+        letters: DeadLetters | None = None,
     ) -> ReadPlan:
         """The plan for a read of some columns with some options."""
         stored = columns if typed is None else typed.stored(columns)
         loss, damage = options.fail_on_data_loss, options.on_corruption
-        return cls(store, stored, options.isolation_level, loss, damage, transform, typed, columns)
+        return cls(store, stored, options.isolation_level, loss, damage, transform, typed, columns, letters)
 
 
 @dataclass(frozen=True)
@@ -134,9 +138,13 @@ def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
 
 
 def _rows_of(partition: RangePartition, age: float) -> Iterator[pa.RecordBatch]:
-    plan, rows = partition.plan, _read_range(partition, age)
+    plan, at, rows = partition.plan, partition.range.at, _read_range(partition, age)
     if plan.typed is not None:
-        rows = plan.typed.decoded(rows, partition.range.at, plan.returned)
+        with conditions_shown():
+            letters = None
+            if plan.letters is not None:
+                letters = plan.letters.writer(plan.store.reopen(), at, partition.topic_id)
+        rows = plan.typed.decoded(rows, at, plan.returned, letters)
     if plan.transform is not None:
         rows = plan.transform.apply(rows)
     with conditions_shown():
