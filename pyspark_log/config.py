@@ -6,7 +6,7 @@ The tables here are the only source of defaults; `conf/` documents them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -60,6 +60,16 @@ def _policies(text: str) -> tuple[str, ...]:
     if not words or not set(words) <= {"delete", "compact"}:
         raise ValueError("must be delete, compact, or both with a comma")
     return words
+
+
+#: What `value.format` and `key.format` may be; confluent: five bytes, then what the schema's kind says.
+VALUE_FORMATS = ("bytes", "avro", "protobuf", "json", "confluent")
+
+
+def _place_of_schemas(text: str) -> str:
+    if text and not text.startswith(("http://", "https://", "/")):
+        raise ValueError("must be the URL of a schema registry, or the absolute path of a folder")
+    return text
 
 
 Value = int | float | bool | str | tuple[str, ...]
@@ -117,6 +127,9 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = _table(
               "an append syncs once any record has been unsynced for longer than this", _whole(0, LONG_MAX)),
     ConfigKey("index.interval.bytes", "log.index.interval.bytes", "4096", "bytes",
               "log bytes between two index entries", _whole(0, INT_MAX)),
+    ConfigKey("key.format", "key.format", "bytes", "",
+              "what keys are, for Spark, the page and `pylog`: bytes, avro, protobuf, json, or confluent (five bytes "
+              "first)", _one_of(*VALUE_FORMATS)),
     ConfigKey("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", str(LONG_MAX), "ms",
               "the longest time that a record stays uncompacted", _whole(1, LONG_MAX)),
     ConfigKey("max.message.bytes", "message.max.bytes", "1048588", "bytes",
@@ -136,6 +149,9 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = _table(
               "size of a partition above which its oldest segments are deleted; -1 is no limit", _whole(-1, LONG_MAX)),
     ConfigKey("retention.ms", "log.retention.ms", "604800000", "ms",
               "age of records after which their segment is deleted; -1 is no limit", _whole(-1, LONG_MAX)),
+    ConfigKey("schema.registry", "schema.registry", "", "",
+              "where the schemas of key.format and value.format are: the URL of a registry, or a folder",
+              _place_of_schemas),
     # Kafka 4 refuses less than 1 MiB; tests of rolling need far less, so its older bound is used here.
     ConfigKey("segment.bytes", "log.segment.bytes", "1073741824", "bytes",
               "size of a segment file", _whole(14, INT_MAX)),
@@ -148,10 +164,34 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = _table(
     ConfigKey("source.position.header", "source.position.header", "", "",
               "a header that says where a record comes from, as SOURCE/OFFSET/ORDINAL; a record that is not above the "
               "highest position of its source in the partition is left out", str),
+    ConfigKey("value.format", "value.format", "bytes", "", "what values are, as key.format", _one_of(*VALUE_FORMATS)),
 )  # fmt: skip
 
 #: The configs of topics that Kafka does not have, so that no cluster's controllers know them.
-OWN_TOPIC_CONFIGS = frozenset({"source.position.header"})
+OWN_TOPIC_CONFIGS = frozenset({"key.format", "schema.registry", "source.position.header", "value.format"})
+
+
+def with_formats(
+    settings: Mapping[str, str], configs: Mapping[str, str], parts: Collection[str] = ("key", "value")
+) -> dict[str, str]:
+    """Settings of typed topics, with what a topic's configs say of its keys and values where these leave it open.
+
+    Here, as those that find none need not load what decodes.
+
+    Args:
+        settings: by their names in lower case, as schemas.settings has them.
+        configs: the topic's, over those of its store.
+        parts: of which the configs count.
+    """
+    merged = dict(settings)
+    for part in parts:
+        name, word = f"{part}format", configs.get(f"{part}.format", "bytes")
+        if name not in settings and word != "bytes":
+            merged[name] = word
+            if "schema.registry" in configs:
+                merged.setdefault("schemaregistry", configs["schema.registry"])
+    return merged
+
 
 STORE_CONFIGS: Mapping[str, ConfigKey] = _table(
     ConfigKey("auto.create.topics.enable", "auto.create.topics.enable", "true", "",

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from pyspark_log.config import TOPIC_CONFIGS
+from pyspark_log.config import OWN_TOPIC_CONFIGS, TOPIC_CONFIGS
 from pyspark_log.replication.errors import ReplicationError
 from pyspark_log.storage.catalog import check_name
 from pyspark_log.storage.catalog.topics import check_partitions, id_text
@@ -71,6 +71,8 @@ class CopiedTopics:
     def configure(self, name: str, configs: Mapping[str, str]) -> None:
         """Gives a topic of the store the configs that the source has. PylogError, OSError."""
         source_configs, own = _configs_of_store(configs), self._store.describe_topic(name).configs
+        # What no cluster can have is set here, if the source does not say otherwise.
+        own = {key: value for key, value in own.items() if key in source_configs or key not in OWN_TOPIC_CONFIGS}
         if self._keep:
             source_configs = {key: value for key, value in source_configs.items() if key not in KEPT}
             own = {key: value for key, value in own.items() if key not in KEPT}

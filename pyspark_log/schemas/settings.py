@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import get_args
 
+from pyspark_log.config import VALUE_FORMATS
 from pyspark_log.errors import InvalidConfigError, SchemaError
 from pyspark_log.schemas.folder import GivenSchema, SchemaFolder
 from pyspark_log.schemas.framing import FRAMINGS, Framing
@@ -12,8 +13,6 @@ from pyspark_log.schemas.registry import Login, Registry
 from pyspark_log.schemas.schema import KINDS, Kind, Part, Schema, SchemaSource, subject_of
 from pyspark_log.schemas.values import ValueFormat
 
-#: What `valueFormat` and `keyFormat` may be; confluent: five bytes, then what the schema's kind says.
-FORMATS = ("avro", "protobuf", "json", "confluent")
 _URLS = ("http://", "https://")
 _OF_REGISTRY = "schemaregistry."
 #: The settings of a registry, after `schemaRegistry.`, and the attributes of Login that they set.
@@ -64,15 +63,17 @@ def format_of(settings: Mapping[str, str], part: Part, topic: str | None) -> Val
         SchemaError, RegistryError: there is no schema, or no answer.
     """
     word = settings.get(f"{part}format", "").strip().lower()
-    if not word:
+    if word in ("", "bytes"):
         return None
-    if word not in FORMATS:
-        raise InvalidConfigError(f"{part}Format must be one of {', '.join(FORMATS)}, got {word!r:.80}")
+    if word not in VALUE_FORMATS:
+        raise InvalidConfigError(f"{part}Format must be one of {', '.join(VALUE_FORMATS)}, got {word!r:.80}")
     source, framing = source_of(settings), _framing(settings, part, word)
     subject = settings.get(f"{part}subject") or (subject_of(topic, part) if topic else "")
     text, message = settings.get(f"{part}schema"), settings.get(f"{part}message", "")
     if text is None and source is None:
-        raise InvalidConfigError(f"{part}Format={word} needs {part}Schema, or schemaRegistry: a URL or a folder")
+        raise InvalidConfigError(
+            f"{part}Format={word}, or the topic's {part}.format, needs {part}Schema, or schemaRegistry: URL or folder"
+        )
     if text is None and not subject:
         raise InvalidConfigError(f"a read of several topics needs {part}Subject or {part}Schema: they have one schema")
     kind: Kind = next((kind for kind in KINDS if kind == word), "avro")

@@ -25,6 +25,8 @@ from pyspark_log.spark_connector.options import (
     split_storage,
     store_path,
 )
+from pyspark_log.spark_connector.planning.subscription import only_topic
+from pyspark_log.spark_connector.topic_formats import with_topic_formats
 from pyspark_log.spark_connector.worker_process import hide_traceback, is_spark_process, outlive_interrupt
 from pyspark_log.storage.catalog import location
 
@@ -154,8 +156,11 @@ class PylogDataSource(DataSource):
         return options, check_names(columns, every(True)), Transform.into(schema, options.transform), typed
 
     def _typed(self, options: ReadOptions) -> TypedColumns | None:
-        if not self.options.keys() & TYPED_OPTIONS:
+        settings, topic = self.options, only_topic(options.subscription)
+        if topic is not None and not {"keyformat", "valueformat"} <= settings.keys():
+            settings = with_topic_formats(self._place, settings, topic)
+        if not settings.keys() & TYPED_OPTIONS:
             return None
         from pyspark_log.spark_connector.typed_columns import typed_columns  # noqa: PLC0415  (it loads Arrow)
 
-        return typed_columns(self.options, options.subscription)
+        return typed_columns(settings, options.subscription)

@@ -21,7 +21,7 @@ from pyspark_log.spark_connector.abilities import arrow_schema_of
 from pyspark_log.spark_connector.columns import columns_of, row_schema
 from pyspark_log.spark_connector.errors import ConnectorError, option_error
 from pyspark_log.spark_connector.options import Options, truth_of
-from pyspark_log.spark_connector.planning.subscription import Assigned, Subscription, Topics
+from pyspark_log.spark_connector.planning.subscription import Subscription, only_topic
 from pyspark_log.spark_connector.reading.dead_letters import COLUMNS, DeadLetterWriter
 from pyspark_log.storage.catalog import check_name, check_not_internal, local_path
 from pyspark_log.types import TopicPartition
@@ -153,7 +153,7 @@ def typed_columns(options: Options, subscription: Subscription) -> TypedColumns 
     """
     settings = with_absolute_folder(options)
     try:
-        formats = tuple(form for part in _PARTS if (form := format_of(settings, part, _topic(subscription))))  # type: ignore[arg-type]
+        formats = tuple(form for part in _PARTS if (form := format_of(settings, part, only_topic(subscription))))  # type: ignore[arg-type]
     except InvalidConfigError as error:
         raise option_error(str(error)) from None
     word = options.get("onbadrecord", _WORDS[0]).strip().lower()
@@ -221,16 +221,6 @@ def _versions(form: ValueFormat) -> Iterator[ValueFormat]:
     if not isinstance(form.source, GivenSchema) and form.reader.id is not None:
         for schema in reversed(form.source.versions(form.subject)):
             yield replace(form, reader=schema)
-
-
-def _topic(subscription: Subscription) -> str | None:
-    """The one topic of a subscription; None: there may be several."""
-    names = set[str]()
-    if isinstance(subscription, Topics):
-        names = set(subscription.names)
-    elif isinstance(subscription, Assigned):
-        names = {at.topic for at in subscription.wanted}
-    return next(iter(names)) if len(names) == 1 else None
 
 
 def _bytes_of(part: str) -> str:

@@ -43,12 +43,14 @@ class Store(ABC):
     Attributes:
         path: where it is: its folder, absolute; or its URL.
         cluster_id: 22 characters that identify this store.
+        configs: what it sets for all of its topics, and for itself, by Kafka's names for brokers.
         publishes: what publishes exactly once.
         partitions: what is known of partitions, for programs that plan or report.
     """
 
     path: str
     cluster_id: str
+    configs: Mapping[str, str]
     publishes: Publishes
     partitions: Partitions
 

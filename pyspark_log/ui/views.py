@@ -139,10 +139,8 @@ def topic(store: Store, snapshot: Snapshot, history: History, name: str, query: 
     found = snapshot.topics.get(name) or TopicSnapshot(described.partitions, ())  # it was created just now
     written = {one.partition: one for one in found.written}
     lags = {group: lag for (group, topic), lag in sorted(_lags(snapshot).items()) if topic == name}
-    # Both kinds of store have them, though not as what any program may use.
-    of_store: Mapping[str, str] = getattr(store, "configs", {})
     return {
-        "topic": name, "found": found, "configs": _configs(described.configs, of_store),
+        "topic": name, "found": found, "configs": _configs(described.configs, store.configs),
         "topic_id": described.topic_id, "is_brokers": store.partitions.are_brokers, "written": history.written(name),
         "stored": history.bytes_written(name), "rate": latest(history.written(name)),
         "rows": part([(number, written.get(number)) for number in range(found.partitions)], query),

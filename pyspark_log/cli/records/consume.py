@@ -16,7 +16,7 @@ from pyspark_log.cli.records.layout_options import with_layout
 from pyspark_log.cli.records.matching import matching
 from pyspark_log.cli.records.start import Start, Starts
 from pyspark_log.cli.records.template import Template
-from pyspark_log.cli.records.typed_text import typed_text, with_schemas
+from pyspark_log.cli.records.typed_text import typed_settings, typed_text, with_schemas
 from pyspark_log.cli.support import complete_groups, complete_topics, partitions_option, plural, to_ms
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.groups import check_empty, move_offsets
@@ -106,8 +106,9 @@ def consume(
         raise click.UsageError("--commit needs --group.")
     if offsets_group is not None and output_format != "offsets":
         raise click.UsageError("--offsets-group needs --format offsets.")
-    decoded = typed_text(topic, value_format, key_format, schema_registry, schema_options)
     store = target.open()
+    settings = typed_settings(store, topic, value_format, key_format, schema_registry, schema_options)
+    decoded = typed_text(topic, settings)
     count = store.describe_topic(topic).partitions
     if start_offset is not None and (len(set(partitions)) or count) != 1:
         raise click.UsageError(f"--offset needs --partition, since {topic} has {count} partitions.")

@@ -8,12 +8,15 @@ import click
 import pyarrow as pa
 
 from pyspark_log.cli.support import with_options
+from pyspark_log.config import with_formats
 from pyspark_log.errors import BadValueError, InvalidConfigError
+from pyspark_log.storage.store import Store
 
 with_schemas = with_options([
     click.option(
         "--value-format", metavar="FORMAT",
-        help="Print values as JSON, decoded by their schema: avro, protobuf, json, or confluent (five bytes first).",
+        help="Print values as JSON, decoded by their schema: avro, protobuf, json, or confluent (five bytes first);"
+        " bytes: as they are. By default what the topic's value.format says.",
     ),
     click.option("--key-format", metavar="FORMAT", help="The same for keys."),
     click.option(
@@ -28,27 +31,41 @@ with_schemas = with_options([
 Decoded = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def typed_text(
-    topic: str, value_format: str | None, key_format: str | None, place: str | None, options: Sequence[str]
-) -> Decoded:
-    """What makes JSON of the keys and values of a topic's records; without a format they stay as they are.
+def typed_settings(
+    store: Store,
+    topic: str,
+    value_format: str | None,
+    key_format: str | None,
+    place: str | None,
+    options: Sequence[str],
+) -> dict[str, str] | None:
+    """The settings of typed topics, by the options, or else the topic's configs; None: no format is among them.
 
-    Raises:
-        click.UsageError: an option is none.
-        SchemaError, RegistryError: there is no schema, or no answer.
+    click.UsageError: an option is none, or is given without a format.
     """
-    settings = {"valueformat": value_format, "keyformat": key_format, "schemaregistry": place}
-    named = {name: value for name, value in settings.items() if value is not None}
+    named = {"valueformat": value_format, "keyformat": key_format, "schemaregistry": place}
+    settings = {name: value for name, value in named.items() if value is not None}
     for option in options:
         name, equals, value = option.partition("=")
         if not equals:
             raise click.UsageError(f"--schema-option {option}: expected NAME=VALUE")
-        named[name.lower()] = value
-    if value_format is None and key_format is None:
-        if named:
+        settings[name.lower()] = value
+    merged = with_formats(settings, {**store.configs, **store.describe_topic(topic).configs})
+    if not merged.keys() & {"valueformat", "keyformat"}:
+        if settings:
             raise click.UsageError("--schema-registry and --schema-option need --value-format or --key-format.")
-        return lambda batches: batches
-    return _decoder(topic, named)
+        return None
+    return merged
+
+
+def typed_text(topic: str, settings: dict[str, str] | None) -> Decoded:
+    """What makes JSON of the keys and values of a topic's records; without settings they stay as they are.
+
+    Raises:
+        click.UsageError: a setting is refused.
+        SchemaError, RegistryError: there is no schema, or no answer.
+    """
+    return (lambda batches: batches) if settings is None else _decoder(topic, settings)
 
 
 def _decoder(topic: str, settings: dict[str, str]) -> Decoded:

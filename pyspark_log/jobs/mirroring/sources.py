@@ -63,6 +63,7 @@ class StoreSource(StoreGroups):
     def rows(self, spark: SparkSession) -> DataFrame:
         """The stream of records."""
         options = self._reading.options() | {"kafka.group.id": self._reading.group}
+        options |= {"keyFormat": "bytes", "valueFormat": "bytes"}  # whatever a topic's configs say
         return spark.readStream.format("pylog").options(**options).load(self._store.path)
 
     def configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:

@@ -84,6 +84,16 @@ class Assigned:
 Subscription = Topics | Pattern | Assigned
 
 
+def only_topic(subscription: Subscription) -> str | None:
+    """The one topic of a subscription; None: there may be several."""
+    names = set[str]()
+    if isinstance(subscription, Topics):
+        names = set(subscription.names)
+    elif isinstance(subscription, Assigned):
+        names = {at.topic for at in subscription.wanted}
+    return next(iter(names)) if len(names) == 1 else None
+
+
 def _partitions(store: Store, topic: str, *, may_miss: bool) -> list[TopicPartition]:
     try:
         count = store.describe_topic(topic).partitions

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BinaryType, StringType, StructType
 
 from pyspark_log.spark_connector import worker_process
 from pyspark_log.spark_connector.abilities import StreamArrowWriter
@@ -29,6 +29,7 @@ from pyspark_log.spark_connector.errors import conditions_shown
 from pyspark_log.spark_connector.option_names import without_effect
 from pyspark_log.spark_connector.options import TYPED_OPTIONS, Options, StorePlace, WriteOptions
 from pyspark_log.spark_connector.store_access import StoreRef, open_for_write, warn_of_new_topic, warn_of_options
+from pyspark_log.spark_connector.topic_formats import with_topic_formats
 from pyspark_log.spark_connector.worker_process import SentToTasks, is_spark_process, spare_modules
 from pyspark_log.spark_connector.writing.commit import publish_batch, publish_micro_batch
 from pyspark_log.spark_connector.writing.query_run import QueryPublisher, claim_in_first_task
@@ -116,7 +117,7 @@ def plan_write(
     """
     spare_modules()
     with conditions_shown():
-        typed = _typed(all_options or {}, options, schema)
+        typed = _typed(place, all_options or {}, options, schema)
         check_columns(schema, options.topic, options.timestamp_column, typed.parts if typed else ())
         if options.topic is not None:
             # Before a store is created for it.
@@ -137,7 +138,13 @@ def plan_write(
         )
 
 
-def _typed(all_options: Options, options: WriteOptions, schema: StructType) -> TypedRows | None:
+def _typed(place: StorePlace, all_options: Options, options: WriteOptions, schema: StructType) -> TypedRows | None:
+    """How columns become keys and values; None: they are bytes or text, which are written as they are."""
+    plain = (StringType, BinaryType)
+    parts = {field.name for field in schema if field.name in ("key", "value") and not isinstance(field.dataType, plain)}
+    parts |= {"value"} if "flatten" in all_options else set()
+    if options.topic is not None and parts:
+        all_options = with_topic_formats(place, all_options, options.topic, parts)
     if not all_options.keys() & TYPED_OPTIONS:
         return None
     from pyspark_log.spark_connector.writing.typed_rows import typed_rows  # noqa: PLC0415  (most writes do without)

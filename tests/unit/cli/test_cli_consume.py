@@ -332,11 +332,25 @@ def test_values_and_keys_are_shown_by_their_schemas(store, tmp_path):
     assert "typed-0: the value at offset 2 does not fit its schema: it begins with 78" in bad.output
 
 
+def test_a_topic_can_name_the_format_of_its_values(store, tmp_path):
+    (tmp_path / "typed-value.avsc").write_text('"int"')
+    configs = ["--config", "value.format=avro", "--config", f"schema.registry={tmp_path}"]
+    assert "must be one of bytes, avro" in pylog(store, "topics", "create", "no", "--config", "value.format=xml").output
+    assert "URL of a schema reg" in pylog(store, "topics", "create", "no", "--config", "schema.registry=here").output
+    output(store, "topics", "create", "typed", *configs)
+    assert f"schema.registry={tmp_path}" in output(store, "topics", "describe", "typed")
+    store.append("typed", records(["k"], [b"\x0a"]))
+    assert output(store, "consume", "typed") == "5\n"
+    assert output(store, "consume", "typed", "--value-format", "bytes") == "\n\n"
+    output(store, "topics", "alter", "typed", "--delete-config", "value.format")
+    assert output(store, "consume", "typed") == "\n\n"
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
         (["--schema-registry", "/tmp"], "need --value-format or --key-format"),
-        (["--value-format", "xml"], "valueFormat must be one of avro"),
+        (["--value-format", "xml"], "valueFormat must be one of bytes, avro"),
         (["--value-format", "avro", "--schema-option", "x"], "expected NAME=VALUE"),
     ],
 )

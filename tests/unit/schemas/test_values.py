@@ -174,7 +174,7 @@ def test_a_json_schema_without_columns(document, problem):
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ({"valueformat": "xml"}, "must be one of avro"),
+        ({"valueformat": "xml"}, "must be one of bytes, avro"),
         ({"valueformat": "avro"}, "needs valueSchema, or schemaRegistry"),
         ({"valueformat": "confluent", "valueframing": "none", "valueschema": "x"}, "has Confluent's five bytes"),
         ({"valueformat": "json", "valueframing": "single-object", "valueschema": "x"}, "is Avro's"),

@@ -182,7 +182,7 @@ def test_configs_and_where_they_are_set(tmp_path):
         store.create_topic("t", 1, {"retention.ms": "2000"})
     with shown(tmp_path / "store") as page:
         text = page.text("/topics/t")
-    assert "2 of 24 set" in text
+    assert "2 of 27 set" in text
     assert "Meaning retention.ms 2000 topic 604800000 age of records" in text
     assert "segment.bytes 9000 store 1073741824 size of a segment file [bytes] cleanup.policy delete default" in text
 

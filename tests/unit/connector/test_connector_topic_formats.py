@@ -1,0 +1,84 @@
+"""What a topic's configs say of its keys and values counts where the options of a read or a write say nothing."""
+
+import json
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from pyspark_log import DefaultSource, Store
+from pyspark_log.spark_connector.errors import ConnectorError
+
+BYTES, INT, STRUCT = "binary", "int", "struct<n:bigint>"
+DOCUMENT = json.dumps({"type": "object", "properties": {"n": {"type": "integer"}}})
+
+
+@pytest.fixture
+def store(place, tmp_path):
+    """A topic whose values are Avro's ints by a folder of the store, and whose keys are bytes; and others."""
+    schemas = tmp_path / "schemas"
+    schemas.mkdir()
+    (schemas / "t-value.avsc").write_text('"int"')
+    (schemas / "u-value.json").write_text(DOCUMENT)
+    store = Store.create(place, {"schema.registry": str(schemas)})
+    store.create_topic("t", 1, {"value.format": "avro"})
+    store.create_topic("u", 1, {"value.format": "json"})
+    store.create_topic("plain", 1)
+    store.append("t", pa.record_batch({"value": [b"\x0a"]}))
+    return store
+
+
+def kind(store, topic, **options):
+    schema = DefaultSource({"path": store.path, "subscribe": topic, **options}).schema()
+    return schema["value"].dataType.simpleString()
+
+
+@pytest.mark.parametrize(
+    ("topic", "options", "expected"),
+    [
+        ("t", {}, INT),
+        ("u", {}, STRUCT),
+        ("t", {"valueFormat": "bytes"}, BYTES),
+        ("t", {"valueFormat": "json", "valueSchema": DOCUMENT}, STRUCT),
+        ("t", {"valueSchema": '"long"'}, "bigint"),
+        ("plain", {}, BYTES),
+        ("missing", {}, BYTES),
+        ("t,u", {}, BYTES),
+    ],
+)
+def test_options_win_over_the_topic(store, topic, options, expected):
+    assert kind(store, topic, **options) == expected
+
+
+def test_rows_are_read_by_the_format_of_the_topic(store):
+    source = DefaultSource({"path": store.path, "subscribe": "t"})
+    reader = source.reader(source.schema())
+    (task,) = reader.partitions()
+    assert [value for batch in reader.read(task) for value in batch["value"].to_pylist()] == [5]
+    store.create_topic("unknown", 1, {"value.format": "avro", "schema.registry": ""})
+    with pytest.raises(ConnectorError, match=r"the topic's value.format, needs valueSchema, or schemaRegistry"):
+        kind(store, "unknown")
+
+
+@pytest.mark.parametrize(
+    ("topic", "column", "options", "expected"),
+    [
+        ("t", {"value": pa.array([5], pa.int32())}, {}, b"\x0a"),
+        ("u", {"value": pa.array([{"n": 5}])}, {}, b'{"n": 5}'),
+        ("u", {"n": pa.array([5])}, {"flatten": "true"}, b'{"n": 5}'),
+    ],
+)
+def test_columns_are_written_in_the_format_of_the_topic(store, topic, column, options, expected):
+    rows = pa.record_batch(column)
+    assert typed(store, rows, topic=topic, **options).encoded(rows)["value"].to_pylist() == [expected]
+
+
+def test_texts_and_bytes_are_written_as_they_are(store):
+    assert typed(store, pa.record_batch({"value": ["{}"]}), topic="u") is None
+    assert typed(store, pa.record_batch({"value": [b"{}"]}), topic="u") is None
+
+
+def typed(store, rows, **options):
+    """How columns become values in a write; None: they are values."""
+    source = DefaultSource({"path": store.path, **options})
+    return source.writer(from_arrow_schema(rows.schema), overwrite=False)._plan.typed
