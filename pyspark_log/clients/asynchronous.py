@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyspark_log.clients.consumer import Consumer
 from pyspark_log.clients.producer import Producer
 from pyspark_log.clients.records import ConsumerRecord
-from pyspark_log.clients.sent_records import Data, Headers, RecordMetadata
+from pyspark_log.clients.sent_records import Headers, RecordMetadata
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
@@ -139,9 +139,9 @@ class AsyncProducer:
     async def send(
         self,
         topic: str,
-        value: Data = None,
+        value: Any = None,  # noqa: ANN401  (as Producer.send)
         *,
-        key: Data = None,
+        key: Any = None,  # noqa: ANN401
         headers: Headers = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,

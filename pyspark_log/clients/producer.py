@@ -21,9 +21,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from operator import index
 from types import TracebackType
+from typing import Any
 
 from pyspark_log.arguments import check_store, check_whole
 from pyspark_log.clients.sent_records import Data, Delivery, Headers, SentRecords
+from pyspark_log.clients.serializers import Serializer, check_serializer, serialized
 from pyspark_log.errors import InvalidRecordError
 from pyspark_log.storage.catalog import check_not_internal
 from pyspark_log.storage.fs import clock
@@ -60,6 +62,8 @@ class Producer:
         max_block_ms: float = 60_000,
         compression_type: str | None = None,
         partitioner: ChoosePartition | None = None,
+        key_serializer: Serializer = None,
+        value_serializer: Serializer = None,
     ) -> None:
         """Starts no thread yet.
 
@@ -73,8 +77,13 @@ class Producer:
             compression_type: as for `Store.append`.
             partitioner: called with topic, key, value and the number of partitions of each record that names no
                 partition; returns one, or None.
+            key_serializer, value_serializer: make bytes of keys and values: a function, a serializer of kafka-python or
+                confluent-kafka, or `pyspark_log.schemas.SchemaSerializer`; None: they are bytes or text.
         """
         check_store(store)
+        check_serializer(key_serializer, "key")
+        check_serializer(value_serializer, "value")
+        self._key_serializer, self._value_serializer = key_serializer, value_serializer
         for name, number in (("batch_size", batch_size), ("buffer_memory", buffer_memory)):
             check_whole(name, number, low=1)
         self._store = store
@@ -104,9 +113,9 @@ class Producer:
     def send(
         self,
         topic: str,
-        value: Data = None,
+        value: Any = None,  # noqa: ANN401  (what its serializer takes)
         *,
-        key: Data = None,
+        key: Any = None,  # noqa: ANN401
         headers: Headers = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -116,7 +125,7 @@ class Producer:
         Args:
             topic: an existing topic.
             value, key: bytes, or a text, which is sent as UTF-8; None: it has none. A record without a value is a
-                tombstone.
+                tombstone. With a serializer, what that takes.
             headers: names and values.
             partition: None: see above.
             timestamp_ms: its time in ms since 1970; None: now.
@@ -130,12 +139,17 @@ class Producer:
             InvalidRecordError: a part of it has a wrong type. TypeError: the partition is no whole number.
             TimeoutError: more than `buffer_memory` waited for more than `max_block_ms`.
             ValueError: the producer is closed.
+            Exception: what a serializer raises.
         """
-        value, key = _bytes("value", value), _bytes("key", key)
         if isinstance(headers, Mapping):
             raise InvalidRecordError("headers: expected pairs of a name and a value, got a mapping: pass its items()")
         if headers:
             headers = [_header(one) for one in headers]
+        if self._value_serializer is not None:
+            value = serialized(self._value_serializer, topic, "value", value, headers)
+        if self._key_serializer is not None:
+            key = serialized(self._key_serializer, topic, "key", key, headers)
+        value, key = _bytes("value", value), _bytes("key", key)
         count, _ = self._partitioners.get(topic) or self._partitioner(topic)
         if partition is None and self._choose is not None:
             partition = self._choose(topic, key, value, count)
@@ -288,7 +302,7 @@ atexit.register(_close_all)
 os.register_at_fork(after_in_child=_in_child)
 
 
-def _bytes(what: str, data: Data) -> bytes | None:
+def _bytes(what: str, data: object) -> bytes | None:
     if data is None or isinstance(data, bytes):
         return data
     if isinstance(data, str):

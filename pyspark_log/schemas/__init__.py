@@ -1,6 +1,7 @@
 """Schemas of keys and values: where they come from, and their values as Arrow columns."""
 
 from pyspark_log.schemas.folder import GivenSchema, SchemaFolder
+from pyspark_log.schemas.given import SchemaSerializer
 from pyspark_log.schemas.registry import Login, Registry
 from pyspark_log.schemas.schema import Schema, SchemaSource, subject_of
 from pyspark_log.schemas.settings import format_of, source_of
@@ -15,6 +16,7 @@ __all__ = [
     "Schema",
     "SchemaDeserializer",
     "SchemaFolder",
+    "SchemaSerializer",
     "SchemaSource",
     "TypedValues",
     "ValueFormat",

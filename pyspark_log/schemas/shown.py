@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -15,13 +16,18 @@ from pyspark_log.schemas.settings import format_of
 from pyspark_log.schemas.values import TypedValues
 
 
+def is_union(kind: pa.DataType) -> bool:
+    """Whether a struct is the column of a union, of which each value has one field at most."""
+    return kind.num_fields > 1 and all(kind.field(at).name == f"member{at}" for at in range(kind.num_fields))
+
+
 def shown(value: Any, kind: pa.DataType) -> object:  # noqa: ANN401  (what Arrow has)
     """A value as `as_py` gives it, with maps as dicts, and of a union the one member that it has."""
     if value is None:
         return None
     if pa.types.is_struct(kind):
         fields = [kind.field(at) for at in range(kind.num_fields)]
-        if len(fields) > 1 and all(field.name == f"member{at}" for at, field in enumerate(fields)):
+        if is_union(kind):
             members = (shown(value[field.name], field.type) for field in fields if value[field.name] is not None)
             return next(members, None)
         return {field.name: shown(value[field.name], field.type) for field in fields}
@@ -39,6 +45,8 @@ def as_json(values: pa.Array) -> pa.Array:
 
 
 def _text(value: object) -> str:
+    if isinstance(value, datetime.timedelta):  # as Protobuf has it in JSON
+        return f"{value.total_seconds():.6f}".rstrip("0").rstrip(".") + "s"
     if not isinstance(value, bytes):
         return str(value)
     try:
@@ -77,7 +85,8 @@ class SchemaDeserializer:
         values = self._by_topic.get(topic)
         if values is None:
             form = format_of(self._settings, self._part, topic)
-            assert form is not None
+            if form is None:
+                raise InvalidConfigError(f"{self._part}Format=bytes needs no deserializer")
             values = self._by_topic[topic] = TypedValues(form)
         array, bad = values.decode(pa.array([data], pa.binary()))
         if bad:

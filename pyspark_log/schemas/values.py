@@ -76,7 +76,7 @@ class TypedValues:
     def __init__(self, form: ValueFormat) -> None:
         """SchemaError: the reader's schema is none, or has what columns have not."""
         self._form = form
-        self._decoder = _decoder(form)
+        self._decoder = decoder_of(form.reader, form.message)
         self.type = self._decoder.type
         self._writers: dict[bytes, int] = {}
         self._left_out: Counter[int] = Counter()
@@ -148,7 +148,8 @@ class TypedValues:
         raise SchemaError(f"no schema of {form.subject} has the fingerprint {crc.hex()}")
 
 
-def _decoder(form: ValueFormat) -> _Decoder:
-    if form.reader.kind == "protobuf":
-        return ProtobufDecoder(form.reader, form.message)
-    return AvroDecoder(form.reader) if form.reader.kind == "avro" else JsonDecoder(form.reader)
+def decoder_of(schema: Schema, message: str) -> _Decoder:
+    """What decodes by a schema; `message`: as ValueFormat has it. SchemaError: it is none, or no columns have it."""
+    if schema.kind == "protobuf":
+        return ProtobufDecoder(schema, message)
+    return AvroDecoder(schema) if schema.kind == "avro" else JsonDecoder(schema)

@@ -16,7 +16,6 @@ CREDENTIALS = "object-stores.md: Options and credentials"
 ELSEWHERE = {
     CREDENTIALS,
     "pipelines.md: A sample",  # test_pipelines.py
-    "platforms.md: Databricks",  # the class is found without it, in all other tests
     "real-time.md: A sample #2",  # tests/kafka/test_real_time.py
     "typed-topics.md: Typed topics",  # test_spark_typed.py
     "versions.md: Spark 3.5 #2",  # tests/kafka/test_server_spark.py

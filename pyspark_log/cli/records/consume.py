@@ -66,7 +66,7 @@ from pyspark_log.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
     help="With --format offsets: only records of this group.",
 )
 @with_layout
-@with_schemas
+@with_schemas("Print values as JSON, decoded by their schema:")
 @click.pass_obj
 def consume(
     target: Target,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -86,15 +86,18 @@ def from_text(lines: bytes, layout: LineLayout) -> Columns:
     return {**columns, "value": _with_nulls(values, layout.null_marker)}
 
 
-def from_json(lines: bytes) -> Columns:
-    """The records of lines with a JSON object each, as `pylog consume --format json` prints them. BadLineError."""
+def from_json(lines: bytes, encoded: Callable[[Columns], Columns] = lambda columns: columns) -> Columns:
+    """The records of lines with a JSON object each, as `pylog consume --format json` prints them.
+
+    BadLineError; `encoded` may raise it, too, with the number of a record.
+    """
     begin = lines.lstrip()
     if not begin:
         return {"value": pa.array([], pa.binary())}
     if begin.startswith(b"null"):  # Arrow 26 crashes.
         raise _bad_line(lines, "null")
     try:
-        return _from_objects(lines)
+        return encoded(_from_objects(lines))
     except pa.ArrowInvalid as error:
         raise _bad_line(lines, str(error)) from None
     except BadLineError as error:

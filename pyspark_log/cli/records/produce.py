@@ -19,6 +19,7 @@ from pyspark_log.cli.records.input import (
     from_text,
     with_headers,
 )
+from pyspark_log.cli.records.typed_text import Encoded, typed_records, typed_settings, with_schemas
 from pyspark_log.cli.support import complete_topics, options_as, plural, to_ms
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.catalog import OFFSETS_TOPIC, PUBLISH_TOPIC, check_name
@@ -119,6 +120,7 @@ _LINES = (
     help="The codec, if the topic leaves it to its writers (compression.type=producer, the default).",
 )
 @click.option("--sync", is_flag=True, help="Acknowledged records survive a power loss; slower.")
+@with_schemas("Values are JSON, as `pylog consume` prints it, and are encoded by their schema:")
 @click.pass_obj
 def produce(
     target: Target,
@@ -132,6 +134,10 @@ def produce(
     keep_partition: bool,
     compression: str | None,
     sync: bool,
+    value_format: str | None = None,
+    key_format: str | None = None,
+    schema_registry: str | None = None,
+    schema_options: Sequence[str] = (),
 ) -> None:
     r"""Append each line of standard input to TOPIC as a record.
 
@@ -155,12 +161,14 @@ def produce(
     if is_new:
         partitions = plural(store.describe_topic(topic).partitions, "partition")
         click.echo(f"Created topic {topic} with {partitions}.", err=True)
+    settings = typed_settings(store, topic, value_format, key_format, schema_registry, schema_options)
+    encoded = typed_records(topic, settings)
     fixed = {} if timestamp is None else {"timestamp": timestamp}
     produced = _Produced(topic)
     try:
         with click.open_file(path, "rb") as file:
             for lines in _batches_of_lines(file.fileno()):
-                columns = _columns(lines, layout, is_json, produced.lines)
+                columns = _columns(lines, layout, is_json, encoded, produced.lines)
                 if not keep_partition:
                     columns.pop("partition", None)
                 columns |= {name: constant(columns, value) for name, value in fixed.items()}
@@ -180,10 +188,10 @@ def produce(
         produced.print()
 
 
-def _columns(lines: bytes, layout: LineLayout, is_json: bool, before: int) -> Columns:
+def _columns(lines: bytes, layout: LineLayout, is_json: bool, encoded: Encoded, before: int) -> Columns:
     """The columns of records; `before` lines came earlier. click.ClickException names a line that is no record."""
     try:
-        return from_json(lines) if is_json else from_text(lines, layout)
+        return from_json(lines, encoded) if is_json else encoded(from_text(lines, layout))
     except BadLineError as error:
         first, last = before + 1, before + lines.count(b"\n") + 1
         where = f"line {first + error.line}" if error.line is not None else f"a line of {first} to {last}"

@@ -1,34 +1,45 @@
-"""Keys and values that have a schema, as JSON: the options of `consume` for that."""
+"""Keys and values that have a schema, as JSON: the options of `consume` and `produce` for that."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 import pyarrow as pa
 
+from pyspark_log.cli.records.input import BadLineError, Columns
 from pyspark_log.cli.support import with_options
 from pyspark_log.config import with_formats
-from pyspark_log.errors import BadValueError, InvalidConfigError
+from pyspark_log.errors import BadValueError, InvalidConfigError, InvalidRecordError
 from pyspark_log.storage.store import Store
 
-with_schemas = with_options([
-    click.option(
-        "--value-format", metavar="FORMAT",
-        help="Print values as JSON, decoded by their schema: avro, protobuf, json, or confluent (five bytes first);"
-        " bytes: as they are. By default what the topic's value.format says.",
-    ),
-    click.option("--key-format", metavar="FORMAT", help="The same for keys."),
-    click.option(
-        "--schema-registry", metavar="PLACE", help="Where schemas are: the URL of a schema registry, or a folder."
-    ),
-    click.option(
-        "--schema-option", "schema_options", multiple=True, metavar="NAME=VALUE",
-        help="A further option of typed topics, as valueSubject=orders or schemaRegistry.user=anna; several times.",
-    ),
-])  # fmt: skip
+if TYPE_CHECKING:
+    from pyspark_log.schemas.given import GivenValues
+
+
+def with_schemas(meaning: str) -> Callable[[Any], Any]:
+    """The options of a command; `meaning`: what `--value-format` does there."""
+    return with_options([
+        click.option(
+            "--value-format", metavar="FORMAT",
+            help=f"{meaning} avro, protobuf, json, or confluent (five bytes first); bytes: as they are. By default what"
+            " the topic's value.format says.",
+        ),
+        click.option("--key-format", metavar="FORMAT", help="The same for keys."),
+        click.option(
+            "--schema-registry", metavar="PLACE", help="Where schemas are: the URL of a schema registry, or a folder."
+        ),
+        click.option(
+            "--schema-option", "schema_options", multiple=True, metavar="NAME=VALUE",
+            help="A further option of typed topics, as valueSubject=orders or schemaRegistry.user=anna; several times.",
+        ),
+    ])  # fmt: skip
+
 
 Decoded = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+Encoded = Callable[[Columns], Columns]
 
 
 def typed_settings(
@@ -91,3 +102,43 @@ def _decoder(topic: str, settings: dict[str, str]) -> Decoded:
             yield decoded
 
     return decode
+
+
+def typed_records(topic: str, settings: dict[str, str] | None) -> Encoded:
+    """What encodes keys and values that are JSON, as `typed_text` makes it; without settings they stay as they are.
+
+    It raises BadLineError, with the number of the record.
+
+    Raises:
+        click.UsageError: a setting is refused.
+        SchemaError, RegistryError: there is no schema, or no answer.
+    """
+    if settings is None:
+        return lambda columns: columns
+    from pyspark_log.schemas.given import GivenValues  # noqa: PLC0415  (as above)
+    from pyspark_log.schemas.writing import write_format_of  # noqa: PLC0415
+
+    try:
+        both = (write_format_of(settings, "key", topic), write_format_of(settings, "value", topic))
+    except InvalidConfigError as error:
+        raise click.UsageError(str(error)) from None
+    forms = [(form.part, GivenValues(form)) for form in both if form is not None]
+
+    def encode(columns: Columns) -> Columns:
+        return columns | {part: _encoded(part, values, columns[part]) for part, values in forms if part in columns}
+
+    return encode
+
+
+def _encoded(part: str, values: GivenValues, texts: pa.Array) -> pa.Array:
+    objects = list[object]()
+    for row, text in enumerate(texts.to_pylist()):
+        try:
+            objects.append(None if text is None else json.loads(text))
+        except ValueError as error:
+            raise BadLineError(f"has a {part} that is no JSON: {error}", row) from None
+    try:
+        return values.encode(objects)
+    except InvalidRecordError as error:
+        (row,) = error.records
+        raise BadLineError(f"has a {part} that cannot be encoded: {error}", row) from None

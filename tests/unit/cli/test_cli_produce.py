@@ -213,3 +213,39 @@ def test_base64_is_decoded_as_the_library_does_it():
     assert decoded(texts).to_pylist() == data
     assert decoded(texts.slice(5, 36)).to_pylist() == data[5:41]
     assert decoded(texts[:0]).to_pylist() == []
+
+
+# ---- schemas
+
+
+def test_json_is_encoded_as_consume_prints_it(store, produce, tmp_path):
+    schema = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}
+    (tmp_path / "t-value.avsc").write_text(json.dumps(schema))
+    options = ["--value-format", "avro", "--schema-registry", str(tmp_path)]
+    keys = ["--key-format", "avro", "--schema-option", 'keySchema="long"']
+    produce('7\t{"n": 5}\nnull\t{"n": -1}\n', "--key-separator", "\t", *options, *keys)
+    expected = [(b"\x0e", b"\x0a", []), (None, b"\x01", [])]
+    assert read(store) == expected
+    lines = output(store, "consume", "t", "--format", "json", *options, *keys)
+    store.create_topic("u", 1, {"value.format": "avro", "schema.registry": str(tmp_path)})
+    (tmp_path / "u-value.avsc").write_text(json.dumps(schema))
+    produce(lines, "--format", "json", *keys, topic="u")
+    assert read(store, "u") == expected
+    produce("raw", "--value-format", "bytes", topic="u")
+    assert read(store, "u")[2:] == [(None, b"raw", [])]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "problem"),
+    [
+        ("5\nx\n", [], "line 2 has a value that is no JSON"),
+        ("5\n2.5\n", [], "line 2 has a value that cannot be encoded: a value does not fit its schema"),
+        ('{"value": "5"}\n\n{"value": "x"}\n', ["--format", "json"], "line 3 has a value that is no JSON"),
+    ],
+)
+def test_lines_that_cannot_be_encoded(store, tmp_path, text, options, problem):
+    (tmp_path / "lines").write_text(text)
+    typed = ["--value-format", "avro", "--schema-option", 'valueSchema="int"']
+    result = pylog(store, "produce", "t", "--file", str(tmp_path / "lines"), *typed, *options)
+    assert problem in result.stderr
+    assert read(store) == []

@@ -3,6 +3,7 @@
 import asyncio
 import concurrent.futures
 import gc
+import json
 import os
 import subprocess
 import sys
@@ -138,6 +139,35 @@ def test_own_partitioner(store):
         producer.send("t", b"w").result()
         assert producer.send("t", b"v", key=b"1", partition=0).result().partition == 0
     assert asked == [("t", b"2", b"v", 3), ("t", b"1", b"v", 3), ("t", None, b"w", 3)]
+
+
+def test_serializers(store):
+    """A function, and an object as kafka-python has them."""
+
+    class Named:
+        def serialize(self, topic, headers, data):
+            return f"{topic} {data} {len(headers)}".encode()
+
+    with Producer(store, key_serializer=Named(), value_serializer=json.dumps) as producer:
+        producer.send("t", {"n": 5}, key=7, headers=[("h", b"")], partition=0)
+        producer.send("t", partition=0)
+    assert [(row["key"], row["value"]) for row in read(store, 0)] == [(b"t 7 1", b'{"n": 5}'), (None, None)]
+    with Producer(store, value_serializer=lambda value: value) as producer, pytest.raises(InvalidRecordError):
+        producer.send("t", 5)
+    with pytest.raises(InvalidConfigError, match="key_serializer: expected a function or a serializer, got str"):
+        Producer(store, key_serializer="json")
+
+
+def test_a_serializer_of_confluent_gets_its_context(store):
+    serialization = pytest.importorskip("confluent_kafka.serialization")
+
+    class Told(serialization.Serializer):
+        def __call__(self, value, context):
+            return f"{context.topic} {context.field} {value}".encode()
+
+    with Producer(store, value_serializer=Told(), key_serializer=Told()) as producer:
+        producer.send("t", 1, key=2, partition=0)
+    assert [(row["key"], row["value"]) for row in read(store, 0)] == [(b"t key 2", b"t value 1")]
 
 
 def test_codec_of_a_topic_that_leaves_it_to_its_writers(store):

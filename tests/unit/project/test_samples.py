@@ -172,6 +172,10 @@ def check_shout(names, store, printed):
     store.append("flights", pa.record_batch({"key": ["k"], "value": ["more"]}))
 
 
+def check_prices(names, _store, printed):
+    assert printed == "{'apple': 1.5}\n"
+
+
 def check_reading(names, _store, printed):
     assert names["late"] > 0
     assert printed == """flights None b'{"carrier": "C7", "dep_delay": 61}'\n"""
@@ -198,4 +202,5 @@ CHECKS = {
     "clients.md: How do processes share the work?": check_sharing,
     "clients.md: What is processed when a process is killed?": check_exactly_once,
     "clients.md: How do I use asyncio?": check_asyncio,
+    "typed-topics.md: Without Spark": check_prices,
 }
