@@ -185,10 +185,11 @@ def with_formats(
     """
     merged = dict(settings)
     for part in parts:
-        name, word = f"{part}format", configs.get(f"{part}.format", "bytes")
-        if name not in settings and word != "bytes":
-            merged[name] = word
-            if "schema.registry" in configs:
+        setting, word = f"{part}format", configs.get(f"{part}.format", "bytes")
+        if setting not in settings and word != "bytes":
+            merged[setting] = word
+            # What a reader has for one registry, as a password, is for no other.
+            if "schema.registry" in configs and not any(name.startswith("schemaregistry.") for name in settings):
                 merged.setdefault("schemaregistry", configs["schema.registry"])
     return merged
 

@@ -14,7 +14,7 @@ import click
 from pyspark_log.cli import interrupts, serve_processes
 from pyspark_log.cli.cluster_options import ClusterOptions, cluster_options
 from pyspark_log.cli.security_options import security_configs, security_options
-from pyspark_log.cli.support import Address, check_jinja, check_prometheus_client
+from pyspark_log.cli.support import Address, check_jinja, check_prometheus_client, check_schemas
 from pyspark_log.cli.target import Target
 from pyspark_log.repeated_lines import standard_error
 from pyspark_log.storage.fs import files
@@ -92,8 +92,8 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--ui-schemas",
-    type=click.Path(exists=True, file_okay=False),
-    metavar="FOLDER",
+    callback=check_schemas,
+    metavar="PLACE",
     help="The schemas by which that shows values in Avro, as `pylog ui --schemas`.",
 )
 @cluster_options

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from pyspark_log.cli import interrupts
-from pyspark_log.cli.support import Address, check_jinja
+from pyspark_log.cli.support import Address, check_jinja, check_schemas, named_values
 from pyspark_log.cli.target import Target
 from pyspark_log.monitoring import HttpServer, Snapshots, is_loopback
 
@@ -32,13 +32,27 @@ from pyspark_log.monitoring import HttpServer, Snapshots, is_loopback
 )
 @click.option(
     "--schemas",
-    type=click.Path(exists=True, file_okay=False),
-    metavar="FOLDER",
-    help="The schemas of values in Avro: TOPIC-value.avsc, TOPIC-key.avsc, or NUMBER.avsc for Confluent's prefix.",
+    callback=check_schemas,
+    metavar="PLACE",
+    help="The schemas of values in Avro, Protobuf or JSON: the URL of a registry, or a folder with TOPIC-value.avsc, "
+    "TOPIC-key.avsc, or NUMBER.avsc for Confluent's prefix. A topic that names its registry needs none.",
+)
+@click.option(
+    "--schema-option",
+    "schema_options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=named_values,
+    help="A further option of typed topics, as schemaRegistry.user=anna; several times.",
 )
 @click.pass_obj
 def ui(
-    target: Target, listen: tuple[str, int], allow_anonymous: bool, host_names: tuple[str, ...], schemas: str | None
+    target: Target,
+    listen: tuple[str, int],
+    allow_anonymous: bool,
+    host_names: tuple[str, ...],
+    schemas: str | None,
+    schema_options: dict[str, str],
 ) -> None:
     """Show topics, records, groups and publishes in a browser, until Ctrl-C.
 
@@ -47,9 +61,10 @@ def ui(
     check_jinja()
     store = target.open()
     with interrupts.fatal():
-        from pyspark_log.ui import Guard, Ui  # noqa: PLC0415
+        from pyspark_log.ui import Guard, Schemas, Ui  # noqa: PLC0415
 
-    app = Ui(Snapshots(store, fresh_s=2.0), Guard([listen[0], *host_names]), schemas=schemas)
+    own = Schemas(schemas, {name.lower(): value for name, value in schema_options.items()})
+    app = Ui(Snapshots(store, fresh_s=2.0), Guard([listen[0], *host_names]), schemas=own)
     server = HttpServer(*listen, app.answer)
     host, port = server.address
     if not is_loopback(host) and not allow_anonymous:

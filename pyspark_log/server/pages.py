@@ -66,17 +66,18 @@ class Pages:
             view: what it shows of the server.
             names: by which browsers may reach it, beside the host of the address; None: any.
             has_login: whether its readers log in as users of the server.
-            schemas: the folder of schemas for Avro.
+            schemas: the folder of schemas for Avro, or the URL of a registry.
             tls: the server's side of TLS for a new connection.
 
         Raises:
             OSError: the address cannot be used.
         """
-        from pyspark_log.ui import Guard, Ui  # noqa: PLC0415
+        from pyspark_log.ui import Guard, Schemas, Ui  # noqa: PLC0415
 
         hosts = None if names is None else [address[0], *names]
         guard = Guard(hosts, view.log_in if has_login else None, view.admit)
-        app = Ui(self._snapshots, guard, schemas=schemas, server=view)
+        # A client that may change configs of topics must not choose what the server asks.
+        app = Ui(self._snapshots, guard, schemas=Schemas(schemas, takes_registries=False), server=view)
         http = HttpServer(*address, app.answer, tls)
         self._ui = app, http, "http" if tls is None else "https"
         return http.address

@@ -67,7 +67,7 @@ class ServerConfig:
         metrics: host and port of HTTP for metrics; None: there is none. It needs prometheus_client.
         ui: host and port of HTTP for the page of the store; None: there is none. It needs Jinja2. Where clients
             authenticate themselves, its readers have to, too.
-        ui_schemas: the folder of schemas by which the page shows values in Avro.
+        ui_schemas: the folder of schemas by which the page shows values in Avro, or the URL of a registry.
         cluster: the Kafka cluster that it is a node of; None: it is one of its own.
         linger: how long records wait for others before they are decided together, in seconds; None: 0.05 over an
             object store. In a folder none waits.

@@ -17,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from pyspark_log import __version__
 from pyspark_log.errors import InvalidConfigError, PylogError, UnknownGroupError, UnknownTopicError, condition_of
 from pyspark_log.monitoring import Page, Request, Snapshot, Snapshots
+from pyspark_log.schemas.schema import Part
 from pyspark_log.storage.fs import clock
 from pyspark_log.ui import bounds, look, plots, texts, views
 from pyspark_log.ui.avro import Schemas
@@ -65,18 +66,18 @@ class Ui:
     """The page of a store: `answer` is what an HttpServer needs. All of it only reads."""
 
     def __init__(
-        self, snapshots: Snapshots, guard: Guard, *, schemas: str | None = None, server: ServerView | None = None
+        self, snapshots: Snapshots, guard: Guard, *, schemas: Schemas | None = None, server: ServerView | None = None
     ) -> None:
         """Measures nothing yet.
 
         Args:
             snapshots: give the store as it is.
             guard: which requests are answered.
-            schemas: the folder of schemas for Avro.
+            schemas: those for Avro; None: those that topics name.
             server: the server of the store, in which this runs; None: there is none.
         """
         self._snapshots, self._store, self._guard, self._server = snapshots, snapshots.store, guard, server
-        self._schemas, self._history = Schemas(schemas), History(snapshots)
+        self._schemas, self._history = schemas or Schemas(None), History(snapshots)
         self._looks = threading.BoundedSemaphore(_MOST_LOOKS)
         folder = files("pyspark_log.ui") / "static"
         self._static = {name: (folder / name).read_bytes() for name in _STATIC}
@@ -160,8 +161,10 @@ class Ui:
         if "download" in query:
             return download(topic, found.records)
 
-        def show(data: bytes | None, size: int, what: str) -> Shown:
-            return shown(data, size, wanted.form, self._schemas, f"{topic}-{what}")
+        configs = self._configs(topic)
+
+        def show(data: bytes | None, size: int, part: Part) -> Shown:
+            return shown(data, size, wanted.form, self._schemas.of_topic(topic, part, configs))
 
         def cells(row: Record | Gap) -> tuple[Record | Gap, Shown | None, Shown | None, dict[str, str]]:
             if isinstance(row, Gap):
@@ -187,20 +190,25 @@ class Ui:
         if "download" in query:
             return download(topic, [found.record] if found.record and found.record.offset == int(offset) else [])
 
-        def show(what: str) -> object:
+        configs = self._configs(topic)
+
+        def show(part: Part) -> object:
             assert found.record is not None
             one = found.record
-            data, size = (one.key, one.key_size) if what == "key" else (one.value, one.value_size)
-            return shown(data, size, form, self._schemas, f"{topic}-{what}", is_laid_out=True)
+            data, size = (one.key, one.key_size) if part == "key" else (one.value, one.value_size)
+            return shown(data, size, form, self._schemas.of_topic(topic, part, configs), is_laid_out=True)
 
         def show_header(value: bytes | None) -> object:
             most = bounds.HEADER_BYTES
-            return shown(value and value[:most], len(value or b""), form, self._schemas, f"{topic}-header")
+            return shown(value and value[:most], len(value or b""), form, self._schemas.of_topic(topic, None, {}))
 
         return self._made("record", HTTPStatus.OK, query, {
             "topic": topic, "partition": int(partition), "offset": int(offset), "found": found, "form": form,
             "show": show, "show_header": show_header, "now": now, "snapshot": None,
         })  # fmt: skip
+
+    def _configs(self, topic: str) -> dict[str, str]:
+        return {**self._store.configs, **self._store.describe_topic(topic).configs}
 
     def _problem(self, status: HTTPStatus, why: str, condition: str, query: dict[str, str]) -> Page:
         context = {"status": status, "why": why, "condition": condition, "snapshot": None, "now": clock.now_ms()}

@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from pyspark_log.ui.avro import NotAvroError, Schemas
+from pyspark_log.ui.avro import NotAvroError, PartSchemas
 from pyspark_log.ui.bounds import SHOWN_CHARACTERS
 from pyspark_log.ui.json_text import spaced
 
@@ -38,24 +38,21 @@ class Shown(NamedTuple):
     note: str = ""
 
 
-def shown(
-    data: bytes | None, size: int, wanted: str, schemas: Schemas, subject: str, *, is_laid_out: bool = False
-) -> Shown:
+def shown(data: bytes | None, size: int, wanted: str, schemas: PartSchemas, *, is_laid_out: bool = False) -> Shown:
     """Shows a key or value.
 
     Args:
         data: its first bytes; None: null.
         size: all of its bytes.
         wanted: one of FORMATS.
-        schemas: those for Avro.
-        subject: of the schema, such as `orders-value`.
+        schemas: those for Avro; auto is that, too, if the topic names a format.
         is_laid_out: with line ends, for a page of its own.
     """
     if data is None:
         return Shown("null", "null")
     cut = f"cut after {len(data):,} of {size:,} bytes" if len(data) < size else ""
-    if wanted == "avro":
-        return _as_avro(data, cut, schemas, subject, is_laid_out=is_laid_out)
+    if wanted == "avro" or (wanted == "auto" and schemas.is_named):
+        return _as_avro(data, cut, schemas, is_laid_out=is_laid_out)
     if wanted in ("auto", "json") and not cut:
         found = _checked(data, is_any=wanted == "json")
         if found is not None:
@@ -67,13 +64,13 @@ def shown(
     return Shown(readable, "text", cut or ("no JSON" if wanted == "json" else ""))
 
 
-def _as_avro(data: bytes, cut: str, schemas: Schemas, subject: str, *, is_laid_out: bool) -> Shown:
+def _as_avro(data: bytes, cut: str, schemas: PartSchemas, *, is_laid_out: bool) -> Shown:
     """As hex with a note, where it cannot be."""
     problem = f"{cut}: too long to decode"
     try:
         if not cut:
             encoder = json.JSONEncoder(ensure_ascii=False, indent=2 if is_laid_out else None, default=str)
-            return Shown(_cut(encoder.iterencode(schemas.decoded(subject, data))), "avro")
+            return Shown(_cut(encoder.iterencode(schemas.decoded(data))), "avro")
     except NotAvroError as error:
         problem = str(error)
     return Shown(_hex(data, is_laid_out=is_laid_out), "hex", problem)

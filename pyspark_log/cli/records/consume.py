@@ -90,7 +90,7 @@ def consume(
     value_format: str | None = None,
     key_format: str | None = None,
     schema_registry: str | None = None,
-    schema_options: Sequence[str] = (),
+    schema_options: Mapping[str, str] | None = None,
 ) -> None:
     """Print the records of TOPIC.
 
@@ -107,7 +107,7 @@ def consume(
     if offsets_group is not None and output_format != "offsets":
         raise click.UsageError("--offsets-group needs --format offsets.")
     store = target.open()
-    settings = typed_settings(store, topic, value_format, key_format, schema_registry, schema_options)
+    settings = typed_settings(store, topic, value_format, key_format, schema_registry, schema_options or {})
     decoded = typed_text(topic, settings)
     count = store.describe_topic(topic).partitions
     if start_offset is not None and (len(set(partitions)) or count) != 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import click
 import pyarrow as pa
@@ -137,7 +137,7 @@ def produce(
     value_format: str | None = None,
     key_format: str | None = None,
     schema_registry: str | None = None,
-    schema_options: Sequence[str] = (),
+    schema_options: Mapping[str, str] | None = None,
 ) -> None:
     r"""Append each line of standard input to TOPIC as a record.
 
@@ -161,7 +161,7 @@ def produce(
     if is_new:
         partitions = plural(store.describe_topic(topic).partitions, "partition")
         click.echo(f"Created topic {topic} with {partitions}.", err=True)
-    settings = typed_settings(store, topic, value_format, key_format, schema_registry, schema_options)
+    settings = typed_settings(store, topic, value_format, key_format, schema_registry, schema_options or {})
     encoded = typed_records(topic, settings)
     fixed = {} if timestamp is None else {"timestamp": timestamp}
     produced = _Produced(topic)

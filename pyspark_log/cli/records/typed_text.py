@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 import pyarrow as pa
 
 from pyspark_log.cli.records.input import BadLineError, Columns
-from pyspark_log.cli.support import with_options
+from pyspark_log.cli.support import named_values, with_options
 from pyspark_log.config import with_formats
 from pyspark_log.errors import BadValueError, InvalidConfigError, InvalidRecordError
 from pyspark_log.storage.store import Store
@@ -32,7 +32,7 @@ def with_schemas(meaning: str) -> Callable[[Any], Any]:
             "--schema-registry", metavar="PLACE", help="Where schemas are: the URL of a schema registry, or a folder."
         ),
         click.option(
-            "--schema-option", "schema_options", multiple=True, metavar="NAME=VALUE",
+            "--schema-option", "schema_options", multiple=True, metavar="NAME=VALUE", callback=named_values,
             help="A further option of typed topics, as valueSubject=orders or schemaRegistry.user=anna; several times.",
         ),
     ])  # fmt: skip
@@ -48,19 +48,15 @@ def typed_settings(
     value_format: str | None,
     key_format: str | None,
     place: str | None,
-    options: Sequence[str],
+    options: Mapping[str, str],
 ) -> dict[str, str] | None:
     """The settings of typed topics, by the options, or else the topic's configs; None: no format is among them.
 
-    click.UsageError: an option is none, or is given without a format.
+    click.UsageError: an option is given without a format.
     """
     named = {"valueformat": value_format, "keyformat": key_format, "schemaregistry": place}
     settings = {name: value for name, value in named.items() if value is not None}
-    for option in options:
-        name, equals, value = option.partition("=")
-        if not equals:
-            raise click.UsageError(f"--schema-option {option}: expected NAME=VALUE")
-        settings[name.lower()] = value
+    settings |= {name.lower(): value for name, value in options.items()}
     merged = with_formats(settings, {**store.configs, **store.describe_topic(topic).configs})
     if not merged.keys() & {"valueformat", "keyformat"}:
         if settings:

@@ -29,13 +29,13 @@ from pyspark_log.cli.support.output import (
     warn,
 )
 from pyspark_log.cli.support.progress import ProgressBar
-from pyspark_log.cli.support.values import Pattern, named_values, to_ms
+from pyspark_log.cli.support.values import Pattern, check_schemas, named_values, to_ms
 from pyspark_log.units import human_size, plural
 
 __all__ = [
     "NOTHING", "Address", "Colour", "CommandGroup", "Pattern", "ProgressBar", "alert", "cell", "check_jinja",
-    "check_prometheus_client", "complete_groups", "complete_topics", "confirm", "good", "human_size", "interval_option",
-    "is_end", "json_option", "named_values", "one_line", "options_as", "partitions_option", "plural", "print_json",
-    "print_table", "source_of", "strong", "table_text", "to_ms", "warn", "watch", "with_options", "with_store_option",
-    "yes_option",
+    "check_prometheus_client", "check_schemas", "complete_groups", "complete_topics", "confirm", "good",
+    "human_size", "interval_option", "is_end", "json_option", "named_values", "one_line", "options_as",
+    "partitions_option", "plural", "print_json", "print_table", "source_of", "strong", "table_text", "to_ms",
+    "warn", "watch", "with_options", "with_store_option", "yes_option",
 ]  # fmt: skip

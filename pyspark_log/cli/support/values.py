@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import click
 
 from pyspark_log.arguments import point_in_time
+from pyspark_log.storage.fs import files
 from pyspark_log.units import TIMES_MS, with_unit
 
 
@@ -39,6 +40,13 @@ def named_values(_ctx: click.Context, _param: click.Parameter, given: Sequence[s
             raise click.BadParameter(f"{text!r} is not NAME=VALUE")
         found[name.strip()] = value.strip()
     return found
+
+
+def check_schemas(_ctx: click.Context, _param: click.Parameter, place: str | None) -> str | None:
+    """The callback of an option that names a registry, by its URL, or a folder, which must be there."""
+    if place is not None and not place.startswith(("http://", "https://")) and not files.is_folder(place):
+        raise click.BadParameter(f"{place!r} is neither the URL of a schema registry nor a folder")
+    return place
 
 
 class Pattern(click.ParamType["re.Pattern[str]"]):

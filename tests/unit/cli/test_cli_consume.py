@@ -351,7 +351,7 @@ def test_a_topic_can_name_the_format_of_its_values(store, tmp_path):
     [
         (["--schema-registry", "/tmp"], "need --value-format or --key-format"),
         (["--value-format", "xml"], "valueFormat must be one of bytes, avro"),
-        (["--value-format", "avro", "--schema-option", "x"], "expected NAME=VALUE"),
+        (["--value-format", "avro", "--schema-option", "x"], "is not NAME=VALUE"),
     ],
 )
 def test_options_of_schemas_that_are_refused(store, options, problem):

@@ -60,6 +60,11 @@ def test_rows_are_read_by_the_format_of_the_topic(store):
         kind(store, "unknown")
 
 
+def test_a_login_is_for_the_registry_that_the_reader_names_alone(store):
+    with pytest.raises(ConnectorError, match="needs valueSchema, or schemaRegistry"):
+        kind(store, "t", **{"schemaRegistry.user": "anna"})
+
+
 @pytest.mark.parametrize(
     ("topic", "column", "options", "expected"),
     [

@@ -73,7 +73,7 @@ MOST = {
     "storage/record": 2,
     "storage/segment": 8,
     "storage/transactions": 3,
-    "ui": 36,
+    "ui": 34,
 }
 
 

@@ -16,6 +16,7 @@ from pyspark_log.ui.formats import Shown, shown, visible
 from pyspark_log.ui.history import Trend
 from pyspark_log.ui.json_text import coloured, fields
 from pyspark_log.ui.plots import bars, plot, small_plot
+from tests.registry_server import registry_server
 
 NONE = Schemas(None)
 ORDER = {
@@ -26,8 +27,9 @@ ORDER = {
 VALUE = {"item": "tea", "n": 3}
 
 
-def show(data, wanted="auto", schemas=NONE, **more):
-    return shown(data, more.pop("size", len(data or b"")), wanted, schemas, "orders-value", **more)
+def show(data, wanted="auto", schemas=NONE, configs=None, **more):
+    of_values = schemas.of_topic("orders", "value", configs or {})
+    return shown(data, more.pop("size", len(data or b"")), wanted, of_values, **more)
 
 
 @pytest.mark.parametrize(
@@ -153,8 +155,32 @@ def test_avro(schemas, prefix):
     assert show(prefix + encoded(), "avro", schemas) == Shown('{"item": "tea", "n": 3}', "avro")
 
 
+def test_a_topic_names_its_format(tmp_path):
+    """So its values are shown by it, without a word; and as hex, with the reason, where they are none."""
+    (tmp_path / "orders-value.avsc").write_text(json.dumps(ORDER))
+    configs = {"value.format": "avro", "schema.registry": str(tmp_path)}
+    for schemas in (NONE, Schemas(str(tmp_path), takes_registries=False)):
+        assert show(encoded(), "auto", schemas, configs) == Shown('{"item": "tea", "n": 3}', "avro")
+        assert show(b"{}", "auto", schemas, configs).note.startswith("the schema does not fit")
+        assert show(b"{}", "text", schemas, configs) == Shown("{}", "text")
+    # What a server's clients may set does not say what it reads or asks.
+    alone = Schemas(None, takes_registries=False)
+    assert "needs valueSchema, or schemaRegistry" in show(encoded(), "auto", alone, configs).note
+
+
+def test_a_registry_is_asked_once_for_a_page():
+    with registry_server() as registry:
+        number = registry.register("orders-value", ORDER)
+        schemas, framed = Schemas(registry.url), b"\0" + number.to_bytes(4, "big") + encoded()
+        shown_of = {show(framed, "avro", schemas).text for _ in range(50)}
+        shown_of |= {show(framed, "auto", schemas, {"value.format": "confluent"}).text for _ in range(50)}
+        assert shown_of == {'{"item": "tea", "n": 3}'}
+        assert "no schema for" in show(b"\0\0\0\0\x63" + encoded(), "avro", schemas).note
+        assert len(registry.asked) == 3
+
+
 def test_what_is_no_avro(schemas, tmp_path):
-    assert show(b"a", "avro").note == "Avro needs schemas: name their folder by --schemas"
+    assert show(b"a", "avro").note == "Avro needs schemas: name their folder or registry by --schemas"
     for data in (b"", b"\x02", encoded() + b"x", b"\0\0\0\0\7" + b"\x02"):
         found = show(data, "avro", schemas)
         assert found.kind == "hex"

@@ -285,6 +285,10 @@ def test_avro(tmp_path):
         text = page.text("/topics/t/records/0/0?format=avro")
         assert '"n": 7' in text
         assert "there is no schema" in text  # for the key
+    with Store.open(tmp_path / "store") as store:
+        store.alter_configs("t", {"value.format": "avro", "schema.registry": str(tmp_path)})
+    with shown(tmp_path / "store") as page:
+        assert '{"n": 7}' in page.text("/topics/t/records")
 
 
 def test_a_group_of_a_partition_without_records(tmp_path):
