@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
@@ -59,7 +60,7 @@ class _Decoder(Protocol):
 
     def writer(self, schema: Schema) -> int: ...
 
-    def left_out(self, writer: int) -> tuple[str, ...]: ...
+    def left_out(self, values: Mapping[int, int]) -> dict[tuple[str, ...], int]: ...
 
     def decode(
         self, values: pa.Array, prefix: int, which: pa.Array | None
@@ -110,12 +111,8 @@ class TypedValues:
         return array, sorted(problems)
 
     def left_out(self) -> dict[tuple[str, ...], int]:
-        """How many values had fields that the reader's schema has not, by the paths of these fields."""
-        counts: Counter[tuple[str, ...]] = Counter()
-        for writer, count in self._left_out.items():
-            if fields := self._decoder.left_out(writer):
-                counts[fields] += count
-        return dict(counts)
+        """How many values had fields that the reader's schema has not, by the paths or numbers of these fields."""
+        return self._decoder.left_out(self._left_out)
 
     def _count(self, which: pa.Array) -> None:
         for entry in pc.value_counts(which).to_pylist():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+
 import pyarrow as pa
 
 from pyspark_log.schemas.avro.columns import AvroProgram, decode
@@ -34,9 +37,17 @@ class AvroDecoder:
         self._left_out.append(tuple(dict.fromkeys(resolution.left_out)))
         return len(self._programs) - 1
 
-    def left_out(self, writer: int) -> tuple[str, ...]:
-        """The paths of a writer's fields that the reader has not."""
-        return self._left_out[writer]
+    def left_out(self, values: Mapping[int, int]) -> dict[tuple[str, ...], int]:
+        """How many values had fields that the reader has not, by the paths of these fields.
+
+        Args:
+            values: how many values there were of each writer.
+        """
+        counts: Counter[tuple[str, ...]] = Counter()
+        for writer, count in values.items():
+            if fields := self._left_out[writer]:
+                counts[fields] += count
+        return dict(counts)
 
     def decode(self, values: pa.Array, prefix: int, which: pa.Array | None) -> tuple[pa.Array, list[tuple[int, str]]]:
         """Decodes values.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from itertools import pairwise
 
 import pyarrow as pa
@@ -40,9 +41,9 @@ class JsonDecoder:
         """The number of any writer."""
         return 0
 
-    def left_out(self, writer: int) -> tuple[str, ...]:
+    def left_out(self, values: Mapping[int, int]) -> dict[tuple[str, ...], int]:
         """Nothing is known of what writers have."""
-        return ()
+        return {}
 
     def decode(self, values: pa.Array, prefix: int, which: pa.Array | None) -> tuple[pa.Array, list[tuple[int, str]]]:
         """Decodes values; arguments and result as those of AvroDecoder."""

@@ -62,11 +62,17 @@ cdef struct Enum:
     Symbol* symbols
     int count
 
+cdef enum:
+    MOST_UNKNOWN = 16
+
 cdef struct Program:
     Message* messages
     Field* fields
     Enum* enums
     Column* columns
+    int unknown  # a field of the current value that the program has not; 0: there is none
+    int64_t left_out  # how many values had such fields
+    int[MOST_UNKNOWN] unknowns  # the numbers of such fields; 0: no more
 
 
 # 0: a number of any size, 1: eight bytes, 2: its size before it, 5: four bytes.

@@ -10,6 +10,7 @@ class ProtobufProgram:
         messages: Sequence[tuple[int, Sequence[tuple[int, int, int, int, int, bool, bool, int]]]],
         enums: Sequence[Mapping[int, str]],
     ) -> None: ...
+    def left_out(self) -> tuple[int, tuple[int, ...]]: ...
 
 def decode(
     values: pa.Array, prefix: int, which: pa.Array | None, program: ProtobufProgram, place: Sequence[int], slot: Slot

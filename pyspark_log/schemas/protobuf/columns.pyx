@@ -310,10 +310,23 @@ cdef int read_message(Program* program, int number, const uint8_t* data, int64_t
         ):
             error = read_field(program, message, field, &cursor, tag & 7)
         else:
+            if field == NULL:
+                program.unknown = <int>(tag >> 3)
             error = skip(&cursor, tag)
         if error:
             return error
     return put_fields(program, message)
+
+
+cdef void note_unknown(Program* program) noexcept nogil:
+    """Counts a value that has a field which no column gets."""
+    cdef int index
+    program.left_out += 1
+    for index in range(MOST_UNKNOWN):
+        if program.unknowns[index] == 0:
+            program.unknowns[index] = program.unknown
+        if program.unknowns[index] == program.unknown:
+            return
 
 
 cdef class ProtobufProgram:
@@ -350,6 +363,10 @@ cdef class ProtobufProgram:
                 self.program.enums[index].symbols[count] = Symbol(number, <const char*>encoded)
                 count += 1
             self.program.enums[index].count = count
+
+    def left_out(self):
+        """How many values so far had fields that no message of the program has, and the numbers of such fields."""
+        return self.program.left_out, tuple(number for number in self.program.unknowns if number)
 
     def __dealloc__(self):
         cdef int index
@@ -423,9 +440,12 @@ def decode(values, Py_ssize_t prefix, which, ProtobufProgram program, place, slo
             else:
                 cursor.at = data + edges[begin + row] + prefix
                 cursor.end = data + edges[begin + row + 1]
+                program.program.unknown = 0
                 error = read_place(&cursor, numbers_in_place, depth) if depth else 0
                 if not error:
                     error = read_message(&program.program, 0, cursor.at, cursor.end - cursor.at)
+                    if program.program.unknown and not error:
+                        note_unknown(&program.program)
                 if error and error != NO_MEMORY:
                     truncate(columns.columns, 0, row)
                     if put_null(columns.columns, 0):

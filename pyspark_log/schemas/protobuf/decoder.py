@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 
 from pyspark_log.schemas.protobuf.columns import ProtobufProgram, decode
@@ -30,9 +32,10 @@ class ProtobufDecoder:
         """The number of any writer."""
         return 0
 
-    def left_out(self, writer: int) -> tuple[str, ...]:
-        """Nothing is known of what writers have."""
-        return ()
+    def left_out(self, values: Mapping[int, int]) -> dict[tuple[str, ...], int]:
+        """How many values had fields that the schema has not, by the numbers of these fields."""
+        count, numbers = self._program.left_out()
+        return {tuple(f"number {number}" for number in sorted(numbers)): count} if count else {}
 
     def decode(self, values: pa.Array, prefix: int, which: pa.Array | None) -> tuple[pa.Array, list[tuple[int, str]]]:
         """Decodes values; arguments and result as those of AvroDecoder. After a prefix each has its message's place."""

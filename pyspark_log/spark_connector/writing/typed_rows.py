@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -77,6 +78,24 @@ def typed_rows(options: Options, parsed: WriteOptions, schema: StructType) -> Ty
         raise option_error(f"{missing[0]}Format is set, and there is no column {missing[0]}")
     typed = TypedRows(formats, fields)
     typed.check(schema)
+    return typed
+
+
+# For so long what a registry has said counts for a query, in seconds. Spark plans a micro-batch twice, in
+# processes that live as long as the query.
+_KEPT_SECONDS = 10.0
+_kept: dict[tuple[object, ...], tuple[float, TypedRows | None]] = {}
+
+
+def typed_rows_of_query(options: Options, parsed: WriteOptions, schema: StructType) -> TypedRows | None:
+    """The same for a micro-batch, of which a registry is not asked each time."""
+    key = frozenset(options.items()), parsed.topic, parsed.timestamp_column, schema.json()
+    until, typed = _kept.get(key, (0.0, None))
+    now = time.monotonic()
+    if now >= until:
+        typed = typed_rows(options, parsed, schema)
+        _kept.clear()  # of queries that have ended
+        _kept[key] = now + _KEPT_SECONDS, typed
     return typed
 
 

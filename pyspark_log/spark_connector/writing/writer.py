@@ -79,7 +79,7 @@ class PylogStreamWriter(SentToTasks, StreamArrowWriter):
         parsed = WriteOptions.parse(options)
         parsed.check_stream()
         self._publisher = QueryPublisher(parsed.publish_id, parsed.publish_take_over, parsed.publish_offsets)
-        self._plan = plan_write(place, parsed, schema, options)
+        self._plan = plan_write(place, parsed, schema, options, of_query=True)
         self._checkpoint = options.get("checkpointlocation", "")
         self._query_name = options.get("queryname", "")
         self._warnings = without_effect(options, write=True)
@@ -109,15 +109,25 @@ def _kept(plan: WritePlan, tasks: int) -> str:
 
 
 def plan_write(
-    place: StorePlace, options: WriteOptions, schema: StructType, all_options: Options | None = None
+    place: StorePlace,
+    options: WriteOptions,
+    schema: StructType,
+    all_options: Options | None = None,
+    *,
+    of_query: bool = False,
 ) -> WritePlan:
     """Checks the columns, opens or creates the store, and creates the topic if needed and allowed.
 
-    `all_options`: as Spark passes them, of which some are about schemas; None: none is.
+    Args:
+        place: the store's.
+        options: the options.
+        schema: the columns.
+        all_options: as Spark passes them, of which some are about schemas; None: none is.
+        of_query: whether it is one of many micro-batches.
     """
     spare_modules()
     with conditions_shown():
-        typed = _typed(place, all_options or {}, options, schema)
+        typed = _typed(place, all_options or {}, options, schema, of_query=of_query)
         check_columns(schema, options.topic, options.timestamp_column, typed.parts if typed else ())
         if options.topic is not None:
             # Before a store is created for it.
@@ -138,7 +148,9 @@ def plan_write(
         )
 
 
-def _typed(place: StorePlace, all_options: Options, options: WriteOptions, schema: StructType) -> TypedRows | None:
+def _typed(
+    place: StorePlace, all_options: Options, options: WriteOptions, schema: StructType, *, of_query: bool
+) -> TypedRows | None:
     """How columns become keys and values; None: they are bytes or text, which are written as they are."""
     plain = (StringType, BinaryType)
     parts = {field.name for field in schema if field.name in ("key", "value") and not isinstance(field.dataType, plain)}
@@ -147,9 +159,9 @@ def _typed(place: StorePlace, all_options: Options, options: WriteOptions, schem
         all_options = with_topic_formats(place, all_options, options.topic, parts)
     if not all_options.keys() & TYPED_OPTIONS:
         return None
-    from pyspark_log.spark_connector.writing.typed_rows import typed_rows  # noqa: PLC0415  (most writes do without)
+    from pyspark_log.spark_connector.writing.typed_rows import typed_rows, typed_rows_of_query  # noqa: PLC0415  (most writes do without)
 
-    return typed_rows(all_options, options, schema)
+    return (typed_rows_of_query if of_query else typed_rows)(all_options, options, schema)
 
 
 # A JVM's program has this name. At most this many ancestors are checked.

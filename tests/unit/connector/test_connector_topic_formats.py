@@ -8,6 +8,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from pyspark_log import DefaultSource, Store
 from pyspark_log.spark_connector.errors import ConnectorError
+from pyspark_log.spark_connector.writing import typed_rows
+from tests.registry_server import registry_server
 
 BYTES, INT, STRUCT = "binary", "int", "struct<n:bigint>"
 DOCUMENT = json.dumps({"type": "object", "properties": {"n": {"type": "integer"}}})
@@ -87,3 +89,20 @@ def typed(store, rows, **options):
     """How columns become values in a write; None: they are values."""
     source = DefaultSource({"path": store.path, **options})
     return source.writer(from_arrow_schema(rows.schema), overwrite=False)._plan.typed
+
+
+def test_a_registry_is_not_asked_with_each_micro_batch(tmp_path, monkeypatch):
+    Store.create(tmp_path / "store").create_topic("t", 1)
+    with registry_server() as registry:
+        registry.register("t-value", '"int"')
+        options = {"topic": "t", "valueFormat": "avro", "schemaRegistry": registry.url, "path": str(tmp_path / "store")}
+        schema = from_arrow_schema(pa.schema([("value", pa.int32())]))
+        for _ in range(3):
+            assert DefaultSource(options).streamWriter(schema, overwrite=False)._plan.typed is not None
+        assert len(registry.asked) == 1
+        monkeypatch.setattr(typed_rows, "_KEPT_SECONDS", -1.0)
+        typed_rows._kept.clear()
+        for _ in range(2):
+            DefaultSource(options).streamWriter(schema, overwrite=False)
+        DefaultSource(options).writer(schema, overwrite=False)
+        assert len(registry.asked) == 4

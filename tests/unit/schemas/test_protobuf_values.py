@@ -18,10 +18,12 @@ from proto_tools import comparable, decoded, decoder_of, files, fill, message_cl
 
 from pyspark_log.errors import IncompatibleSchemaError, InvalidRecordError, SchemaError
 from pyspark_log.schemas import TypedValues, format_of
+from pyspark_log.schemas.given import GivenValues
 from pyspark_log.schemas.protobuf.descriptor import add_descriptor
 from pyspark_log.schemas.protobuf.encoding import ProtobufValuesWriter
 from pyspark_log.schemas.protobuf.file import ProtoFile, parse_proto
 from pyspark_log.schemas.schema import Schema
+from pyspark_log.schemas.writing import WriteFormat
 from tests.registry_server import registry_server
 
 FEW = settings(max_examples=60, deadline=None)
@@ -263,3 +265,16 @@ def test_values_that_are_not_encoded(values, problem):
         ProtobufValuesWriter(Schema("protobuf", text), values.type).encode(values, b"")
     with pytest.raises(IncompatibleSchemaError, match=r"b\.m: the schema has no such field"):
         ProtobufValuesWriter(Schema("protobuf", text), pa.struct([("b", pa.struct([("m", pa.int32())]))]))
+
+
+def test_values_with_fields_that_the_schema_has_not_are_counted():
+    """In the messages within them, too; but not those of a value that is none."""
+    newer = """syntax = "proto3"; message A { int32 n = 1; B b = 2; string more = 7; }
+        message B { int32 m = 1; bool o = 9; }"""
+    older = """syntax = "proto3"; message A { int32 n = 1; B b = 2; } message B { int32 m = 1; }"""
+    values = TypedValues(format_of({"valueformat": "protobuf", "valueschema": older}, "value", None))
+    rows = [{"n": 1}, {"n": 2, "more": "x"}, {"b": {"m": 1, "o": True}}, {"more": "y"}]
+    data = GivenValues(WriteFormat("value", Schema("protobuf", newer), b"")).encode(rows)
+    decoded, bad = values.decode(pa.array([*data.to_pylist(), data[1].as_py() + b"\x08"]))
+    assert (decoded.null_count, [value.row for value in bad]) == (1, [4])
+    assert values.left_out() == {("number 7", "number 9"): 3}
