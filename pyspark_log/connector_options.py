@@ -102,7 +102,12 @@ WRITE_OPTIONS = _table(
     ConnectorOption("schemaRegistry.NAME", "", "", "its user, password, token, caFile, certFile, keyFile, cache"),
     ConnectorOption("valueSchema", "", "", "the schema of values; by default the subject's newest"),
     ConnectorOption("keySchema", "", "", "the same for keys"),
-    ConnectorOption("registerSchemas", "false", "", "whether a schema that is given becomes the subject's newest"),
+    ConnectorOption(
+        "registerSchemas",
+        "false",
+        "",
+        "whether a schema that is given, or for a new subject that of the columns, is added",
+    ),
     ConnectorOption("valueSubject", "", "", "the subject in the registry; by default the topic's name and -value"),
     ConnectorOption("keySubject", "", "", "the same for keys, with -key"),
     ConnectorOption("valueFraming", "", "", "before a value: none, confluent (at a URL the default) or single-object"),

@@ -117,6 +117,14 @@ class Registry:
         numbers = self._get_or_cached(f"/subjects/{_quoted(subject)}/versions", f"subject {subject}")
         return [self._version(subject, str(number)) for number in numbers]
 
+    def has(self, subject: str) -> bool:
+        """Whether a subject has a schema. RegistryError: no answer."""
+        try:
+            self._get(f"/subjects/{_quoted(subject)}/versions", f"subject {subject}")
+        except SchemaError:
+            return False
+        return True
+
     def register(self, subject: str, schema: Schema) -> int:
         """Adds a schema to a subject, and returns its number; one that is there keeps it.
 

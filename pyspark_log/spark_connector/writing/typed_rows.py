@@ -10,12 +10,15 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from pyspark_log.errors import InvalidConfigError
+from pyspark_log.schemas.schema import Part
 from pyspark_log.schemas.writing import ValuesWriter, WriteFormat, write_format_of
 from pyspark_log.spark_connector.abilities import arrow_schema_of
 from pyspark_log.spark_connector.columns import RECORD_COLUMNS, TOPIC
 from pyspark_log.spark_connector.errors import option_error
 from pyspark_log.spark_connector.options import Options, WriteOptions, truth_of
 from pyspark_log.spark_connector.typed_columns import with_absolute_folder
+
+_PARTS: tuple[Part, ...] = ("key", "value")
 
 
 @dataclass(frozen=True)
@@ -58,19 +61,21 @@ def typed_rows(options: Options, parsed: WriteOptions, schema: StructType) -> Ty
         ConnectorError: an option is refused, or a column is missing.
         SchemaError, RegistryError: there is no schema, or no answer; or the columns do not fit it.
     """
-    settings = with_absolute_folder(options)
+    settings, flatten = with_absolute_folder(options), truth_of(options, "flatten")
+    others = {*RECORD_COLUMNS, TOPIC, "timestamp", "timestampType", "offset", parsed.timestamp_column}
+    fields = tuple(name for name in schema.names if name not in others) if flatten else ()
+    types = {field.name: field.type for field in arrow_schema_of(schema)}
+    if fields:
+        types["value"] = pa.struct([arrow_schema_of(schema).field(name) for name in fields])
     try:
-        of_keys, of_values = (write_format_of(settings, part, parsed.topic) for part in ("key", "value"))
+        of_keys, of_values = (write_format_of(settings, part, parsed.topic, types.get(part)) for part in _PARTS)
     except (InvalidConfigError, ValueError) as error:
         raise option_error(str(error)) from None
     formats = tuple(form for form in (of_keys, of_values) if form is not None)
-    flatten = truth_of(options, "flatten")
     if flatten and (of_values is None or "value" in schema.names):
         raise option_error("flatten needs valueFormat, and columns that are the fields of values in place of value")
     if not formats:
         return None
-    others = {*RECORD_COLUMNS, TOPIC, "timestamp", "timestampType", "offset", parsed.timestamp_column}
-    fields = tuple(name for name in schema.names if name not in others) if flatten else ()
     missing = [
         str(form.part) for form in formats if form.part not in schema.names and not (fields and form is of_values)
     ]

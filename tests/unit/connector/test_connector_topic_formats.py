@@ -106,3 +106,23 @@ def test_a_registry_is_not_asked_with_each_micro_batch(tmp_path, monkeypatch):
             DefaultSource(options).streamWriter(schema, overwrite=False)
         DefaultSource(options).writer(schema, overwrite=False)
         assert len(registry.asked) == 4
+
+
+def test_a_subject_without_a_schema_gets_that_of_the_columns(tmp_path):
+    Store.create(tmp_path / "store").create_topic("t", 1)
+    schema = from_arrow_schema(pa.schema([pa.field("id", pa.int64(), False), ("name", pa.string())]))
+    with registry_server() as registry:
+        options = {"topic": "t", "valueFormat": "confluent", "schemaRegistry": registry.url, "flatten": "true"}
+        options["path"] = str(tmp_path / "store")
+        with pytest.raises(ConnectorError, match="no schema for subject t-value"):
+            DefaultSource(options).writer(schema, overwrite=False)
+        for _ in range(2):
+            source = DefaultSource({**options, "registerSchemas": "true"})
+            rows = pa.record_batch({"id": [1], "name": ["a"]})
+            (value,) = source.writer(schema, overwrite=False)._plan.typed.encoded(rows)["value"].to_pylist()
+            assert value == b"\0\0\0\0\1\2\2\2a"
+        assert registry.subjects == {"t-value": [1]}
+        # Columns that its schema has not do not change it.
+        schema = from_arrow_schema(pa.schema([("more", pa.string())]))
+        with pytest.raises(ConnectorError, match="more: the schema has no such field"):
+            source.writer(schema, overwrite=False)

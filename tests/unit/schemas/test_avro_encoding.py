@@ -1,6 +1,8 @@
 """Columns become Avro values as fastavro writes them; what does not fit is refused, with its place."""
 
 import json
+from datetime import UTC, datetime
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -8,7 +10,8 @@ from avro_tools import by_fastavro, decoded_array, encoded, schemas, values_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_log.errors import IncompatibleSchemaError, InvalidRecordError
+from pyspark_log.errors import IncompatibleSchemaError, InvalidRecordError, SchemaError
+from pyspark_log.schemas.avro.derived import schema_of
 from pyspark_log.schemas.avro.encoding import AvroValuesWriter
 from pyspark_log.schemas.schema import Schema
 
@@ -91,3 +94,42 @@ def test_columns_that_are_not_the_schemas_fields(columns, problem):
         AvroValuesWriter(schema, pa.struct(columns))
     with pytest.raises(IncompatibleSchemaError, match="the schema has a record, the column is int64"):
         AvroValuesWriter(schema, pa.int64())
+
+
+def test_the_schema_of_columns():
+    """Values by it are the columns again; and a record within a record has a name of its own."""
+    inner = pa.struct([pa.field("x", pa.float64(), False), ("tags", pa.list_(pa.string()))])
+    kind = pa.struct([
+        pa.field("id", pa.int64(), False), ("on", pa.bool_()), ("small", pa.int16()), ("f", pa.float32()),
+        ("b", pa.binary()), ("d", pa.date32()), ("price", pa.decimal128(9, 2)), ("at", pa.timestamp("us", "UTC")),
+        ("here", pa.timestamp("us")), ("m", pa.map_(pa.string(), pa.int32())), ("p", inner), ("q", pa.list_(inner)),
+    ])  # fmt: skip
+    at = datetime(2026, 1, 2, 3, 4, 5, 6)
+    row = {
+        "id": 1, "on": True, "small": 2, "f": 0.5, "b": b"x", "d": at.date(), "price": Decimal("1.25"),
+        "at": at.replace(tzinfo=UTC), "here": at, "m": [("k", 1)], "p": {"x": 1.0, "tags": ["a"]},
+        "q": [{"x": 2.0, "tags": None}],
+    }  # fmt: skip
+    rows = [row, dict.fromkeys(row) | {"id": 2}]
+    schema = json.loads(schema_of(kind, "7 orders-value"))
+    assert (schema["name"], schema["fields"][0]) == ("_7_orders_value", {"name": "id", "type": "long"})
+    assert schema["fields"][1] == {"name": "on", "type": ["null", "boolean"], "default": None}
+    array, bad = decoded_array(written(schema, pa.array(rows, kind)), schema)
+    assert (array.to_pylist(), bad) == (rows, [])
+    assert schema_of(pa.int32(), "t") == '"int"'
+
+
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        (
+            pa.struct([("a", pa.struct([("b", pa.duration("us"))]))]),
+            "a.b: no schema of Avro can be derived from duration",
+        ),
+        (pa.map_(pa.int32(), pa.int32()), "the value: no schema of Avro can be derived from map"),
+        (pa.struct([("a b", pa.int32())]), "'a b' is no name of a field in Avro"),
+    ],
+)
+def test_columns_without_a_schema(kind, problem):
+    with pytest.raises(SchemaError, match=problem):
+        schema_of(kind, "t")
