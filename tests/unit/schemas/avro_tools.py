@@ -120,7 +120,10 @@ _LOGICAL_VALUES = {
     "date": st.dates(date(1900, 1, 1), date(2100, 1, 1)),
     "timestamp-millis": st.integers(-(2**40), 2**41).map(lambda ms: EPOCH + timedelta(milliseconds=ms)),
     "timestamp-micros": st.integers(-(2**50), 2**51).map(lambda us: EPOCH + timedelta(microseconds=us)),
-    "decimal": st.integers(-(10**9) + 1, 10**9 - 1).map(lambda number: Decimal(number).scaleb(-2)),
+    # fastavro writes these with a byte too many; Java and we do not.
+    "decimal": st.integers(-(10**9) + 1, 10**9 - 1)
+    .filter(lambda number: number not in (-(2**7), -(2**15), -(2**23)))
+    .map(lambda number: Decimal(number).scaleb(-2)),
 }
 
 
