@@ -9,11 +9,12 @@ from pyspark_log.kafka import messages as m
 from tests import requests as r
 from tests.server_tools import Peer, served_anew
 from tests.unit.record_tools import Record, build
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("kafka")
 
 PARTITIONS = 6
-TOPIC = "fetch-sessions"
+ALL = [(number, 0) for number in range(PARTITIONS)]
 STEPS = 400
 _NOW = int(time.time() * 1000)
 
@@ -21,10 +22,10 @@ _NOW = int(time.time() * 1000)
 class Side:
     """A server, as one consumer with a session has it."""
 
-    def __init__(self, peer, version):
+    def __init__(self, peer, topic, version):
         self.peer, self.version = peer, version
-        answer = peer.ask(r.metadata(TOPIC), 12)
-        self.name, self.topic_id = (TOPIC, r.NO_ID) if version < 13 else ("", answer.topics[0].topic_id)
+        answer = peer.ask(r.metadata(topic), 12)
+        self.name, self.topic_id = (topic, r.NO_ID) if version < 13 else ("", answer.topics[0].topic_id)
         self.session_id = 0
 
     def fetch(self, epoch, parts, forgotten=(), most=1 << 20, session_id=None):
@@ -53,10 +54,10 @@ class Side:
 
 
 class Both:
-    """A Kafka and a server, at which one consumer does the same."""
+    """A Kafka and a server, at which one consumer does the same with a topic."""
 
-    def __init__(self, peers, version):
-        self._sides = [Side(peer, version) for peer in peers]
+    def __init__(self, peers, topic, version):
+        self.topic, self._sides = topic, [Side(peer, topic, version) for peer in peers]
 
     def ask(self, request, version):
         """Asks both the same."""
@@ -83,10 +84,10 @@ class Consumer:
         draw = self._draw
         for _ in range(draw.choice([0, 0, 1, 3])):
             number, value = draw.randrange(PARTITIONS), b"v" * draw.choice([1, 500])
-            self._both.ask(r.produce(TOPIC, (number, build([Record(None, value, _NOW)]))), 9)
+            self._both.ask(r.produce(self._both.topic, (number, build([Record(None, value, _NOW)]))), 9)
             self._ends[number] += 1
         if draw.random() < 0.05:
-            self._both.ask(r.delete_records(TOPIC, -1, draw.randrange(PARTITIONS)), 2)
+            self._both.ask(r.delete_records(self._both.topic, -1, draw.randrange(PARTITIONS)), 2)
         kinds = {self._more: 40, self._begin: 2, self._other_epoch: 1, self._end: 1, self._unknown: 1}
         [kind] = draw.choices([*kinds], [*kinds.values()])
         error, _, parts = kind() if self._epoch else self._begin()
@@ -129,10 +130,12 @@ class Consumer:
 def test_what_is_answered_is_kafkas(broker, tmp_path, version):
     broker.prepare()
     with served_anew(tmp_path) as server, Peer(broker) as kafka, Peer(server) as ours:
-        kafka.ask(m.DeleteTopicsRequest(topic_names=[TOPIC], timeout_ms=10_000), 5)
         for peer in (kafka, ours):
-            assert peer.ask(r.create_topic(TOPIC, PARTITIONS), 7).topics[0].error_code == 0
-        consumer = Consumer(Both((kafka, ours), version), random.Random(version))
+            assert peer.ask(r.create_topic(f"sessions-{version}", PARTITIONS), 7).topics[0].error_code == 0
+            # Kafka makes the partitions some time after its answer.
+            place = Side(peer, f"sessions-{version}", version)
+            wait_until(lambda side=place: {part[1] for part in side.fetch(-1, ALL)[2]} == {0}, "all can be read")
+        consumer = Consumer(Both((kafka, ours), f"sessions-{version}", version), random.Random(version))
         for _ in range(STEPS):
             consumer.run()
         assert {(0, True), (0, False), (70, False), (71, False), 0, 1} <= consumer.met
