@@ -25,8 +25,6 @@ def main(names):
         settings = {
             **SETTINGS,
             "advertised.listeners": f"PLAINTEXT://{recorder.bootstrap}",
-            # A broker whose cache of fetch sessions is full answers as this server, which makes none.
-            "max.incremental.fetch.session.cache.slots": "0",
             # A smaller one would be described.
             "log.index.size.max.bytes": None,
         }

@@ -14,6 +14,7 @@ from pyspark_log.storage.groups.committed_offsets import place_of
 from tests.server_tools import Server, served
 
 #: Settings of the store, and of the broker with which recordings are made. Records are of the time of the recording.
+#: Fetch sessions would have other partitions in each answer, by how fast each side is.
 SETTINGS = {
     "log.retention.ms": "-1",
     "log.message.timestamp.after.max.ms": str((1 << 63) - 1),
