@@ -226,7 +226,7 @@ def test_retention_ms(appended, clock):
     assert 0 < store.earliest_offset("t", 0) <= 20
 
 
-# What concerns no append, but the cleaner and the removal of files; and the last, only batches of clients.
+# What concerns no append, but the cleaner, the removal of files, only batches of clients, and readers of values.
 _LATER = {
     "delete.retention.ms",
     "file.delete.delay.ms",
@@ -234,6 +234,9 @@ _LATER = {
     "min.cleanable.dirty.ratio",
     "min.compaction.lag.ms",
     "source.position.header",
+    "key.format",
+    "schema.registry",
+    "value.format",
 }
 
 
