@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @click.option(
     "--node-id",
     type=click.IntRange(0, 2**31 - 1),
-    help="Kafka's broker.id: 1 unless it is set; over an object store any that no other server of the store has.",
+    help="Kafka's broker.id: 1 unless it is set; over an object store, and with --shared, any that no other has.",
 )
 @click.option(
     "--sync-acks-all",
@@ -63,8 +63,14 @@ if TYPE_CHECKING:
     type=click.IntRange(1, 64),
     default=1,
     metavar="N",
-    help="Over an object store: as many servers, on as many ports from that of --listen on, with node ids from "
+    help="As many servers, each of which can use a core, on as many ports from that of --listen on, with node ids from "
     "--node-id (or 1) on. One that dies is started again.",
+)
+@click.option(
+    "--shared",
+    is_flag=True,
+    help="Over a folder: serve it beside other servers of this machine that are started with --shared, as --processes "
+    "does. An object store is always shared.",
 )
 @click.option(
     "--ready-file",
@@ -109,6 +115,7 @@ def serve(
     sync_acks_all: bool,
     linger: int | None,
     processes: int,
+    shared: bool,
     ready_file: str | None,
     max_connections_per_ip: int | None,
     metrics_listen: tuple[str, int] | None,
@@ -134,6 +141,8 @@ def serve(
     )
     configs = security_configs(**security)
     cluster = node.config()
+    if cluster is not None and (shared or processes > 1):
+        raise click.UsageError("a node of a cluster is one server alone: without --shared and --processes")
     with interrupts.fatal():
         from pyspark_log.server import Limits, ServerConfig, check_reach, check_several, notify_manager  # noqa: PLC0415  (only this command needs it)
         from pyspark_log.server import serve as run  # noqa: PLC0415
@@ -154,7 +163,7 @@ def serve(
         check_jinja()
     config = ServerConfig(
         *listen, advertise, node_id, sync_acks_all, limits, metrics=metrics_listen, ui=ui_listen, ui_schemas=ui_schemas,
-        cluster=cluster, linger=None if linger is None else linger / 1000, **configs,
+        cluster=cluster, shared=shared, linger=None if linger is None else linger / 1000, **configs,
     )  # fmt: skip
     check_reach(config)
     store = target.open_served() if cluster is None else target.open_node_folder(_cluster_id(cluster))
@@ -172,7 +181,7 @@ def serve(
         click.get_current_context().exit(interrupts.INTERRUPTED)
 
 
-def _options(config: ServerConfig, number: int) -> dict[str, str]:
+def _options(config: ServerConfig, number: int) -> list[str]:
     """The options of one of several servers, beside those of the command line."""
 
     def placed(address: tuple[str, int] | None) -> str | None:
@@ -183,7 +192,7 @@ def _options(config: ServerConfig, number: int) -> dict[str, str]:
         "--metrics-listen": placed(config.metrics), "--ui-listen": placed(config.ui),
         "--node-id": str((1 if config.node_id is None else config.node_id) + number),
     }  # fmt: skip
-    return {name: value for name, value in options.items() if value is not None}
+    return ["--shared", *(word for name, value in options.items() if value is not None for word in (name, value))]
 
 
 def _cluster_id(cluster: ClusterConfig) -> str:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import FrameType
 
@@ -24,7 +24,7 @@ _LOOK, _AGAIN = 0.1, 1.0
 _PR_SET_PDEATHSIG = 1
 
 
-def run(count: int, options: Callable[[int], Mapping[str, str]], on_ready: Callable[[Sequence[str]], object]) -> int:
+def run(count: int, options: Callable[[int], Sequence[str]], on_ready: Callable[[Sequence[str]], object]) -> int:
     """Runs servers until SIGTERM or SIGINT comes, and starts those again that die.
 
     Args:
@@ -72,10 +72,9 @@ class _Server:
         address: where it listens, "host:port", once clients can connect.
     """
 
-    def __init__(self, options: Mapping[str, str], ready: str) -> None:
+    def __init__(self, options: Sequence[str], ready: str) -> None:
         """Starts it; `ready`: the file in which it says that clients can connect."""
-        words = [word for name, value in options.items() for word in (name, value)]
-        self._words = [*sys.argv[1:], *words, "--ready-file", ready]
+        self._words = [*sys.argv[1:], *options, "--ready-file", ready]
         self._ready, self.address = ready, ""
         self._again_at, self._process = 0.0, self._started()
 

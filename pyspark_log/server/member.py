@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pyspark_log.errors import InvalidTopicError, UnknownTopicError
 from pyspark_log.kafka.error_codes import ErrorCode
@@ -22,6 +22,9 @@ from pyspark_log.server.transactions import Admission, Coordinator, Transactions
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
+if TYPE_CHECKING:
+    from pyspark_log.server.broker import Broker
+
 # The second version of the protocol of transactions (KIP-890), which clients use if the server says so.
 _TRANSACTIONS, _LEVEL = "transaction.version", 2
 _FEATURES = Features({_TRANSACTIONS: FeatureRange(0, _LEVEL)}, {_TRANSACTIONS: _LEVEL}, 0)
@@ -37,6 +40,7 @@ class Parts:
         address: host and port at which clients find the server.
         serve: accepts clients from then on; for the loop's thread.
         fail: ends the server with an error; for any thread.
+        broker: the server, as its handlers see it, once it is made.
     """
 
     loop: Loop
@@ -51,6 +55,7 @@ class Parts:
     address: tuple[str, int]
     serve: Callable[[], object]
     fail: Callable[[BaseException], object]
+    broker: Callable[[], Broker]
 
 
 class Member(ClusterView, Protocol):

@@ -56,7 +56,7 @@ class ServerConfig:
     Attributes:
         host, port: the address that it listens on; port 0: any that is free.
         advertised: host and port that clients get; None: the address at which each has reached the server.
-        node_id: Kafka's `broker.id`; None: 1, or over an object store any that no other server has.
+        node_id: Kafka's `broker.id`; None: 1, or any that no other server of the store has, where there may be others.
         sync_acks_all: whether acks=all waits until the records survive a power loss.
         limits: what clients may take.
         tls: how connections are encrypted; None: they are not.
@@ -69,6 +69,7 @@ class ServerConfig:
             authenticate themselves, its readers have to, too.
         ui_schemas: the folder of schemas by which the page shows values in Avro, or the URL of a registry.
         cluster: the Kafka cluster that it is a node of; None: it is one of its own.
+        shared: whether other servers of this machine may serve a folder as well; an object store's always may.
         linger: how long records wait for others before they are decided together, in seconds; None: 0.05 over an
             object store. In a folder none waits.
         groups: the times of groups. Unlike Kafka's default, the first rebalance of a group does not wait for more
@@ -89,6 +90,7 @@ class ServerConfig:
     ui: tuple[str, int] | None = None
     ui_schemas: str | None = None
     cluster: ClusterConfig | None = None
+    shared: bool = False
     linger: float | None = None
     groups: Settings = field(default_factory=lambda: Settings(initial_rebalance_delay=0))
 
@@ -105,8 +107,8 @@ def serve(store: Store, config: ServerConfig, on_ready: Callable[[tuple[str, int
         The number of the signal.
 
     Raises:
-        StoreError: another server serves the store. UnsupportedByStoreError: it is in an object store, and is to be
-            served by a node, or with users.
+        StoreError: another server serves the store, or has its id. UnsupportedByStoreError: it is in an object store,
+            and is to be served by a node, or with users; or it cannot be shared.
         InvalidConfigError: others than this machine would be served without authentication, which is not allowed; or
             the files for TLS, or the mechanisms of SASL, are of no use.
         OSError: the address cannot be used.
@@ -114,7 +116,9 @@ def serve(store: Store, config: ServerConfig, on_ready: Callable[[tuple[str, int
     loop = Loop()
     workers = Workers(loop, _THREADS)
     try:
-        served = _Served(loop, workers, store, *kind_of(store, workers, config.linger, config.node_id))
+        served = _Served(
+            loop, workers, store, *kind_of(store, workers, config.linger, config.node_id, shared=config.shared)
+        )
         with served.logs.held(_raise_file_limit()):
             if config.cluster is None:
                 server = _build_alone(served, config)
@@ -213,6 +217,7 @@ class _Server:
         parts = Parts(
             loop, workers, store, logs, self._appends, TopicIds(store, logs), ProducerIds(), config.groups,
             config.sync_acks_all, config.advertised or (host, port), self._serve, self._fail,
+            lambda: self.broker,
         )  # fmt: skip
         self._member, apis = join(parts)
         versions = {key: api.versions for key, api in apis.items()}

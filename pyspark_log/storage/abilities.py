@@ -41,6 +41,10 @@ class Missing(Enum):
         "`clean`, `merge`, `verify` and `backup` need no files"
     )
     # ---- in a folder
+    SERVERS = (
+        "other machines may have its file system as well, where a lock does not always show that its server lives: "
+        "start one server alone"
+    )
     OBJECTS = "this works on a store in an object store, and that one is in a folder"
     MERGE = "it is in a folder, where the pieces of a partition are in one file already"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import time
 
 import confluent_kafka
@@ -20,7 +21,7 @@ from tests.server_tools import Server
 from tests.store_tools import damages, faults
 
 #: The kinds of systems, with those of the members.
-KINDS = {"server": (), "objects": (), "ours": (OURS, OURS, OURS), "mixed": (OURS, "kafka", "kafka")}
+KINDS = {"server": (), "folder": (), "objects": (), "ours": (OURS, OURS, OURS), "mixed": (OURS, "kafka", "kafka")}
 TOPICS = ("in", "out", "lists")
 
 _OWN = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
@@ -87,6 +88,49 @@ class OneServer:
     def close(self):
         """Ends it at once."""
         self._server.kill()
+
+
+class SeveralServers(OneServer):
+    """Three servers of one store in a folder."""
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self._servers = []
+        for number in range(1, 4):
+            (folder / f"server-{number}").mkdir()
+            self._servers.append(Server(self._path, folder / f"server-{number}", "--node-id", number, "--shared"))
+        self.bootstrap = ",".join(server.bootstrap for server in self._servers)
+
+    def start(self):
+        for server in self._servers:
+            server.start()
+
+    def hit(self, chance):
+        """Attacks a server, which coordinates or not; gives what was done."""
+        server, kind = chance.choice(self._servers), chance.choice(["kill"] * 4 + ["stop", "blink", "freeze"])
+        if kind == "kill":
+            server.kill()
+            time.sleep(chance.choice([0, 0, 3]))
+            server.start()
+        elif kind == "stop":
+            server.stop()
+            server.start()
+        else:
+            server.process.send_signal(signal.SIGSTOP)
+            time.sleep(15 if kind == "freeze" else chance.uniform(0.2, 3))
+            server.process.send_signal(signal.SIGCONT)
+        return f"{kind} of a server"
+
+    def finish(self):
+        found = [f"a server has ended with {code}" for server in self._servers if (code := server.stop())]
+        for server in self._servers:
+            if "Traceback" in (said := server.output()):
+                found.append(f"a server has said: {said[said.index('Traceback') :][:3000]}")
+        return found
+
+    def close(self):
+        for server in self._servers:
+            server.kill()
 
 
 class Cluster(members.Cluster):
@@ -225,4 +269,6 @@ def system(folder, kind):
     """A system, by its kind."""
     if kind == "objects":
         return Servers(folder, TOPICS)
+    if kind == "folder":
+        return SeveralServers(folder)
     return Cluster(folder, KINDS[kind]) if KINDS[kind] else OneServer(folder)

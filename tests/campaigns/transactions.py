@@ -6,7 +6,7 @@
 Kafka's TransactionalMessageCopier and two copiers of librdkafka copy a topic, with its positions; two writers of
 librdkafka write transactions of several values, and readers read those that are committed. Copiers and writers abort
 now and then. Victims are any of them, the server most of all; each is started again. With `--cluster` there are three
-servers of one store in an object store (`objects`), which is killed as well, in place of one server; or, with
+servers of one store in a folder (`folder`), or in an object store (`objects`), which is killed as well; or, with
 min.insync.replicas=2, under a controller of Kafka: nodes (`ours`), or a node and two brokers of Kafka (`mixed`). They
 are killed, ended in order, and frozen, for longer than their session, too; leaders of the topics and of Kafka's own
 move with that, and by elections. At last
@@ -44,7 +44,7 @@ class Campaign(harness.Campaign):
 
     @classmethod
     def arguments(cls, options):
-        about = "servers over objects, nodes, or a node and brokers of Kafka, in place of a server"
+        about = "servers over a folder or objects, nodes, or a node and brokers of Kafka, in place of a server"
         options.add_argument("--cluster", choices=[*KINDS], default="server", help=about)
 
     def prepare(self):

@@ -1,6 +1,6 @@
 """Connections of clients: frames in and out, in order and bounded. It knows nothing of what requests mean."""
 
-from pyspark_log.server.network.connection import ClosedByServerError, Session
+from pyspark_log.server.network.connection import Buffers, ClosedByServerError, Connection, Session
 from pyspark_log.server.network.listener import Limits, Listener
 from pyspark_log.server.network.loop import Loop, Timer
 from pyspark_log.server.network.request_times import ApiTimes, RequestTimes
@@ -8,6 +8,6 @@ from pyspark_log.server.network.wait import Wait
 from pyspark_log.server.network.workers import Workers
 
 __all__ = [
-    "ApiTimes", "ClosedByServerError", "Limits", "Listener", "Loop", "RequestTimes", "Session", "Timer", "Wait",
-    "Workers",
+    "ApiTimes", "Buffers", "ClosedByServerError", "Connection", "Limits", "Listener", "Loop", "RequestTimes", "Session",
+    "Timer", "Wait", "Workers",
 ]  # fmt: skip

@@ -10,12 +10,12 @@ from pyspark_log.server.network import Workers
 from pyspark_log.server.served import replicas_alone
 from pyspark_log.server.served.folder_append import append
 from pyspark_log.server.served.folder_log import FolderTopic
-from pyspark_log.server.served.logs import Batch, Refused, ServedLogs, Stored
-from pyspark_log.server.served.servers import OnlyServer
+from pyspark_log.server.served.logs import Batch, GroupMembers, Refused, ServedLogs, Stored
+from pyspark_log.server.served.servers import Servers
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 from pyspark_log.storage.compaction import LogCleaner
 from pyspark_log.storage.folder_store import FolderStore
-from pyspark_log.storage.fs import contextmanager, files, lock_for
+from pyspark_log.storage.fs import contextmanager, files, life_locks, lock_for
 from pyspark_log.storage.log.producers import ProducerEntry
 from pyspark_log.storage.log_manager import LogDirDescription
 from pyspark_log.storage.seam import PartitionEvents
@@ -32,15 +32,17 @@ _LOCK_TIMEOUT = 0.1
 class FolderLogs(ServedLogs):
     """The logs of a store in a folder, which this process or others have open as well."""
 
-    def __init__(self, store: FolderStore, workers: Workers, node_id: int) -> None:
-        """Of a store; `workers` append what has to wait, `node_id` is the server's."""
+    def __init__(self, store: FolderStore, workers: Workers, servers: Servers) -> None:
+        """Of a store; `workers` append what has to wait, `servers` are the store's."""
         self._store, self._logs, self._workers = store, store.logs, workers
         self.overlaps = False
         # A server without it at the start is one for reading.
         self._writes = store.writable
         self.configs, self.groups = store.configs, store.groups.log
-        self.servers = OnlyServer(node_id)
-        self.transactions, self.compaction = TransactionLog(store.logs), LogCleaner(store.logs)
+        self.servers = servers
+        self.transactions = TransactionLog(store.logs)
+        # With several, one does it for all.
+        self.compaction = LogCleaner(store.logs, is_turn=lambda: servers.coordinates)
 
     @property
     def writable(self) -> bool:
@@ -99,23 +101,30 @@ class FolderLogs(ServedLogs):
         self._store.move_partition(at.topic, at.partition, path)
 
     def clean(self) -> None:
-        self._store.clean()
+        if self.servers.coordinates:
+            self._store.clean()
 
     @contextmanager
     def held(self, most_files: int) -> Iterator[None]:
         """Two would each think that they lead its partitions and groups."""
-        self._logs.most_writers = max(self._logs.most_writers, most_files // _FILES_PER_WRITER)
+        self._keep_open(most_files)
         if not self._writes:
             yield
             return
         self._logs.make_folders()
-        path = f"{self._store.path}/{STATE_FOLDER}/{_LOCK}"
-        files.open_or_create(path).close()
+        files.open_or_create(self._lock).close()
         try:
-            with lock_for(path).held(_LOCK_TIMEOUT):
+            with lock_for(self._lock).held(_LOCK_TIMEOUT):
                 yield
         except LockTimeoutError as error:
             raise StoreError(f"another server serves this store: {error}") from None
+
+    def _keep_open(self, most_files: int) -> None:
+        self._logs.most_writers = max(self._logs.most_writers, most_files // _FILES_PER_WRITER)
+
+    @property
+    def _lock(self) -> str:
+        return f"{self._store.path}/{STATE_FOLDER}/{_LOCK}"
 
     def begin_alone(self) -> Callable[[], object] | None:
         """A copy of a node's folder is for reading alone."""
@@ -126,3 +135,32 @@ class FolderLogs(ServedLogs):
 
     def close(self) -> None:
         self._store.close()
+
+
+class SharedFolderLogs(FolderLogs):
+    """The same, where other servers of this machine serve the folder as well."""
+
+    @contextmanager
+    def held(self, most_files: int) -> Iterator[None]:
+        """One that is alone, or a node of a cluster, would think that it leads all."""
+        self._keep_open(most_files)
+        if not self._writes or replicas_alone.has_replicas(self._store):
+            raise StoreError(f"{self._store.path} is for reading here, by one server alone")
+        self._logs.make_folders()
+        lock = life_locks.hold(self._lock, shared=True)
+        if lock is None:
+            raise StoreError(
+                "another server serves this store, and shares it with none: it was started without --shared"
+            )
+        with lock:
+            yield
+
+    def take_over(self) -> tuple[int, GroupMembers]:
+        """As of SharedGroups, but it waits. What the server before has written is all there: its process has ended."""
+        term = self.servers.term
+        assert term is not None
+        return term, self.groups.members()
+
+    def close(self) -> None:
+        super().close()
+        self.servers.end()

@@ -11,11 +11,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from hashlib import blake2b
 
-from pyspark_log.errors import InvalidConfigError, PylogError, StoreError
+from pyspark_log.errors import PylogError, StoreError
 from pyspark_log.server.served.object_follower import Follower
-from pyspark_log.server.served.servers import Server, Servers
+from pyspark_log.server.served.servers import Server, Servers, check_reachable, leader_of
 from pyspark_log.storage.catalog.topics import new_id
 from pyspark_log.storage.publish_log import servers
 from pyspark_log.storage.publish_log.log import PublishLog
@@ -26,8 +25,6 @@ _log = logging.getLogger(__name__)
 
 #: How often a server says that it is there, and after how long without that it is taken for dead, in seconds.
 RENEW, DEAD = 5.0, 15.0
-# Addresses that listen on all others.
-_ANY = ("0.0.0.0", "::")
 # How long its end waits until the others know of it, in seconds.
 _LEAVE = 5.0
 # How often it is looked whether others live, in seconds.
@@ -53,17 +50,7 @@ class ObjectServers(Servers):
         return self._alive
 
     def leader(self, topic_id: str, partition: int) -> int:
-        return self._leader(topic_id, partition).node_id
-
-    def _leader(self, topic_id: str, partition: int) -> Server:
-        """By rendezvous hashing: one that comes or goes moves its own share alone."""
-        # Another thread replaces them.
-        alive, place = self._alive, f"{topic_id}-{partition}-"
-        if len(alive) == 1:
-            return alive[0]
-        return max(
-            alive, key=lambda server: (blake2b(f"{place}{server.node_id}".encode(), digest_size=8).digest(), server)
-        )
+        return leader_of(self._alive, topic_id, partition).node_id
 
     def coordinator(self) -> Server | None:
         state = self._follower.state
@@ -75,7 +62,7 @@ class ObjectServers(Servers):
 
     def of_transactions(self, transactional_id: str) -> Server:
         # Any of them decides; so that several clients do not ask one alone, they are shared out as partitions are.
-        return self._leader(transactional_id, 0)
+        return leader_of(self._alive, transactional_id, 0)
 
     @property
     def coordinates(self) -> bool:
@@ -88,10 +75,7 @@ class ObjectServers(Servers):
         return coordinator.since if coordinator.run == self.run else None
 
     def register(self, address: tuple[str, int]) -> None:
-        if address[0] in _ANY:
-            raise InvalidConfigError(
-                f"clients find no server at {address[0]}: give the address by which they find this one, by --advertise"
-            )
+        check_reachable(address)
         entry = self._log.decide(lambda state: servers.register(state, self._wanted, self.run, address))
         assert entry is not None
         assert entry.server is not None

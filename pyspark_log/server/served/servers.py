@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from typing import NamedTuple, Protocol
+
+from pyspark_log.errors import InvalidConfigError
+
+# Addresses that listen on all others.
+_ANY = ("0.0.0.0", "::")
 
 
 class Server(NamedTuple):
@@ -12,6 +18,22 @@ class Server(NamedTuple):
     node_id: int
     host: str
     port: int
+
+
+def leader_of(alive: Sequence[Server], topic_id: str, partition: int) -> Server:
+    """Which of them leads a partition, by rendezvous hashing: one that comes or goes moves its own share alone."""
+    if len(alive) == 1:
+        return alive[0]
+    place = f"{topic_id}-{partition}-"
+    return max(alive, key=lambda server: (blake2b(f"{place}{server.node_id}".encode(), digest_size=8).digest(), server))
+
+
+def check_reachable(address: tuple[str, int]) -> None:
+    """InvalidConfigError: clients cannot find a server by its address."""
+    if address[0] in _ANY:
+        raise InvalidConfigError(
+            f"clients find no server at {address[0]}: give the address by which they find this one, by --advertise"
+        )
 
 
 class Servers(Protocol):

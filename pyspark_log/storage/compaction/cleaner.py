@@ -252,9 +252,9 @@ class LogCleaner:
         ...  # whatever the process is for
     """
 
-    def __init__(self, logs: LogManager, backoff: float = BACKOFF) -> None:
-        """`backoff`: how long it pauses when nothing is due, in seconds."""
-        self._logs, self._backoff = logs, backoff
+    def __init__(self, logs: LogManager, backoff: float = BACKOFF, is_turn: Callable[[], bool] = lambda: True) -> None:
+        """`backoff`: how long it pauses when nothing is due, in seconds; `is_turn`: whether it may compact now."""
+        self._logs, self._backoff, self._is_turn = logs, backoff, is_turn
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -285,7 +285,7 @@ class LogCleaner:
         while not self._stop.is_set():
             worked = False
             try:
-                for outcome in compact(self._logs):
+                for outcome in compact(self._logs) if self._is_turn() else ():
                     worked |= bool(outcome.rounds)
                     if self._stop.is_set():
                         return

@@ -26,7 +26,7 @@ _CIMPORT = re.compile(r"^(?:from (pyspark_log\.\S+) c?import|c?import (pyspark_l
 # Modules and packages that others may import by their own path: what few need, or tools only. `from PACKAGE import
 # MODULE` is the same.
 PARTS = {
-    "fs": ["clock", "file_events", "files", "json_fields", "links", "mounts", "timeouts", "timings"],
+    "fs": ["clock", "file_events", "files", "json_fields", "life_locks", "links", "mounts", "timeouts", "timings"],
     "objects": ["race"],
     "record": [
         "builder",

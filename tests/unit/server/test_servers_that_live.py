@@ -15,6 +15,7 @@ from pyspark_log.server.network import Loop, Workers
 from pyspark_log.server.producer_ids import ProducerIds
 from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.served import object_servers, object_upkeep
+from pyspark_log.server.served import servers as servers_of_a_store
 from pyspark_log.server.served.object_collector import Collector
 from pyspark_log.server.served.object_follower import Follower
 from pyspark_log.server.served.object_groups import ObjectGroups
@@ -22,7 +23,7 @@ from pyspark_log.server.served.object_pieces import Pieces
 from pyspark_log.server.served.object_servers import DEAD, ObjectServers
 from pyspark_log.server.served.object_upkeep import ObjectUpkeep
 from pyspark_log.server.served.servers import Server
-from pyspark_log.server.several import Several
+from pyspark_log.server.several import SeveralOverObjects
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.groups import GroupMember, GroupState, OffsetAndMetadata
 from pyspark_log.storage.groups.changes import GroupChange
@@ -126,13 +127,13 @@ def test_several_know_of_each_other(house):
 def test_servers_that_change_while_one_is_looked_for(house, monkeypatch):
     first, _ = house(), house()
     first.work()
-    expected, blake2b = first.servers.leader("tx", 0), object_servers.blake2b
+    expected, blake2b = first.servers.leader("tx", 0), servers_of_a_store.blake2b
 
     def another_thread_judges(*arguments, **named):
         first.servers._alive = ()
         return blake2b(*arguments, **named)
 
-    monkeypatch.setattr(object_servers, "blake2b", another_thread_judges)
+    monkeypatch.setattr(servers_of_a_store, "blake2b", another_thread_judges)
     assert first.servers.of_transactions("tx").node_id == expected
 
 
@@ -194,7 +195,7 @@ def member_of(house, store):
         parts = SimpleNamespace(
             loop=loop, workers=workers, logs=logs, settings=Settings(), producer_ids=ProducerIds(), sync=False
         )
-        yield Several(parts, house.groups, None), loop
+        yield SeveralOverObjects(parts, house.groups, None), loop
 
 
 def test_groups_are_loaded_in_each_term(house, store):

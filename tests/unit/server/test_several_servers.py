@@ -1,4 +1,4 @@
-"""Several servers over one store in an object store: partitions shared, one of them coordinates, any may die."""
+"""Several servers over one store of either kind: partitions shared, one of them coordinates, any may die."""
 
 import contextlib
 import os
@@ -12,24 +12,38 @@ from confluent_kafka.admin import AdminClient
 from pyspark_log import Store
 from tests.ports import free_ports_in_a_row
 from tests.server_tools import Server
-from tests.store_tools import all_values
 from tests.waiting import PATIENCE, wait_until
+
+# A test that is slow over objects, where a server is taken for dead after 15 s, is not over a folder.
+KINDS = ("objects", "folder")
+SLOW_OVER_OBJECTS = (pytest.param("objects", marks=pytest.mark.slow), "folder")
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return request.param
 
 
 @pytest.fixture
-def store(object_url, object_server):
-    store = Store.create(object_url)
+def store(kind, request, tmp_path):
+    path = tmp_path / "store"
+    if kind == "objects":
+        request.getfixturevalue("object_server")
+        path = request.getfixturevalue("object_url")
+    store = Store.create(path)
     store.create_topic("t", 8)
     return store
 
 
 @pytest.fixture
 def servers(store, tmp_path):
-    """Three servers, with ids from 1 on."""
+    """Three servers, with ids from 1 on; the first one coordinates."""
     started = []
     for number in (1, 2, 3):
         (tmp_path / str(number)).mkdir()
-        started.append(Server(store.path, tmp_path / str(number)).start())
+        started.append(Server(store.path, tmp_path / str(number), "--shared").start())
+        if number == 1:
+            started[0].wait_for("coordinates the groups")
     yield started
     for server in started:
         server.kill()
@@ -100,15 +114,16 @@ def test_a_group_outlives_its_coordinator(servers, store, protocol):
     group.write_and_read(*range(100))
     # The first one coordinates; when it starts again with its id, it does so at once.
     servers[0].kill()
-    servers[0].options = ("--node-id", "1")
+    servers[0].options = ("--node-id", "1", "--shared")
     servers[0].start()
     group.write_and_read(*range(100, 200))
     group.check(store, 200)
 
 
-@pytest.mark.slow
-def test_another_server_coordinates_in_its_place(servers, store):
-    group = Group(servers, "classic")
+@pytest.mark.parametrize("kind", SLOW_OVER_OBJECTS, indirect=True)
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_another_server_coordinates_in_its_place(servers, store, protocol):
+    group = Group(servers, protocol)
     group.write_and_read(*range(100))
     servers[0].kill()
     group.write_and_read(*range(100, 200))
@@ -135,9 +150,6 @@ def test_processes_of_one_command(store, tmp_path):
         wait_until(lambda: not any(map(arguments_of, left)), "all have ended")
     finally:
         server.kill()
-    folder = Server(tmp_path / "store", tmp_path, "--processes", "2")
-    with pytest.raises(RuntimeError, match="that one is in a folder"):
-        folder.start()
 
 
 def children_of(pid):
@@ -152,12 +164,20 @@ def arguments_of(pid):
     return []
 
 
-def visible(store, topic="t"):
-    """The values of a topic, as Spark and Python see them."""
-    return sorted(int(value) for value in all_values(store, topic))
+def visible(store):
+    """The committed values of topic t, as Spark and Python see them."""
+    found = (rows for number in range(8) for rows in store.read("t", number, isolation_level="read_committed"))
+    return sorted(int(value.as_py()) for rows in found for value in rows["value"])
 
 
-@pytest.mark.parametrize("level", [pytest.param("read_committed", marks=pytest.mark.slow), "read_uncommitted"])
+@pytest.mark.parametrize(
+    ("kind", "level"),
+    [
+        pytest.param("objects", "read_committed", marks=pytest.mark.slow), ("objects", "read_uncommitted"),
+        ("folder", "read_committed"),
+    ],
+    indirect=["kind"],
+)  # fmt: skip
 def test_a_transaction_is_visible_as_a_whole(servers, store, level):
     addresses = ",".join(server.bootstrap for server in servers)
     producer = Producer({"bootstrap.servers": addresses, "transactional.id": "tx"})
@@ -174,7 +194,7 @@ def test_a_transaction_is_visible_as_a_whole(servers, store, level):
         assert producer.flush(PATIENCE) == 0
         offsets = [TopicPartition("t", 0, 10 * turn + 10)]
         producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), PATIENCE)
-        # Nothing of it is there before, in no isolation level.
+        # Nothing of it counts before; over objects in no isolation level.
         assert visible(store) == sorted(seen)
         assert [known.offset for known in store.groups["g"].committed().values()] == [10][: len(seen)]
         if commits:
@@ -210,3 +230,40 @@ def test_a_later_producer_fences_those_before_it(servers, store):
     assert failed.value.args[0].code() in (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
     second.commit_transaction(PATIENCE)
     assert visible(store) == [1]
+
+
+def ended(producer):
+    """Commits the producer's transaction, as often as it asks for it; whether it is committed, and not aborted."""
+    end = producer.commit_transaction
+    while True:
+        try:
+            end(PATIENCE)
+        except KafkaException as error:
+            if error.args[0].txn_requires_abort():
+                end = producer.abort_transaction
+            elif not error.args[0].retriable():
+                raise
+        else:
+            return end == producer.commit_transaction
+
+
+@pytest.mark.parametrize("kind", ["folder"], indirect=True)
+def test_producers_over_kills(servers, store):
+    """Over objects the campaigns kill servers. The first server coordinates at first, and then any."""
+    addresses = {"bootstrap.servers": ",".join(server.bootstrap for server in servers), "log_level": 0}
+    transactional, committed = Producer({**addresses, "transactional.id": "tx"}), []
+    idempotent, values = Producer({**addresses, "enable.idempotence": True}), list(range(1000, 1400))
+    transactional.init_transactions(PATIENCE)
+    for turn, victim in enumerate((0, 1, 2, 0)):
+        transactional.begin_transaction()
+        numbers = range(100 * turn, 100 * turn + 100)
+        for number in numbers:
+            transactional.produce("t", b"%d" % number)
+            idempotent.produce("t", b"%d" % (1000 + number))
+            if number % 100 == 50:
+                assert transactional.flush(PATIENCE) == 0
+                servers[victim].kill()
+        assert idempotent.flush(PATIENCE) == 0
+        servers[victim].start()
+        committed += numbers if ended(transactional) else ()
+    assert visible(store) == [*committed, *values]

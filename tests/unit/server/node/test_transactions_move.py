@@ -5,6 +5,7 @@ import pytest
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.network import Loop, Workers
 from pyspark_log.server.served.folder import FolderLogs
+from pyspark_log.server.served.servers import OnlyServer
 from pyspark_log.server.transactions import Transactions
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.transactions import TransactionState
@@ -42,7 +43,7 @@ def transactions(tmp_path):
         loop = Loop()
         workers = Workers(loop, 1)
         cluster, ids = Moving(), iter(range(1000, 2000))
-        logs = FolderLogs(store, workers, 1)
+        logs = FolderLogs(store, workers, OnlyServer(1))
         made = cluster.transactions = Transactions(loop, workers, logs, ids.__next__, sync=False, cluster=cluster)
 
         def run(wait):
