@@ -176,7 +176,7 @@ def test_what_another_server_is_sent_in_a_transaction(pair, path):
 
 @pytest.mark.parametrize("error", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
 def test_a_coordinator_that_does_not_answer(path, error):
-    """Its producer tries again; one that wants no answer is disconnected, as it is told of other errors."""
+    """Its producer tries again; one that wants no answer is disconnected."""
     with contextlib.closing(Loop()) as loop, member(path) as servers:
         look(servers)  # It coordinates, but does not listen.
         relay = Relay(loop, servers, None, lambda _: error)
