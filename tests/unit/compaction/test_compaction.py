@@ -436,13 +436,15 @@ def test_the_command(store):
 
 def test_a_cleaner_in_the_background(store):
     fill(store)
-    before = records(store)
-    with LogCleaner(store.logs, backoff=0.05):
+    before, asked = records(store), []
+    # When it is asked for the first time it is not its turn.
+    with LogCleaner(store.logs, backoff=0.05, is_turn=lambda: asked.append(records(store) == before) or asked[1:]):
         deadline = time.monotonic() + 120
         while len(records(store)) == len(before):
             assert time.monotonic() < deadline, "the cleaner does not run"
             time.sleep(0.05)
     assert records(store) == compacted(before, cleaner_checkpoint.read(store.logs.reader("t", 0).place).cleaned_to)
+    assert asked[:2] == [True, True]
     assert not [thread for thread in threading.enumerate() if thread.name == "pylog-cleaner"]
 
 

@@ -15,6 +15,7 @@ from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.network import Loop, Workers
 from pyspark_log.server.served.folder import FolderLogs
+from pyspark_log.server.served.servers import OnlyServer
 from pyspark_log.server.transactions import Transactions
 from pyspark_log.storage.transactions import TransactionLog, TransactionState
 from pyspark_log.types import TopicPartition
@@ -189,7 +190,9 @@ def coordinator(tmp_path):
             return wait.value
 
         yield (
-            Transactions(loop, workers, FolderLogs(store, workers, 1), iter(range(99)).__next__, sync=False),
+            Transactions(
+                loop, workers, FolderLogs(store, workers, OnlyServer(1)), iter(range(99)).__next__, sync=False
+            ),
             done,
             loop,
             workers,

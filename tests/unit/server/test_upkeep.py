@@ -5,6 +5,7 @@ import pytest
 
 from pyspark_log.server.network import Loop, Workers
 from pyspark_log.server.served.folder import FolderLogs
+from pyspark_log.server.served.servers import OnlyServer
 from pyspark_log.server.upkeep import Upkeep
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.types import TopicPartition
@@ -19,12 +20,12 @@ def store(tmp_path):
 def upkeep(store):
     loop = Loop()
     workers = Workers(loop, 1)
-    yield Upkeep(loop, workers, store, FolderLogs(store, workers, 1))
+    yield Upkeep(loop, workers, store, FolderLogs(store, workers, OnlyServer(1)))
     workers.close()
     loop.close()
 
 
-def test_what_exceeds_retention_is_deleted(clock, store, upkeep):
+def test_what_exceeds_retention_is_deleted(clock, store, upkeep, monkeypatch):
     store.create_topic("t", 1, {"retention.ms": "1000", "segment.ms": "1"})
     for _ in range(3):
         store.append("t", pa.record_batch({"value": [b"x"]}))
@@ -33,6 +34,11 @@ def test_what_exceeds_retention_is_deleted(clock, store, upkeep):
     upkeep.clean()
     assert (store.earliest_offset("t", 0), len(store.groups)) == (0, 1)
     clock.ms += 3_600_000
+    # Of several servers the one that coordinates does it.
+    monkeypatch.setattr(OnlyServer, "coordinates", False)
+    upkeep.clean()
+    assert store.earliest_offset("t", 0) == 0
+    monkeypatch.setattr(OnlyServer, "coordinates", True)
     upkeep.clean()
     assert (store.earliest_offset("t", 0), len(store.groups)) == (3, 0)
 
