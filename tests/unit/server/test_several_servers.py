@@ -108,13 +108,14 @@ class Group:
         assert sum(known.offset for known in store.groups["g"].committed().values()) == count
 
 
+@pytest.mark.parametrize("kind", ["objects"], indirect=True)
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_group_outlives_its_coordinator(servers, store, protocol):
     group = Group(servers, protocol)
     group.write_and_read(*range(100))
     # The first one coordinates; when it starts again with its id, it does so at once.
     servers[0].kill()
-    servers[0].options = ("--node-id", "1", "--shared")
+    servers[0].options = ("--node-id", "1")
     servers[0].start()
     group.write_and_read(*range(100, 200))
     group.check(store, 200)
@@ -215,6 +216,7 @@ def test_a_transaction_is_visible_as_a_whole(servers, store, level):
     consumer.close()
 
 
+@pytest.mark.parametrize("kind", ["objects"], indirect=True)
 def test_a_later_producer_fences_those_before_it(servers, store):
     def new():
         producer = Producer({"bootstrap.servers": servers[0].bootstrap, "transactional.id": "tx"})
