@@ -1,6 +1,7 @@
 """The consumer and the producer for asyncio: the same records, and none lost when a task is cancelled."""
 
 import asyncio
+import contextlib
 import itertools
 
 import pytest
@@ -72,7 +73,8 @@ def test_a_close_that_is_cancelled_may_be_called_again(store):
             closing = asyncio.create_task(consumer.close())
             await asyncio.sleep(0)
             closing.cancel()
-            with pytest.raises(asyncio.CancelledError):
+            # Its thread may be quicker, so that nothing is left to cancel.
+            with contextlib.suppress(asyncio.CancelledError):
                 await closing
         assert "closed" in repr(consumer)
 
