@@ -80,15 +80,19 @@ class AsyncConsumer:
         return await self._run(lambda: call(self.consumer))
 
     async def close(self, autocommit: bool = True) -> None:
-        """As Consumer.close."""
+        """As Consumer.close. One that was cancelled can be repeated."""
         try:
             if not self.consumer._holding.is_closed:
-                await self._run(lambda: self.consumer.close(autocommit))
+                await self._in_thread(lambda: self.consumer.close(autocommit))
         finally:
-            self._thread.shutdown(wait=False)
+            if self.consumer._holding.is_closed:
+                self._thread.shutdown(wait=False)
 
     async def _run(self, call: Callable[[], _T]) -> _T:
         self.consumer._check_open()
+        return await self._in_thread(call)
+
+    async def _in_thread(self, call: Callable[[], _T]) -> _T:
         future = self._thread.submit(call)
         try:
             return await asyncio.wrap_future(future)

@@ -34,8 +34,8 @@ def test_what_is_shown_is_encoded_to_the_same_bytes(data):
     columns, _ = decoded_array(values, schema)
     given = [shown(value, columns.type) for value in columns.to_pylist()]
     again, _ = decoded_array(writer(json.dumps(schema)).encode([*given, None]).to_pylist(), schema)
-    # Of a union with members of the same values another one may be taken.
-    assert [shown(value, columns.type) for value in again.to_pylist()] == [*given, None]
+    # Of a union with members of the same values, as text and bytes are in JSON, another one may be taken.
+    assert as_json(again).to_pylist() == [*as_json(columns).to_pylist(), None]
 
 
 def record(**fields):
