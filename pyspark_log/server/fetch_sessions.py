@@ -114,10 +114,8 @@ class Session:
 
     def _drop(self, place: tuple[str, bytes, int]) -> None:
         entry = self.entries.pop(place, None)
-        if entry is not None and entry.key is not None:
-            self._by_key.pop(entry.key, None)
-            if self.waiting is not None:
-                self.waiting.end(entry.key)
+        if entry is not None:
+            self._unwatch(entry)
 
     def due(self, reader: Reader) -> list[Entry]:
         """The partitions to be looked at for a reader, in order."""
@@ -134,13 +132,16 @@ class Session:
         """Notes changes of a partition from now on, before it is looked at."""
         if entry.key == key:
             return
+        self._unwatch(entry)
+        entry.key, self._by_key[key] = key, entry
+        if self.waiting is not None:
+            self.waiting.begin(key)
+
+    def _unwatch(self, entry: Entry) -> None:
         if entry.key is not None:
             self._by_key.pop(entry.key, None)
             if self.waiting is not None:
                 self.waiting.end(entry.key)
-        entry.key, self._by_key[key] = key, entry
-        if self.waiting is not None:
-            self.waiting.begin(key)
 
     def of_key(self, key: PartitionKey) -> Entry:
         """The partition that has changed."""

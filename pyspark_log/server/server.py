@@ -220,6 +220,7 @@ class _Server:
             lambda: self.broker,
         )  # fmt: skip
         self._member, apis = join(parts)
+        slots = int_config(logs.configs, "max.incremental.fetch.session.cache.slots")
         versions = {key: api.versions for key, api in apis.items()}
         self.broker = Broker(
             store=store,
@@ -233,9 +234,7 @@ class _Server:
             loop=loop,
             workers=workers,
             appends=self._appends,
-            fetch_sessions=FetchSessions(
-                self._appends, loop.time, int_config(logs.configs, "max.incremental.fetch.session.cache.slots")
-            ),
+            fetch_sessions=FetchSessions(self._appends, loop.time, 0 if config.cluster is not None else slots),
             topics=parts.topics,
             producer_ids=parts.producer_ids,
             groups=self._member.groups,

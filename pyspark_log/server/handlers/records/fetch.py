@@ -15,7 +15,7 @@ from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import FetchRequest, FetchResponse
 from pyspark_log.server.appends import PartitionKey
 from pyspark_log.server.errors import code_of
-from pyspark_log.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, Entry, Reader, Session
+from pyspark_log.server.fetch_sessions import INITIAL_EPOCH, Entry, Reader, Session
 from pyspark_log.server.handlers.call import Call, key_of
 from pyspark_log.server.handlers.records.leader_epochs import NO_EPOCH, check_epoch, divergence
 from pyspark_log.server.refusal import RefusedError
@@ -109,7 +109,7 @@ async def fetch(call: Call, request: FetchRequest, replica: Replica | None = Non
     """
     counts = call.broker.counts
     try:
-        session = _session_of(call, request, replica)
+        session = call.broker.fetch_sessions.of(request, by_id=call.version >= _FIRST_BY_ID)
     except RefusedError as error:
         counts.errors[KEY, error.code] += 1
         return FetchResponse(error_code=error.code)
@@ -138,15 +138,6 @@ async def fetch(call: Call, request: FetchRequest, replica: Replica | None = Non
         session_id=0 if session is None else session.session_id,
         responses=[_Topic(*topic, answers) for topic, answers in topics],
     )
-
-
-def _session_of(call: Call, request: FetchRequest, replica: Replica | None) -> Session | None:
-    """The client's session; None: it has none. RefusedError: it has to begin another one."""
-    if replica is None:
-        return call.broker.fetch_sessions.of(request, by_id=call.version >= _FIRST_BY_ID)
-    if request.session_id and request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
-        raise RefusedError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "a node has no sessions")
-    return None
 
 
 def _is_new(request: FetchRequest, session: Session, part: _Part, answer: FetchResponse.PartitionData) -> bool:
