@@ -22,6 +22,15 @@ _COUNT = 3
 _LONG = 17
 
 
+def ended(servers):
+    """Ends servers in order; gives what is wrong by then."""
+    found = [f"a server has ended with {code}" for server in servers if (code := server.stop())]
+    for server in servers:
+        if "Traceback" in (said := server.output()):
+            found.append(f"a server has said: {said[said.index('Traceback') :][:3000]}")
+    return found
+
+
 class Servers:
     """Methods as those of OneServer.
 
@@ -100,11 +109,7 @@ class Servers:
 
     def finish(self):
         """Ends them in order; gives what is wrong by then."""
-        found = [f"a server has ended with {code}" for server in self._servers if (code := server.stop())]
-        for server in self._servers:
-            if "Traceback" in (said := server.output()):
-                found.append(f"a server has said: {said[said.index('Traceback') :][:3000]}")
-        return found
+        return ended(self._servers)
 
     def check(self):
         """What is wrong with the store."""

@@ -15,7 +15,7 @@ from pyspark_log.storage.catalog import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from pyspark_log.storage.transactions import TransactionLog, TransactionState
 from tests.campaigns import members
 from tests.campaigns.members import OURS, PARTITIONS, OurNode, Place, segments_of
-from tests.campaigns.transaction_servers import Servers
+from tests.campaigns.transaction_servers import Servers, ended
 from tests.ports import HOST, free_ports
 from tests.server_tools import Server
 from tests.store_tools import damages, faults
@@ -122,11 +122,7 @@ class SeveralServers(OneServer):
         return f"{kind} of a server"
 
     def finish(self):
-        found = [f"a server has ended with {code}" for server in self._servers if (code := server.stop())]
-        for server in self._servers:
-            if "Traceback" in (said := server.output()):
-                found.append(f"a server has said: {said[said.index('Traceback') :][:3000]}")
-        return found
+        return ended(self._servers)
 
     def close(self):
         for server in self._servers:
