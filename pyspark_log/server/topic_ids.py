@@ -17,15 +17,17 @@ class TopicIds:
     def __init__(self, store: Store, logs: ServedLogs) -> None:
         """Of one store, and its logs."""
         self._store, self._logs = store, logs
-        self._names: dict[bytes, str] = {}
+        # The name of each topic, and its id as the store has it, by its id as requests have it.
+        self._names: dict[bytes, tuple[str, str]] = {}
 
     def known_name(self, topic_id: bytes) -> str | None:
         """The topic of an id, if it was found before and still exists; takes some microseconds."""
-        name = self._names.get(topic_id)
-        if name is None:
+        noted = self._names.get(topic_id)
+        if noted is None:
             return None
+        name, stored_id = noted
         try:
-            if id_bytes(self._logs.topic(name).topic_id) == topic_id:
+            if self._logs.topic(name).topic_id == stored_id:
                 return name
         except (UnknownTopicError, InvalidTopicError):
             pass
@@ -42,8 +44,9 @@ class TopicIds:
     def note(self, name: str) -> bytes | None:
         """The id of a topic, which is remembered; None: it does not exist."""
         try:
-            topic_id = id_bytes(self._logs.topic(name).topic_id)
+            stored_id = self._logs.topic(name).topic_id
         except (UnknownTopicError, InvalidTopicError):
             return None
-        self._names[topic_id] = name
+        topic_id = id_bytes(stored_id)
+        self._names[topic_id] = name, stored_id
         return topic_id

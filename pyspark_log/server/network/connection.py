@@ -329,7 +329,10 @@ class Connection:
         """Handles the frames in what was received, as far as they are whole, and keeps the rest."""
         position, together = 0, 0
         try:
-            while self._may_begin(data, position) and (size := self._size_of(data, position)) is not None:
+            while position < len(data) and self._may_begin(data, position):
+                size = self._size_of(data, position)
+                if size is None:
+                    break
                 start, position = position + 4, position + 4 + size
                 if position > len(data):
                     position = start - 4
@@ -349,9 +352,14 @@ class Connection:
 
     def _keep(self, data: memoryview | bytes, position: int) -> None:
         """Keeps what was received of requests that are not handled yet, a large one in a buffer of its size."""
-        size = self._size_of(data, position) if self._may_begin(data, position) else None
-        if size is None or 4 + size <= _READ_BYTES:
-            self._rest = bytes(data[position:]) if position < len(data) else b""
+        if position == len(data):
+            self._rest = b""
+        elif (
+            not self._may_begin(data, position)
+            or (size := self._size_of(data, position)) is None
+            or 4 + size <= _READ_BYTES
+        ):
+            self._rest = bytes(data[position:])
         else:
             self._frame, self._received, self._rest = bytearray(size), len(data) - position - 4, b""
             self._frame[: self._received] = data[position + 4 :]
