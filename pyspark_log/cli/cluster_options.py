@@ -27,7 +27,7 @@ _OPTIONS = (
         is_flag=True,
         help="With --controllers: also take partitions that the controllers place by themselves.",
     ),
-    click.option("--rack", metavar="NAME", help="With --controllers: Kafka's broker.rack."),
+    click.option("--rack", metavar="NAME", help="With --controllers, and over an object store: Kafka's broker.rack."),
     click.option(
         "--replication-listener",
         metavar="NAME",

@@ -163,7 +163,8 @@ def serve(
         check_jinja()
     config = ServerConfig(
         *listen, advertise, node_id, sync_acks_all, limits, metrics=metrics_listen, ui=ui_listen, ui_schemas=ui_schemas,
-        cluster=cluster, shared=shared, linger=None if linger is None else linger / 1000, **configs,
+        cluster=cluster, rack="" if cluster else node.rack or "", shared=shared,
+        linger=None if linger is None else linger / 1000, **configs,
     )  # fmt: skip
     check_reach(config)
     store = target.open_served() if cluster is None else target.open_node_folder(_cluster_id(cluster))

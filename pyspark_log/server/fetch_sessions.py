@@ -60,10 +60,11 @@ class Entry:
         before = self._high_watermark, self._log_start
         self._high_watermark, self._log_start = data.high_watermark, data.log_start_offset
         has_diverged = data.diverging_epoch.end_offset >= 0
-        if data.error_code or has_diverged:
+        is_elsewhere = data.preferred_read_replica >= 0
+        if data.error_code or has_diverged or is_elsewhere:
             self._high_watermark = -1  # It is said again, as long as it is so.
         is_moved = before != (data.high_watermark, data.log_start_offset)
-        return bool(is_moved or data.error_code or has_diverged or len(data.records or b""))
+        return bool(is_moved or data.error_code or has_diverged or is_elsewhere or len(data.records or b""))
 
     def forget_answer(self) -> None:
         """The client did not get it."""

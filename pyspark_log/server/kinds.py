@@ -39,7 +39,9 @@ class Kind(NamedTuple):
     join: Callable[[Parts], tuple[Member, Mapping[int, Api]]]
 
 
-def kind_of(store: Store, workers: Workers, linger: float | None, node_id: int | None, *, shared: bool) -> Kind:
+def kind_of(
+    store: Store, workers: Workers, linger: float | None, node_id: int | None, rack: str, *, shared: bool
+) -> Kind:
     """How a store is served.
 
     Args:
@@ -47,17 +49,19 @@ def kind_of(store: Store, workers: Workers, linger: float | None, node_id: int |
         workers: append what has to wait.
         linger: how long records wait for others, in seconds; None: as long as is usual.
         node_id: Kafka's `broker.id`; None: 1, or any that no other server has, where there may be others.
+        rack: Kafka's `broker.rack`; "": it has none.
         shared: whether other servers may serve a folder as well.
 
     Raises:
-        InvalidConfigError: records in a folder do not wait for others. And as PublishLog.follow.
+        InvalidConfigError: records in a folder do not wait for others, and its servers have no racks.
+        And as PublishLog.follow.
     """
 
     def in_objects(store: ObjectStore) -> Kind:
         from pyspark_log.server.served.objects import ObjectLogs  # noqa: PLC0415  (a server of a folder loads none of it)
         from pyspark_log.server.several import SeveralOverObjects  # noqa: PLC0415
 
-        logs = ObjectLogs(store, workers, _LINGER if linger is None else linger, node_id)
+        logs = ObjectLogs(store, workers, _LINGER if linger is None else linger, node_id, rack)
 
         def join(parts: Parts) -> tuple[Member, Mapping[int, Api]]:
             member = SeveralOverObjects(parts, logs.groups, logs.transactions)
@@ -70,6 +74,8 @@ def kind_of(store: Store, workers: Workers, linger: float | None, node_id: int |
 
         if linger is not None:
             raise InvalidConfigError(f"--linger is for a store in an object store; {store.path} is in a folder")
+        if rack:
+            raise InvalidConfigError(f"--rack is for nodes and stores in object stores; {store.path} is in a folder")
         if shared:
             return _shared_folder(store, workers, node_id)
         logs = FolderLogs(store, workers, OnlyServer(_NODE_ID if node_id is None else node_id))

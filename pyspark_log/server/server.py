@@ -69,6 +69,7 @@ class ServerConfig:
             authenticate themselves, its readers have to, too.
         ui_schemas: the folder of schemas by which the page shows values in Avro, or the URL of a registry.
         cluster: the Kafka cluster that it is a node of; None: it is one of its own.
+        rack: Kafka's `broker.rack` of a server of an object store; "": it has none.
         shared: whether other servers of this machine may serve a folder as well; an object store's always may.
         linger: how long records wait for others before they are decided together, in seconds; None: 0.05 over an
             object store. In a folder none waits.
@@ -90,6 +91,7 @@ class ServerConfig:
     ui: tuple[str, int] | None = None
     ui_schemas: str | None = None
     cluster: ClusterConfig | None = None
+    rack: str = ""
     shared: bool = False
     linger: float | None = None
     groups: Settings = field(default_factory=lambda: Settings(initial_rebalance_delay=0))
@@ -117,7 +119,10 @@ def serve(store: Store, config: ServerConfig, on_ready: Callable[[tuple[str, int
     workers = Workers(loop, _THREADS)
     try:
         served = _Served(
-            loop, workers, store, *kind_of(store, workers, config.linger, config.node_id, shared=config.shared)
+            loop,
+            workers,
+            store,
+            *kind_of(store, workers, config.linger, config.node_id, config.rack, shared=config.shared),
         )
         with served.logs.held(_raise_file_limit()):
             if config.cluster is None:

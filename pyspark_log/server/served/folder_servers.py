@@ -61,8 +61,11 @@ class FolderServers(Servers):
     def alive(self) -> Sequence[Server]:
         return self._alive
 
-    def leader(self, topic_id: str, partition: int) -> int:
-        return leader_of(self._alive, topic_id, partition).node_id
+    def leader(self, topic_id: str, partition: int, rack: str) -> Server:
+        return leader_of(self._alive, topic_id, partition)
+
+    def nearer(self, topic_id: str, partition: int, rack: str) -> int | None:
+        """All are on one machine."""
 
     def coordinator(self) -> Server | None:
         return next((server for server in self._alive if server.node_id == self._coordinator), None)

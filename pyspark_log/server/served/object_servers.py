@@ -17,6 +17,7 @@ from pyspark_log.server.served.object_follower import Follower
 from pyspark_log.server.served.servers import Server, Servers, check_reachable, leader_of
 from pyspark_log.storage.catalog.topics import new_id
 from pyspark_log.storage.publish_log import servers
+from pyspark_log.storage.publish_log.changes import Place
 from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.proposals import Proposal
 from pyspark_log.storage.publish_log.state import NO_COORDINATOR, State
@@ -34,11 +35,11 @@ _LOOK = 1.0
 class ObjectServers(Servers):
     """Registers this one, and follows the others, in a thread."""
 
-    def __init__(self, log: PublishLog, follower: Follower, node_id: int | None) -> None:
-        """`node_id`: an id of its own; None: any that is free, once it begins."""
+    def __init__(self, log: PublishLog, follower: Follower, node_id: int | None, rack: str = "") -> None:
+        """`node_id`: an id of its own; None: any that is free, once it begins. `rack`: its rack; "": it has none."""
         self._log, self._follower, self._wanted = log, follower, node_id
         self.node_id, self.run = -1 if node_id is None else node_id, new_id()
-        self._address = ("", 0)
+        self._place = Place("", 0, rack)
         self._is_over = threading.Event()
         # Which number each start has said last that it is there with, and when this one has seen that, in seconds.
         self._seen = dict[str, tuple[int, float]]()
@@ -49,8 +50,12 @@ class ObjectServers(Servers):
     def alive(self) -> Sequence[Server]:
         return self._alive
 
-    def leader(self, topic_id: str, partition: int) -> int:
-        return leader_of(self._alive, topic_id, partition).node_id
+    def leader(self, topic_id: str, partition: int, rack: str) -> Server:
+        return leader_of(self._alive, topic_id, partition, rack)
+
+    def nearer(self, topic_id: str, partition: int, rack: str) -> int | None:
+        leader = self.leader(topic_id, partition, rack)
+        return leader.node_id if leader.rack == rack != self._place.rack else None
 
     def coordinator(self) -> Server | None:
         state = self._follower.state
@@ -76,10 +81,11 @@ class ObjectServers(Servers):
 
     def register(self, address: tuple[str, int]) -> None:
         check_reachable(address)
-        entry = self._log.decide(lambda state: servers.register(state, self._wanted, self.run, address))
+        self._place = Place(*address, self._place.rack)
+        entry = self._log.decide(lambda state: servers.register(state, self._wanted, self.run, self._place))
         assert entry is not None
         assert entry.server is not None
-        self.node_id, self._address, self._renewed = entry.server.node_id, address, time.monotonic()
+        self.node_id, self._renewed = entry.server.node_id, time.monotonic()
         self._judge()
 
     def begin(self, on_change: Callable[[], object], fail: Callable[[Exception], object]) -> None:
@@ -111,7 +117,7 @@ class ObjectServers(Servers):
                 self._judge()
                 self._take_over()
                 if time.monotonic() - self._renewed >= RENEW:
-                    self._decide(lambda state: servers.renew(state, self.node_id, self.run, self._address))
+                    self._decide(lambda state: servers.renew(state, self.node_id, self.run, self._place))
             except StoreError as error:
                 self._fail(error)
                 return
@@ -137,10 +143,10 @@ class ObjectServers(Servers):
                 since = now
                 self._seen[server.run] = server.number, since
             if server.run == self.run or looked - since < DEAD:
-                alive.append(Server(node_id, server.host, server.port))
+                alive.append(Server(node_id, *server.place))
         self._seen = {server.run: self._seen[server.run] for server in state.servers.values()}
         # One that is alone is where its clients have found it.
-        self._alive = tuple(alive) if len(alive) > 1 else (Server(self.node_id, "", 0),)
+        self._alive = tuple(alive) if len(alive) > 1 else (Server(self.node_id, "", 0, self._place.rack),)
 
     def _take_over(self) -> None:
         """Coordinates in place of a server that has died, if it is the first one of those that live."""
@@ -148,4 +154,4 @@ class ObjectServers(Servers):
         if self.coordinator() is None and self._alive and self._alive[0].node_id == self.node_id:
             dead = state.coordinator.run
             _log.info("node %d coordinates in place of a server that has died", self.node_id)
-            self._decide(lambda newest: servers.coordinate(newest, self.node_id, self.run, self._address, dead))
+            self._decide(lambda newest: servers.coordinate(newest, self.node_id, self.run, self._place, dead))

@@ -33,13 +33,15 @@ class ObjectLogs(ServedLogs):
 
     writable, why_read_only, overlaps = True, "", True
 
-    def __init__(self, store: ObjectStore, workers: Workers, linger: float, node_id: int | None) -> None:
-        """Looks at the store; `linger` as of Collector, `node_id` as of ObjectServers. Raises as PublishLog.follow."""
+    def __init__(
+        self, store: ObjectStore, workers: Workers, linger: float, node_id: int | None, rack: str = ""
+    ) -> None:
+        """Looks at the store; `linger` as of Collector, `node_id` and `rack` as of ObjectServers. PublishLog.follow."""
         self._path, self._pieces = store.path, Pieces(store.log.objects)
         self._follower = Follower(store.log, self._pieces, workers.run)
         self._collector = Collector(store.log, self._follower.keep, linger)
         self._appends = Appends(store, workers, self._follower, self._collector)
-        self.servers = ObjectServers(store.log, self._follower, node_id)
+        self.servers = ObjectServers(store.log, self._follower, node_id, rack)
         self._max_batch_bytes = int_config(store.configs, "batch.max.memory.bytes")
         self.configs = store.configs
         self.groups = ObjectGroups(self._follower, self._collector, self.servers.run, store.groups.log.retention_ms)

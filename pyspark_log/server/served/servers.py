@@ -13,19 +13,25 @@ _ANY = ("0.0.0.0", "::")
 
 
 class Server(NamedTuple):
-    """A server, and where clients find it; host "": where they have found this one."""
+    """A server, where clients find it, host "": where they have found this one; and its rack, "": it has none."""
 
     node_id: int
     host: str
     port: int
+    rack: str = ""
 
 
-def leader_of(alive: Sequence[Server], topic_id: str, partition: int) -> Server:
-    """Which of them leads a partition, by rendezvous hashing: one that comes or goes moves its own share alone."""
+def leader_of(alive: Sequence[Server], topic_id: str, partition: int, rack: str = "") -> Server:
+    """Which of them leads a partition, by rendezvous hashing: one that comes or goes moves its own share alone.
+
+    `rack`: one in it, if there is any; "": any.
+    """
     if len(alive) == 1:
         return alive[0]
+    near = [server for server in alive if server.rack == rack] if rack else alive
     place = f"{topic_id}-{partition}-"
-    return max(alive, key=lambda server: (blake2b(f"{place}{server.node_id}".encode(), digest_size=8).digest(), server))
+    hashes = {server: blake2b(f"{place}{server.node_id}".encode(), digest_size=8).digest() for server in near or alive}
+    return max(hashes, key=lambda server: (hashes[server], server))
 
 
 def check_reachable(address: tuple[str, int]) -> None:
@@ -48,8 +54,11 @@ class Servers(Protocol):
     def alive(self) -> Sequence[Server]:
         """Those that live, as far as this one knows; it is one of them. By their ids."""
 
-    def leader(self, topic_id: str, partition: int) -> int:
-        """The node id of the one that clients are to ask for a partition."""
+    def leader(self, topic_id: str, partition: int, rack: str) -> Server:
+        """The one that clients of a rack are to ask for a partition; rack "": those of which none is known."""
+
+    def nearer(self, topic_id: str, partition: int, rack: str) -> int | None:
+        """The node id of one in a client's rack, where this one is not in it; None: there is none."""
 
     def coordinator(self) -> Server | None:
         """The one that coordinates groups; None: it is being looked for."""
@@ -92,8 +101,11 @@ class OnlyServer(Servers):
     def alive(self) -> Sequence[Server]:
         return [self.coordinator()]
 
-    def leader(self, topic_id: str, partition: int) -> int:
-        return self.node_id
+    def leader(self, topic_id: str, partition: int, rack: str) -> Server:
+        return self.coordinator()
+
+    def nearer(self, topic_id: str, partition: int, rack: str) -> int | None:
+        """There is no other."""
 
     def coordinator(self) -> Server:
         return Server(self.node_id, "", 0)

@@ -97,21 +97,28 @@ class GroupRecord(NamedTuple):
     value: bytes | None
 
 
+class Place(NamedTuple):
+    """Where a server is: where clients find it, and Kafka's `broker.rack`; "": it has none."""
+
+    host: str
+    port: int
+    rack: str = ""
+
+
 class ServerNote(NamedTuple):
     """What a server of the store says of itself.
 
     Attributes:
         node_id: Kafka's `broker.id`.
         run: 22 characters that no other start of a server has.
-        host, port: where clients find it.
+        place: where it is.
         coordinates: whether it coordinates groups and transactions from then on.
         leaves: whether it ends.
     """
 
     node_id: int
     run: str
-    host: str
-    port: int
+    place: Place
     coordinates: bool
     leaves: bool
 

@@ -20,7 +20,7 @@ from pyspark_log.errors import CorruptRecordError, LogDamagedError, PylogError
 from pyspark_log.storage.fs.json_fields import Fields
 from pyspark_log.storage.log.producers import WrittenBatch
 from pyspark_log.storage.objects import Objects
-from pyspark_log.storage.publish_log.changes import GroupRecord
+from pyspark_log.storage.publish_log.changes import GroupRecord, Place
 from pyspark_log.storage.publish_log.entry import (
     bytes_field,
     bytes_of,
@@ -118,6 +118,16 @@ def _is_of_servers(state: State) -> bool:
     return bool(state.producers or state.members or state.servers or state.transactional or state.open)
 
 
+def _fields_of(server: Server) -> list[Any]:
+    """A rack is there if there is one, as in entries."""
+    host, port, rack = server.place
+    return [server.run, host, port, server.number, server.time, *([rack] if rack else [])]
+
+
+def _server(run: str, host: str, port: int, number: int, time: int, rack: str = "") -> Server:
+    return Server(run, Place(host, port, rack), number, time)
+
+
 def _fields(state: State) -> dict[str, Any]:
     return {
         "version": VERSION if _is_of_servers(state) else _FIRST_VERSION,
@@ -136,7 +146,7 @@ def _fields(state: State) -> dict[str, Any]:
             for group, records in state.members.items()
             for key, value in records.items()
         ],
-        "servers": list(state.servers.items()),
+        "servers": [[node_id, _fields_of(server)] for node_id, server in state.servers.items()],
         "coordinator": state.coordinator,
         "transactional": [
             [name, bytes_field(record.value), *record[1:]] for name, record in state.transactional.items()
@@ -204,7 +214,7 @@ def _state(number: int, content: Fields) -> State:
             for group, offsets in groups.items()
         },
         members,
-        {node_id: Server(*server) for node_id, server in servers},
+        {node_id: _server(*server) for node_id, server in servers},
         Coordinator(*coordinator),
         {name: TransactionalId(bytes_of(value) or b"", *rest) for name, value, *rest in transactional},
         {

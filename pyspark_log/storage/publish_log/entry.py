@@ -30,6 +30,7 @@ from pyspark_log.storage.publish_log.changes import (
     Merge,
     Numbered,
     OffsetMove,
+    Place,
     Region,
     ServerNote,
     Staged,
@@ -185,7 +186,7 @@ def _fields_of_server(entry: Entry) -> dict[str, Any]:
             [step.transactional_id, bytes_field(step.value), step.last_epoch, step.producer_id, step.epoch, step.step]
             for step in entry.steps
         ],
-        **({} if entry.server is None else {"server": entry.server}),
+        **({} if entry.server is None else {"server": _fields_of_note(entry.server)}),
     }
 
 
@@ -251,7 +252,7 @@ def _entry(content: Fields, size: int) -> Entry:
         staged=tuple(_staged(_items(one, 4)) for one in listed("staged")),
         staged_offsets=tuple(staged_offset_of(one) for one in listed("staged_offsets")),
         steps=tuple(_step(_items(one, 6)) for one in listed("steps")),
-        server=_server(_items(content.value("server"), 6)) if content.has("server") else None,
+        server=_server(content.value("server")) if content.has("server") else None,
         log_starts=tuple(_log_start(_items(one, 3)) for one in listed("log_starts")),
         merges=tuple(_merge(_items(one, 6)) for one in listed("merges")),
         horizon=content.whole("horizon") if content.has("horizon") else None,
@@ -393,10 +394,18 @@ def _step(items: list[Any]) -> TransactionStep:
     )  # fmt: skip
 
 
-def _server(items: list[Any]) -> ServerNote:
-    node_id, run, host, port, coordinates, leaves = items
+def _fields_of_note(note: ServerNote) -> list[Any]:
+    """A rack is there if there is one: servers of earlier versions know of none."""
+    host, port, rack = note.place
+    return [note.node_id, note.run, host, port, note.coordinates, note.leaves, *([rack] if rack else [])]
+
+
+def _server(value: Any) -> ServerNote:  # noqa: ANN401  (what JSON gives)
+    has_rack = isinstance(value, list) and len(value) == 7
+    node_id, run, host, port, coordinates, leaves, *rack = _items(value, 7 if has_rack else 6)
     return ServerNote(
-        whole(node_id, "node_id", 0, INT_MAX), text(run, "run"), text(host, "host"), whole(port, "port", 0, 65535),
+        whole(node_id, "node_id", 0, INT_MAX), text(run, "run"),
+        Place(text(host, "host"), whole(port, "port", 0, 65535), *(text(name, "rack") for name in rack)),
         bool(coordinates), bool(leaves),
     )  # fmt: skip
 

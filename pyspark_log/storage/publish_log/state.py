@@ -17,6 +17,7 @@ from pyspark_log.storage.publish_log.changes import (
     Merge,
     Numbered,
     OffsetMove,
+    Place,
     Region,
     ServerNote,
     StagedOffset,
@@ -182,13 +183,12 @@ class Server(NamedTuple):
 
     Attributes:
         run: which start of it.
-        host, port: where clients find it.
+        place: where it is.
         number, time: of the last entry in which it says so; the time in ms.
     """
 
     run: str
-    host: str
-    port: int
+    place: Place
     number: int
     time: int
 
@@ -407,7 +407,7 @@ class State:
         if note.leaves and not is_new:
             self.servers.pop(note.node_id, None)
         elif not note.leaves:
-            self.servers[note.node_id] = Server(note.run, note.host, note.port, entry.number, entry.origin.time)
+            self.servers[note.node_id] = Server(note.run, note.place, entry.number, entry.origin.time)
         replaced = {note.run} if note.leaves else {before.run} if before is not None and is_new else set()
         if self.coordinator.run in replaced:
             self.coordinator = NO_COORDINATOR

@@ -26,7 +26,7 @@ from pyspark_log.storage.maintenance.object_backup import back_up_store
 from pyspark_log.storage.maintenance.verify import verify
 from pyspark_log.storage.objects.observer import set_observer
 from pyspark_log.storage.publish_log import beginning, checkpoint, servers
-from pyspark_log.storage.publish_log.changes import Step, TransactionStep
+from pyspark_log.storage.publish_log.changes import Place, Step, TransactionStep
 from pyspark_log.storage.publish_log.incoming import Incoming, take_in
 from pyspark_log.storage.publish_log.proposals import Proposal
 from pyspark_log.storage.publish_log.reading import bytes_of
@@ -207,7 +207,7 @@ def test_an_open_transaction_can_be_committed_in_the_copy(object_url):
     batch = Incoming(topic, 0, header, data, in_transaction=True)
     store.log.decide(lambda _: step(Step.BEGIN))
     store.log.decide(lambda state: take_in(state, [batch])[0])
-    store.log.decide(lambda state: servers.register(state, None, run, ("host", 9092)))
+    store.log.decide(lambda state: servers.register(state, None, run, Place("host", 9092)))
     back_up_store(store, f"{object_url}-copy")
     copy = Store.open(f"{object_url}-copy")
     assert (values(copy), copy.log.follow().servers, copy.log.follow().coordinator.run) == ([b"a"], {}, "")

@@ -32,6 +32,7 @@ from pyspark_log.storage.publish_log.changes import (
     Merge,
     Numbered,
     OffsetMove,
+    Place,
     Region,
     ServerNote,
     Staged,
@@ -95,7 +96,7 @@ ENTRY = Entry(
     (GroupRecord("g", b"\0\2key", b"\xff"), GroupRecord("g", b"gone", None)),
     (Staged(9, ID, 0, (_region(2),)),), (StagedOffset(9, "g", AT, 7, "note"),),
     (TransactionStep("tx", b"\0value", 3, 9, 4, Step.BEGIN), TransactionStep("ty", None, -1, -1, -1, Step.NONE)),
-    ServerNote(1, "R" * 22, "host", 9092, coordinates=True, leaves=False), (LogStart(ID, 0, 2),),
+    ServerNote(1, "R" * 22, Place("host", 9092, "r1"), coordinates=True, leaves=False), (LogStart(ID, 0, 2),),
     (Merge(ID, 1, 4, 9, (_region(5),), 3), Merge(ID, 0, 0, 1, (_region(1),))), 77, 2,
 )  # fmt: skip
 
@@ -106,6 +107,11 @@ def test_an_entry_is_read_as_it_was_written():
     assert found == ENTRY
     assert data[found.head_size :] == b"batchesmore"
     assert decode(3, data[: found.head_size]) == ENTRY
+    # An earlier version, which knows of no racks, has a server without one.
+    older = replace(ENTRY, server=ENTRY.server._replace(place=Place("host", 9092)))
+    data = encode(older, [])
+    assert b'"server":[1,"' + b"R" * 22 + b'","host",9092,true,false]' in data
+    assert decode(3, data) == older
 
 
 def test_a_damaged_entry_is_refused():
@@ -267,27 +273,27 @@ def test_servers_and_their_coordinator():
         if proposal is not None:
             state.apply(Entry(state.number + 1, "", ORIGIN._replace(time=time), server=proposal.server))
 
-    first, second, address = "1" * 22, "2" * 22, ("host", 9092)
-    decide(servers.register(state, None, first, address))
-    decide(servers.register(state, None, second, address))
+    first, second, place = "1" * 22, "2" * 22, Place("host", 9092)
+    decide(servers.register(state, None, first, place))
+    decide(servers.register(state, None, second, place))
     assert ({node_id: one.run for node_id, one in state.servers.items()}, state.coordinator) == (
         {1: first, 2: second}, Coordinator(first, 0)
     )  # fmt: skip
-    decide(servers.renew(state, 2, second, address))
+    decide(servers.renew(state, 2, second, place))
     assert (state.servers[2].number, state.coordinator.run) == (2, first)
     # The first of several that take its place does.
-    decide(servers.coordinate(state, 2, second, address, dead=first))
+    decide(servers.coordinate(state, 2, second, place, dead=first))
     assert state.coordinator == Coordinator(second, 3)
-    assert servers.coordinate(state, 1, first, address, dead=first) is None
+    assert servers.coordinate(state, 1, first, place, dead=first) is None
     # Another start with its id takes what it had; the earlier one finds out.
-    decide(servers.register(state, 2, "3" * 22, address))
+    decide(servers.register(state, 2, "3" * 22, place))
     assert state.coordinator == Coordinator("3" * 22, 4)
     with pytest.raises(StoreError, match="has node id 2 now, at host:9092"):
-        servers.renew(state, 2, second, address)
+        servers.renew(state, 2, second, place)
     assert servers.leave(state, 2, second) is None
     decide(servers.leave(state, 2, "3" * 22))
     assert (set(state.servers), state.coordinator) == ({1}, NO_COORDINATOR)
-    decide(servers.renew(state, 1, first, address))
+    decide(servers.renew(state, 1, first, place))
     assert state.coordinator.run == first
     state.servers[9] = state.servers[1]._replace(time=9 * 24 * 60 * 60 * 1000)
     for number in range(state.number + 1, 5120):

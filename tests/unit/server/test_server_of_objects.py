@@ -1,7 +1,8 @@
 """A server as a process over a store in an object store."""
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as Place
 from server_requests import batch, fetch, fetch_request, list_offset, produce, values
 
 from pyspark_log import Store, TopicPartition
@@ -12,6 +13,7 @@ from tests import store_tools
 from tests.requests import NO_ID
 from tests.server_tools import Peer, Server, served
 from tests.store_tools import rows
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -99,6 +101,51 @@ def test_an_idempotent_producer_at_two_servers(server, store, tmp_path):
         assert producer.flush(120) == 0
     assert outcomes == [None] * 600
     assert store_tools.values(store, 1) == [b"%d" % number for number in range(600)]
+
+
+def test_racks(store, tmp_path):
+    """Clients are sent to a server of their rack: by their client.id, and consumers by client.rack (KIP-392)."""
+    (tmp_path / "other").mkdir()
+    with (
+        served(store.path, tmp_path, "--rack", "a") as server,
+        served(store.path, tmp_path / "other", "--rack", "b"),
+        Peer(server) as peer,
+    ):
+        wait_until(lambda: len(peer.ask(r.metadata("t"), 12).brokers) == 2, "they know of each other")
+        assert {broker.node_id: broker.rack for broker in peer.ask(r.metadata("t"), 12).brokers} == {1: "a", 2: "b"}
+        described = peer.ask(m.DescribeClusterRequest(), 0).brokers
+        assert {broker.broker_id: broker.rack for broker in described} == {1: "a", 2: "b"}
+        for rack, node_id in ("a", 1), ("b", 2):
+            peer.client_id = f"orders,rack={rack}"
+            [topic] = peer.ask(r.metadata("t"), 12).topics
+            assert [part.leader_id for part in topic.partitions] == [node_id] * 2
+        for session in (-1, 0):
+            for rack, elsewhere, count in ("b", 2, 0), ("a", -1, 3), ("c", -1, 3):
+                request = fetch_request("t", 0)._replace(rack_id=rack, session_epoch=session)
+                [[answer]] = [topic.partitions for topic in peer.ask(request, 12).responses]
+                assert (answer.error_code, answer.preferred_read_replica) == (ErrorCode.NONE, elsewhere)
+                assert len(values(answer)) == count
+        # librdkafka goes there, and stays.
+        consumer = Consumer({
+            "bootstrap.servers": server.bootstrap, "group.id": "racks", "auto.offset.reset": "earliest",
+            "client.rack": "b",
+        })  # fmt: skip
+        consumer.assign([Place("t", number, 0) for number in (0, 1)])
+        found = []
+
+        def read():
+            found.extend(message.value() for message in consumer.consume(10, 0.2) if not message.error())
+            return len(found) == 3
+
+        wait_until(read, "all records are read")
+        consumer.close()
+        assert found == [b"a", b"b", b"c"]
+
+
+def test_a_folder_has_no_racks(tmp_path):
+    Store.create(tmp_path / "store").close()
+    with pytest.raises(RuntimeError, match="--rack is for nodes and stores in object stores"):
+        Server(tmp_path / "store", tmp_path, "--rack", "a").start()
 
 
 def test_two_beside_each_other(server, store, tmp_path):

@@ -66,7 +66,7 @@ def test_a_server_is_dead_once_it_is_killed(path):
         look(servers)
         assert (servers.alive(), servers.coordinator()) == ((other, Server(2, "host", 9092)), other)
         assert (servers.coordinates, servers.term) == (False, None)
-        leaders = {servers.leader("id", number) for number in range(100)}
+        leaders = {servers.leader("id", number, "").node_id for number in range(100)}
         assert leaders == {1, 2}
         process.kill()
         process.join()
@@ -94,7 +94,7 @@ def test_two_with_one_id(path, monkeypatch):
 
 
 def _held(store, *, shared):
-    return kinds.kind_of(store, None, None, None, shared=shared).logs.held(1000)
+    return kinds.kind_of(store, None, None, None, "", shared=shared).logs.held(1000)
 
 
 def test_one_that_is_alone_and_those_that_share_refuse_each_other(path):

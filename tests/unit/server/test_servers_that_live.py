@@ -29,7 +29,8 @@ from pyspark_log.storage.groups import GroupMember, GroupState, OffsetAndMetadat
 from pyspark_log.storage.groups.changes import GroupChange
 from pyspark_log.storage.groups.metadata import GroupMetadataValue
 from pyspark_log.storage.objects.observer import set_observer
-from pyspark_log.storage.publish_log import servers
+from pyspark_log.storage.publish_log import checkpoint, servers
+from pyspark_log.storage.publish_log.changes import Place
 from pyspark_log.storage.publish_log.groups import coordinated
 from tests import requests as r
 from tests.waiting import wait_until
@@ -55,11 +56,11 @@ def clock(monkeypatch):
 class House:
     """A server without its threads: what these do, a test does."""
 
-    def __init__(self, store, clock, node_id=None, port=9092):
+    def __init__(self, store, clock, node_id=None, port=9092, rack=""):
         self.clock, log = clock, Store.open(store.path).log
         self.follower = Follower(log, Pieces(log.objects), lambda action: action())
         self.follower.looked = clock[0]
-        self.servers = ObjectServers(log, self.follower, node_id)
+        self.servers = ObjectServers(log, self.follower, node_id, rack)
         self.servers.register(("host", port))
         self.collector = Collector(log, self.follower.keep, 0)
         self.groups = ObjectGroups(self.follower, self.collector, self.servers.run, 1000)
@@ -82,17 +83,15 @@ class House:
 
     def renew(self):
         servers = self.servers
-        servers._decide(
-            lambda state: object_servers.servers.renew(state, servers.node_id, servers.run, servers._address)
-        )
+        servers._decide(lambda state: object_servers.servers.renew(state, servers.node_id, servers.run, servers._place))
 
 
 @pytest.fixture
 def house(store, clock):
     made = []
 
-    def make(node_id=None, port=9092):
-        made.append(House(store, clock, node_id, port))
+    def make(node_id=None, port=9092, rack=""):
+        made.append(House(store, clock, node_id, port, rack))
         return made[-1]
 
     yield make
@@ -100,12 +99,17 @@ def house(store, clock):
         one.collector.stop()
 
 
+def leaders_at(house, rack=""):
+    """The leaders of partitions, as a server names them to clients of a rack."""
+    return [house.servers.leader("id", number, rack).node_id for number in range(300)]
+
+
 def test_one_that_is_alone_is_where_clients_find_it(house):
     only = house(node_id=7)
     assert (only.servers.alive(), only.servers.coordinates) == ((Server(7, "", 0),), True)
     assert only.servers.coordinator() == Server(7, "", 0)
     with pytest.raises(InvalidConfigError, match="--advertise"):
-        ObjectServers(None, None, None).register(("0.0.0.0", 1))
+        ObjectServers(None, None, None, "").register(("0.0.0.0", 1))
 
 
 def test_several_know_of_each_other(house):
@@ -114,27 +118,44 @@ def test_several_know_of_each_other(house):
         one.work()
         assert one.servers.alive() == (Server(1, "host", 9092), Server(2, "host", 9092), Server(3, "host", 1))
         assert one.servers.coordinator() == Server(1, "host", 9092)
-    leaders = [first.servers.leader("id", number) for number in range(300)]
-    assert leaders == [third.servers.leader("id", number) for number in range(300)]
+    leaders = leaders_at(first)
+    assert leaders == leaders_at(third)
     assert all(60 < leaders.count(node_id) < 140 for node_id in (1, 2, 3))
     second.servers._thread.start()
     second.servers.end()
     first.work()
-    left = [first.servers.leader("id", number) for number in range(300)]
+    left = leaders_at(first)
     assert all(now == before for now, before in zip(left, leaders, strict=True) if before != 2)
+
+
+def test_clients_are_sent_to_servers_of_their_rack(house):
+    houses = [house(rack=rack) for rack in ("a", "b", "b", "")]
+    for one in houses:
+        one.work()
+        assert [server.rack for server in one.servers.alive()] == ["a", "b", "b", ""]
+        assert [set(leaders_at(one, rack)) for rack in ("a", "b", "elsewhere", "")] == [
+            {1}, {2, 3}, {1, 2, 3, 4}, {1, 2, 3, 4}
+        ]  # fmt: skip
+    nearer = [[one.servers.nearer("id", 0, rack) for one in houses] for rack in ("a", "elsewhere")]
+    assert nearer == [[None, 1, 1, 1], [None] * 4]
+    second = houses[0].servers.leader("id", 0, "b").node_id
+    assert [one.servers.nearer("id", 0, "b") for one in houses] == [second, None, None, second]
+    # What a rack is lasts as long as its server, also in a checkpoint.
+    state = houses[0].follower.state
+    assert checkpoint.decode(state.number, checkpoint.encode(state)).servers == state.servers
 
 
 def test_servers_that_change_while_one_is_looked_for(house, monkeypatch):
     first, _ = house(), house()
     first.work()
-    expected, blake2b = first.servers.leader("tx", 0), servers_of_a_store.blake2b
+    expected, blake2b = first.servers.leader("tx", 0, ""), servers_of_a_store.blake2b
 
     def another_thread_judges(*arguments, **named):
         first.servers._alive = ()
         return blake2b(*arguments, **named)
 
     monkeypatch.setattr(servers_of_a_store, "blake2b", another_thread_judges)
-    assert first.servers.of_transactions("tx").node_id == expected
+    assert first.servers.of_transactions("tx") == expected
 
 
 def test_one_that_has_died(house, clock):
@@ -164,9 +185,9 @@ def test_one_that_has_died(house, clock):
 def coordinates_again(first, store):
     """Another server has coordinated in between, has changed the groups, and has left; the first one did not notice."""
     log = Store.open(store.path).log
-    run, address = "r" * 22, ("other", 1)
-    log.decide(lambda state: servers.register(state, 9, run, address))
-    log.decide(lambda state: servers.coordinate(state, 9, run, address, first.servers.run))
+    run, place = "r" * 22, Place("other", 1)
+    log.decide(lambda state: servers.register(state, 9, run, place))
+    log.decide(lambda state: servers.coordinate(state, 9, run, place, first.servers.run))
     change = GroupChange("other", {AT: OffsetAndMetadata(7, -1, "", 1)}, MEMBERS)
     log.decide(lambda state: coordinated(state, [change]))
     log.decide(lambda state: servers.leave(state, 9, run))

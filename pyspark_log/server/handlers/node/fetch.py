@@ -54,11 +54,7 @@ class _Replica:
             has_follower = self._node.leaders.has_follower(at, self._id)
             return None if has_follower else self._error(request, ErrorCode.UNKNOWN_LEADER_EPOCH)
         closest = self._node.leaders.closest(at, self._rack, request.fetch_offset) if self._rack else None
-        if closest is None:
-            return None
-        return FetchResponse.PartitionData(
-            request.partition, ErrorCode.NONE, -1, -1, -1, preferred_read_replica=closest, records=b""
-        )
+        return None if closest is None else plain.sent_elsewhere(request.partition, closest)
 
     def holds_back(self, topic: str, partition: int) -> bool:
         at = TopicPartition(topic, partition)

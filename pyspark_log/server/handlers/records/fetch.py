@@ -100,6 +100,11 @@ def follower_of(request: FetchRequest, version: int) -> int:
     return request.replica_state.replica_id if version >= WITH_REPLICA_STATE else request.replica_id
 
 
+def sent_elsewhere(partition: int, node_id: int) -> FetchResponse.PartitionData:
+    """Has a consumer fetch a partition from another server (KIP-392)."""
+    return _Partition(partition, ErrorCode.NONE, -1, -1, -1, preferred_read_replica=node_id, records=b"")
+
+
 async def fetch(call: Call, request: FetchRequest, replica: Replica | None = None) -> FetchResponse:
     """Answers with records, as soon as there are `min_bytes` of them, an error, or the time is over.
 
@@ -156,18 +161,18 @@ async def _parts(call: Call, request: FetchRequest, replica: Replica | None, ses
     """The partitions that are looked at; those of a session are watched from then on."""
     if session is not None:
         reader = Reader(call.client.principal, call.client.host, call.rules)
-        return [await _of_session(call, session, entry) for entry in session.due(reader)]
+        return [await _of_session(call, session, entry, request.rack_id) for entry in session.due(reader)]
     parts = []
     for topic in request.topics:
         name = topic.topic if call.version < _FIRST_BY_ID else await call.cluster.name_of(topic.topic_id)
         asked = topic.topic, topic.topic_id
-        parts += [_part(call, name, asked, part, replica) for part in topic.partitions]
+        parts += [_part(call, name, asked, part, request.rack_id, replica) for part in topic.partitions]
     return parts
 
 
-async def _of_session(call: Call, session: Session, entry: Entry) -> _Part:
+async def _of_session(call: Call, session: Session, entry: Entry, rack: str) -> _Part:
     name = entry.topic if call.version < _FIRST_BY_ID else await call.cluster.name_of(entry.topic_id)
-    part = _part(call, name, (entry.topic, entry.topic_id), entry.request, None)
+    part = _part(call, name, (entry.topic, entry.topic_id), entry.request, rack, None)
     part.entry = entry
     if part.is_open:
         session.watch(entry, part.key)
@@ -204,7 +209,7 @@ async def _wait_for_records(
                 return
             if session is not None:
                 for key in changed - by_key.keys():
-                    by_key[key] = await _of_session(call, session, session.of_key(key))
+                    by_key[key] = await _of_session(call, session, session.of_key(key), request.rack_id)
                     parts.append(by_key[key])
             await search.look([by_key[key] for key in changed])
     finally:
@@ -217,6 +222,7 @@ def _part(
     name: str | None,
     asked: tuple[str, bytes],
     request: FetchRequest.FetchPartition,
+    rack: str,
     replica: Replica | None,
 ) -> _Part:
     if name is None:
@@ -233,6 +239,10 @@ def _part(
             return _Part(asked, request, None, PartitionKey("", request.partition), code, refusal)
         topic = call.broker.logs.topic(name)
         topic.check(request.partition)
+        nearer = call.broker.logs.servers.nearer(topic.topic_id, request.partition, rack) if rack else None
+        if nearer is not None:
+            data = sent_elsewhere(request.partition, nearer)
+            return _Part(asked, request, None, PartitionKey("", request.partition), ErrorCode.NONE, data)
         return _Part(asked, request, topic, PartitionKey(topic.topic_id, request.partition), ErrorCode.NONE)
     except RefusedError as error:
         return _Part(asked, request, None, PartitionKey("", request.partition), error.code)

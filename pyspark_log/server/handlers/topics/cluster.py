@@ -44,7 +44,10 @@ async def describe_cluster(call: Call, request: DescribeClusterRequest) -> Descr
     return DescribeClusterResponse(
         cluster_id=broker.store.cluster_id,
         controller_id=broker.node_id,
-        brokers=[_Broker(server.node_id, *address_of(call, server), None) for server in broker.logs.servers.alive()],
+        brokers=[
+            _Broker(server.node_id, *address_of(call, server), server.rack or None)
+            for server in broker.logs.servers.alive()
+        ],
         cluster_authorized_operations=cluster_operations(call, asked=request.include_cluster_authorized_operations),
     )
 

@@ -23,6 +23,8 @@ _Topic = MetadataResponse.MetadataResponseTopic
 _Partition = MetadataResponse.MetadataResponsePartition
 
 _DESCRIBE = Operation.DESCRIBE, Resource.TOPIC
+# A part of a client.id, which has a comma between its parts.
+_RACK = "rack="
 # Topics are asked for by name or id from this version on.
 _FIRST_BY_ID = 12
 #: What is in place of the operations that a client may do if it has not asked for them.
@@ -53,6 +55,12 @@ def address_of(call: Call, server: Server) -> tuple[str, int]:
     return (server.host, server.port) if server.host else advertised(call)
 
 
+def rack_of(call: Call) -> str:
+    """The rack of a client, for which Metadata has no field: NAME of `rack=NAME` in its client.id; "": it has none."""
+    parts = (call.client_id or "").split(",")
+    return next((part[len(_RACK) :] for part in parts if part.startswith(_RACK)), "")
+
+
 def is_server(call: Call, nodes: Sequence[int] | None) -> bool:
     """Whether replicas are on one server of the store, as they always are."""
     return nodes is not None and list(nodes) in [[server.node_id] for server in call.broker.logs.servers.alive()]
@@ -63,7 +71,10 @@ async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
     topics = await call.broker.workers.run(_topics, call, request)
     broker = call.broker
     return MetadataResponse(
-        brokers=[_Broker(server.node_id, *address_of(call, server), None) for server in broker.logs.servers.alive()],
+        brokers=[
+            _Broker(server.node_id, *address_of(call, server), server.rack or None)
+            for server in broker.logs.servers.alive()
+        ],
         cluster_id=broker.store.cluster_id,
         controller_id=broker.node_id,
         topics=topics,
@@ -115,7 +126,8 @@ def _describe_topic(
                 raise UnknownTopicError(f"topic {name!r} cannot be created now")
             broker.store.ensure_topic(name)
         topic = broker.logs.topic(name)
-        leaders = [broker.logs.servers.leader(topic.topic_id, number) for number in range(topic.partitions)]
+        servers, rack = broker.logs.servers, rack_of(call)
+        leaders = [servers.leader(topic.topic_id, number, rack).node_id for number in range(topic.partitions)]
         partitions = [
             _Partition(ErrorCode.NONE, number, leader, topic.leader_epoch(number), [leader], [leader])
             for number, leader in enumerate(leaders)
