@@ -329,6 +329,24 @@ CASES = (
         },
     ),
     Case(
+        "publish log: producers, coordinators, transactions", publish_log.served, "P1 P3 P7 P8 P9 P10 P11",
+        {
+            "quick": [
+                given(producers=2, batches=2, failing=1), given(servers="cl", renews=1, commits=2),
+                given(instances="ab"),
+            ],
+            "middle": [
+                given(producers=3, batches=2, failing=1), given(servers="cl", renews=1, failing=1),
+                given(instances="ab", failing=2),
+            ],
+            "full": [
+                given(producers=3, batches=2, failing=2, kills=1), given(servers="clc", renews=1),
+                given(servers="cl", renews=2, commits=2), given(instances="abc"),
+                given(instances="ab", failing=2, kills=1), given(producers=2, instances="a"),
+            ],
+        },
+    ),
+    Case(
         "publish log: merges, deleted records, the horizon", publish_log.kept, "P1 P2 P5 P6 P7 P8",
         {
             "quick": [

@@ -335,6 +335,28 @@ RULES = (
         ("publish log: a publish checks each offset that it moves", "P3"),
     ),
     *_of(
+        publish_log.served, given(producers=2, batches=2, failing=2),
+        ("publish log: a decision has the sequences of its batches", "P1"),
+        ("publish log: a batch is compared with its producer's last one", "P1"),
+        ("publish log: a batch follows its producer's last one", "P9"),
+    ),
+    *_of(
+        publish_log.served, given(servers="cl", renews=1, commits=2),
+        ("publish log: a server commits only if it coordinates", "P10"),
+        ("publish log: a commit checks the term of its coordinator", "P10"),
+        ("publish log: a coordinator loads what it coordinates after its claim", "P10"),
+    ),
+    *_of(
+        publish_log.served, given(instances="ab"),
+        ("publish log: a part is of the epoch that is open", "P11"),
+        ("publish log: an end is of the epoch that is open", "P11"),
+        ("publish log: a new epoch aborts what is open", "P11"),
+    ),
+    *_of(
+        publish_log.served, given(instances="a", failing=2),
+        ("publish log: a commit that is repeated is compared with what is known", "P7"),
+    ),
+    *_of(
         publish_log.kept, given(begun=("staged", "staged"), mergers=1, delete=1, cleaners=()),
         ("publish log: a merge checks that what it replaces is still there", "P2"),
     ),

@@ -5,7 +5,8 @@ Models pyspark_log/storage/publish_log/entry.py and state.py.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from enum import Enum
+from typing import Any, NamedTuple, TypeAlias
 
 
 class Piece(NamedTuple):
@@ -30,6 +31,82 @@ class Known(NamedTuple):
     number: int = -1
 
 
+class Batch(NamedTuple):
+    """A batch of an idempotent producer, with one record."""
+
+    producer: str
+    sequence: int
+
+
+#: How many records a transaction has.
+PARTS = 2
+
+
+class Kind(Enum):
+    """What a step of a transactional producer is."""
+
+    INIT = "init"
+    BEGIN = "begin"
+    STAGE = "stage"
+    COMMIT = "commit"
+
+
+class Step(NamedTuple):
+    """A step of a transactional producer.
+
+    Attributes:
+        kind, producer, epoch: as named.
+        move: the committed offset that a staged part moves to. Of an INIT: not None if what is open stays so, which
+            breaks a rule.
+    """
+
+    kind: Kind
+    producer: str
+    epoch: int
+    move: int | None = None
+
+
+class Term(NamedTuple):
+    """Which run of a server coordinates (0: none), and since which decision."""
+
+    run: int = 0
+    since: int = -1
+
+
+class Claim(NamedTuple):
+    """A run coordinates from then on, in place of another; 0: none."""
+
+    run: int
+    before: int
+
+
+class Commit(NamedTuple):
+    """A coordinator commits an offset, in a term."""
+
+    term: Term
+    offset: int
+
+
+#: What a server decides for its clients, or of itself.
+Served: TypeAlias = Batch | Step | Claim | Commit
+
+
+class Epoch(NamedTuple):
+    """The last epoch of a transactional producer, and whether its transaction is committed."""
+
+    producer: str
+    epoch: int = -1
+    is_committed: bool = False
+
+
+class Open(NamedTuple):
+    """An open transaction: the decisions that have its records, and the committed offset that it moves to."""
+
+    producer: str
+    parts: tuple[int, ...] = ()
+    move: int | None = None
+
+
 class Entry(NamedTuple):
     """A decision; what is None does not change.
 
@@ -43,6 +120,9 @@ class Entry(NamedTuple):
         start: the first offset that is kept.
         merged: the object in which the records of some offsets are from then on, as a piece.
         horizon, floor: as in the code.
+        batch: which batch of a producer the records are.
+        coordinator: the run that coordinates from then on; 0: none.
+        step: of a transactional producer; the records are staged by it.
     """
 
     number: int
@@ -56,6 +136,9 @@ class Entry(NamedTuple):
     merged: Piece | None = None
     horizon: int | None = None
     floor: int | None = None
+    batch: Batch | None = None
+    coordinator: int | None = None
+    step: Step | None = None
 
 
 class State(NamedTuple):
@@ -69,6 +152,9 @@ class State(NamedTuple):
         committed: the committed offset.
         horizon: no staged object of an earlier day is named any more.
         floor, floors: the last one, and how many there were.
+        batches: the last one of each producer.
+        coordinator: which run coordinates.
+        epochs, open: of transactional producers.
     """
 
     number: int = -1
@@ -80,6 +166,19 @@ class State(NamedTuple):
     horizon: int = 0
     floor: int = -1
     floors: int = 0
+    batches: tuple[Batch, ...] = ()
+    coordinator: Term = Term()
+    epochs: tuple[Epoch, ...] = ()
+    open: tuple[Open, ...] = ()
+
+    def last_sequence(self, producer: str) -> int:
+        return next((batch.sequence for batch in self.batches if batch.producer == producer), -1)
+
+    def epoch(self, producer: str) -> Epoch:
+        return next((epoch for epoch in self.epochs if epoch.producer == producer), Epoch(producer))
+
+    def open_of(self, producer: str) -> Open | None:
+        return next((transaction for transaction in self.open if transaction.producer == producer), None)
 
     def known(self, pub: str) -> Known | None:
         return next((one for one in self.publishers if one.pub == pub), None)
@@ -92,6 +191,10 @@ class State(NamedTuple):
 
 #: A new store.
 EMPTY = State()
+
+
+class RefusedError(Exception):
+    """What a process wants cannot be decided."""
 
 
 class DamagedError(Exception):
@@ -125,4 +228,37 @@ def applied(state: State, entry: Entry) -> State:
         state = state._replace(horizon=entry.horizon)
     if entry.floor is not None:
         state = state._replace(floor=entry.floor, floors=state.floors + 1)
-    return state
+    return _applied_of_server(state, entry)
+
+
+def _applied_of_server(state: State, entry: Entry) -> State:
+    if entry.batch is not None:
+        others = [batch for batch in state.batches if batch.producer != entry.batch.producer]
+        state = state._replace(batches=tuple(sorted([*others, entry.batch])))
+    if entry.coordinator is not None and entry.coordinator != state.coordinator.run:
+        state = state._replace(coordinator=Term(entry.coordinator, entry.number) if entry.coordinator else Term())
+    return state if entry.step is None else _stepped(state, entry, entry.step)
+
+
+def _stepped(state: State, entry: Entry, step: Step) -> State:
+    """After a step of a transactional producer. What it commits has its offsets then."""
+    others = tuple(transaction for transaction in state.open if transaction.producer != step.producer)
+    epochs = tuple(epoch for epoch in state.epochs if epoch.producer != step.producer)
+    transaction = state.open_of(step.producer) or Open(step.producer)
+    if step.kind is Kind.INIT:
+        is_kept = step.move is not None and transaction in state.open
+        return state._replace(
+            epochs=(*epochs, Epoch(step.producer, step.epoch)), open=(*others, transaction) if is_kept else others
+        )
+    if step.kind is Kind.COMMIT:
+        parts = enumerate(transaction.parts, state.end)
+        pieces = [Piece(end, end + 1, ("log", part)) for end, part in parts]
+        return state._replace(
+            epochs=(*epochs, Epoch(step.producer, step.epoch, is_committed=True)), open=others,
+            pieces=(*state.pieces, *pieces), end=state.end + len(pieces),
+            committed=state.committed if transaction.move is None else transaction.move,
+        )  # fmt: skip
+    if step.kind is Kind.STAGE:
+        move = transaction.move if step.move is None else step.move
+        transaction = transaction._replace(parts=(*transaction.parts, entry.number), move=move)
+    return state._replace(open=(*others, transaction))

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..checker.machine import Steps
-from .entries import Piece
+from .entries import Piece, RefusedError
 from .process import LAST, Process, UnknownError
-from .proposals import RefusedError, Want
+from .proposals import Want
 
 ERRORS = (RefusedError, UnknownError)
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from ..checker.machine import InvariantError, Steps
 from ..protocol.setup import Setup
-from .entries import EMPTY, DamagedError, Entry, State, applied
+from .entries import EMPTY, DamagedError, Entry, RefusedError, State, applied
 from .objects import CREATED, LOST
-from .proposals import RefusedError, Want, proposed
+from .proposals import Want, proposed
 
 #: The key of the checkpoint that is a hint: the number of another one.
 LAST = -1

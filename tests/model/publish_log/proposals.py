@@ -8,11 +8,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..protocol.setup import Setup
-from .entries import Entry, Known, Piece, State
-
-
-class RefusedError(Exception):
-    """What a process wants cannot be decided."""
+from . import serving
+from .entries import Entry, Known, Piece, RefusedError, Served, State
 
 
 class Want(NamedTuple):
@@ -26,6 +23,7 @@ class Want(NamedTuple):
         pieces, merged: what a merge replaces, and by what.
         horizon: as in Entry.
         floor: the floor before, and the new one.
+        served: what a server decides; see serving.
     """
 
     pub: str = ""
@@ -40,11 +38,14 @@ class Want(NamedTuple):
     merged: Piece | None = None
     horizon: int | None = None
     floor: tuple[int, int] | None = None
+    served: Served | None = None
 
 
 def proposed(setup: Setup, state: State, want: Want, token: Any) -> Entry | None:
     """The decision that is wanted, made for a state; None: there is nothing to decide. RefusedError."""
     entry = Entry(state.number + 1, token)
+    if want.served is not None:
+        return serving.proposed(setup, state, want.served, entry._replace(records=want.records))
     if want.pub:
         known = _published(setup, state, want) if want.number is not None else _claimed(state, want)
         if known is None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..checker.machine import Steps
+from .entries import RefusedError
 from .process import Process, UnknownError
-from .proposals import RefusedError, Want
+from .proposals import Want
 
 
 def publisher(

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..checker.machine import Model, Program, Thing
 from ..protocol.setup import PLAIN, Setup
-from . import keeping, publishing, reading
+from . import clients, keeping, publishing, reading
 from .entries import Entry
 from .objects import Clock, Held, Objects, arrivals
 from .process import LAST, Process
@@ -55,6 +55,37 @@ def publishers(
         add(f"{runs[run]} run {run}", publishing.publisher, runs[run], run, numbers, staged, moves, revokes)
     for number in range(appends):
         add(f"append {number}", publishing.appender, f"x{number}", staged)
+    return model(lives, setup, failing=failing, kills=kills)
+
+
+def served(
+    producers: int = 0, batches: int = 1, servers: str = "", renews: int = 0, commits: int = 1, instances: str = "",
+    failing: int = 0, kills: int = 0, setup: Setup = PLAIN,
+) -> Model:  # fmt: skip
+    """What servers do for Kafka's clients, all at the same time; see clients.
+
+    Args:
+        producers: how many servers have the batches of a producer, as they were sent to each.
+        batches: how many those are.
+        servers: a letter for each that coordinates, in place of the one before: "c", or "l" for one that leaves then.
+        renews: how many times the first of them says that it is there.
+        commits: how many a consumer makes at each.
+        instances: of one transactional producer, a letter for each.
+        failing, kills, setup: as in Model.
+    """
+    lives: dict[str, Program] = {}
+
+    def add(name: str, program: Any, *args: Any) -> None:
+        lives[name] = lambda: program(Process(name, setup), *args)
+
+    for number in range(producers):
+        add(f"server {number} of a producer", clients.producer, "p", batches)
+    for number in range(len(servers)):
+        add(f"coordinator {number}", clients.coordinator, number + 1, number, commits, servers[number] == "l")
+    for number in range(renews):
+        add(f"renewer {number}", clients.renewer, 1)
+    for name in instances:
+        add(f"instance {name}", clients.transaction, "t", name)
     return model(lives, setup, failing=failing, kills=kills)
 
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..checker.machine import InvariantError, Thing, Watch
-from .entries import EMPTY, Entry, State, applied
+from .entries import EMPTY, PARTS, Entry, Kind, State, Step, applied
 from .objects import Held
 
 
@@ -124,9 +124,30 @@ def _with(facts: Facts, entry: Entry, data: Held) -> Facts:
         state.replaces(merged) and data.get(merged.object[1]) == records[merged.base : merged.end]
     ):
         raise InvariantError("P2", f"{entry} replaces other records than those that are there")
+    if entry.move is not None and entry.move[1] <= entry.move[0]:
+        raise InvariantError("P10", f"{entry} moves the committed offset back")
+    if entry.batch is not None and entry.batch.sequence != state.last_sequence(entry.batch.producer) + 1:
+        raise InvariantError("P9", f"{entry} follows {state.batches}")
+    if entry.step is not None and entry.step.kind is Kind.COMMIT:
+        records += _committed(facts, state, entry.step)
     new_facts = Facts((*facts.entries, entry), records, facts.refused)
     _check_refused(new_facts)
     return new_facts
+
+
+def _committed(facts: Facts, state: State, step: Step) -> tuple[str, ...]:
+    """The records of a transaction, once it is committed; they are those of one instance, whole."""
+    transaction = state.open_of(step.producer)
+    assert transaction is not None
+    records = tuple(record for part in transaction.parts for record in facts.entries[part].records)
+    instance = records[0][:-1] if records else ""
+    if records != tuple(f"{instance}{number}" for number in range(PARTS)) or transaction.move is None:
+        raise InvariantError("P11", f"{step} commits {records}, and a move to {transaction.move}")
+    if set(records) & set(facts.records):
+        raise InvariantError("P1", f"{step} publishes once more")
+    if transaction.move != state.committed + 1:
+        raise InvariantError("P3", f"{step} moves to {transaction.move}, and {state.committed} is committed")
+    return records
 
 
 def _check_known(state: State, entry: Entry) -> None:
