@@ -102,9 +102,11 @@ server-campaign: java kafka-jars archives  ## A server, its clients, a publisher
 	"$(BIN)/python" -m tests.campaigns server --kills 200
 
 .PHONY: transaction-campaign
-transaction-campaign: kafka-jars archives object-servers  ## Transactions of clients, which are killed with their servers or cluster, 420 times: 45 minutes
+transaction-campaign: java kafka-jars archives object-servers  ## Transactions of clients, which are killed with their servers or cluster, 820 times: an hour and a half
 	"$(BIN)/python" -m tests.campaigns transactions --kills 100
-	"$(BIN)/python" -m tests.campaigns transactions --kills 200 --cluster objects
+	"$(BIN)/python" -m tests.campaigns transactions --kills 200 --cluster folder --spark
+	"$(BIN)/python" -m tests.campaigns transactions --kills 200 --cluster objects --spark
+	"$(BIN)/python" -m tests.campaigns transactions --kills 200 --cluster moto
 	"$(BIN)/python" -m tests.campaigns transactions --kills 60 --cluster ours
 	"$(BIN)/python" -m tests.campaigns transactions --kills 60 --cluster mixed
 

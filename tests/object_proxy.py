@@ -109,7 +109,7 @@ def proxy(server, behaviour):
             pass  # A client that leaves.
 
     with Server((HOST, 0), Handler) as listening:
-        thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.01})
+        thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         try:
             yield ObjectServer(f"http://{HOST}:{listening.server_port}", server.bucket)

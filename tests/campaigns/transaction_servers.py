@@ -1,4 +1,4 @@
-"""Three servers over one store in an object store, versitygw, for the campaign of transactions."""
+"""Three servers over one store in an object store, versitygw or moto with faults, for the campaign of transactions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pyarrow as pa
 from pyspark_log import Store
 from pyspark_log.errors import PylogError
 from tests.campaigns.members import PARTITIONS
-from tests.object_server import Versitygw
 from tests.server_tools import Server
 from tests.store_tools import damages
 
@@ -36,21 +35,22 @@ class Servers:
 
     Attributes:
         bootstrap: where clients find them.
+        path: the store.
     """
 
-    def __init__(self, folder, topics):
-        self._objects = Versitygw(folder / "gateway")
+    def __init__(self, folder, topics, objects):
+        self._objects = objects(folder / "gateway")
         os.environ.update(self._objects.environment)
         self._objects.start()
         atexit.register(self._objects.kill)
-        self._path = f"s3://{self._objects.bucket}/store"
-        self._store = Store.create(self._path)
+        self.path = f"s3://{self._objects.bucket}/store"
+        self._store = Store.create(self.path)
         for topic in topics:
             self._store.create_topic(topic, PARTITIONS, {"retention.ms": "-1"})
         self._servers = []
         for number in range(1, _COUNT + 1):
             (folder / f"server-{number}").mkdir()
-            self._servers.append(Server(self._path, folder / f"server-{number}", "--node-id", number, "--linger", 5))
+            self._servers.append(Server(self.path, folder / f"server-{number}", "--node-id", number, "--linger", 5))
         self.bootstrap = ",".join(server.bootstrap for server in self._servers)
 
     def start(self):
@@ -63,16 +63,17 @@ class Servers:
         rows = pa.record_batch({"value": values})
         while True:
             # The object server may be gone for a moment; what is not certain is looked up.
-            end = self._end("in", partition)
+            end = self.end_of("in", partition)
             try:
                 self._store.append("in", rows, partition=partition)
             except (PylogError, OSError):
-                if self._end("in", partition) > end:
+                if self.end_of("in", partition) > end:
                     return
             else:
                 return
 
-    def _end(self, topic, partition):
+    def end_of(self, topic, partition):
+        """Where a partition ends."""
         while True:
             with contextlib.suppress(PylogError, OSError):
                 return self._store.latest_offset(topic, partition)
@@ -116,7 +117,7 @@ class Servers:
         state = self._store.log.follow()
         yield from (f"the transaction of producer {producer_id} is open" for producer_id in state.open)
         yield from (f"server {node_id} has not left" for node_id in state.servers)
-        yield from map(str, damages(self._path))
+        yield from map(str, damages(self.path))
 
     def close(self):
         """Ends them at once. The object server ends with this process, as its records are counted at last."""

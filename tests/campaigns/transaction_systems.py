@@ -14,16 +14,28 @@ from pyspark_log.kafka.errors import ClusterError
 from pyspark_log.storage.catalog import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from pyspark_log.storage.transactions import TransactionLog, TransactionState
 from tests.campaigns import members
+from tests.campaigns.faulty_objects import FaultyObjects
 from tests.campaigns.members import OURS, PARTITIONS, OurNode, Place, segments_of
+from tests.campaigns.server.queries import COPIED, THROUGH
 from tests.campaigns.transaction_servers import Servers, ended
+from tests.object_server import Versitygw
 from tests.ports import HOST, free_ports
 from tests.server_tools import Server
 from tests.store_tools import damages, faults
 
 #: The kinds of systems, with those of the members.
-KINDS = {"server": (), "folder": (), "objects": (), "ours": (OURS, OURS, OURS), "mixed": (OURS, "kafka", "kafka")}
-TOPICS = ("in", "out", "lists")
+KINDS = {
+    "server": (),
+    "folder": (),
+    "objects": (),
+    "moto": (),
+    "ours": (OURS, OURS, OURS),
+    "mixed": (OURS, "kafka", "kafka"),
+}
+#: The topics, those that Spark writes to at last.
+TOPICS = ("in", "out", "lists", COPIED, THROUGH)
 
+_OBJECTS = {"objects": Versitygw, "moto": FaultyObjects}
 _OWN = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 _CONFIGS = {name: {"min.insync.replicas": "2", "retention.ms": "-1"} for name in TOPICS} | {
     name: {"min.insync.replicas": "2", "cleanup.policy": "compact"} for name in _OWN
@@ -42,14 +54,15 @@ class OneServer:
 
     Attributes:
         bootstrap: where clients find it.
+        path: the store.
     """
 
     def __init__(self, folder):
-        self._path = folder / "store"
-        self._store = Store.create(self._path)
+        self.path = folder / "store"
+        self._store = Store.create(self.path)
         for topic in TOPICS:
             self._store.create_topic(topic, PARTITIONS, {"retention.ms": "-1", "segment.bytes": "100000"})
-        self._server = Server(self._path, folder)
+        self._server = Server(self.path, folder)
         self.bootstrap = self._server.bootstrap
 
     def start(self):
@@ -67,6 +80,10 @@ class OneServer:
         self._server.start()
         return "server"
 
+    def end_of(self, topic, partition):
+        """Where a partition ends."""
+        return self._store.latest_offset(topic, partition)
+
     def committed(self, topic, partition):
         """Records of a partition that are committed: offsets and values."""
         return _committed(self._store, topic, partition)
@@ -83,7 +100,7 @@ class OneServer:
                 stable = self._store.latest_offset(topic, number, isolation_level="read_committed")
                 if stable != end:
                     yield f"{topic}-{number}: a transaction is open from {stable} on; the end is {end}"
-        yield from map(str, faults(str(self._path)))
+        yield from map(str, faults(str(self.path)))
 
     def close(self):
         """Ends it at once."""
@@ -98,7 +115,7 @@ class SeveralServers(OneServer):
         self._servers = []
         for number in range(1, 4):
             (folder / f"server-{number}").mkdir()
-            self._servers.append(Server(self._path, folder / f"server-{number}", "--node-id", number, "--shared"))
+            self._servers.append(Server(self.path, folder / f"server-{number}", "--node-id", number, "--shared"))
         self.bootstrap = ",".join(server.bootstrap for server in self._servers)
 
     def start(self):
@@ -263,8 +280,8 @@ def _committed(store, topic, partition):
 
 def system(folder, kind):
     """A system, by its kind."""
-    if kind == "objects":
-        return Servers(folder, TOPICS)
+    if kind in _OBJECTS:
+        return Servers(folder, TOPICS, _OBJECTS[kind])
     if kind == "folder":
         return SeveralServers(folder)
     return Cluster(folder, KINDS[kind]) if KINDS[kind] else OneServer(folder)

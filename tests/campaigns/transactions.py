@@ -1,17 +1,19 @@
 """Kills a server and clients with transactions again and again, and checks what readers of committed records see.
 
     python -m tests.campaigns transactions --kills 100 --seed 1
-    python -m tests.campaigns transactions --kills 60 --seed 1 --cluster ours
+    python -m tests.campaigns transactions --kills 60 --seed 1 --cluster objects --spark
 
 Kafka's TransactionalMessageCopier and two copiers of librdkafka copy a topic, with its positions; two writers of
 librdkafka write transactions of several values, and readers read those that are committed. Copiers and writers abort
 now and then. Victims are any of them, the server most of all; each is started again. With `--cluster` there are three
-servers of one store in a folder (`folder`), or in an object store (`objects`), which is killed as well; or, with
-min.insync.replicas=2, under a controller of Kafka: nodes (`ours`), or a node and two brokers of Kafka (`mixed`). They
-are killed, ended in order, and frozen, for longer than their session, too; leaders of the topics and of Kafka's own
-move with that, and by elections. At last
+servers of one store in a folder (`folder`), or in an object store, which is killed as well (`objects`), or misbehaves
+all the time (`moto`); or, with min.insync.replicas=2, under a controller of Kafka: nodes (`ours`), or a node and two
+brokers of Kafka (`mixed`). They are killed, ended in order, and frozen, for longer than their session, too; leaders of
+the topics and of Kafka's own move with that, and by elections. With `--spark` a driver is one more victim; of its
+queries one copies by files, and one by Spark's Kafka connector through the servers. At last
 
-- the copy has each record once, in the order of its partition;
+- the copy has each record once, in the order of its partition, as has Spark's by files; the one through the servers has
+  each;
 - of the written values, by the checks of Jepsen's workload for Kafka: none that was committed is lost, none that was
   aborted is seen, none is there twice, those of a writer are in order, a transaction is whole or not there at all, and
   an offset has the same value for each reader at each time;
@@ -28,12 +30,15 @@ from collections import Counter, defaultdict
 
 from tests.campaigns import harness
 from tests.campaigns.clients import lines
+from tests.campaigns.server.queries import COPIED, THROUGH
 from tests.campaigns.transaction_systems import KINDS, PARTITIONS, system
 from tests.kafka.kafka_tools import command
 
 RECORDS = 400  # appended to each partition of `in` at a time
 # After as long without a copied record a copier hangs, in seconds: longer than a transaction lasts.
 _HANGS = 70
+#: What Spark writes to.
+SPARKS = (COPIED, THROUGH)
 ACTORS = ("copier-0", "copy-1", "copy-2", "write-1", "write-2", "read-1")
 
 
@@ -46,14 +51,16 @@ class Campaign(harness.Campaign):
     def arguments(cls, options):
         about = "servers over a folder or objects, nodes, or a node and brokers of Kafka, in place of a server"
         options.add_argument("--cluster", choices=[*KINDS], default="server", help=about)
+        options.add_argument("--spark", action="store_true", help="also Spark, at servers of one store")
 
     def prepare(self):
         self.system, self.starts, self.appended = system(self.folder, self.options.cluster), Counter(), 0
+        self.actors = (*ACTORS, *["spark-1"] * self.options.spark)
 
     def begin(self):
         self.system.start()
         self.tend()
-        for actor in ACTORS:
+        for actor in self.actors:
             self.start(actor)
 
     def start(self, actor):
@@ -66,6 +73,8 @@ class Campaign(harness.Campaign):
             words += ["--output-topic", "out", "--transactional-id", actor, "--consumer-group", "copier"]
             words += ["--transaction-size", 50, "--enable-random-aborts", "--use-group-metadata"]
             self.launch(actor, command("org.apache.kafka.tools.TransactionalMessageCopier", *words))
+        elif kind == "spark":
+            self.launch_module(actor, "server.queries", self.system.path, bootstrap, self.folder / "checkpoints", "in")
         elif kind == "copy":
             self.launch_module(actor, module, kind, bootstrap, number)
         else:
@@ -79,7 +88,7 @@ class Campaign(harness.Campaign):
         self.appended += RECORDS
 
     def strike(self):
-        victim = self.random.choice([None] * len(ACTORS) + list(ACTORS))
+        victim = self.random.choice([None] * len(self.actors) + list(self.actors))
         if victim is None:
             return self.system.hit(self.random)
         self.kill(victim)
@@ -117,7 +126,9 @@ class Campaign(harness.Campaign):
                 self.kill(actor)
                 self.start(actor)
             self.since = time.monotonic()
-        return min(now) >= self.appended
+        topics = SPARKS if self.options.spark else ()
+        ends = [self.system.end_of(topic, number) for topic in topics for number in range(PARTITIONS)]
+        return min([*now, *ends]) >= self.appended
 
     def committed(self, topic, partition):
         """Its records that are committed: offsets and values."""
@@ -148,7 +159,7 @@ class Campaign(harness.Campaign):
     # ---- checks
 
     def check(self):
-        return [*self._copies(), *self._lists(), *self.system.check()]
+        return [*self._copies(), *self._lists(), *self._sparks(), *self.system.check()]
 
     def _copies(self):
         for number in range(PARTITIONS):
@@ -156,6 +167,14 @@ class Campaign(harness.Campaign):
             if values != list(range(self.appended)):
                 wrong = next((place for place, value in enumerate(values) if place != value), len(values))
                 yield f"out-{number}: {len(values)} records of {self.appended}, wrong from the {wrong}th on"
+
+    def _sparks(self):
+        for topic in SPARKS if self.options.spark else ():
+            for number in range(PARTITIONS):
+                values = [int(value) for _, value in self.committed(topic, number)]
+                # Of those that it writes by Kafka's protocol, Spark repeats some after a failure.
+                if (values if topic == COPIED else sorted(set(values))) != list(range(self.appended)):
+                    yield f"{topic}-{number}: it is not what is in in-{number}"
 
     def _lists(self):
         seen = [self.committed("lists", number) for number in range(PARTITIONS)]
