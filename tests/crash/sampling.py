@@ -3,7 +3,7 @@
 In the environment:
 
 - `CRASH_POINTS`: `all` has every point tried (`make crash`), which takes hours; a number, that many times as many as
-  usual; `few` a tenth, and 10 at most (`make test`): others at each commit, and the same ones in each run of it.
+  usual; `few` a twentieth, and 5 at most (`make test`): others at each commit, and the same ones in each run of it.
 - `CRASH_PARTS`: how many random fates a power loss has at each point.
 - `CRASH_AT`: only the point of that number is tried; a failure gives it.
 - `CRASH_SEED`: the seed of those fates, and of where a part of the sample begins; a failure gives it.
@@ -20,7 +20,7 @@ _WANTED = os.environ.get("CRASH_POINTS", "1")
 EVERYTHING = _WANTED == "all"
 FEW = _WANTED == "few"
 #: The factor by which more points are tried than usual.
-TIMES = 1.0 if EVERYTHING else 0.1 if FEW else float(_WANTED)
+TIMES = 1.0 if EVERYTHING else 0.05 if FEW else float(_WANTED)
 #: How often a power loss at one point keeps any part of what was not synced, besides nothing and everything of it.
 PARTS = int(os.environ.get("CRASH_PARTS", "4" if EVERYTHING else "1"))
 #: How long a test may take, in seconds.
@@ -46,7 +46,7 @@ _START = random.Random(SEED).random() if FEW else 0.0
 def spread(points, most):
     """`TIMES` as many points as `most`, one at least, spread evenly; all of them where everything is to be tried."""
     points, most = list(points), max(1, int(most * TIMES))
-    most = min(most, 10) if FEW else most
+    most = min(most, 5) if FEW else most
     if EVERYTHING or len(points) <= most:
         return points
     start = int(_START * len(points))
