@@ -14,6 +14,7 @@ from pathlib import Path
 from pyspark_log import Store
 from pyspark_log.kafka import decode_response, encode_request
 from pyspark_log.kafka.schemas import message_of
+from tests import several_servers
 from tests.forked import ForkedPylog
 from tests.ports import HOST, free_ports
 
@@ -152,7 +153,11 @@ def make_store(folder, topics=()):
 
 @contextlib.contextmanager
 def served_anew(folder, *options, kind=Server, topics=()):
-    """A server over a new store in a folder, which has topics of one partition, as `served`."""
+    """A server over a new store in a folder, which has topics of one partition, as `served`; see several_servers."""
+    if several_servers.KIND:
+        with several_servers.several(folder, options, kind, topics) as server:
+            yield server
+        return
     make_store(folder, topics)
     with served(folder / "store", folder, *options, kind=kind) as server:
         yield server
