@@ -163,10 +163,12 @@ class _ObjectSource:
                 partitions[at] = PartitionLog.of(log.log_start, log.log_end, log.cleaned_to, pieces)
             transactions = self._transactions(writer)
             writer.finish()
-            # The servers are those of the source: clients of the copy must not be sent to them.
+            # The servers are those of the source: clients of the copy must not be sent to them. Their users, rights and
+            # quotas stay there, as those of a folder do.
             state = replace(
-                self._state, partitions=partitions, open=transactions, servers={}, coordinator=NO_COORDINATOR
-            )
+                self._state, partitions=partitions, open=transactions, servers={}, coordinator=NO_COORDINATOR,
+                documents={},
+            )  # fmt: skip
             beginning.write(objects, state)
             copied = writer.bytes
 

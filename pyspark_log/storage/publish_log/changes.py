@@ -123,6 +123,20 @@ class ServerNote(NamedTuple):
     leaves: bool
 
 
+class Document(NamedTuple):
+    """A document of the store's servers, such as their list of users, as it is from then on.
+
+    Attributes:
+        name: which one.
+        object: the name of the object that it is in.
+        crc: CRC-32C of its bytes.
+    """
+
+    name: str
+    object: str
+    crc: int
+
+
 class LogStart(NamedTuple):
     """The first offset that a partition keeps."""
 

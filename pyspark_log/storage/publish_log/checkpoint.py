@@ -24,6 +24,7 @@ from pyspark_log.storage.publish_log.changes import GroupRecord, Place
 from pyspark_log.storage.publish_log.entry import (
     bytes_field,
     bytes_of,
+    document_of,
     group_record_fields,
     group_record_of,
     publisher_fields,
@@ -52,8 +53,8 @@ _log = logging.getLogger(__name__)
 
 #: After how many entries the next checkpoint is written.
 EVERY = 256
-# The newest version, of those with idempotent producers; and the one of others.
-VERSION, _FIRST_VERSION = 2, 1
+# The newest version, of those with documents; that of others with what only servers write; and that of all others.
+VERSION, _OF_SERVERS, _FIRST_VERSION = 3, 2, 1
 _MAGIC = b"PYLOGCP\0"
 _START = struct.Struct(">8sI")
 _LAST = "checkpoint/last"
@@ -130,7 +131,7 @@ def _server(run: str, host: str, port: int, number: int, time: int, rack: str = 
 
 def _fields(state: State) -> dict[str, Any]:
     return {
-        "version": VERSION if _is_of_servers(state) else _FIRST_VERSION,
+        "version": VERSION if state.documents else _OF_SERVERS if _is_of_servers(state) else _FIRST_VERSION,
         "number": state.number,
         "topics": [topic_fields(one) for one in state.topics.values()],
         "partitions": [
@@ -164,6 +165,7 @@ def _fields(state: State) -> dict[str, Any]:
         "horizon": state.horizon,
         "floor": state.floor,
         "floors": state.floors,
+        **({"documents": list(state.documents.values())} if state.documents else {}),
     }
 
 
@@ -201,6 +203,7 @@ def _state(number: int, content: Fields) -> State:
     coordinator: Any = content.value("coordinator") if content.has("coordinator") else NO_COORDINATOR
     transactional: list[Any] = content.list("transactional") if content.has("transactional") else []
     unended: list[Any] = content.list("open") if content.has("open") else []
+    documents = map(document_of, content.list("documents") if content.has("documents") else [])
     return State(
         number,
         {one.name: one for one in topics},
@@ -231,4 +234,5 @@ def _state(number: int, content: Fields) -> State:
         content.whole("horizon"),
         content.whole("floor", -1),
         content.whole("floors"),
+        {document.name: document for document in documents},
     )

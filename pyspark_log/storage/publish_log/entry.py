@@ -25,6 +25,7 @@ from pyspark_log.storage.publish import Decision
 from pyspark_log.storage.publish.decision import About, Origin
 from pyspark_log.storage.publish_log.changes import (
     Addition,
+    Document,
     GroupRecord,
     LogStart,
     Merge,
@@ -41,8 +42,8 @@ from pyspark_log.storage.publish_log.changes import (
 from pyspark_log.storage.record import crc32c
 from pyspark_log.types import TopicDescription, TopicPartition
 
-# The newest version; and the one of entries that have nothing of it.
-VERSION, _FIRST_VERSION = 2, 1
+# The newest version, of entries with documents; that of others which only servers write; and that of all others.
+VERSION, _OF_SERVERS, _FIRST_VERSION = 3, 2, 1
 _MAGIC = b"PYLOGPL\0"
 _START = struct.Struct(">8sII")
 #: As much as is read of an entry at first: most heads are smaller.
@@ -67,6 +68,7 @@ class Entry:
         staged, staged_offsets: of transactions that are open.
         steps: what becomes of transactions.
         server: what the server says of itself that has made it; None: nothing.
+        documents: those of the servers that are changed.
         log_starts: of partitions whose first records are deleted.
         merges: records that are elsewhere from then on.
         horizon: a time (ms): no later entry adds staged output that is older; None: it stays.
@@ -88,6 +90,7 @@ class Entry:
     staged_offsets: tuple[StagedOffset, ...] = ()
     steps: tuple[TransactionStep, ...] = ()
     server: ServerNote | None = None
+    documents: tuple[Document, ...] = ()
     log_starts: tuple[LogStart, ...] = ()
     merges: tuple[Merge, ...] = ()
     horizon: int | None = None
@@ -148,7 +151,7 @@ def decode(number: int, data: bytes | memoryview) -> Entry:
 
 def _fields(entry: Entry) -> dict[str, Any]:
     fields: dict[str, Any] = {
-        "version": VERSION if entry.is_of_server else _FIRST_VERSION,
+        "version": VERSION if entry.documents else _OF_SERVERS if entry.is_of_server else _FIRST_VERSION,
         "number": entry.number,
         "token": entry.token,
         **entry.origin._asdict(),
@@ -165,6 +168,8 @@ def _fields(entry: Entry) -> dict[str, Any]:
         fields["moves"] = [
             [one.group, one.at.topic, one.at.partition, one.before, one.offset, one.metadata] for one in entry.moves
         ]
+    if entry.documents:
+        fields["documents"] = entry.documents
     if entry.log_starts:
         fields["log_starts"] = entry.log_starts
     if entry.merges:
@@ -253,6 +258,7 @@ def _entry(content: Fields, size: int) -> Entry:
         staged_offsets=tuple(staged_offset_of(one) for one in listed("staged_offsets")),
         steps=tuple(_step(_items(one, 6)) for one in listed("steps")),
         server=_server(content.value("server")) if content.has("server") else None,
+        documents=tuple(document_of(one) for one in listed("documents")),
         log_starts=tuple(_log_start(_items(one, 3)) for one in listed("log_starts")),
         merges=tuple(_merge(_items(one, 6)) for one in listed("merges")),
         horizon=content.whole("horizon") if content.has("horizon") else None,
@@ -408,6 +414,12 @@ def _server(value: Any) -> ServerNote:  # noqa: ANN401  (what JSON gives)
         Place(text(host, "host"), whole(port, "port", 0, 65535), *(text(name, "rack") for name in rack)),
         bool(coordinates), bool(leaves),
     )  # fmt: skip
+
+
+def document_of(value: object) -> Document:
+    """A document as JSON has it. ValueError."""
+    name, place, crc = _items(value, 3)
+    return Document(text(name, "document"), text(place, "object"), whole(crc, "crc"))
 
 
 def _log_start(items: list[Any]) -> LogStart:

@@ -11,11 +11,11 @@ from typing import Final
 
 from pyspark_log.types import TopicPartition
 
-#: What objects of staged output begin with, those of merged records, and lists of what nothing needs.
-STAGED, MERGED, UNUSED = "data", "segments", "unused"
+#: What objects of staged output begin with, those of merged records, lists of what nothing needs, and documents.
+STAGED, MERGED, UNUSED, DOCUMENTS = "data", "segments", "unused", "access"
 #: What objects begin with that are numbered: entries and what is made of them, and floors.
 NUMBERED: Final = ("log", "sum", "checkpoint", "floor")
-_SHARED = rf"(?:{STAGED}|{MERGED}|{UNUSED})/([0-9]{{13}})-[0-9a-f]{{24}}"
+_SHARED = rf"(?:{STAGED}|{MERGED}|{UNUSED}|{DOCUMENTS})/([0-9]{{13}})-[0-9a-f]{{24}}"
 _SEGMENT = rf"{MERGED}/[A-Za-z0-9._-]+-[0-9]+/[0-9]{{20}}-([0-9]{{13}})-[0-9a-f]{{24}}\.log"
 _TIMED = re.compile(f"{_SHARED}|{_SEGMENT}")
 _NUMBER = re.compile(rf"({'|'.join(NUMBERED)})/([0-9]{{20}})")
@@ -44,7 +44,7 @@ def number(name: str, kind: str | None = None) -> int | None:
 
 
 def is_given(name: str) -> bool:
-    """Whether it is the name of an entry, of what is made of entries, of records, or of a list of names."""
+    """Whether it is a name of an entry, of what is made of entries, records, a list of names, or a document."""
     return number(name) is not None or staged_time(name) is not None
 
 

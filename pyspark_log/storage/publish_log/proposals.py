@@ -26,6 +26,7 @@ from pyspark_log.storage.publish.decision import NO_NUMBER, Origin
 from pyspark_log.storage.publish_log import naming
 from pyspark_log.storage.publish_log.changes import (
     Addition,
+    Document,
     GroupRecord,
     LogStart,
     Merge,
@@ -56,6 +57,7 @@ class Proposal:
     staged_offsets: tuple[StagedOffset, ...] = ()
     steps: tuple[TransactionStep, ...] = ()
     server: ServerNote | None = None
+    documents: tuple[Document, ...] = ()
     log_starts: tuple[LogStart, ...] = ()
     merges: tuple[Merge, ...] = ()
     horizon: int | None = None
@@ -321,6 +323,15 @@ def log_of(state: State, name: str, partition: int) -> PartitionLog:
     if not 0 <= partition < topic.partitions:
         raise UnknownTopicError(f"topic {name!r} has no partition {partition}; it has {topic.partitions}")
     return state.partitions.get((topic.topic_id, partition)) or PartitionLog()
+
+
+# ---- documents of servers
+
+
+def change_document(state: State, before: Document | None, after: Document) -> Proposal | None:
+    """Puts a document in the place of `before`; None: there is another one by now. StagedOutputError: it took days."""
+    check_horizon(state, after.object)
+    return Proposal(documents=(after,)) if state.documents.get(after.name) == before else None
 
 
 # ---- committed offsets

@@ -12,6 +12,7 @@ from pyspark_log.storage.log.producers import REMEMBERED_BATCHES, ProducerEntry,
 from pyspark_log.storage.publish import Decision
 from pyspark_log.storage.publish_log.changes import (
     Addition,
+    Document,
     GroupRecord,
     LogStart,
     Merge,
@@ -219,6 +220,7 @@ class State:
         transactional: what is known of transactional ids.
         open: the transactions that are open, by their producers' ids.
         producers: those of each partition, by topic id and number, and by their ids.
+        documents: those of the servers, by name.
         time: that of the entry (ms), by its writer's clock.
         horizon: staged output of an earlier time (ms) is void, unless it is published already.
         floor: up to which number entries may be deleted; -1: none.
@@ -240,6 +242,7 @@ class State:
     horizon: int = 0
     floor: int = -1
     floors: int = 0
+    documents: dict[str, Document] = field(default_factory=dict)
     # The groups, and the partitions' producers, that no other state has: these are changed in place, others replaced by
     # a copy.
     _own_groups: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
@@ -251,6 +254,7 @@ class State:
             self.number, dict(self.topics), dict(self.partitions), dict(self.publishers), dict(self.groups),
             dict(self.members), dict(self.servers), self.coordinator, dict(self.transactional), dict(self.open),
             dict(self.producers), self.time, self.horizon, self.floor, self.floors,
+            dict(self.documents),
         )  # fmt: skip
 
     def log_end(self, topic_id: str, partition: int) -> int:
@@ -278,6 +282,8 @@ class State:
         for move in entry.moves:
             self._commit(move, entry.origin.time)
         self._take_in_servers(entry)
+        for document in entry.documents:
+            self.documents[document.name] = document
         if entry.publisher is not None:
             self.publishers[entry.publisher.publisher] = entry.publisher
         if entry.horizon is not None:

@@ -21,6 +21,7 @@ from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.objects.observer import set_observer
 from pyspark_log.storage.publish_log import checkpoint, floors, naming, proposals, staging, sums
 from pyspark_log.storage.publish_log.changes import Addition, Region
+from pyspark_log.storage.publish_log.documents import Documents
 from pyspark_log.storage.publish_log.entry import encode, name_of
 from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.maintenance import merge, merging
@@ -119,6 +120,24 @@ def test_staged_output_that_is_not_published(store, clock):
     assert all_of(store) == [b"b" * 400_000]
 
 
+def test_a_document_that_no_decision_names(store, clock, monkeypatch):
+    """Its writer was killed before it decided."""
+    monkeypatch.setattr("pyspark_log.storage.publish_log.documents.now_ms", clock)
+    documents, forgotten = Documents(store.log), naming.new(naming.DOCUMENTS, BEGIN)
+    store.log.objects.put(forgotten, b"forgotten")
+    documents.change("users.json", lambda _: b"users")
+    for _ in range(2):
+        clock.now += 8 * DAY
+        cleaned(store, clock)
+    assert forgotten not in names(store, "access")
+    documents.look()
+    assert documents.current("users.json")[1] == b"users"
+    # None is named that may be deleted by now.
+    clock.now = BEGIN
+    with pytest.raises(StagedOutputError):
+        documents.change("users.json", lambda _: b"late")
+
+
 def test_what_was_merged_or_deleted_is_deleted(store, clock):
     store.create_topic("u", 1)
     fill(store, 5)
@@ -165,7 +184,7 @@ def test_a_cleaner_that_sleeps_before_it_lists(store, clock):
 _TIMED = f"{BEGIN - 2 * DAY}-{'0' * 24}"
 _OWN = [
     *(f"{kind}/{number:020}" for kind in ("log", "sum", "checkpoint", "floor") for number in (0, EVERY - 1, 10**12)),
-    *(f"{kind}/{_TIMED}" for kind in ("data", "segments", "unused")), f"segments/t-0/{0:020}-{_TIMED}.log",
+    *(f"{kind}/{_TIMED}" for kind in ("data", "segments", "unused", "access")), f"segments/t-0/{0:020}-{_TIMED}.log",
 ]  # fmt: skip
 _CHANGES = {
     "below a folder": lambda name, at: f"{name.partition('/')[0]}/inner/{name}"[: 30 + at] + name[len(name) // 2 :],

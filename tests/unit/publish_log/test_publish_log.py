@@ -27,6 +27,7 @@ from pyspark_log.storage.publish_log import checkpoint, floors, proposals, serve
 from pyspark_log.storage.publish_log import log as log_module
 from pyspark_log.storage.publish_log.changes import (
     Addition,
+    Document,
     GroupRecord,
     LogStart,
     Merge,
@@ -96,7 +97,8 @@ ENTRY = Entry(
     (GroupRecord("g", b"\0\2key", b"\xff"), GroupRecord("g", b"gone", None)),
     (Staged(9, ID, 0, (_region(2),)),), (StagedOffset(9, "g", AT, 7, "note"),),
     (TransactionStep("tx", b"\0value", 3, 9, 4, Step.BEGIN), TransactionStep("ty", None, -1, -1, -1, Step.NONE)),
-    ServerNote(1, "R" * 22, Place("host", 9092, "r1"), coordinates=True, leaves=False), (LogStart(ID, 0, 2),),
+    ServerNote(1, "R" * 22, Place("host", 9092, "r1"), coordinates=True, leaves=False),
+    (Document("users.json", "access/x", 7),), (LogStart(ID, 0, 2),),
     (Merge(ID, 1, 4, 9, (_region(5),), 3), Merge(ID, 0, 0, 1, (_region(1),))), 77, 2,
 )  # fmt: skip
 
@@ -225,10 +227,14 @@ def test_a_refusal_by_an_old_state_is_looked_at_again(written, objects):
 
 def test_what_servers_have_not_written_is_for_older_versions_too():
     new = dict.fromkeys(("numbered", "group_records", "staged", "staged_offsets", "steps"), ()) | {"server": None}
-    assert b'"version":1,' in encode(replace(ENTRY, **new))
+    assert b'"version":3,' in encode(replace(ENTRY, **new))
+    entry = replace(ENTRY, documents=())
+    assert b'"version":1,' in encode(replace(entry, **new))
     for name in new:
-        assert b'"version":2,' in encode(replace(ENTRY, **{**new, name: getattr(ENTRY, name)}))
+        assert b'"version":2,' in encode(replace(entry, **{**new, name: getattr(entry, name)}))
     state, new = _state_of_everything(), {}
+    assert checkpoint._fields(state)["version"] == 3
+    state = replace(state, documents={})
     for name in ("producers", "members", "servers", "transactional", "open"):
         new[name] = {}
     assert checkpoint._fields(replace(state, **new))["version"] == 1

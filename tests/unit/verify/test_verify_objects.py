@@ -8,6 +8,7 @@ from pyspark_log import Store
 from pyspark_log.errors import UnknownTopicError
 from pyspark_log.storage.maintenance.verify import check_partition, verify, verify_elsewhere
 from pyspark_log.storage.publish_log import checkpoint, floors, sums
+from pyspark_log.storage.publish_log.documents import Documents
 from pyspark_log.storage.publish_log.entry import name_of
 from pyspark_log.storage.publish_log.maintenance import clean, cleaning, merging, rewriting
 from pyspark_log.types import TopicPartition
@@ -258,3 +259,14 @@ def test_an_entry_that_is_missing_near_the_end(store):
     last = store.log.follow().number
     store.log.objects.delete([name_of(last - 1)])
     assert [one for one in found(store) if one[0] == "damage" and one[1] == name_of(last - 1)]
+
+
+def test_documents_of_servers(store):
+    for name in ("users.json", "acls.json", "quotas.json"):
+        Documents(store.log).change(name, lambda _, name=name: name.encode())
+    assert found(store) == []
+    users, acls, _ = (document.object for document in store.log.follow().documents.values())
+    change(store, users, 1)
+    store.log.objects.delete([acls])
+    assert found(store) == [("damage", users, -1, -1, -1), ("damage", acls, -1, -1, -1)]
+    assert "is damaged" in verify(store.path).findings[0].what

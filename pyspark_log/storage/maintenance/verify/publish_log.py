@@ -6,15 +6,19 @@ have the entries of its block. So a new process comes to the same state, however
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from pyspark_log.errors import CorruptRecordError, LogDamagedError, StoreVersionError
+from pyspark_log.errors import CorruptRecordError, DescriptionError, LogDamagedError, StoreVersionError
 from pyspark_log.storage.fs import side_by_side
+from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.maintenance.verify.findings import Finder, Finding
 from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.publish_log import checkpoint, floors, naming, sums
+from pyspark_log.storage.publish_log.documents import Documents
 from pyspark_log.storage.publish_log.entry import FIRST_BYTES, Entry, decode, name_of, size_of_head
+from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.state import State
 
 _BACK: Final = "bring the object back: an older version of it, or that of a copy"
@@ -203,6 +207,18 @@ class LogCheck:
 
 def _reason(error: CorruptRecordError | LogDamagedError | StoreVersionError) -> str:
     return error.reason if isinstance(error, CorruptRecordError) else str(error)
+
+
+def damaged_documents(objects: Objects, state: State, finder: Finder) -> Iterator[Finding]:
+    """Documents of the store's servers that are missing, or not what was decided. ObjectStoreError."""
+    documents = Documents(PublishLog(objects, now_ms))
+    with contextlib.suppress(CorruptRecordError, LogDamagedError, StoreVersionError):  # The log's check has said so.
+        documents.take(state)
+    for document in state.documents.values():
+        try:
+            documents.current(document.name)
+        except DescriptionError as error:
+            yield finder.damage(document.object, str(error), f"no backup has {document.name}")
 
 
 def without_topic(state: State, finder: Finder) -> Iterator[Finding]:

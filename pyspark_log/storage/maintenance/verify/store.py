@@ -45,7 +45,7 @@ from pyspark_log.storage.maintenance.verify.findings import Finder, Finding, Sev
 from pyspark_log.storage.maintenance.verify.log_dir import log_dir_faults
 from pyspark_log.storage.maintenance.verify.partition import PartitionCheck, PartitionReport
 from pyspark_log.storage.maintenance.verify.pieces import PieceCheck
-from pyspark_log.storage.maintenance.verify.publish_log import LogCheck, without_topic
+from pyspark_log.storage.maintenance.verify.publish_log import LogCheck, damaged_documents, without_topic
 from pyspark_log.storage.maintenance.verify.segment import RecordCheck, Totals
 from pyspark_log.storage.maintenance.verify.unowned import (
     STATE_NAME,
@@ -204,7 +204,8 @@ def _verify_objects(
     check.run()
     findings += check.findings
     if topic is None:
-        others += without_topic(check.state, Finder(str(objects.address)))
+        finder = Finder(str(objects.address))
+        others += [*without_topic(check.state, finder), *damaged_documents(objects, check.state, finder)]
     elif topic not in check.state.topics and not findings:
         raise UnknownTopicError(f"there is no topic {topic!r}")
     return _report(findings, run(_object_checks(objects, check.state, topic)), others, began)

@@ -157,8 +157,9 @@ def _list_unused(log: PublishLog, clock: Callable[[], int], listed: set[str]) ->
 def _unused(log: PublishLog, state: State) -> Iterator[str]:
     used = {piece.object for one in state.partitions.values() for piece in one.pieces}
     used |= {piece.object for transaction in state.open.values() for _, piece in transaction.pieces}
+    used |= {document.object for document in state.documents.values()}
     objects = log.objects
-    for kind in (naming.STAGED, naming.MERGED):
+    for kind in (naming.STAGED, naming.MERGED, naming.DOCUMENTS):
         for one in objects.list(kind):
             time = naming.staged_time(one.key)
             if time is not None and time < state.horizon and one.key not in used:
