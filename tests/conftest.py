@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from tests import foreign_clients, foreign_threads, moved_time
-from tests.object_fixtures import memory_url, object_server, object_url, place, served_url
+from tests.object_fixtures import memory_url, object_server, object_url, place, served_place, served_url
 from tests.scratch import IN_MEMORY
 from tests.spark_home import java_options, spark_home
 
 pytest_plugins = ["tests.budget"]
-__all__ = ["memory_url", "object_server", "object_url", "place", "served_url"]
+__all__ = ["memory_url", "object_server", "object_url", "place", "served_place", "served_url"]
 
 # A busy machine is no failure, neither of a test nor of how its examples are made.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])

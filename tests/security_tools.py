@@ -13,6 +13,7 @@ from scramp import ScramClient
 
 from pyspark_log.kafka import messages as m
 from pyspark_log.server.security.users import Users, make_credential
+from tests.documents import documents_at
 from tests.server_tools import PATIENCE, Peer, Server, make_store, served
 
 #: The users of `add_users`, with their passwords.
@@ -101,7 +102,7 @@ def tls_options(certificate, key):
 
 def add_users(path, passwords=PASSWORDS):
     """Adds users with passwords to a store."""
-    users = Users(str(path))
+    users = Users(documents_at(path))
     for user, password in passwords.items():
         users.change({user: {one: make_credential(one, password) for one in ("SCRAM-SHA-256", "SCRAM-SHA-512")}})
     return users

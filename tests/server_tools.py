@@ -143,12 +143,12 @@ def running(server):
         server.kill()
 
 
-def make_store(folder, topics=()):
-    """A new store in a folder, with topics of one partition; its path."""
-    with Store.create(folder / "store") as store:
+def make_store(folder, topics=(), place=None):
+    """A new store in a folder, or at another place, with topics of one partition; its path."""
+    with Store.create(place or folder / "store") as store:
         for topic in topics:
             store.create_topic(topic, 1)
-    return folder / "store"
+    return place or folder / "store"
 
 
 @contextlib.contextmanager

@@ -30,7 +30,6 @@ from pyspark_log.server.security.acls import (
     Resource,
     host_of,
 )
-from pyspark_log.storage.catalog.own_cluster import check_free
 
 
 def _text(one: Operation | Resource | Permission | Pattern) -> str:
@@ -63,7 +62,8 @@ _described = with_options(_OPTIONS)
 def acls() -> None:
     """Add, list and remove what clients of `pylog serve --acls` may do.
 
-    A server counts each change at once. Nothing is allowed that no entry allows, but for super users.
+    A server counts each change at once, over an object store within a second. Nothing is allowed that no entry
+    allows, but for super users.
     """
 
 
@@ -73,8 +73,7 @@ def acls() -> None:
 def add(target: Target, /, **described: Any) -> None:  # noqa: ANN401  (those of `_described`)
     """Add entries: of each principal, for each resource and operation."""
     wanted = _entries(**described)
-    check_free(target.writable_folder("ACLs", create=True), "ACLs")
-    known = _acls(target)
+    known = Acls(target.documents(create=True, is_clusters="ACLs"), ())
     new = wanted - known.rules().acls
     known.change(lambda acls: acls | wanted)
     click.echo(f"Added {len(new)} entries.")
@@ -163,4 +162,4 @@ def _row(one: Acl) -> tuple[str, ...]:
 
 
 def _acls(target: Target) -> Acls:
-    return Acls(target.writable_folder("ACLs"), ())
+    return Acls(target.documents(), ())

@@ -27,7 +27,6 @@ from pyspark_log.server.quotas import (
     check_entity,
     check_quota,
 )
-from pyspark_log.storage.catalog.own_cluster import check_free
 
 _DEFAULTS = "<default>"
 # Kafka's tool for configs has the same names.
@@ -49,7 +48,8 @@ _of_clients = with_options(_OPTIONS)
 def quotas() -> None:
     """Set, list and remove how much clients of `pylog serve` may use.
 
-    A server counts each change within a tenth of a second. A client that uses more has to wait.
+    A server counts each change within a tenth of a second, over an object store within a second. A client that uses
+    more has to wait.
     """
 
 
@@ -76,8 +76,8 @@ def set_quotas(target: Target, /, values: Sequence[str], **parts: Any) -> None: 
         except ValueError:
             raise click.UsageError(f"{one!r} is not of the form NAME=VALUE, with a number.") from None
         check_quota(entity, name, wanted[name])
-    check_free(target.writable_folder("quotas", create=True), "quotas")
-    _file(target).change(lambda known: {**known, entity: {**known.get(entity, {}), **wanted}})
+    quotas = ClientQuotas(target.documents(create=True, is_clusters="quotas"))
+    quotas.change(lambda known: {**known, entity: {**known.get(entity, {}), **wanted}})
     click.echo(f"Set {', '.join(wanted)} of {_described(entity)}.")
 
 
@@ -86,7 +86,7 @@ def set_quotas(target: Target, /, values: Sequence[str], **parts: Any) -> None: 
 @click.pass_obj
 def list_quotas(target: Target, as_json: bool) -> None:
     """Print all quotas."""
-    found = _file(target).table().quotas
+    found = _quotas(target).table().quotas
     if as_json:
         print_json([
             {"entity": {kind: name or None for kind, name in entity.parts()}, "values": values}
@@ -108,13 +108,13 @@ def list_quotas(target: Target, as_json: bool) -> None:
 @click.pass_obj
 def remove(target: Target, /, names: Sequence[str], yes: bool, **parts: Any) -> None:  # noqa: ANN401
     """Remove quotas of a user, a client id, both together, or an address: those that are named, or all."""
-    entity, file = _entity(**parts), _file(target)
-    known = file.table().quotas.get(entity, {})
+    entity, kept = _entity(**parts), _quotas(target)
+    known = kept.table().quotas.get(entity, {})
     gone = [name for name in known if not names or name in names]
     if not gone:
         raise click.ClickException("there is no such quota; `pylog quotas list` prints all")
     confirm(f"Remove {', '.join(gone)} of {_described(entity)}?", yes)
-    file.change(
+    kept.change(
         lambda quotas: {
             **quotas, entity: {name: value for name, value in quotas.get(entity, {}).items() if name not in gone}
         }
@@ -149,5 +149,5 @@ def _described(entity: Entity) -> str:
     return " ".join(f"{kind} {_shown(name)}" for kind, name in entity.parts())
 
 
-def _file(target: Target) -> ClientQuotas:
-    return ClientQuotas(target.writable_folder("quotas"))
+def _quotas(target: Target) -> ClientQuotas:
+    return ClientQuotas(target.documents())

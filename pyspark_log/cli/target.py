@@ -10,9 +10,10 @@ import click
 
 from pyspark_log.cli import interrupts
 from pyspark_log.cli.support import warn
-from pyspark_log.errors import ReadOnlyError, StoreNotFoundError
+from pyspark_log.errors import StoreNotFoundError
 
 if TYPE_CHECKING:
+    from pyspark_log.server.followed import Documents
     from pyspark_log.storage.folder_store import FolderStore
     from pyspark_log.storage.store import Store
 
@@ -43,15 +44,24 @@ class Target:
             from pyspark_log.storage.folder_store import FolderStore  # noqa: PLC0415
         return _with_all_visible(FolderStore.open(path))
 
-    def writable_folder(self, what: str, *, create: bool = False) -> str:
-        """The folder of the store, for `what` a server keeps in it; `create` makes a missing store, as the server does.
+    def documents(self, *, create: bool = False, is_clusters: str = "") -> Documents:
+        """Where the users, ACLs and quotas of the store's servers are.
 
-        ReadOnlyError: it cannot be written to.
+        Args:
+            create: makes a missing store, as the server does.
+            is_clusters: what of them is about to be changed, and is the cluster's where the store is a node's.
+
+        Raises:
+            ReadOnlyError: the store cannot be written to.
+            PartitionOwnedError: it is a node's.
         """
-        store = self.open_folder_or_create() if create else self.open_folder()
-        if not store.writable:
-            raise ReadOnlyError(f"{store.path} cannot be written to, and so has no {what}")
-        return store.path
+        store = self.open_served() if create else self.open()
+        from pyspark_log.server.documents import documents_of  # noqa: PLC0415
+        from pyspark_log.storage.catalog.own_cluster import check_free  # noqa: PLC0415
+
+        if is_clusters:
+            check_free(store.path, is_clusters)
+        return documents_of(store)
 
     def open_or_create(self) -> Store:
         """The store, for commands that write: creates one in a missing or empty folder, and says so."""

@@ -26,7 +26,8 @@ from pyspark_log.server.security.users import (
 def users() -> None:
     """Add, list and remove the users that log in to `pylog serve` by a password.
 
-    A server counts each change at once. Connections that are open stay as they are.
+    A server counts each change at once, over an object store within a second. Connections that are open stay as they
+    are.
     """
 
 
@@ -110,7 +111,7 @@ def remove(target: Target, name: str, yes: bool) -> None:
 
 
 def _users(target: Target, *, create: bool = False) -> Users:
-    return Users(target.writable_folder("users", create=create))
+    return Users(target.documents(create=create))
 
 
 def _password(name: str, path: str | None) -> str:

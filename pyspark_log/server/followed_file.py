@@ -1,49 +1,44 @@
-"""What a server follows while others change it: here a small file of a store, which processes change as a whole."""
+"""The documents of a store in a folder: small files in its folder for state."""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
-from pyspark_log.errors import DescriptionError, InvalidConfigError
+from pyspark_log.errors import DescriptionError
+from pyspark_log.server.followed import MOST_BYTES, Documents, check_size
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 from pyspark_log.storage.fs import files, lock_for
 
 _T = TypeVar("_T")
 
-_MOST_BYTES = 64 * 1024 * 1024
 _MODE = 0o600
 
 
-class Followed(Protocol[_T]):
-    """What changes as a whole, as the content of a file; safe to use from several threads."""
+class FolderDocuments(Documents):
+    """Those of the store in a folder."""
 
-    def content(self) -> _T:
-        """What it is now; the same object until it changes. PylogError, OSError: it cannot be found out."""
+    def __init__(self, folder: str) -> None:
+        """Reads nothing yet."""
+        self._folder = folder
 
-    def change(self, make: Callable[[_T], _T]) -> None:
-        """Replaces it by what `make` returns. PylogError, OSError: nothing was changed."""
+    def followed(
+        self, name: str, kind: str, empty: _T, decode: Callable[[bytes], _T], encode: Callable[[_T], bytes]
+    ) -> FollowedFile[_T]:
+        """As of Documents."""
+        return FollowedFile(f"{self._folder}/{STATE_FOLDER}/{name}", kind, empty, decode, encode)
 
 
 class FollowedFile(Generic[_T]):
-    """What is in the file; safe to use from several threads. Only the file's owner may read it."""
+    """What is in a file; safe to use from several threads. Only the file's owner may read it."""
 
     def __init__(
-        self, folder: str, name: str, kind: str, empty: _T, decode: Callable[[bytes], _T], encode: Callable[[_T], bytes]
+        self, path: str, kind: str, empty: _T, decode: Callable[[bytes], _T], encode: Callable[[_T], bytes]
     ) -> None:
-        """Reads nothing yet.
-
-        Args:
-            folder: the store's.
-            name: the file's.
-            kind: what it is, for errors.
-            empty: what it is while there is no file.
-            decode: reads the file's bytes. ValueError: they are damaged.
-            encode: makes them.
-        """
-        self._path, self._kind = f"{folder}/{STATE_FOLDER}/{name}", kind
+        """Reads nothing yet. `path` is the file's; the others are as of Documents."""
+        self._path, self._kind = path, kind
         self._lock_path = f"{self._path.removesuffix('.json')}.lock"
         self._decode, self._encode = decode, encode
         self._lock = threading.Lock()
@@ -60,7 +55,7 @@ class FollowedFile(Generic[_T]):
         with self._lock:
             if self._known[0] != identity:
                 try:
-                    content: _T | DescriptionError = self._decode(files.read_whole(self._path, _MOST_BYTES))
+                    content: _T | DescriptionError = self._decode(files.read_whole(self._path, MOST_BYTES))
                 except ValueError as error:
                     content = DescriptionError(f"{self._path} is no valid {self._kind}: {error}")
                 self._known = identity, content
@@ -81,6 +76,5 @@ class FollowedFile(Generic[_T]):
         files.open_or_create(self._lock_path).close()
         with lock_for(self._lock_path).held():
             data = self._encode(make(self.content()))
-            if len(data) > _MOST_BYTES:
-                raise InvalidConfigError(f"the {self._kind} would have {len(data):,} bytes, of {_MOST_BYTES:,}")
+            check_size(self._kind, data)
             files.replace_whole(self._path, data, mode=_MODE)

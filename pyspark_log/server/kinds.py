@@ -101,11 +101,6 @@ def _shared_folder(store: FolderStore, workers: Workers, node_id: int | None) ->
     return Kind(logs, join)
 
 
-def check_keeps_users(store: Store) -> None:
-    """UnsupportedByStoreError: a store has no place for users and ACLs."""
-    by_store(store, folder=lambda _: None, objects=lambda store: refuse(Missing.USERS, store.path))
-
-
 def check_several(store: Store) -> None:
     """UnsupportedByStoreError: a store has one server alone."""
 

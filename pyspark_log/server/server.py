@@ -22,7 +22,7 @@ from pyspark_log.server.coordinator import Settings
 from pyspark_log.server.counts import Counts
 from pyspark_log.server.fetch_sessions import FetchSessions
 from pyspark_log.server.handlers import Api, Client, node_apis
-from pyspark_log.server.kinds import check_keeps_users, in_folder, kind_of
+from pyspark_log.server.kinds import in_folder, kind_of
 from pyspark_log.server.member import Member, Parts
 from pyspark_log.server.network import ClosedByServerError, Limits, Listener, Loop, Workers
 from pyspark_log.server.node.config import ClusterConfig
@@ -110,7 +110,7 @@ def serve(store: Store, config: ServerConfig, on_ready: Callable[[tuple[str, int
 
     Raises:
         StoreError: another server serves the store, or has its id. UnsupportedByStoreError: it is in an object store,
-            and is to be served by a node, or with users; or it cannot be shared.
+            and is to be served by a node; or it cannot be shared.
         InvalidConfigError: others than this machine would be served without authentication, which is not allowed; or
             the files for TLS, or the mechanisms of SASL, are of no use.
         OSError: the address cannot be used.
@@ -156,12 +156,10 @@ class _Served(NamedTuple):
 
 def _build_alone(served: _Served, config: ServerConfig) -> _Server:
     """A server that is a cluster of its own. As `serve`."""
-    path = served.store.path
-    if config.sasl is not None or config.super_users is not None:
-        check_keeps_users(served.store)
-    users = Users(path)
-    acls = None if config.super_users is None else Acls(path, config.super_users)
-    access = _Access(users, users, acls, ClientQuotas(path))
+    documents = served.logs.documents
+    users = Users(documents)
+    acls = None if config.super_users is None else Acls(documents, config.super_users)
+    access = _Access(users, users, acls, ClientQuotas(documents))
     return _Server(served, config, access, served.join)
 
 
@@ -170,14 +168,12 @@ def _build_node(served: _Served, store: FolderStore, config: ServerConfig, clust
     from pyspark_log.server.node.cluster_clients import clients_of_cluster  # noqa: PLC0415  (other servers need not load it)
     from pyspark_log.server.node.view import NodeView  # noqa: PLC0415  (likewise)
 
-    rules, acls = config.super_users, None
-    clients = clients_of_cluster(store.path, has_rules=rules is not None)
+    documents, rules, acls = served.logs.documents, config.super_users, None
+    clients = clients_of_cluster(documents, has_rules=rules is not None)
     if rules is not None:
-        acls = Acls(store.path, rules, clients.rules(rules))
+        acls = Acls(documents, rules, clients.rules(rules))
     # A broker has users with plain passwords in its own settings, and so has a node.
-    access = _Access(
-        Users(store.path, clients.users), Users(store.path), acls, ClientQuotas(store.path, clients.quotas)
-    )
+    access = _Access(Users(documents, clients.users), Users(documents), acls, ClientQuotas(documents, clients.quotas))
 
     def join(parts: Parts) -> tuple[Member, Mapping[int, Api]]:
         node = NodeView(parts, store, served.logs.servers.node_id, cluster, _protocol(config), clients)

@@ -32,10 +32,6 @@ class Missing(Enum):
         "a publisher cannot be deleted in an object store: its last decision stays, in some hundred bytes; a query "
         "that is to begin again takes a new checkpoint, and another publishId if it has one"
     )
-    USERS = (
-        "an object store keeps no users and ACLs of a server: let clients have certificates (--tls-client-ca), or "
-        "serve a folder"
-    )
     FILES = (
         "this works on the files of a store in a folder, and that one is in an object store, where `pylog compact`, "
         "`clean`, `merge`, `verify` and `backup` need no files"

@@ -9,6 +9,7 @@ from kafka_tools import PATIENCE, command, run
 from pyspark_log import Store
 from pyspark_log.server.quotas import DEFAULT, ClientQuotas, Entity
 from tests.amounts import one_in
+from tests.documents import documents_at
 from tests.security_tools import add_users
 from tests.server_tools import served, served_anew
 
@@ -49,7 +50,7 @@ def _configs(server, *arguments):
     ]),
 )  # fmt: skip
 def test_kafka_configs(configured, clients, entity, shown, quotas):
-    file = ClientQuotas(str(configured.path))
+    file = ClientQuotas(documents_at(configured.path))
     added = ",".join(f"{name}={value:.15g}" for name, value in quotas.items())
     _configs(configured, "--alter", *clients, "--add-config", added)
     assert file.table().quotas[entity] == quotas

@@ -12,6 +12,7 @@ from kafka_tools import run
 
 from pyspark_log.server.security.users import Users
 from tests.amounts import one_in
+from tests.documents import documents_at
 from tests.paths import ROOT
 from tests.security_tools import PASSWORDS, Authority, name, served_with_users, tls_options
 from tests.server_tools import PATIENCE, served_anew
@@ -105,7 +106,7 @@ def test_kafka_configs_changes_users(tool, server, authority):
     alter = ("kafka.admin.ConfigCommand", "--alter", "--entity-type", "users", "--entity-name", "dora")
     both = "SCRAM-SHA-256=[password=first],SCRAM-SHA-512=[iterations=5000,password=first]"
     tool(server, settings, *alter, "--add-config", both)
-    users = Users(str(server.path))
+    users = Users(documents_at(server.path))
     found = users.all()["dora"]
     assert {mechanism: one.iterations for mechanism, one in found.items()} == {
         "SCRAM-SHA-512": 5000, "SCRAM-SHA-256": 4096,

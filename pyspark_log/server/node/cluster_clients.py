@@ -14,7 +14,7 @@ from pyspark_log.kafka.messages import AccessControlEntryRecord, UserScramCreden
 from pyspark_log.server.cluster import Image
 from pyspark_log.server.cluster.errors import MetadataError
 from pyspark_log.server.cluster.image import Entity as ClusterEntity
-from pyspark_log.server.followed_file import Followed
+from pyspark_log.server.followed import Documents, Followed
 from pyspark_log.server.quotas import DEFAULT, KINDS, ClientQuotas, Entity, Table
 from pyspark_log.server.security.acls import Acl, Acls, Operation, Pattern, Permission, Resource, Rules
 from pyspark_log.server.security.users import SCRAM_NUMBERS, Credential, Known
@@ -51,19 +51,23 @@ class ClusterClients:
         return _Followed(lambda: self._image.acls, lambda acls: Rules(map(_acl, acls.values()), super_users))
 
 
-def clients_of_cluster(folder: str, *, has_rules: bool) -> ClusterClients:
-    """The clients of the cluster that a server over a store is a node of; `has_rules`: ACLs count.
+def clients_of_cluster(documents: Documents, *, has_rules: bool) -> ClusterClients:
+    """The clients of the cluster that a server is a node of.
+
+    Args:
+        documents: those of its store.
+        has_rules: ACLs count.
 
     Raises:
         InvalidConfigError: the store has ACLs, which its administrator may take for those that count.
-        DescriptionError, OSError: it cannot be found out what the store has.
+        PylogError, OSError: it cannot be found out what the store has.
     """
-    if has_rules and (count := len(Acls(folder, ()).rules().acls)):
+    if has_rules and (count := len(Acls(documents, ()).rules().acls)):
         raise InvalidConfigError(
             f"the store has {count} ACLs of its own, and a node uses those of its cluster alone: add them there by "
             "kafka-acls.sh, and remove them here by `pylog acls remove`"
         )
-    if ClientQuotas(folder).table().quotas:
+    if ClientQuotas(documents).table().quotas:
         _log.warning("the store's own quotas are not used: a node has those of its cluster")
     return ClusterClients()
 

@@ -1,4 +1,4 @@
-"""The quotas of clients: in a file of a store, or elsewhere."""
+"""The quotas of clients: in a document of a store, or elsewhere."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 
 from pyspark_log.errors import InvalidConfigError
-from pyspark_log.server.followed_file import Followed, FollowedFile
+from pyspark_log.server.followed import Documents, Followed
 from pyspark_log.server.quotas.entities import KINDS, Entity, Quotas, check_entity, check_quota
 from pyspark_log.server.quotas.table import Table
 from pyspark_log.storage.catalog.store_json import QUOTAS_FILE
@@ -18,22 +18,21 @@ _VERSION = 1
 class ClientQuotas:
     """The quotas of a store, or of a cluster; safe to use from several threads. Each change of them counts at once."""
 
-    def __init__(self, folder: str, source: Followed[Table] | None = None) -> None:
-        """Of the store in a folder; `source`: has them in place of its file."""
-        self._source: Followed[Table] = source or FollowedFile(
-            folder, QUOTAS_FILE, "list of quotas", Table({}), _decoded, _encoded
+    def __init__(self, documents: Documents, source: Followed[Table] | None = None) -> None:
+        """Those among the documents of a store; `source`: has them in place of these."""
+        self._source: Followed[Table] = source or documents.followed(
+            QUOTAS_FILE, "list of quotas", Table({}), _decoded, _encoded
         )
 
     def table(self) -> Table:
-        """The quotas as they are now; the same object until they change. DescriptionError: it is damaged. OSError."""
+        """The quotas as they are now; the same object until they change. PylogError, OSError: they cannot be read."""
         return self._source.content()
 
     def change(self, make: Callable[[Quotas], Quotas]) -> None:
         """Replaces the quotas by what `make` makes of them; an entity without any is left out.
 
         Raises:
-            DescriptionError, OSError: as `table`; nothing was changed.
-            LockTimeoutError: another process changes them for too long.
+            PylogError, OSError: as of Followed.
         """
         self._source.change(
             lambda table: Table({entity: values for entity, values in make(table.quotas).items() if values})

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from pyspark_log.errors import DescriptionError
+from pyspark_log.errors import PylogError
 from pyspark_log.server.quotas.client_quotas import ClientQuotas
 from pyspark_log.server.quotas.entities import FETCH, MOST_NAME, MUTATION, PRODUCE, REQUEST
 from pyspark_log.server.quotas.rates import BURST_S, WINDOW_MS, Rate, TokenBucket
@@ -16,7 +16,7 @@ from pyspark_log.server.security.acls import host_of
 
 _log = logging.getLogger(__name__)
 
-# How long a change of the file by another process may stay unseen, in seconds; a look takes some 3 us.
+# How long a change by another process may stay unseen, in seconds; a look takes some 3 us.
 _LOOK = 0.1
 # So many are counted each for itself in that time, and further ones together: clients choose their ids.
 _MOST_COUNTED, _OTHERS = 10_000, "(others)"
@@ -64,10 +64,10 @@ _Key = tuple[str, str, str]
 class Throttles:
     """The quotas of a server at work. All calls come from the loop's thread, but those of `mutate`."""
 
-    def __init__(self, file: ClientQuotas, clock: Callable[[], float]) -> None:
-        """`clock`: gives the seconds of a clock that nothing sets. DescriptionError: the file is damaged. OSError."""
-        self._file, self._clock = file, clock
-        self._table = file.table()
+    def __init__(self, quotas: ClientQuotas, clock: Callable[[], float]) -> None:
+        """`clock`: gives the seconds of a clock that nothing sets. PylogError, OSError: quotas cannot be read."""
+        self._quotas, self._clock = quotas, clock
+        self._table = quotas.table()
         self._next_look = self._next_sweep = 0.0
         self._complaint = ""
         self._counted: dict[_Key, _Counted] = {}
@@ -98,7 +98,7 @@ class Throttles:
         return wait / 1000
 
     def look_again(self) -> None:
-        """Takes a change of the file into account that this process has made."""
+        """Takes a change into account that this process has made."""
         self._next_look = 0.0
 
     def usages(self) -> Iterator[Usage]:
@@ -121,8 +121,8 @@ class Throttles:
 
     def _look(self) -> None:
         try:
-            self._table, self._complaint = self._file.table(), ""
-        except (DescriptionError, OSError) as error:
+            self._table, self._complaint = self._quotas.table(), ""
+        except (PylogError, OSError) as error:
             if str(error) != self._complaint:
                 self._complaint = str(error)
                 _log.error("the quotas stay as they were: %s", error)

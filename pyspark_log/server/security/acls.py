@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
 from pyspark_log.errors import PylogError
-from pyspark_log.server.followed_file import Followed, FollowedFile
+from pyspark_log.server.followed import Documents, Followed
 from pyspark_log.storage.catalog.store_json import ACLS_FILE
 from pyspark_log.storage.fs.json_fields import Fields
 
@@ -227,19 +227,27 @@ class Acls:
         without_entries: the rules if there were none.
     """
 
-    def __init__(self, folder: str, super_users: Collection[str], source: Followed[Rules] | None = None) -> None:
-        """Of the store in a folder; `super_users` as those of `Rules`; `source`: has the rules in place of its file."""
+    def __init__(
+        self, documents: Documents, super_users: Collection[str], source: Followed[Rules] | None = None
+    ) -> None:
+        """Those among the documents of a store.
+
+        Args:
+            documents: the store's.
+            super_users: as those of `Rules`.
+            source: has the rules in place of the documents.
+        """
         self._super_users, self._complaint = super_users, ""
         self.without_entries = self._rules(())
-        self._source: Followed[Rules] = source or FollowedFile(
-            folder, ACLS_FILE, "list of ACLs", self.without_entries, self._decoded, _encoded
+        self._source: Followed[Rules] = source or documents.followed(
+            ACLS_FILE, "list of ACLs", self.without_entries, self._decoded, _encoded
         )
 
     def _rules(self, acls: Iterable[Acl]) -> Rules:
         return Rules(acls, self._super_users)
 
     def rules(self) -> Rules:
-        """The rules as they are now. DescriptionError: the file is damaged. OSError."""
+        """The rules as they are now. PylogError, OSError: they cannot be read."""
         return self._source.content()
 
     def current(self) -> Rules:
@@ -257,8 +265,7 @@ class Acls:
         """Replaces the entries by what `make` makes of them.
 
         Raises:
-            DescriptionError, OSError: as `rules`; nothing was changed.
-            LockTimeoutError: another process changes them for too long.
+            PylogError, OSError: as of Followed.
         """
         self._source.change(lambda rules: self._rules(make(rules.acls)))
 

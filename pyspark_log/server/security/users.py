@@ -1,7 +1,8 @@
-"""The users of a server, with what checks their passwords: Kafka's SCRAM credentials, most often in a file.
+"""The users of a server, with what checks their passwords: Kafka's SCRAM credentials, most often in a document.
 
-A file says, as a broker's metadata do, for each user and mechanism: salt, iterations, and two keys that follow from
-the password (RFC 5802). The password does not follow from them, but can be guessed with them: the file is its owner's.
+A document says, as a broker's metadata do, for each user and mechanism: salt, iterations, and two keys that follow from
+the password (RFC 5802). The password does not follow from them, but can be guessed with them: only servers read the
+document.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pyspark_log.errors import InvalidConfigError, shortened
-from pyspark_log.server.followed_file import Followed, FollowedFile
+from pyspark_log.server.followed import Documents, Followed
 from pyspark_log.storage.catalog.store_json import USERS_FILE
 from pyspark_log.storage.fs.json_fields import Fields
 
@@ -89,22 +90,22 @@ class Known(NamedTuple):
 class Users:
     """The users of a store, or of a cluster; safe to use from several threads. Each change of them counts at once."""
 
-    def __init__(self, folder: str, source: Followed[Known] | None = None) -> None:
-        """Of the store in a folder; `source`: has them in place of its file."""
+    def __init__(self, documents: Documents, source: Followed[Known] | None = None) -> None:
+        """Those among the documents of a store; `source`: has them in place of these."""
         nothing = Known({}, secrets.token_bytes(32))
-        self._source: Followed[Known] = source or FollowedFile(
-            folder, USERS_FILE, "list of users", nothing, _decoded, _encoded
+        self._source: Followed[Known] = source or documents.followed(
+            USERS_FILE, "list of users", nothing, _decoded, _encoded
         )
 
     def all(self) -> Mapping[str, Credentials]:
-        """The credentials of each user, by name. DescriptionError: the file is damaged. OSError."""
+        """The credentials of each user, by name. PylogError, OSError: they cannot be read."""
         return self._source.content().users
 
     def credential(self, name: str, mechanism: str) -> tuple[Credential, bool]:
         """The credential of a user, and whether there is one: one of a user that does not exist looks the same.
 
         Raises:
-            DescriptionError, OSError: as `all`.
+            PylogError, OSError: as `all`.
         """
         users, secret = self._source.content()
         found = users.get(name, {}).get(mechanism)
@@ -131,8 +132,7 @@ class Users:
         """Sets the credentials of users by mechanism; None deletes one. A user without any is deleted.
 
         Raises:
-            DescriptionError, OSError: as `all`; nothing was changed.
-            LockTimeoutError: another process changes users for too long.
+            PylogError, OSError: as of Followed.
         """
 
         def changed(content: Known) -> Known:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 
 from pyspark_log.errors import LockTimeoutError, StoreError
+from pyspark_log.server.followed_file import FolderDocuments
 from pyspark_log.server.network import Workers
 from pyspark_log.server.served import replicas_alone
 from pyspark_log.server.served.folder_append import append
@@ -39,7 +40,7 @@ class FolderLogs(ServedLogs):
         # A server without it at the start is one for reading.
         self._writes = store.writable
         self.configs, self.groups = store.configs, store.groups.log
-        self.servers = servers
+        self.servers, self.documents = servers, FolderDocuments(store.path)
         self.transactions = TransactionLog(store.logs)
         # With several, one does it for all.
         self.compaction = LogCleaner(store.logs, is_turn=lambda: servers.coordinates)

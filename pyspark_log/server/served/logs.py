@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from pyspark_log.group_records import RecordKey, Value
 from pyspark_log.kafka import FileRange
+from pyspark_log.server.followed import Documents
 from pyspark_log.server.network import Wait
 from pyspark_log.server.served.servers import Servers
 from pyspark_log.storage.groups import OffsetAndMetadata
@@ -296,6 +297,7 @@ class ServedLogs(Protocol):
         configs: the store's.
         groups, transactions: what the coordinators of groups and transactions write.
         compaction: see Compaction.
+        documents: users, rights and quotas; their content at once.
         servers: this server, and others of the store.
         overlaps: whether it pays to append what a connection sends next while what it has sent before is being decided.
     """
@@ -304,6 +306,7 @@ class ServedLogs(Protocol):
     groups: GroupsLog
     transactions: TransactionsLog
     compaction: Compaction
+    documents: Documents
     servers: Servers
     overlaps: bool
 

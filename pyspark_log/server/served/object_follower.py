@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Iterable
 
 from pyspark_log.errors import PylogError
 from pyspark_log.server.served.object_pieces import Pieces
+from pyspark_log.storage.publish_log.documents import Documents
 from pyspark_log.storage.publish_log.entry import name_of
 from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.seam import PartitionEvents
@@ -34,6 +35,7 @@ class Follower:
         state: that state.
         problem: why the last look has failed; "": it has not.
         looked: when the last one has begun that has not failed, in seconds of the monotonic clock.
+        documents: those of the servers, as they were at that look.
     """
 
     def __init__(self, log: PublishLog, pieces: Pieces, run: Callable[[Callable[[], object]], object]) -> None:
@@ -51,7 +53,8 @@ class Follower:
         self._events = set[ObjectEvents]()
         self._is_over = threading.Event()
         self.looked = time.monotonic()
-        self.state, self.problem = log.follow(), ""
+        self.state, self.problem, self.documents = log.follow(), "", Documents(log)
+        self.documents.take(self.state)
         log.watch(self.keep, self._take_in, run, _FIRST_BYTES)
         self._thread = threading.Thread(target=self._run, name="pylog-follower", daemon=True)
 
@@ -96,6 +99,8 @@ class Follower:
         if self._log.follow().number != self.state.number:
             # Another thread has read it, and may not have taken it in yet.
             self._take_in()
+        # Those that could not be read before.
+        self.documents.take(self.state)
         return self.state is not before
 
     def _take_in(self) -> None:
@@ -103,6 +108,10 @@ class Follower:
         with self._lock:
             state, before = self._log.follow(math.inf), self.state
             if state.number == before.number:
+                return
+            # First, so that what is decided counts together with what it says of documents.
+            self.documents.take(state)
+            if self.state is not before:  # It has followed, and so has taken in what came later.
                 return
             read, visible = dict(self._read), set[str]()
             changed = {

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from pyspark_log.config import int_config
 from pyspark_log.errors import ReadOnlyError
+from pyspark_log.server.followed_object import ObjectDocuments
 from pyspark_log.server.network import Workers
 from pyspark_log.server.served.logs import Batch, Refused, ServedLogs, Stored
 from pyspark_log.server.served.object_append import Appends
@@ -42,6 +43,7 @@ class ObjectLogs(ServedLogs):
         self._collector = Collector(store.log, self._follower.keep, linger)
         self._appends = Appends(store, workers, self._follower, self._collector)
         self.servers = ObjectServers(store.log, self._follower, node_id, rack)
+        self.documents = ObjectDocuments(self._follower.documents, lambda: None)
         self._max_batch_bytes = int_config(store.configs, "batch.max.memory.bytes")
         self.configs = store.configs
         self.groups = ObjectGroups(self._follower, self._collector, self.servers.run, store.groups.log.retention_ms)

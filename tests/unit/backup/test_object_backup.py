@@ -21,6 +21,7 @@ from pyspark_log.errors import (
     StoreExistsError,
     StoreNotFoundError,
 )
+from pyspark_log.server.security.acls import Acl, Acls, Operation, Pattern, Permission, Resource
 from pyspark_log.storage.maintenance import object_backup
 from pyspark_log.storage.maintenance.object_backup import back_up_store
 from pyspark_log.storage.maintenance.verify import verify
@@ -32,10 +33,12 @@ from pyspark_log.storage.publish_log.proposals import Proposal
 from pyspark_log.storage.publish_log.reading import bytes_of
 from pyspark_log.storage.record import scan
 from pyspark_log.types import READ_COMMITTED
+from tests.documents import documents_at
 from tests.old_messages import three
 from tests.store_tools import faults, new_store, observed_requests, rows, values
 
 AT = TopicPartition("t", 0)
+RIGHT = Acl(Resource.TOPIC, "t", Pattern.LITERAL, "User:anna", "*", Operation.READ, Permission.ALLOW)
 
 
 @pytest.fixture
@@ -91,6 +94,7 @@ def all_of(store):
 
 def test_a_copy_has_everything(source, into):
     seen = []
+    Acls(documents_at(source.path), ()).change(lambda _: [RIGHT])
     done = back_up_store(source, into, progress=lambda *one: seen.append(one))
     copy = Store.open(into)
     assert all_of(copy) == all_of(source)
@@ -99,6 +103,8 @@ def test_a_copy_has_everything(source, into):
     assert done.bytes > 0
     assert seen[-1][0] == seen[-1][1]
     assert faults(into) == []
+    # But for what is its servers': it may be secret, and the copy may be for others.
+    assert not Acls(documents_at(into), ()).rules().acls
     times = {at: one.commit_timestamp for at, one in source.groups["g"].committed().items()}
     if source.path.startswith("s3://") or into.startswith("s3://"):
         kept = {at: one.commit_timestamp for at, one in copy.groups["g"].committed().items()}

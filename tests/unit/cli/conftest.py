@@ -12,6 +12,14 @@ def path(tmp_path):
 
 
 @pytest.fixture
+def either(place):
+    """A store of either kind."""
+    store = Store.create(place)
+    yield store
+    store.close()
+
+
+@pytest.fixture
 def store(path):
     store = Store.create(path)
     yield store

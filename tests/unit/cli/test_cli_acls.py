@@ -6,24 +6,25 @@ import pytest
 from cli_tools import output, pylog
 
 from pyspark_log.server.security.acls import Acls
+from tests.documents import documents_at
 
 
-def test_add_list_remove(store):
+def test_add_list_remove(either):
     described = ("--principal", "User:anna", "--topic", "orders", "--operation", "read")
-    assert output(store, "acls", "add", *described, "--operation", "write") == "Added 2 entries.\n"
-    assert output(store, "acls", "add", *described) == "Added 0 entries.\n"
-    assert output(store, "acls", "add", "--principal", "User:*", "--cluster", "--host", "::1", "--deny") == (
+    assert output(either, "acls", "add", *described, "--operation", "write") == "Added 2 entries.\n"
+    assert output(either, "acls", "add", *described) == "Added 0 entries.\n"
+    assert output(either, "acls", "add", "--principal", "User:*", "--cluster", "--host", "::1", "--deny") == (
         "Added 1 entries.\n"
     )
-    assert output(store, "acls", "list").splitlines() == [
+    assert output(either, "acls", "list").splitlines() == [
         "PRINCIPAL  HOST             PERMISSION  OPERATION  RESOURCE  NAME           PATTERN",
         "User:anna  *                allow       read       topic     orders         literal",
         "User:anna  *                allow       write      topic     orders         literal",
         "User:*     0:0:0:0:0:0:0:1  deny        all        cluster   kafka-cluster  literal",
     ]
-    assert json.loads(output(store, "acls", "list", "--json"))[0]["operation"] == "read"
-    assert output(store, "acls", "remove", *described, "--yes") == "Removed 1 entries.\n"
-    assert len(Acls(store.path, ()).rules().acls) == 2
+    assert json.loads(output(either, "acls", "list", "--json"))[0]["operation"] == "read"
+    assert output(either, "acls", "remove", *described, "--yes") == "Removed 1 entries.\n"
+    assert len(Acls(documents_at(either.path), ()).rules().acls) == 2
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ def test_what_makes_no_sense_changes_nothing(store, arguments, why):
     result = pylog(store, "acls", "add", *arguments)
     assert result.exit_code == 2
     assert why in result.stderr
-    assert not Acls(store.path, ()).rules().acls
+    assert not Acls(documents_at(store.path), ()).rules().acls
 
 
 def test_an_entry_that_is_not_there(store):

@@ -18,9 +18,9 @@ from tests.store_tools import rows
 AT = TopicPartition("t", 0)
 #: What each command is called with: once, or several times. `{new}` is a folder that is not there.
 CALLS = {
-    "acls add": ["--allow-principal User:a --operation Read --topic t"],
+    "acls add": [f"--{how} --topic t" for how in ("allow-principal User:a", "principal User:a --operation read")],
     "acls list": ["", "--json"],
-    "acls remove": ["--allow-principal User:a --operation Read --topic t --yes"],
+    "acls remove": [f"--{how}principal User:a --operation read --topic t --yes" for how in ("allow-", "")],
     "backup": ["--into {new}"],
     "clean": ["", "t"],
     "compact": ["", "t"],

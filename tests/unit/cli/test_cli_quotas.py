@@ -7,39 +7,43 @@ from cli_tools import output, pylog
 
 from pyspark_log.server.quotas import DEFAULT, ClientQuotas, Entity
 from pyspark_log.storage.store import Store
+from tests.documents import documents_at
 
 
 @pytest.fixture
 def known(store):
-    return lambda: ClientQuotas(store.path).table().quotas
+    return lambda: ClientQuotas(documents_at(store.path)).table().quotas
 
 
-def test_set_list_remove(store, known):
-    assert output(store, "quotas", "list") == "USER  CLIENT-ID  IP  QUOTA  VALUE\n"
-    printed = output(store, "quotas", "set", "--user", "anna", "producer_byte_rate=1000000", "request_percentage=12.5")
+def test_set_list_remove(either):
+    def known():
+        return ClientQuotas(documents_at(either.path)).table().quotas
+
+    assert output(either, "quotas", "list") == "USER  CLIENT-ID  IP  QUOTA  VALUE\n"
+    printed = output(either, "quotas", "set", "--user", "anna", "producer_byte_rate=1000000", "request_percentage=12.5")
     assert printed == "Set producer_byte_rate, request_percentage of user anna.\n"
-    output(store, "quotas", "set", "--user", "anna", "--client-defaults", "consumer_byte_rate=5")
-    output(store, "quotas", "set", "--ip-defaults", "connection_creation_rate=7")
-    output(store, "quotas", "set", "--user", "anna", "producer_byte_rate=2e6")
+    output(either, "quotas", "set", "--user", "anna", "--client-defaults", "consumer_byte_rate=5")
+    output(either, "quotas", "set", "--ip-defaults", "connection_creation_rate=7")
+    output(either, "quotas", "set", "--user", "anna", "producer_byte_rate=2e6")
     assert known() == {
         Entity("anna"): {"producer_byte_rate": 2e6, "request_percentage": 12.5},
         Entity("anna", DEFAULT): {"consumer_byte_rate": 5.0},
         Entity(ip=DEFAULT): {"connection_creation_rate": 7.0},
     }
-    assert [line.rstrip() for line in output(store, "quotas", "list").splitlines()] == [
+    assert [line.rstrip() for line in output(either, "quotas", "list").splitlines()] == [
         "USER  CLIENT-ID  IP         QUOTA                       VALUE",
         "                 <default>  connection_creation_rate        7",
         "anna                        producer_byte_rate        2000000",
         "anna                        request_percentage           12.5",
         "anna  <default>             consumer_byte_rate              5",
     ]
-    assert json.loads(output(store, "quotas", "list", "--json"))[-1] == {
+    assert json.loads(output(either, "quotas", "list", "--json"))[-1] == {
         "entity": {"user": "anna", "client-id": None}, "values": {"consumer_byte_rate": 5.0}
     }  # fmt: skip
-    printed = output(store, "quotas", "remove", "--user", "anna", "request_percentage", "--yes")
+    printed = output(either, "quotas", "remove", "--user", "anna", "request_percentage", "--yes")
     assert printed == "Removed request_percentage of user anna.\n"
     assert known()[Entity("anna")] == {"producer_byte_rate": 2e6}
-    output(store, "quotas", "remove", "--user", "anna", "--yes")
+    output(either, "quotas", "remove", "--user", "anna", "--yes")
     assert set(known()) == {Entity("anna", DEFAULT), Entity(ip=DEFAULT)}
 
 

@@ -11,11 +11,12 @@ from click.testing import CliRunner
 
 from pyspark_log.cli.main import main
 from pyspark_log.server.security.users import Users
+from tests.documents import documents_at
 
 
 @pytest.fixture
 def users(store):
-    return Users(store.path)
+    return Users(documents_at(store.path))
 
 
 @pytest.fixture
@@ -26,21 +27,22 @@ def secret(tmp_path):
     return str(path)
 
 
-def test_add_list_remove(store, users, secret):
-    assert output(store, "users", "list") == "USER  MECHANISM  ITERATIONS\n"
-    assert output(store, "users", "add", "anna", "--password-file", secret) == "Added user anna.\n"
+def test_add_list_remove(either, secret):
+    users = Users(documents_at(either.path))
+    assert output(either, "users", "list") == "USER  MECHANISM  ITERATIONS\n"
+    assert output(either, "users", "add", "anna", "--password-file", secret) == "Added user anna.\n"
     assert users.has_password("anna", "open sesame")
     arguments = ("--password-file", secret, "--mechanism", "SCRAM-SHA-256", "--iterations", "4096")
-    assert output(store, "users", "add", "bert", *arguments) == "Added user bert.\n"
-    assert output(store, "users", "list").splitlines() == [
+    assert output(either, "users", "add", "bert", *arguments) == "Added user bert.\n"
+    assert output(either, "users", "list").splitlines() == [
         "USER  MECHANISM      ITERATIONS",
         "anna  SCRAM-SHA-512        8192",
         "anna  SCRAM-SHA-256        8192",
         "bert  SCRAM-SHA-256        4096",
     ]
-    [_, bert] = json.loads(output(store, "users", "list", "--json"))
+    [_, bert] = json.loads(output(either, "users", "list", "--json"))
     assert bert == {"name": "bert", "credentials": [{"mechanism": "SCRAM-SHA-256", "iterations": 4096}]}
-    assert output(store, "users", "remove", "anna", "--yes") == "Removed user anna.\n"
+    assert output(either, "users", "remove", "anna", "--yes") == "Removed user anna.\n"
     assert list(users.all()) == ["bert"]
 
 

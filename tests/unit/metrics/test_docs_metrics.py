@@ -12,6 +12,7 @@ from pyspark_log.metrics import StoreMetrics
 from pyspark_log.monitoring import Snapshots
 from pyspark_log.server.metrics import OF_NODES
 from pyspark_log.server.quotas import OF_CLIENTS, ClientQuotas, Entity
+from tests.documents import documents_at
 from tests.paths import ROOT
 from tests.scrapes import MeasuredServer, Scrape
 from tests.server_tools import PATIENCE, Peer, served
@@ -37,7 +38,7 @@ def found(tmp_path_factory):
     """The metrics of a server under load, and those that its store has without it."""
     folder = tmp_path_factory.mktemp("server")
     Store.create(folder / "store").close()
-    ClientQuotas(str(folder / "store")).change(lambda _: {Entity("ANONYMOUS"): dict.fromkeys(OF_CLIENTS, 1e9)})
+    ClientQuotas(documents_at(folder / "store")).change(lambda _: {Entity("ANONYMOUS"): dict.fromkeys(OF_CLIENTS, 1e9)})
     with Store.open(folder / "store") as store, served(folder / "store", folder, kind=MeasuredServer) as server:
         producer = Producer({"bootstrap.servers": server.bootstrap})
         for number in range(100):

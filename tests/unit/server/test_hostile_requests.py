@@ -14,6 +14,7 @@ from pyspark_log import Store
 from pyspark_log.kafka import messages as m
 from pyspark_log.server.security.acls import Acl, Acls, Operation, Pattern, Permission, Resource
 from pyspark_log.server.security.users import Users
+from tests.documents import documents_at
 from tests.requests import NO_ID
 from tests.rights_requests import Names, requests
 from tests.security_tools import add_users, log_in
@@ -38,7 +39,7 @@ def folder(tmp_path_factory):
             store.create_topic(topic, 1)
     add_users(folder / "store", {"carl": _PASSWORD, _HIDDEN: _PASSWORD})
     own = ((kind, "own-", Pattern.PREFIXED) for kind in (Resource.TOPIC, Resource.GROUP, Resource.TRANSACTIONAL_ID))
-    Acls(str(folder / "store"), ()).change(
+    Acls(documents_at(folder / "store"), ()).change(
         lambda _: [Acl(*one, "User:carl", "*", Operation.ALL, Permission.ALLOW) for one in own]
     )
     return folder
@@ -69,7 +70,7 @@ def _state(folder):
         rows = [row["value"] for rows in store.read(_HIDDEN, 0) for row in rows.to_pylist()]
         described = store.describe_topic(_HIDDEN)
     beside = {file.name: file.read_bytes() for file in folder.iterdir() if file.name not in ("store", "output")}
-    return rows, described, Users(str(path)).all(), Acls(str(path), ()).rules().acls, beside
+    return rows, described, Users(documents_at(path)).all(), Acls(documents_at(path), ()).rules().acls, beside
 
 
 def _frames(peer, chance, wanted):

@@ -17,6 +17,7 @@ from pyspark_log.server.handlers.limited import Work
 from pyspark_log.server.network import Loop, Wait, Workers
 from pyspark_log.server.quotas import ClientQuotas, Entity, throttles
 from tests import requests as r
+from tests.documents import documents_at
 from tests.scrapes import MeasuredServer
 from tests.security_tools import TlsPeer, add_users, log_in, name, tls_options
 from tests.server_tools import Peer, served, served_anew
@@ -47,7 +48,7 @@ def quotas(server):
     """Sets quotas, by the API: they count with the next request. At the end there are none."""
     with Peer(server) as administrator:
         yield lambda entity, **values: put(administrator, entity, **values)
-    ClientQuotas(str(server.path)).change(lambda _: {})
+    ClientQuotas(documents_at(server.path)).change(lambda _: {})
     # The administrator's own request does not count, as there are no quotas now.
     with Peer(server) as administrator:
         put(administrator, Entity("nobody"), producer_byte_rate=None)
@@ -307,7 +308,7 @@ def test_users_over_tls(tmp_path, authority):
     Store.create(tmp_path / "store").close()
     users = add_users(tmp_path / "store")
     assert set(users.all()) == {"anna", "bert"}
-    ClientQuotas(str(tmp_path / "store")).change(lambda _: {
+    ClientQuotas(documents_at(tmp_path / "store")).change(lambda _: {
         Entity("anna"): {"producer_byte_rate": 1000.0, "request_percentage": 0.000001},
         ANONYMOUS: {"request_percentage": 0.000001},
     })  # fmt: skip
@@ -361,7 +362,7 @@ def test_what_comes_with_an_error_counts_too(server, me, quotas):
 def test_permits_are_kept_for_no_more_clients_than_rates(monkeypatch, tmp_path):
     monkeypatch.setattr(throttles, "_MOST_COUNTED", 3)
     Store.create(tmp_path / "store").close()
-    file = ClientQuotas(str(tmp_path / "store"))
+    file = ClientQuotas(documents_at(tmp_path / "store"))
     file.change(lambda _: {Entity(client_id=""): {"controller_mutation_rate": 1.0}})
     made = throttles.Throttles(file, lambda: 1.0)
     waits = []

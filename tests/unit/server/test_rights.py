@@ -4,17 +4,18 @@ import logging
 
 import pytest
 from broker_tools import fill, high_watermark, tree
-from server_requests import batch, produce_request
+from server_requests import batch, produce, produce_request
 
 from pyspark_log import Store
 from pyspark_log.errors import InvalidConfigError
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
-from pyspark_log.server import followed_file
+from pyspark_log.server import followed
 from pyspark_log.server.security.acls import Acl, Acls, Operation, Pattern, Permission, Resource, Rules
 from tests import requests as r
-from tests.security_tools import log_in, served_with_users
-from tests.server_tools import Peer, served
+from tests.documents import documents_at
+from tests.security_tools import add_users, log_in
+from tests.server_tools import Peer, make_store, served
 
 _PASSWORD = "a long password"
 
@@ -24,13 +25,15 @@ def _right(resource, name, operation=Operation.ALL, pattern=Pattern.LITERAL):
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
+def server(tmp_path_factory, served_place):
     """carl may use its topic, group and transactional id; eve nothing; dora is a super user, and uses the others."""
     rights = [_right(Resource.TOPIC, "mine"), _right(Resource.GROUP, "g"), _right(Resource.TRANSACTIONAL_ID, "t")]
     options = ("--sasl-mechanisms", "PLAIN", "--acls", "--super-users", "User:dora", "--verbose")
-    how = {"topics": ("mine", "hidden"), "users": dict.fromkeys(("carl", "dora", "eve"), _PASSWORD)}
-    with served_with_users(tmp_path_factory.mktemp("rights"), *options, **how) as running:
-        Acls(str(running.path), ()).change(lambda _: rights)
+    folder = tmp_path_factory.mktemp("rights")
+    make_store(folder, ("mine", "hidden"), served_place)
+    add_users(served_place, dict.fromkeys(("carl", "dora", "eve"), _PASSWORD))
+    Acls(documents_at(served_place), ()).change(lambda _: rights)
+    with served(served_place, folder, *options) as running:
         yield running
 
 
@@ -99,6 +102,10 @@ def test_a_transaction_has_the_topics_that_the_client_sees(carl, dora):
     producer = made.producer_id, made.producer_epoch
     added = dora.ask(r.add_partitions("t", producer, {"mine": [0], "hidden": [0]}), 3)
     assert {one.results_by_partition[0].partition_error_code for one in added.results_by_topic_v3_and_below} == {0}
+    # Over an object store it has those that it has written to.
+    record = batch(b"x", producer_id=producer[0], producer_epoch=producer[1], base_sequence=0, transactional=True)
+    for topic in ("mine", "hidden"):
+        assert produce(dora, topic, record, transactional_id="t").error_code == 0
     for peer, expected in ((dora, ["hidden", "mine"]), (carl, ["mine"])):
         [state] = peer.ask(m.DescribeTransactionsRequest(["t"]), 0).transaction_states
         assert [one.topic for one in state.topics] == expected
@@ -178,7 +185,7 @@ def test_a_damaged_file_is_reported_once(tmp_path, caplog):
     path = tmp_path / "store" / "state" / "acls.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text("{")
-    acls = Acls(str(tmp_path / "store"), {"User:admin"})
+    acls = Acls(documents_at(tmp_path / "store"), {"User:admin"})
     with caplog.at_level(logging.ERROR):
         for _ in range(3):
             assert acls.current() is acls.without_entries
@@ -188,9 +195,9 @@ def test_a_damaged_file_is_reported_once(tmp_path, caplog):
 
 def test_a_file_does_not_become_too_large_to_be_read(tmp_path, monkeypatch):
     Store.create(tmp_path / "store").close()
-    acls = Acls(str(tmp_path / "store"), ())
+    acls = Acls(documents_at(tmp_path / "store"), ())
     acls.change(lambda _: [_right(Resource.TOPIC, "t")])
-    monkeypatch.setattr(followed_file, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(followed, "MOST_BYTES", 1000)
     with pytest.raises(InvalidConfigError, match="the list of ACLs would have"):
         acls.change(lambda known: known | {_right(Resource.TOPIC, f"t{number}") for number in range(10)})
     assert len(acls.rules().acls) == 1

@@ -20,6 +20,7 @@ from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.errors import LoginError
 from pyspark_log.server.handlers import APIS
 from pyspark_log.server.security.users import Users, make_credential, salted_password
+from tests.documents import documents_at
 from tests.security_tools import PASSWORDS, TlsPeer, log_in, name, scram_log_in, served_with_users, tls_options
 from tests.server_tools import PATIENCE, NewServer, Peer, served
 from tests.waiting import wait_until
@@ -351,7 +352,7 @@ def test_no_secret_is_in_the_log_or_the_list_of_processes(tmp_path):
 
 def _no_secret_is_shown(plain):
     secret, wrong = "a-very-secret-word", "another-wrong-word"
-    Users(str(plain.path)).change(
+    Users(documents_at(plain.path)).change(
         {"anna": {one: make_credential(one, secret) for one in ("SCRAM-SHA-256", "SCRAM-SHA-512")}}
     )
     for password in (secret, wrong):
@@ -372,5 +373,5 @@ def _no_secret_is_shown(plain):
         assert word not in shown
     stored = (plain.path / "state" / "users.json").read_text()
     assert secret not in stored
-    for one in Users(str(plain.path)).all()["anna"].values():
+    for one in Users(documents_at(plain.path)).all()["anna"].values():
         assert one.stored_key.hex() not in shown

@@ -154,12 +154,6 @@ def test_two_beside_each_other(server, store, tmp_path):
         assert values(fetch(first, "t", 0)) == values(fetch(second, "t", 0))
 
 
-def test_users_have_no_place(store, tmp_path):
-    server = Server(store.path, tmp_path, "--sasl-mechanisms", "SCRAM-SHA-512")
-    with pytest.raises(RuntimeError, match="an object store keeps no users"):
-        server.start()
-
-
 def test_requests_of_a_connection_are_decided_together(store, tmp_path):
     """Each batch waits for others, and answers keep the order of the requests."""
     (tmp_path / "slow").mkdir()

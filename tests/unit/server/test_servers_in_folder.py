@@ -19,6 +19,7 @@ from pyspark_log.server.security.acls import Acl, Acls, Operation, Pattern, Perm
 from pyspark_log.server.served.folder_servers import FolderServers
 from pyspark_log.server.served.servers import Server
 from tests import requests as r
+from tests.documents import documents_at
 from tests.processes import started, wait_for_the_end
 from tests.security_tools import add_users, log_in
 from tests.server_tools import Peer, make_store, running
@@ -125,7 +126,7 @@ def pair(path, tmp_path):
         Acl(resource, name, Pattern.LITERAL, "User:carl", "*", Operation.ALL, Permission.ALLOW)
         for resource, name in ((Resource.TOPIC, "mine"), (Resource.TRANSACTIONAL_ID, "tx"))
     ]
-    Acls(path, ()).change(lambda _: rights)
+    Acls(documents_at(path), ()).change(lambda _: rights)
     options = ("--shared", "--sasl-mechanisms", "PLAIN", "--acls")
     with contextlib.ExitStack() as stack:
         servers = []

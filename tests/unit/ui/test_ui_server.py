@@ -16,6 +16,7 @@ from joserfc.jwk import ECKey, KeySet
 from pyspark_log import Store
 from pyspark_log.kafka import messages as m
 from pyspark_log.server.quotas import ClientQuotas, Entity
+from tests.documents import documents_at
 from tests.ports import HOST, free_ports
 from tests.processes import run_at_once
 from tests.security_tools import PASSWORDS, Authority, add_users, name, tls_options
@@ -60,7 +61,7 @@ def until(found):
 def test_a_client_that_has_used_up_its_quota(store, tmp_path):
     store.create_topic("t", 1)
     limits = {Entity(client_id="reports"): {"producer_byte_rate": 1000.0}}
-    ClientQuotas(store.path).change(lambda _: limits)
+    ClientQuotas(documents_at(store.path)).change(lambda _: limits)
     with served(store.path, tmp_path, kind=ShownServer) as server:
         settings = {"bootstrap.servers": server.bootstrap, "client.id": "reports", "enable.idempotence": False}
         producer = Producer(settings)

@@ -16,6 +16,7 @@ from pyspark_log.server.security.acls import Acl, Operation, Pattern, Permission
 from pyspark_log.server.security.users import make_credential
 from pyspark_log.server.server import ServerConfig, serve
 from pyspark_log.storage.folder_store import FolderStore
+from tests.documents import documents_at
 
 ADMIN = "User:admin"
 
@@ -25,8 +26,9 @@ class Cluster:
 
     def __init__(self, folder):
         self.image, self.clients = Image(), ClusterClients()
-        self.users, self.quotas = Users(folder, self.clients.users), ClientQuotas(folder, self.clients.quotas)
-        self.acls = Acls(folder, {ADMIN}, self.clients.rules({ADMIN}))
+        kept = documents_at(folder)
+        self.users, self.quotas = Users(kept, self.clients.users), ClientQuotas(kept, self.clients.quotas)
+        self.acls = Acls(kept, {ADMIN}, self.clients.rules({ADMIN}))
 
     def change(self, **parts):
         self.image = replace(self.image, **parts)
@@ -204,7 +206,7 @@ def test_a_store_with_acls_is_refused(tmp_path):
     FolderStore.create(tmp_path / "store").close()
     folder = str(tmp_path / "store")
     denied = Acl(Resource.TOPIC, "t", Pattern.LITERAL, "User:anna", "*", Operation.READ, Permission.DENY)
-    Acls(folder, ()).change(lambda _: [denied])
+    Acls(documents_at(folder), ()).change(lambda _: [denied])
     config = ServerConfig(port=0, cluster=ClusterConfig([]), super_users={ADMIN})
     with (
         FolderStore.open(folder) as store,
@@ -212,16 +214,16 @@ def test_a_store_with_acls_is_refused(tmp_path):
     ):
         serve(store, config, lambda _: None)
     # Without --acls none count.
-    assert clients_of_cluster(folder, has_rules=False).users.content().users == {}
-    Acls(folder, ()).change(lambda _: [])
-    clients_of_cluster(folder, has_rules=True)
+    assert clients_of_cluster(documents_at(folder), has_rules=False).users.content().users == {}
+    Acls(documents_at(folder), ()).change(lambda _: [])
+    clients_of_cluster(documents_at(folder), has_rules=True)
 
 
 def test_of_a_store_with_quotas_is_said_that_they_do_not_count(tmp_path, caplog):
-    clients_of_cluster(str(tmp_path), has_rules=True)
+    clients_of_cluster(documents_at(tmp_path), has_rules=True)
     assert not caplog.text
-    ClientQuotas(str(tmp_path)).change(lambda _: {Entity("anna"): {"producer_byte_rate": 1.0}})
-    assert clients_of_cluster(str(tmp_path), has_rules=True).quotas.content().quotas == {}
+    ClientQuotas(documents_at(tmp_path)).change(lambda _: {Entity("anna"): {"producer_byte_rate": 1.0}})
+    assert clients_of_cluster(documents_at(tmp_path), has_rules=True).quotas.content().quotas == {}
     assert "the store's own quotas are not used: a node has those of its cluster" in caplog.text
 
 

@@ -1,13 +1,14 @@
-"""The file of quotas, what it may have in it, and which of its entries counts."""
+"""The document of quotas, what it may have in it, and which of its entries counts."""
 
 import json
-import stat
 
 import pytest
 
+from pyspark_log import Store
 from pyspark_log.errors import DescriptionError, InvalidConfigError, StoreVersionError
 from pyspark_log.server.quotas import DEFAULT, ClientQuotas, Entity, check_entity, check_quota
 from pyspark_log.server.quotas.table import Bound, Table
+from tests.documents import documents_at, place_of
 
 ALL = {
     Entity("anna"): {"producer_byte_rate": 1000.0, "request_percentage": 12.5},
@@ -20,24 +21,28 @@ ALL = {
 
 
 @pytest.fixture
-def path(tmp_path):
-    return tmp_path / "state" / "quotas.json"
+def kept(place):
+    """Where they are."""
+    Store.create(place).close()
+    return place_of(place)
 
 
-def test_what_is_written_is_read(tmp_path, path):
-    file = ClientQuotas(str(tmp_path))
-    assert file.table().quotas == {}
-    file.change(lambda known: {**known, **ALL, Entity("ben"): {}})
-    assert ClientQuotas(str(tmp_path)).table().quotas == file.table().quotas == ALL
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+@pytest.fixture
+def quotas(kept):
+    return ClientQuotas(documents_at(kept.path))
 
 
-def test_a_change_of_another_process_counts(tmp_path):
-    file, other = ClientQuotas(str(tmp_path)), ClientQuotas(str(tmp_path))
-    table = file.table()
-    other.change(lambda _: ALL)
-    assert file.table().quotas == ALL != table.quotas
-    assert file.table() is file.table()
+def test_what_is_written_is_read(kept, quotas):
+    assert quotas.table().quotas == {}
+    quotas.change(lambda known: {**known, **ALL, Entity("ben"): {}})
+    assert ClientQuotas(documents_at(kept.path)).table().quotas == quotas.table().quotas == ALL
+
+
+def test_a_change_of_another_process_counts(kept, quotas):
+    table = quotas.table()
+    ClientQuotas(documents_at(kept.path)).change(lambda _: ALL)
+    assert quotas.table().quotas == ALL != table.quotas
+    assert quotas.table() is quotas.table()
 
 
 @pytest.mark.parametrize(
@@ -55,22 +60,20 @@ def test_a_change_of_another_process_counts(tmp_path):
         {"entity": {"user": "anna", "ip": "10.0.0.1"}, "values": {}},
     ],
 )
-def test_damage(tmp_path, path, one):
-    path.parent.mkdir()
-    path.write_text(json.dumps({"version": 1, "quotas": [one]}))
+def test_damage(kept, quotas, one):
+    content = json.dumps({"version": 1, "quotas": [one]}).encode()
+    kept.write("quotas.json", content)
     with pytest.raises(DescriptionError, match="no valid list of quotas"):
-        ClientQuotas(str(tmp_path)).table()
-    content = path.read_bytes()
+        quotas.table()
     with pytest.raises(DescriptionError):
-        ClientQuotas(str(tmp_path)).change(lambda _: ALL)
-    assert path.read_bytes() == content
+        quotas.change(lambda _: ALL)
+    assert kept.bytes_of("quotas.json") == content
 
 
-def test_a_later_version(tmp_path, path):
-    path.parent.mkdir()
-    path.write_text('{"version": 2}')
+def test_a_later_version(kept, quotas):
+    kept.write("quotas.json", b'{"version": 2}')
     with pytest.raises(StoreVersionError, match="use a newer pyspark-log"):
-        ClientQuotas(str(tmp_path)).table()
+        quotas.table()
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 from pyspark_log.errors import DescriptionError
 from pyspark_log.server.quotas import ClientQuotas, Entity, Throttles
 from pyspark_log.server.quotas.entities import CONNECTION, FETCH, MUTATION, PRODUCE, REQUEST
+from tests.documents import documents_at
 
 
 class Clock:
@@ -23,7 +24,7 @@ def clock():
 
 @pytest.fixture
 def file(tmp_path):
-    return ClientQuotas(str(tmp_path))
+    return ClientQuotas(documents_at(tmp_path))
 
 
 @pytest.fixture

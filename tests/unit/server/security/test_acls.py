@@ -1,4 +1,4 @@
-"""The ACLs of a store: their file, and addresses as they name them. tests/kafka compares the decisions with Kafka's."""
+"""The ACLs of a store: their document, and addresses in them. tests/kafka compares the decisions with Kafka's."""
 
 import json
 
@@ -8,18 +8,19 @@ from pyspark_log.admin import verify
 from pyspark_log.errors import DescriptionError
 from pyspark_log.server.handlers.access import acls as acl_handlers
 from pyspark_log.server.security.acls import Acl, Acls, Operation, Pattern, Permission, Resource, Rules, host_of
+from tests.documents import documents_at
 
 READ = Acl(Resource.TOPIC, "orders", Pattern.LITERAL, "User:anna", "*", Operation.READ, Permission.ALLOW)
 ASKED = "127.0.0.1", Operation.READ, Resource.TOPIC, "orders"
 
 
 @pytest.fixture
-def acls(folder):
-    return Acls(str(folder), {"User:admin"})
+def acls(kept):
+    return Acls(documents_at(kept.path), {"User:admin"})
 
 
-def test_a_change_counts_at_once_and_elsewhere(acls, folder):
-    other = Acls(str(folder), ())
+def test_a_change_counts_at_once_and_elsewhere(acls, kept):
+    other = Acls(documents_at(kept.path), ())
     assert not acls.rules().allow("User:anna", *ASKED)
     other.change(lambda known: known | {READ})
     assert acls.rules().allow("User:anna", *ASKED)
@@ -29,32 +30,28 @@ def test_a_change_counts_at_once_and_elsewhere(acls, folder):
     assert acls.rules().allow("User:admin", *ASKED)
 
 
-def test_the_file(acls, folder):
+def test_the_document(acls, kept):
     acls.change(lambda _: [READ, READ._replace(host="10.0.0.7", permission=Permission.DENY)])
-    path = folder / "state" / "acls.json"
-    content = json.loads(path.read_text())
+    content = json.loads(kept.bytes_of("acls.json"))
     assert content["version"] == 1
     assert content["acls"][0] == {
         "resource": "TOPIC", "name": "orders", "pattern": "LITERAL", "principal": "User:anna", "host": "*",
         "operation": "READ", "permission": "ALLOW",
     }  # fmt: skip
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert [str(finding) for finding in verify(str(folder)).findings] == []
-    rules = Acls(str(folder), ()).rules()
+    assert [str(finding) for finding in verify(kept.path).findings] == []
+    rules = Acls(documents_at(kept.path), ()).rules()
     assert rules.allow("User:anna", *ASKED)
     assert not rules.allow("User:anna", "10.0.0.7", *ASKED[1:])
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"version": 1, "acls": [{"resource": "TOPIC"}]}'])
-def test_a_damaged_file_is_no_empty_one(acls, folder, content):
-    path = folder / "state" / "acls.json"
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(content)
+def test_a_damaged_document_is_no_empty_one(acls, kept, content):
+    kept.write("acls.json", content)
     with pytest.raises(DescriptionError, match="no valid list of ACLs"):
         acls.rules()
     with pytest.raises(DescriptionError):
         acls.change(lambda known: known | {READ})
-    assert path.read_bytes() == content
+    assert kept.bytes_of("acls.json") == content
 
 
 @pytest.mark.parametrize(

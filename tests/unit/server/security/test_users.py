@@ -1,4 +1,4 @@
-"""The users of a store: what is in their file, and that nothing shows whether there is a user of a name."""
+"""The users of a store: what is in their document, and that nothing shows whether there is a user of a name."""
 
 import base64
 import hmac
@@ -18,11 +18,12 @@ from pyspark_log.server.security.users import (
     salted_password,
 )
 from pyspark_log.storage.catalog import store_json
+from tests.documents import documents_at
 
 
 @pytest.fixture
-def users(folder):
-    return Users(str(folder))
+def users(kept):
+    return Users(documents_at(kept.path))
 
 
 def _all(password, iterations=ITERATIONS):
@@ -54,19 +55,25 @@ def test_one_mechanism_is_enough_for_a_password(users, mechanism):
     assert not users.has_password("anna", "other")
 
 
-def test_the_file_is_its_owners_and_has_no_password(users, folder):
+def test_no_password_is_kept(users, kept):
+    users.change({"anna": _all("a very secret word")})
+    assert b"anna" in kept.bytes_of("users.json")
+    assert b"secret word" not in kept.bytes_of("users.json")
+
+
+def test_the_file_is_its_owners(folder):
+    users = Users(documents_at(folder))
     users.change({"anna": _all("a very secret word")})
     [path] = [path for path in (folder / "state").iterdir() if path.name == "users.json"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert b"secret word" not in path.read_bytes()
     # Nor does the mode of the one before matter.
     path.chmod(0o644)
     users.change({"anna": _all("another")})
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_change_of_another_process_counts_at_once(users, folder):
-    others = Users(str(folder))
+def test_a_change_of_another_process_counts_at_once(users, kept):
+    others = Users(documents_at(kept.path))
     assert users.all() == {}
     others.change({"anna": _all("one"), "bert": _all("two")})
     assert users.has_password("anna", "one")
@@ -78,11 +85,11 @@ def test_a_change_of_another_process_counts_at_once(users, folder):
     assert list(users.all()) == ["bert"]
 
 
-def test_a_user_that_does_not_exist_looks_as_if_it_did(users, folder):
+def test_a_user_that_does_not_exist_looks_as_if_it_did(users, kept):
     users.change({"anna": _all("secret", 5000), "bert": {"SCRAM-SHA-256": make_credential("SCRAM-SHA-256", "x", 6000)}})
     for mechanism in HASHES:
         found, exists = users.credential("nobody", mechanism)
-        again, _ = Users(str(folder)).credential("nobody", mechanism)
+        again, _ = Users(documents_at(kept.path)).credential("nobody", mechanism)
         other, _ = users.credential("another", mechanism)
         real, is_there = users.credential("anna", mechanism)
         assert (exists, is_there) == (False, True)
@@ -94,23 +101,22 @@ def test_a_user_that_does_not_exist_looks_as_if_it_did(users, folder):
         assert len(found.stored_key) == len(real.stored_key)
 
 
-def test_a_store_without_users(users, folder):
+def test_a_store_without_users(users, kept):
     assert users.all() == {}
     assert not users.has_password("anna", "")
-    assert not (folder / "state" / "users.json").exists()
+    assert kept.bytes_of("users.json") is None
 
 
 @pytest.mark.parametrize(
     "content", [b"", b"[]", b"{}", b'{"version": 1, "secret": "", "users": {"a": {"SCRAM-SHA-256": 1}}}']
 )
-def test_a_damaged_file_is_no_empty_one(users, folder, content):
-    (folder / "state").mkdir(exist_ok=True)
-    (folder / "state" / "users.json").write_bytes(content)
+def test_a_damaged_document_is_no_empty_one(users, kept, content):
+    kept.write("users.json", content)
     with pytest.raises(DescriptionError, match="no valid list of users"):
         users.has_password("anna", "secret")
     with pytest.raises(DescriptionError):
         users.change({"anna": _all("secret")})
-    assert (folder / "state" / "users.json").read_bytes() == content
+    assert kept.bytes_of("users.json") == content
 
 
 @pytest.mark.parametrize("name", ["", "a\0b", "a\nb", "x" * 256, "\ufb01", "\ud800"])
@@ -124,13 +130,14 @@ def test_what_is_a_name(name):
     check_name(name)
 
 
-def test_verify_knows_the_file(users, folder):
+def test_verify_knows_the_document(users, kept):
     users.change({"anna": _all("secret")})
-    assert [str(finding) for finding in verify(str(folder)).findings] == []
+    assert [str(finding) for finding in verify(kept.path).findings] == []
 
 
-def test_users_are_no_partitions(users, folder, tmp_path):
+def test_users_are_no_partitions(folder, tmp_path):
     """A store without records can still get another log dir, and then its first one is made."""
+    users = Users(documents_at(folder))
     users.change({"anna": _all("secret")})
     assert not (folder / "data").exists()
     store_json.add_log_dir(str(folder), str(tmp_path / "second"))
