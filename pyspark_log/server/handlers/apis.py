@@ -6,7 +6,7 @@ turns features off by versions that it misses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -187,13 +187,29 @@ APIS: Mapping[int, Api] = {
 }
 
 
+# The topics of requests that have some by their names. Not of Produce, as requests that overlap keep their order.
+_TOPICS: Mapping[type[Struct], Callable[[Any], Iterable[str | None]]] = {
+    m.MetadataRequest: lambda request: [topic.name for topic in request.topics or ()],
+    m.FetchRequest: lambda request: [topic.topic for topic in request.topics],
+    m.ListOffsetsRequest: lambda request: [topic.name for topic in request.topics],
+    m.OffsetForLeaderEpochRequest: lambda request: [topic.topic for topic in request.topics],
+}
+
+
 def apis_beside_others(coordinators: Coordinating) -> Mapping[int, Api]:
     """The APIs of one of several servers of a store, by key."""
 
     def beside_others(request: type[Struct], handler: Handler) -> Handler:
+        names = _TOPICS.get(request)
+
         async def answer(call: Call, asked: Any) -> Any:  # noqa: ANN401  (any request)
             refusal = elsewhere(request, coordinators, asked)
-            return await handler(call, asked) if refusal is None else refusal
+            if refusal is not None:
+                return refusal
+            if names is not None and call.broker.logs.may_lack(name for name in names(asked) if name):
+                # Clients may know of it from a server that has just created it, and some give up on an unknown one.
+                await call.broker.workers.run(call.broker.logs.catch_up)
+            return await handler(call, asked)
 
         return answer
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pyspark_log.errors import LockTimeoutError, StoreError
 from pyspark_log.server.followed_file import FolderDocuments
@@ -61,6 +61,12 @@ class FolderLogs(ServedLogs):
 
     def has_topic(self, name: str) -> bool:
         return self._logs.catalog.exists(name)
+
+    def may_lack(self, names: Iterable[str]) -> bool:
+        return False
+
+    def catch_up(self) -> None:
+        """All is known at once."""
 
     def topic(self, name: str) -> FolderTopic:
         return FolderTopic(self._logs, self._logs.topic(name))

@@ -329,6 +329,12 @@ class ServedLogs(Protocol):
     def has_topic(self, name: str) -> bool:
         """Whether there is a topic. OSError."""
 
+    def may_lack(self, names: Iterable[str]) -> bool:
+        """Whether one of these topics is not known here, and others may have created it."""
+
+    def catch_up(self) -> None:
+        """Takes in what others have decided by now, where that is not known at once. May wait."""
+
     def topic(self, name: str) -> ServedTopic:
         """A topic as it is. UnknownTopicError, InvalidTopicError, OSError."""
 

@@ -52,6 +52,7 @@ class Follower:
         self._read: dict[str, memoryview] = {}  # what comes with entries, until they are taken in
         self._events = set[ObjectEvents]()
         self._is_over = threading.Event()
+        self._catching_up, self._caught_up = threading.Lock(), 0.0
         self.looked = time.monotonic()
         self.state, self.problem, self.documents = log.follow(), "", Documents(log)
         self.documents.take(self.state)
@@ -102,6 +103,19 @@ class Follower:
         # Those that could not be read before.
         self.documents.take(self.state)
         return self.state is not before
+
+    def catch_up(self) -> None:
+        """Looks for those that ask at the same time, but not more often than the thread does at most. May wait.
+
+        An error is left to the next look of the thread.
+        """
+        asked = time.monotonic()
+        with self._catching_up:
+            if self._caught_up < asked:
+                time.sleep(max(self._caught_up + SHORTEST - asked, 0))
+                self._caught_up = time.monotonic()
+                with contextlib.suppress(PylogError, OSError):
+                    self.look()
 
     def _take_in(self) -> None:
         """Takes in what this process has read or decided."""

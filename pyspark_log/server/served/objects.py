@@ -5,7 +5,7 @@ Clients read it and write to it, also in transactions; one of the servers coordi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pyspark_log.config import int_config
 from pyspark_log.errors import ReadOnlyError
@@ -58,6 +58,13 @@ class ObjectLogs(ServedLogs):
 
     def has_topic(self, name: str) -> bool:
         return name in self._follower.state.topics
+
+    def may_lack(self, names: Iterable[str]) -> bool:
+        topics = self._follower.state.topics
+        return any(name not in topics for name in names)
+
+    def catch_up(self) -> None:
+        self._follower.catch_up()
 
     def topic(self, name: str) -> ObjectTopic:
         return ObjectTopic(self._follower, self._pieces, name, self._max_batch_bytes)

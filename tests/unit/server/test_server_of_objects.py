@@ -83,6 +83,20 @@ def test_topics_are_made_and_deleted(server, store):
     assert store.topics() == ["made", "t"]
 
 
+def test_topics_that_others_have_just_created(server, store):
+    """Clients may know of them from another server; this one looks once a second by itself."""
+    with Peer(server) as peer:
+        for number, request in enumerate((
+            lambda name: peer.ask(r.metadata(name), 12).topics[0].error_code,
+            lambda name: fetch(peer, name, 0).error_code,
+            lambda name: list_offset(peer, name, -1).error_code,
+            lambda name: peer.ask(r.end_of_epoch(name, 0), 4).topics[0].partitions[0].error_code,
+        )):  # fmt: skip
+            store.create_topic(f"new{number}", 1)
+            assert request(f"new{number}") == ErrorCode.NONE
+        assert fetch(peer, "none", 0).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 def test_an_idempotent_producer_at_two_servers(server, store, tmp_path):
     """Each record once, in order, while the servers are killed in turn."""
     (tmp_path / "other").mkdir()
