@@ -11,6 +11,7 @@ from pyspark_log.errors import GroupNotEmptyError, InvalidConfigError, ObjectSto
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.coordinator import Settings
 from pyspark_log.server.handlers.coordinators.group_offsets import offset_commit
+from pyspark_log.server.handlers.coordinators.transactions import txn_offset_commit
 from pyspark_log.server.network import Loop, Workers
 from pyspark_log.server.producer_ids import ProducerIds
 from pyspark_log.server.refusal import RefusedError
@@ -257,6 +258,32 @@ def test_a_commit_that_is_not_stored_is_sent_again(house, store):
             loop.run()
         finally:
             set_observer(None)
+    [[part]] = [topic.partitions for topic in answer.value.topics]
+    assert part.error_code == ErrorCode.NOT_COORDINATOR
+
+
+def test_a_commit_in_a_transaction_that_is_not_stored_is_sent_again(house, store):
+    """Another server has coordinated meanwhile: its client looks for the coordinator, and keeps its connection."""
+    first = house()
+    with member_of(first, store) as (member, loop):
+
+        async def admit(_name, _producer_id, _epoch, partitions, *, adds):
+            return dict.fromkeys(partitions, ErrorCode.NONE)
+
+        async def place_of(group):
+            return first.groups.partition_of(group)
+
+        gate = SimpleNamespace(admit=admit, release=lambda *_: None)
+        logs = SimpleNamespace(groups=first.groups, transactions=SimpleNamespace(writable=True))
+        call = SimpleNamespace(
+            broker=SimpleNamespace(groups=member.groups, logs=logs, gate=gate, loop=loop), version=5,
+            client=SimpleNamespace(warned=set()), allows=lambda *_: True,
+            cluster=SimpleNamespace(has_partition=lambda _: True, place_of=place_of),
+        )  # fmt: skip
+        coordinates_again(first, store)
+        answer = loop.start(txn_offset_commit(call, r.commit_in_transaction("tx", "g", (1, 0), "t", 5)))
+        answer.then(loop.stop)
+        loop.run()
     [[part]] = [topic.partitions for topic in answer.value.topics]
     assert part.error_code == ErrorCode.NOT_COORDINATOR
 

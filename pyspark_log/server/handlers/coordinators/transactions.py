@@ -22,6 +22,7 @@ from pyspark_log.server.coordinator import of_storing
 from pyspark_log.server.errors import code_of
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.coordinators.group_offsets import refusal, unknown
+from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 from pyspark_log.storage.catalog import TRANSACTIONS_TOPIC
 from pyspark_log.storage.groups import OffsetAndMetadata
@@ -219,6 +220,6 @@ async def _commit(
                 return of_storing(code_of(failure))
         finally:
             gate.release(request.transactional_id, request.producer_id)
-    except (PylogError, OSError, ValueError) as failure:
+    except (RefusedError, PylogError, OSError, ValueError) as failure:
         return of_storing(code_of(failure))
     return ErrorCode.NONE
