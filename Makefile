@@ -87,6 +87,7 @@ test-long:  ## What takes many hours: test-all with its files on a disk, model, 
 	$(MAKE) table-campaign
 	$(MAKE) real-time-campaign
 	$(MAKE) schema-campaign
+	$(MAKE) simulation
 	$(MAKE) crash
 
 .PHONY: model
@@ -135,6 +136,10 @@ schema-campaign: kafka-jars  ## Values of 30,000 schemas, and 20,000 pairs of sc
 group-campaign: $(INSTALLED)  ## Members of a group without a server, that join, leave, die and sleep, 500 times: ten minutes
 	"$(BIN)/python" -m tests.campaigns groups --kills 250
 	"$(BIN)/python" -m tests.campaigns groups --kills 250 --assignor range
+
+.PHONY: simulation
+simulation: $(INSTALLED)  ## Servers of an object store and their clients in one thread, on a clock of their own, for 200 hours: a quarter of an hour
+	"$(BIN)/python" -m tests.simulation --hours 200
 
 .PHONY: object-campaign
 object-campaign: object-servers $(INSTALLED)  ## A store in an object store: its processes and its server, killed 40 times: three minutes
