@@ -23,8 +23,8 @@ def main():
         counts.update(house.events)
         asleep += house.asleep / 3600
         print(
-            f"seed {seed}: {house.world.now / 3600:.1f} h, trace {house.world.trace:08x}, "
-            f"{house.world.switches} switches, {time.monotonic() - began:.0f} s",
+            f"seed {seed}: {house.world.now / 3600:.1f} h, {house.asleep / 3600:.1f} of them nights, "
+            f"trace {house.world.trace:08x}, {house.world.switches} switches, {time.monotonic() - began:.0f} s",
             flush=True,
         )
         seed += 1
