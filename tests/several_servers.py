@@ -1,7 +1,7 @@
 """Three servers of one store in place of one, wherever tests serve a new store: `PYLOG_SERVERS=folder`, or `objects`.
 
-By hand, for tests of clients: they find the others by the first. Tests of one server's own answers, files or log are not
-for it.
+By hand, for tests of clients: they find the others by the first. It is not for tests of one server's own answers, files
+or log.
 """
 
 import contextlib
