@@ -53,7 +53,7 @@ def show_at_once(state, entry):
 def judge_by_the_time_of_day(self):
     state = self._follower.state
     alive = [
-        Server(node_id, server.host, server.port)
+        Server(node_id, *server.place)
         for node_id, server in sorted(state.servers.items())
         if server.run == self.run or now_ms() - server.time < DEAD * 1000
     ]

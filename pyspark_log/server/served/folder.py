@@ -10,7 +10,7 @@ from pyspark_log.server.followed_file import FolderDocuments
 from pyspark_log.server.network import Workers
 from pyspark_log.server.served import replicas_alone
 from pyspark_log.server.served.folder_append import append
-from pyspark_log.server.served.folder_log import FolderTopic
+from pyspark_log.server.served.folder_log import FolderTopic, SharedTopic
 from pyspark_log.server.served.logs import Batch, GroupMembers, Refused, ServedLogs, Stored
 from pyspark_log.server.served.servers import Servers
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
@@ -161,6 +161,9 @@ class SharedFolderLogs(FolderLogs):
             )
         with lock:
             yield
+
+    def topic(self, name: str) -> SharedTopic:
+        return SharedTopic(self._logs, self._logs.topic(name))
 
     def take_over(self) -> tuple[int, GroupMembers]:
         """As of SharedGroups, but it waits. What the server before has written is all there: its process has ended."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyspark_log.kafka import FileRange
-from pyspark_log.server.served.logs import Batches, LogView, MustWaitError, ServedTopic
+from pyspark_log.server.served.logs import NO_LEADER_EPOCH, Batches, LogView, MustWaitError, ServedTopic
 from pyspark_log.storage.log.leader_epochs import FILE_NAME, EpochEnd, LeaderEpochs
 from pyspark_log.storage.log.read import LogReader
 from pyspark_log.storage.log.state import PartitionState
@@ -39,6 +39,13 @@ class FolderTopic(ServedTopic):
         # A client that has another one asks for it next.
         topic.note_leader_epoch(partition, state.leader_epoch)
         return FolderLog(reader, state)
+
+
+class SharedTopic(FolderTopic):
+    """A topic of a folder with several servers."""
+
+    def leader_epoch(self, partition: int) -> int:
+        return NO_LEADER_EPOCH
 
 
 class FolderLog(LogView):

@@ -34,6 +34,8 @@ from pyspark_log.types import OffsetAndTimestamp, TopicPartition
 
 #: The members of groups: of classic ones, None: it has committed offsets alone; and the records of those of KIP-848.
 GroupMembers: TypeAlias = tuple[dict[str, GroupMetadataValue | None], dict[str, dict[RecordKey, Value]]]
+#: That a client is to know of no leader epoch.
+NO_LEADER_EPOCH = -1
 
 
 class MustWaitError(Exception):
@@ -115,7 +117,11 @@ class ServedTopic(Protocol):
         """UnknownTopicError: it has no such partition."""
 
     def leader_epoch(self, partition: int) -> int:
-        """Kafka's leader epoch of a partition. PylogError, OSError."""
+        """The leader epoch that clients get with a partition's leader. PylogError, OSError.
+
+        NO_LEADER_EPOCH where several servers lead: all have the same epoch. A client that had one would ask each leader
+        that it turns to whether its position is right there, and Java's reads nothing until it is answered.
+        """
 
     def view(self, partition: int, *, may_wait: bool, client_end: int = 0) -> LogView:
         """A partition's log as it is. PylogError, OSError: it cannot be read; MustWaitError.

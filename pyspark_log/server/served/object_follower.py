@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Iterable
 
 from pyspark_log.errors import PylogError
 from pyspark_log.server.served.object_pieces import Pieces
+from pyspark_log.storage.fs.clock import since_boot
 from pyspark_log.storage.publish_log.documents import Documents
 from pyspark_log.storage.publish_log.entry import name_of
 from pyspark_log.storage.publish_log.log import PublishLog
@@ -34,7 +35,7 @@ class Follower:
     Attributes:
         state: that state.
         problem: why the last look has failed; "": it has not.
-        looked: when the last one has begun that has not failed, in seconds of the monotonic clock.
+        looked: when the last one has begun that has not failed, in seconds since the boot.
         documents: those of the servers, as they were at that look.
     """
 
@@ -53,7 +54,7 @@ class Follower:
         self._events = set[ObjectEvents]()
         self._is_over = threading.Event()
         self._catching_up, self._caught_up = threading.Lock(), 0.0
-        self.looked = time.monotonic()
+        self.looked = since_boot()
         self.state, self.problem, self.documents = log.follow(), "", Documents(log)
         self.documents.take(self.state)
         log.watch(self.keep, self._take_in, run, _FIRST_BYTES)
@@ -78,7 +79,7 @@ class Follower:
     def _run(self) -> None:
         pause = SHORTEST
         while not self._is_over.wait(pause):
-            began = time.monotonic()
+            began = since_boot()
             try:
                 has_changed = self.look()
             except Exception as error:  # noqa: BLE001  (else clients would read an old state for good)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyspark_log.errors import UnknownTopicError
-from pyspark_log.server.served.logs import Batches, LogView, MustWaitError, ServedTopic
+from pyspark_log.server.served.logs import NO_LEADER_EPOCH, Batches, LogView, MustWaitError, ServedTopic
 from pyspark_log.server.served.object_follower import Follower
 from pyspark_log.server.served.object_pieces import Pieces
 from pyspark_log.storage.log.leader_epochs import EpochEnd
@@ -31,7 +31,7 @@ class ObjectTopic(ServedTopic):
         log_of(self._follower.state, self.name, partition)
 
     def leader_epoch(self, partition: int) -> int:
-        return _EPOCH
+        return NO_LEADER_EPOCH
 
     def view(self, partition: int, *, may_wait: bool, client_end: int = 0) -> ObjectLog:
         log = self._log(partition)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
 
 from pyspark_log.errors import PylogError, StoreError
 from pyspark_log.server.served.object_follower import Follower
 from pyspark_log.server.served.servers import Server, Servers, check_reachable, leader_of
 from pyspark_log.storage.catalog.topics import new_id
+from pyspark_log.storage.fs.clock import since_boot
 from pyspark_log.storage.publish_log import servers
 from pyspark_log.storage.publish_log.changes import Place
 from pyspark_log.storage.publish_log.log import PublishLog
@@ -71,8 +71,9 @@ class ObjectServers(Servers):
 
     @property
     def coordinates(self) -> bool:
-        # One that has not looked for so long may have been replaced: it must not answer with old offsets.
-        return self.term is not None and time.monotonic() - self._follower.looked < DEAD
+        # One that has not looked for so long, or was suspended, may have been replaced: it must not answer with old
+        # offsets.
+        return self.term is not None and since_boot() - self._follower.looked < DEAD
 
     @property
     def term(self) -> int | None:
@@ -85,7 +86,7 @@ class ObjectServers(Servers):
         entry = self._log.decide(lambda state: servers.register(state, self._wanted, self.run, self._place))
         assert entry is not None
         assert entry.server is not None
-        self.node_id, self._renewed = entry.server.node_id, time.monotonic()
+        self.node_id, self._renewed = entry.server.node_id, since_boot()
         self._judge()
 
     def begin(self, on_change: Callable[[], object], fail: Callable[[Exception], object]) -> None:
@@ -116,7 +117,7 @@ class ObjectServers(Servers):
             try:
                 self._judge()
                 self._take_over()
-                if time.monotonic() - self._renewed >= RENEW:
+                if since_boot() - self._renewed >= RENEW:
                     self._decide(lambda state: servers.renew(state, self.node_id, self.run, self._place))
             except StoreError as error:
                 self._fail(error)
@@ -128,7 +129,7 @@ class ObjectServers(Servers):
                 self._on_change()
 
     def _decide(self, propose: Callable[[State], Proposal | None]) -> None:
-        began = time.monotonic()
+        began = since_boot()
         if self._log.decide(propose) is not None:
             self._renewed = began
 
@@ -136,7 +137,7 @@ class ObjectServers(Servers):
         """Finds which servers live."""
         # The state is at least as new as that look.
         looked, state = self._follower.looked, self._follower.state
-        now, alive = time.monotonic(), list[Server]()
+        now, alive = since_boot(), list[Server]()
         for node_id, server in sorted(state.servers.items()):
             number, since = self._seen.get(server.run, (-1, 0.0))
             if number != server.number:

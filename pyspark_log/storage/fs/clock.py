@@ -9,10 +9,17 @@ from datetime import UTC, datetime, timedelta
 #: Returns the time in ms since 1970 (UTC).
 Clock = Callable[[], int]
 
+_SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
 
 def now_ms() -> int:
     """The machine's time in ms since 1970 (UTC)."""
     return time.time_ns() // 1_000_000
+
+
+def since_boot() -> float:
+    """Seconds of a clock that nothing sets, and that counts while the machine is suspended, where there is one."""
+    return time.clock_gettime_ns(_SINCE_BOOT) / 1_000_000_000
 
 
 class StoreClock:

@@ -8,17 +8,15 @@ docs/internals/publish-log.md.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
 from pyspark_log.errors import LogDamagedError
+from pyspark_log.storage.fs.clock import since_boot
 from pyspark_log.storage.objects import Objects
 
 # An entry is deleted days after it was made. A process that knew the newest state within this time (ms) need not look.
 _AWAKE = 10 * 60 * 1000
-# The clock that also counts while the machine is suspended, where there is one.
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Moment(NamedTuple):
@@ -30,7 +28,7 @@ class Moment(NamedTuple):
     @classmethod
     def now(cls, clock: Callable[[], int]) -> Moment:
         """The present one; `clock` gives the time in ms."""
-        return cls(clock(), time.clock_gettime_ns(_CLOCK) // 1_000_000)
+        return cls(clock(), int(1000 * since_boot()))
 
     def is_long_ago(self, now: Moment) -> bool:
         """Whether entries that were made since may be deleted by now."""

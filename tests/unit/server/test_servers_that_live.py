@@ -50,7 +50,7 @@ def store(memory_url):
 def clock(monkeypatch):
     """The clock of all servers, in seconds."""
     now = [1000.0]
-    monkeypatch.setattr(object_servers, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(object_servers, "since_boot", lambda: now[0])
     return now
 
 

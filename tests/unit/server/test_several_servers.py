@@ -11,7 +11,8 @@ from confluent_kafka.admin import AdminClient
 
 from pyspark_log import Store
 from tests.ports import free_ports_in_a_row
-from tests.server_tools import Server
+from tests.requests import metadata
+from tests.server_tools import Peer, Server
 from tests.waiting import PATIENCE, wait_until
 
 # A test that is slow over objects, where a server is taken for dead after 15 s, is not over a folder.
@@ -67,6 +68,10 @@ def test_partitions_are_shared(servers):
     wait_until(agree, "all servers know of each other, and of the same leaders")
     leaders = views[0][1]
     assert len(set(leaders.values())) > 1
+    with Peer(servers[1]) as peer:
+        [topic] = peer.ask(metadata("t"), 12).topics
+    # Else Java's consumers would ask each leader that comes whether their positions are right, and wait for that.
+    assert {part.leader_epoch for part in topic.partitions} == {-1}
     servers[2].stop()
     wait_until(lambda: set(described(servers[0])[0]) == {1, 2}, "it has left")
     # One that leaves moves its own share alone.
