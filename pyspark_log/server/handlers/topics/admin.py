@@ -100,7 +100,7 @@ def _partitions(call: Call, topic: CreateTopicsRequest.CreatableTopic) -> int | 
     if topic.replication_factor not in (_DEFAULT, 1):
         raise RefusedError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {topic.replication_factor}: there is one server, so it must be 1",
+            f"replication factor {topic.replication_factor}: servers of a store have no replicas, so it must be 1",
         )
     if topic.num_partitions == _DEFAULT:
         return None

@@ -55,7 +55,7 @@ async def describe_cluster(call: Call, request: DescribeClusterRequest) -> Descr
 async def list_partition_reassignments(
     call: Call, _request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """Lists no reassignments: there is one server."""
+    """Lists no reassignments: servers of a store have no replicas."""
     if not call.allows(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
         return ListPartitionReassignmentsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return ListPartitionReassignmentsResponse(error_message=None)
