@@ -1,6 +1,5 @@
 """Fixtures of places for stores: a folder, or a prefix in an object store."""
 
-import contextlib
 import itertools
 
 import pytest
@@ -21,32 +20,29 @@ def object_server(tmp_path_factory):
         yield running
 
 
-@contextlib.contextmanager
-def url_at(object_server):
+def url_at(object_server, monkeypatch):
     """Where a store may be created, without the race that this begins with; the environment has the credentials."""
-    with pytest.MonkeyPatch.context() as patched:
-        for name, value in object_server.environment.items():
-            patched.setenv(name, value)
-        patched.setattr(_RACES, lambda *_: 0)
-        patched.setattr(_RETRIED, 1)
-        yield f"s3://{object_server.bucket}/store{next(_numbers)}"
+    for name, value in object_server.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(_RACES, lambda *_: 0)
+    monkeypatch.setattr(_RETRIED, 1)
+    return f"s3://{object_server.bucket}/store{next(_numbers)}"
 
 
 @pytest.fixture
-def served_url(object_server):
-    """The same for a test."""
-    with url_at(object_server) as url:
-        yield url
+def served_url(object_server, monkeypatch):
+    """The same for a test, which may undo that."""
+    return url_at(object_server, monkeypatch)
 
 
 @pytest.fixture(scope="module", params=["folder", "objects"])
 def served_place(request, tmp_path_factory):
     """Where a store of either kind may be created that other processes serve, for all tests of a file."""
-    with contextlib.ExitStack() as stack:
-        if request.param == "folder":
-            yield str(tmp_path_factory.mktemp("served") / "store")
-        else:
-            yield stack.enter_context(url_at(request.getfixturevalue("object_server")))
+    if request.param == "folder":
+        yield str(tmp_path_factory.mktemp("served") / "store")
+        return
+    with pytest.MonkeyPatch.context() as patched:
+        yield url_at(request.getfixturevalue("object_server"), patched)
 
 
 @pytest.fixture
