@@ -36,7 +36,8 @@ class Living(Generic[_T]):
     def put(self, key: Hashable, thing: _T) -> None:
         """Enters an object under a key."""
         if len(self._references) >= self._most:
-            for known, reference in list(self._references.items()):
+            # A copy is made at once. A list of pairs is not: Python may collect garbage in between, and run other code.
+            for known, reference in self._references.copy().items():
                 if reference() is None:
                     self._references.pop(known, None)
             self._most = max(_LEAST, 2 * len(self._references))
