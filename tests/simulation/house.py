@@ -172,7 +172,7 @@ class House:
             )
             for servers in (host.server.broker.logs.servers for host in self.hosts)
         }
-        if len(views) > 1 or any(len(alive) < len(self.hosts) or who is None for alive, who in views):
+        if len(views) > 1 or any(len(alive) < len(self.hosts) or coordinator is None for alive, coordinator in views):
             self.world.fault(f"the {len(self.hosts)} servers know of these, and of one that coordinates: {views}")
 
     def _close(self):

@@ -52,7 +52,7 @@ class DecidedTransactions:
         return {
             name: replace(metadata, partitions=self._shared.partitions(metadata.producer_id))
             for name, metadata in self._shared.known().items()
-            if servers.leader(name, 0, "").node_id == servers.node_id
+            if (server := servers.of_transactions(name)) is not None and server.node_id == servers.node_id
         }
 
     # ---- requests
