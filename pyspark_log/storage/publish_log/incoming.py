@@ -20,7 +20,7 @@ from pyspark_log.storage.record import BatchHeader, crc32c
 from pyspark_log.storage.record.layout import crcs_of
 from pyspark_log.types import TopicDescription
 
-#: The offset that a batch in an open transaction has.
+#: The offset that the producer's state has of a batch in an open transaction.
 STAGED_OFFSET = -1
 # Up to how many bytes batches that follow each other become one region, which is read as a whole.
 _REGION_BYTES = 8 * 1024 * 1024
@@ -53,7 +53,8 @@ class Placed(NamedTuple):
     """A batch is in the log.
 
     Attributes:
-        base_offset, next_offset: its offsets; from -1 on, if it is in an open transaction: it gets them at its end.
+        base_offset, next_offset: its offsets. In an open transaction, the least that it can get at its end; those of a
+            duplicate there are from -1 on.
         log_start: the log's first offset.
         is_duplicate: whether it was there before.
     """
@@ -123,7 +124,7 @@ class _Partition:
         self._is_there = now is not None and now.topic_id == topic.topic_id
         self.log = state.partitions.get(self.at, PartitionLog())
         self.added, self.numbered = list[Incoming](), list[Numbered]()
-        self.staged = dict[int, list[Incoming]]()
+        self.staged, self._staged_counts = dict[int, list[Incoming]](), dict[int, int]()
         producers, ids = state.producers.get(self.at, {}), {batch.header.producer_id for batch in batches}
         entries = [producers[producer_id].entry(producer_id) for producer_id in ids if producer_id in producers]
         self._producers = ProducerStates(entries, self.log.log_end)
@@ -152,8 +153,18 @@ class _Partition:
                 Numbered(*self.at, header.producer_id, header.producer_epoch, header.base_sequence, base_offset, count)
             )
         self._producers.end_offset = end if batch.in_transaction else header.next_offset
+        if batch.in_transaction:
+            base_offset = end + self._staged_count(header.producer_id)
+            self._staged_counts[header.producer_id] += count
         (self.staged.setdefault(header.producer_id, []) if batch.in_transaction else self.added).append(batch)
-        return Placed(base_offset, header.next_offset, self.log.log_start, is_duplicate=False)
+        return Placed(base_offset, base_offset + count, self.log.log_start, is_duplicate=False)
+
+    def _staged_count(self, producer_id: int) -> int:
+        """How many records of a producer's transaction come before its next batch."""
+        if producer_id not in self._staged_counts:
+            pieces = [piece for at, piece in self._state.open[producer_id].pieces if at == self.at]
+            self._staged_counts[producer_id] = sum(piece.next_offset - piece.base_offset for piece in pieces)
+        return self._staged_counts[producer_id]
 
     def _check_transaction(self, batch: Incoming) -> None:
         """Refuses a batch that is not in the transaction that is open, if it should be, or in none. ProducerError."""

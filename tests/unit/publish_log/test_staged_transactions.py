@@ -69,13 +69,13 @@ def offsets(outcomes):
 def test_what_is_staged_is_visible_once_it_is_committed():
     house = House()
     house.apply(step(7, Step.BEGIN))
-    assert offsets(house.take(batch(7, 0, 2), batch(7, 0, 1, partition=1))) == [(-1, 1, False), (-1, 0, False)]
+    assert offsets(house.take(batch(7, 0, 2), batch(7, 0, 1, partition=1))) == [(0, 2, False), (0, 1, False)]
     house.take(Incoming(TOPIC, 0, *_plain()))
     assert house.ends() == [1, 0, 0]
     offset = StagedOffset(7, "g", AT, 30, "note")
     house.apply(Proposal(staged_offsets=(offset,)))
     assert house.state.groups == {}
-    assert offsets(house.take(batch(7, 2, 3))) == [(-1, 2, False)]
+    assert offsets(house.take(batch(7, 2, 3))) == [(3, 6, False)]
     house.apply(step(7, Step.COMMIT))
     assert (house.ends(), house.state.open) == ([6, 1, 0], {})
     pieces = house.state.partitions[TOPIC.topic_id, 0].pieces
@@ -98,10 +98,10 @@ def test_what_is_aborted_is_never_visible():
     # The numbers continue in the same epoch, and begin again in the next one.
     house.apply(step(7, Step.BEGIN))
     assert isinstance(house.take(batch(7, 0, 3))[0], OutOfOrderSequenceError)
-    assert offsets(house.take(batch(7, 2), batch(7, 0, 2))) == [(-1, 0, False), (-1, 1, True)]
+    assert offsets(house.take(batch(7, 2), batch(7, 0, 2))) == [(0, 1, False), (-1, 1, True)]
     house.apply(step(7, Step.COMMIT))
     house.apply(step(7, Step.BEGIN, epoch=1))
-    assert offsets(house.take(batch(7, 0, epoch=1))) == [(-1, 0, False)]
+    assert offsets(house.take(batch(7, 0, epoch=1), batch(7, 1, epoch=1))) == [(1, 2, False), (2, 3, False)]
 
 
 def test_what_is_in_no_open_transaction_is_refused():
