@@ -10,8 +10,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient
 
 from pyspark_log import Store
+from pyspark_log.kafka.error_codes import ErrorCode
 from tests.ports import free_ports_in_a_row
-from tests.requests import metadata
+from tests.requests import create_topic, metadata
 from tests.server_tools import Peer, Server
 from tests.waiting import PATIENCE, wait_until
 
@@ -72,8 +73,10 @@ def test_partitions_are_shared(servers):
     assert len(set(leaders.values())) > 1
     with Peer(servers[1]) as peer:
         [topic] = peer.ask(metadata("t"), 12).topics
-    # Else Java's consumers would ask each leader that comes whether their positions are right, and wait for that.
-    assert {part.leader_epoch for part in topic.partitions} == {-1}
+        # Else Java's consumers would ask each leader that comes whether their positions are right, and wait for that.
+        assert {part.leader_epoch for part in topic.partitions} == {-1}
+        codes = [peer.ask(create_topic(f"copies{n}", 1, n), 7).topics[0].error_code for n in (0, 3, 4)]
+    assert codes == [ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.NONE, ErrorCode.INVALID_REPLICATION_FACTOR]
     servers[2].stop()
     wait_until(lambda: set(described(servers[0])[0]) == {1, 2}, "it has left")
     # One that leaves moves its own share alone.

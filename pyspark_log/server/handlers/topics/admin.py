@@ -97,10 +97,13 @@ def _partitions(call: Call, topic: CreateTopicsRequest.CreatableTopic) -> int | 
         for assignment in topic.assignments:
             _check_replicas(call, assignment.broker_ids)
         return len(topic.assignments)
-    if topic.replication_factor not in (_DEFAULT, 1):
+    servers = len(call.broker.logs.servers.alive())
+    # Programs ask for as many as there are servers, up to three. The store keeps the records for all of them.
+    if topic.replication_factor != _DEFAULT and not 1 <= topic.replication_factor <= servers:
         raise RefusedError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {topic.replication_factor}: servers of a store have no replicas, so it must be 1",
+            f"replication factor {topic.replication_factor}: servers here: {servers}. The store keeps the records, so "
+            "1 is enough",
         )
     if topic.num_partitions == _DEFAULT:
         return None
