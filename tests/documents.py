@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from pyspark_log import Store
-from pyspark_log.server.documents import documents_of
-from pyspark_log.server.followed_file import FolderDocuments
+from pyspark_log.server.documents.in_folder import FolderDocuments
+from pyspark_log.server.documents.kinds import documents_of
 from pyspark_log.storage.objects import by_kind
 from pyspark_log.storage.publish_log.documents import Documents
 

@@ -13,7 +13,7 @@ from pyspark_log.cli.support import warn
 from pyspark_log.errors import StoreNotFoundError
 
 if TYPE_CHECKING:
-    from pyspark_log.server.followed import Documents
+    from pyspark_log.server.documents import Documents
     from pyspark_log.storage.folder_store import FolderStore
     from pyspark_log.storage.store import Store
 
@@ -56,7 +56,7 @@ class Target:
             PartitionOwnedError: it is a node's.
         """
         store = self.open_served() if create else self.open()
-        from pyspark_log.server.documents import documents_of  # noqa: PLC0415
+        from pyspark_log.server.documents.kinds import documents_of  # noqa: PLC0415
         from pyspark_log.storage.catalog.own_cluster import check_free  # noqa: PLC0415
 
         if is_clusters:

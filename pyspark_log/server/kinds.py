@@ -59,7 +59,7 @@ def kind_of(
 
     def in_objects(store: ObjectStore) -> Kind:
         from pyspark_log.server.served.objects import ObjectLogs  # noqa: PLC0415  (a server of a folder loads none of it)
-        from pyspark_log.server.several import SeveralOverObjects  # noqa: PLC0415
+        from pyspark_log.server.several.over_objects import SeveralOverObjects  # noqa: PLC0415
 
         logs = ObjectLogs(store, workers, _LINGER if linger is None else linger, node_id, rack)
 
@@ -87,8 +87,8 @@ def kind_of(
 def _shared_folder(store: FolderStore, workers: Workers, node_id: int | None) -> Kind:
     """A store in a folder beside other servers. UnsupportedByStoreError: it has one alone."""
     from pyspark_log.server.served.folder import SharedFolderLogs  # noqa: PLC0415  (one that is alone needs none of it)
-    from pyspark_log.server.served.folder_servers import FolderServers  # noqa: PLC0415  (likewise)
-    from pyspark_log.server.several_in_folder import SeveralInFolder  # noqa: PLC0415  (likewise)
+    from pyspark_log.server.served.folder.servers import FolderServers  # noqa: PLC0415  (likewise)
+    from pyspark_log.server.several.in_folder import SeveralInFolder  # noqa: PLC0415  (likewise)
 
     check_several(store)
     servers = FolderServers(store.path, node_id)

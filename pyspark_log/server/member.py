@@ -12,8 +12,8 @@ from pyspark_log.server.appends import Appends
 from pyspark_log.server.cluster.image import FeatureRange
 from pyspark_log.server.cluster_view import NO_EPOCH, ClusterView, Features, LogEnd
 from pyspark_log.server.coordinator import Settings, Topic
-from pyspark_log.server.group_topics import topics_of
 from pyspark_log.server.groups import Groups
+from pyspark_log.server.groups.topics import topics_of
 from pyspark_log.server.network import Loop, Wait, Workers
 from pyspark_log.server.producer_ids import ProducerIds
 from pyspark_log.server.served import ServedLogs

@@ -26,7 +26,7 @@ from pyspark_log.server.kinds import in_folder, kind_of
 from pyspark_log.server.member import Member, Parts
 from pyspark_log.server.network import ClosedByServerError, Limits, Listener, Loop, Workers
 from pyspark_log.server.node.config import ClusterConfig
-from pyspark_log.server.pages import Pages
+from pyspark_log.server.pages.pages import Pages
 from pyspark_log.server.producer_ids import ProducerIds
 from pyspark_log.server.quotas import ClientQuotas, Throttles
 from pyspark_log.server.security import Acls, Login, PrincipalRules, Sasl, SaslConfig, TlsConfig, Users, subject, user
@@ -256,7 +256,7 @@ class _Server:
     def _add_ui(self, address: tuple[str, int], config: ServerConfig) -> None:
         if config.sasl is not None and not set(config.sasl.mechanisms) - {BEARER}:
             raise InvalidConfigError(f"the page needs users with passwords to log in, which {BEARER} does not have")
-        from pyspark_log.server.ui_view import UiView  # noqa: PLC0415
+        from pyspark_log.server.pages.ui_view import UiView  # noqa: PLC0415
 
         tls = config.tls
         host, port = self._pages.add_ui(

@@ -3,7 +3,7 @@
 import pytest
 from node_tools import NODE, NodeServer
 
-from pyspark_log.server.metrics import OF_NODES
+from pyspark_log.server.pages.metrics import OF_NODES
 from tests.ports import HOST, free_ports
 from tests.scrapes import Scrape, get
 from tests.server_tools import running

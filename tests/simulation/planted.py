@@ -2,8 +2,8 @@
 
 from pyspark_log.errors import OutcomeUnknownError
 from pyspark_log.kafka.error_codes import ErrorCode
-from pyspark_log.server.served.object_groups import ObjectGroups
-from pyspark_log.server.served.object_servers import DEAD, ObjectServers
+from pyspark_log.server.served.objects.groups import ObjectGroups
+from pyspark_log.server.served.objects.servers import DEAD, ObjectServers
 from pyspark_log.server.served.servers import Server
 from pyspark_log.server.transactions import transitions
 from pyspark_log.storage.fs.clock import now_ms

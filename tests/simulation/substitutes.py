@@ -329,7 +329,7 @@ def installed(world, library):
                     changes[module, attribute] = plain[value]
                 elif value is selectors:
                     changes[module, attribute] = select
-    for module in ("server.network.loop", "server.served.object_follower"):
+    for module in ("server.network.loop", "server.served.objects.follower"):
         changes[sys.modules[f"pyspark_log.{module}"], "os"] = files
     for name in ("Future", "ThreadPoolExecutor"):
         changes[concurrent.futures, name] = plain[getattr(concurrent.futures, name)]

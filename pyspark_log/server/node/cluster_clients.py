@@ -14,7 +14,7 @@ from pyspark_log.kafka.messages import AccessControlEntryRecord, UserScramCreden
 from pyspark_log.server.cluster import Image
 from pyspark_log.server.cluster.errors import MetadataError
 from pyspark_log.server.cluster.image import Entity as ClusterEntity
-from pyspark_log.server.followed import Documents, Followed
+from pyspark_log.server.documents import Documents, Followed
 from pyspark_log.server.quotas import DEFAULT, KINDS, ClientQuotas, Entity, Table
 from pyspark_log.server.security.acls import Acl, Acls, Operation, Pattern, Permission, Resource, Rules
 from pyspark_log.server.security.users import SCRAM_NUMBERS, Credential, Known

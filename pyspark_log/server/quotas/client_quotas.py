@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 
 from pyspark_log.errors import InvalidConfigError
-from pyspark_log.server.followed import Documents, Followed
+from pyspark_log.server.documents import Documents, Followed
 from pyspark_log.server.quotas.entities import KINDS, Entity, Quotas, check_entity, check_quota
 from pyspark_log.server.quotas.table import Table
 from pyspark_log.storage.catalog.store_json import QUOTAS_FILE

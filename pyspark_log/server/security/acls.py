@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
 from pyspark_log.errors import PylogError
-from pyspark_log.server.followed import Documents, Followed
+from pyspark_log.server.documents import Documents, Followed
 from pyspark_log.storage.catalog.store_json import ACLS_FILE
 from pyspark_log.storage.fs.json_fields import Fields
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pyspark_log.errors import InvalidConfigError, shortened
-from pyspark_log.server.followed import Documents, Followed
+from pyspark_log.server.documents import Documents, Followed
 from pyspark_log.storage.catalog.store_json import USERS_FILE
 from pyspark_log.storage.fs.json_fields import Fields
 

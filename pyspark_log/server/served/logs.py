@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from pyspark_log.group_records import RecordKey, Value
 from pyspark_log.kafka import FileRange
-from pyspark_log.server.followed import Documents
+from pyspark_log.server.documents import Documents
 from pyspark_log.server.network import Wait
 from pyspark_log.server.served.servers import Servers
 from pyspark_log.storage.groups import OffsetAndMetadata

@@ -32,7 +32,7 @@ CUT_FOLDER = "cut"
 TOPICS_LOCK = "topics.lock"
 #: In the folder of states: the users of a server, what they may do, and how much (server/security, server/quotas).
 USERS_FILE, ACLS_FILE, QUOTAS_FILE = "users.json", "acls.json", "quotas.json"
-#: Likewise: the servers that live, where several serve the store (server/served/folder_servers.py).
+#: Likewise: the servers that live, where several serve the store (server/served/folder/servers.py).
 SERVERS_FOLDER = "servers"
 SERVERS_FILES = (USERS_FILE, ACLS_FILE, QUOTAS_FILE, SERVERS_FOLDER)
 LOG_DIRS = "log.dirs"

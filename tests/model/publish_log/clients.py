@@ -1,6 +1,6 @@
 """Kafka's clients, and what their servers do for them: producers, consumers of a group, transactions.
 
-Models pyspark_log/server/served/object_append.py, object_groups.py and object_transactions.py. A client's request is a
+Models pyspark_log/server/served/objects/append.py, groups.py and transactions.py beside it. A client's request is a
 call of the process that is its server. One that is sent again, to another server, is a call of another process, while
 the first may be at work.
 """

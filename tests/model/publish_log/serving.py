@@ -1,7 +1,7 @@
 """What servers may decide in a state.
 
 Models pyspark_log/storage/publish_log/incoming.py and servers.py, ObjectGroups of
-pyspark_log/server/served/object_groups.py, and pyspark_log/server/transactions/transitions.py.
+pyspark_log/server/served/objects/groups.py, and pyspark_log/server/transactions/transitions.py.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from server_requests import batch, produce
 from pyspark_log import Store
 from pyspark_log.metrics import StoreMetrics
 from pyspark_log.monitoring import Snapshots
-from pyspark_log.server.metrics import OF_NODES
+from pyspark_log.server.pages.metrics import OF_NODES
 from pyspark_log.server.quotas import OF_CLIENTS, ClientQuotas, Entity
 from tests.documents import documents_at
 from tests.paths import ROOT

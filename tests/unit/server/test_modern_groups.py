@@ -10,7 +10,7 @@ from server_requests import id_of
 from pyspark_log import Store
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
-from pyspark_log.server.group_topics import matching
+from pyspark_log.server.groups.topics import matching
 from tests import requests as r
 from tests.server_tools import Peer, served
 

@@ -16,9 +16,8 @@ from pyspark_log.errors import (
     UnknownTopicError,
 )
 from pyspark_log.server.network import Loop, Workers
-from pyspark_log.server.served import object_collector
 from pyspark_log.server.served.logs import Batch, Refused, Stored
-from pyspark_log.server.served.objects import ObjectLogs
+from pyspark_log.server.served.objects import ObjectLogs, collector
 from pyspark_log.storage.objects.observer import set_observer
 from tests.store_tools import values
 
@@ -83,7 +82,7 @@ def puts():
 
 def test_what_comes_at_once_is_one_request(store, puts, monkeypatch):
     requests = [batch(b"a"), batch(b"b", OTHER)], [batch(b"c")], [batch(b"d")]
-    monkeypatch.setattr(object_collector, "_ROUND_BYTES", 4 * len(batch().records))
+    monkeypatch.setattr(collector, "_ROUND_BYTES", 4 * len(batch().records))
     with serving(store, linger=3600) as served:
         answered = served.ask(*requests)
         assert answered == [
@@ -149,8 +148,8 @@ def test_rules_of_the_topic(store):
 @pytest.mark.parametrize("inline", [0, 1 << 20])
 def test_large_rounds(store, puts, monkeypatch, inline):
     """What is too large for an entry is an object, with the records of a partition one after the other."""
-    monkeypatch.setattr(object_collector, "MOST_INLINE", inline)
-    monkeypatch.setattr(object_collector, "_ROUND_BYTES", 300)
+    monkeypatch.setattr(collector, "MOST_INLINE", inline)
+    monkeypatch.setattr(collector, "_ROUND_BYTES", 300)
     sent = [[batch(b"%d" % number, TopicPartition("t", number % 2))] for number in range(24)]
     with serving(store, linger=0.01) as served:
         answers = served.ask(*sent)
@@ -165,8 +164,8 @@ def test_large_rounds(store, puts, monkeypatch, inline):
 
 
 def test_an_object_that_is_not_written_fails_its_batches_alone(store, monkeypatch):
-    monkeypatch.setattr(object_collector, "MOST_INLINE", 300)
-    monkeypatch.setattr(object_collector, "_ROUND_BYTES", 300)
+    monkeypatch.setattr(collector, "MOST_INLINE", 300)
+    monkeypatch.setattr(collector, "_ROUND_BYTES", 300)
 
     def fail(request):
         if request.kind == "put" and not request.is_done and request.key.startswith("data/"):
@@ -184,7 +183,7 @@ def test_an_object_that_is_not_written_fails_its_batches_alone(store, monkeypatc
 
 
 def test_more_than_may_wait_is_refused(store, monkeypatch):
-    monkeypatch.setattr(object_collector, "_MOST_BYTES", 300)
+    monkeypatch.setattr(collector, "_MOST_BYTES", 300)
     with serving(store) as served:
         [[large]], [[small]] = served.ask([batch(b"x" * 900)]), served.ask([batch(b"y")])
         assert isinstance(large.error, ObjectStoreError)

@@ -10,7 +10,7 @@ from pyspark_log import Store
 from pyspark_log.errors import InvalidConfigError
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
-from pyspark_log.server import followed
+from pyspark_log.server.documents import followed
 from pyspark_log.server.security.acls import Acl, Acls, Operation, Pattern, Permission, Resource, Rules
 from tests import requests as r
 from tests.documents import documents_at

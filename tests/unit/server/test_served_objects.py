@@ -15,9 +15,8 @@ from record_tools import Record, build
 from pyspark_log import Store, TopicPartition
 from pyspark_log.errors import UnknownTopicError
 from pyspark_log.server.network import Loop, Workers
-from pyspark_log.server.served import object_pieces
 from pyspark_log.server.served.logs import MustWaitError
-from pyspark_log.server.served.objects import ObjectLogs
+from pyspark_log.server.served.objects import ObjectLogs, pieces
 from pyspark_log.storage.objects.observer import set_observer
 from pyspark_log.storage.publish_log.incoming import Incoming, take_in
 from pyspark_log.storage.publish_log.state import State
@@ -159,7 +158,7 @@ def test_history_is_read_in_few_requests(store, requests, house):
 
 
 def test_what_is_kept_is_bounded(store, monkeypatch, house):
-    monkeypatch.setattr(object_pieces, "_KEPT", 1000)
+    monkeypatch.setattr(pieces, "_KEPT", 1000)
     for _ in range(5):
         store.append("t", rows(b"x" * 400), partition=0)
     logs = house.logs_of(Store.open(store.path))

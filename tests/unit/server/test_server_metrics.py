@@ -257,7 +257,7 @@ def test_syncs_and_waits_for_locks(tmp_path):
 
 STARTS_LATE = """
 import sys, time, os
-from pyspark_log.server.groups import Groups
+from pyspark_log.server.groups.groups import Groups
 load, wait = Groups.load, sys.argv.pop(1)
 def late(self):
     while not os.path.exists(wait):
@@ -306,7 +306,8 @@ def test_a_server_that_hangs(tmp_path):
     """A loop that does not run is not healthy; the process is stopped, and so can answer nothing at all itself."""
     code = f"""
 import os, sys, time
-from pyspark_log.server import loop_calls, session
+from pyspark_log.server import session
+from pyspark_log.server.pages import loop_calls
 loop_calls._PATIENCE = 0.3
 answer = session.ClientSession.answer
 async def hang(self, frame):

@@ -14,10 +14,10 @@ from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server import kinds
 from pyspark_log.server.network import ClosedByServerError, Loop
-from pyspark_log.server.relay import Relay
 from pyspark_log.server.security.acls import Acl, Acls, Operation, Pattern, Permission, Resource
-from pyspark_log.server.served.folder_servers import FolderServers
+from pyspark_log.server.served.folder.servers import FolderServers
 from pyspark_log.server.served.servers import Server
+from pyspark_log.server.several.relay import Relay
 from tests import requests as r
 from tests.documents import documents_at
 from tests.processes import started, wait_for_the_end

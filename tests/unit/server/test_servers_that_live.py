@@ -15,16 +15,17 @@ from pyspark_log.server.handlers.coordinators.transactions import txn_offset_com
 from pyspark_log.server.network import Loop, Workers
 from pyspark_log.server.producer_ids import ProducerIds
 from pyspark_log.server.refusal import RefusedError
-from pyspark_log.server.served import object_servers, object_upkeep
 from pyspark_log.server.served import servers as servers_of_a_store
-from pyspark_log.server.served.object_collector import Collector
-from pyspark_log.server.served.object_follower import Follower
-from pyspark_log.server.served.object_groups import ObjectGroups
-from pyspark_log.server.served.object_pieces import Pieces
-from pyspark_log.server.served.object_servers import DEAD, ObjectServers
-from pyspark_log.server.served.object_upkeep import ObjectUpkeep
+from pyspark_log.server.served.objects import servers as object_servers
+from pyspark_log.server.served.objects import upkeep as object_upkeep
+from pyspark_log.server.served.objects.collector import Collector
+from pyspark_log.server.served.objects.follower import Follower
+from pyspark_log.server.served.objects.groups import ObjectGroups
+from pyspark_log.server.served.objects.pieces import Pieces
+from pyspark_log.server.served.objects.servers import DEAD, ObjectServers
+from pyspark_log.server.served.objects.upkeep import ObjectUpkeep
 from pyspark_log.server.served.servers import Server
-from pyspark_log.server.several import SeveralOverObjects
+from pyspark_log.server.several.over_objects import SeveralOverObjects
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.groups import GroupMember, GroupState, OffsetAndMetadata
 from pyspark_log.storage.groups.changes import GroupChange

@@ -232,7 +232,8 @@ def test_users_without_passwords_cannot_log_in(store, tmp_path):
 def test_a_server_that_hangs_or_stops(store, tmp_path):
     server = ShownServer(store.path, tmp_path)
     code = f"""
-from pyspark_log.server import loop_calls, session
+from pyspark_log.server import session
+from pyspark_log.server.pages import loop_calls
 import os, time
 loop_calls._PATIENCE = 0.3
 async def hang(self, frame):

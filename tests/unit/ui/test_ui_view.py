@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pyspark_log.server import ui_view
 from pyspark_log.server.network import Loop
+from pyspark_log.server.pages import ui_view
 from pyspark_log.ui import MOST_ROWS
 
 MANY = 20_000

@@ -17,7 +17,7 @@ from pyspark_log.kafka.messages import (
     WriteTxnMarkersResponse,
 )
 from pyspark_log.server.errors import code_of
-from pyspark_log.server.group_topics import matching
+from pyspark_log.server.groups.topics import matching
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.coordinators.group_offsets import unknown
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource

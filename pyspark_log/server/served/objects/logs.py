@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pyspark_log.config import int_config
 from pyspark_log.errors import ReadOnlyError
-from pyspark_log.server.followed_object import ObjectDocuments
+from pyspark_log.server.documents.in_objects import ObjectDocuments
 from pyspark_log.server.network import Workers
 from pyspark_log.server.served.logs import Batch, Refused, ServedLogs, Stored
-from pyspark_log.server.served.object_append import Appends
-from pyspark_log.server.served.object_collector import Collector
-from pyspark_log.server.served.object_follower import Follower, ObjectEvents
-from pyspark_log.server.served.object_groups import ObjectGroups
-from pyspark_log.server.served.object_log import ObjectTopic
-from pyspark_log.server.served.object_pieces import Pieces
-from pyspark_log.server.served.object_servers import ObjectServers
-from pyspark_log.server.served.object_transactions import ObjectTransactions
-from pyspark_log.server.served.object_upkeep import ObjectUpkeep
+from pyspark_log.server.served.objects.append import Appends
+from pyspark_log.server.served.objects.collector import Collector
+from pyspark_log.server.served.objects.follower import Follower, ObjectEvents
+from pyspark_log.server.served.objects.groups import ObjectGroups
+from pyspark_log.server.served.objects.pieces import Pieces
+from pyspark_log.server.served.objects.servers import ObjectServers
+from pyspark_log.server.served.objects.topic import ObjectTopic
+from pyspark_log.server.served.objects.transactions import ObjectTransactions
+from pyspark_log.server.served.objects.upkeep import ObjectUpkeep
 from pyspark_log.storage.fs import contextmanager
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.log.producers import ProducerEntry

@@ -9,8 +9,8 @@ from pyspark_log.config import TopicConfig
 from pyspark_log.errors import InvalidRecordError, ProducerError, PylogError
 from pyspark_log.server.network import Wait, Workers
 from pyspark_log.server.served.logs import Batch, Refused, Stored
-from pyspark_log.server.served.object_collector import Collector, Request
-from pyspark_log.server.served.object_follower import Follower
+from pyspark_log.server.served.objects.collector import Collector, Request
+from pyspark_log.server.served.objects.follower import Follower
 from pyspark_log.storage.catalog import check_name, check_not_internal
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.ingest import validate, without_transaction

@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pyspark_log.errors import LockTimeoutError, StoreError
-from pyspark_log.server.followed_file import FolderDocuments
+from pyspark_log.server.documents.in_folder import FolderDocuments
 from pyspark_log.server.network import Workers
-from pyspark_log.server.served import replicas_alone
-from pyspark_log.server.served.folder_append import append
-from pyspark_log.server.served.folder_log import FolderTopic, SharedTopic
+from pyspark_log.server.served.folder import replicas_alone
+from pyspark_log.server.served.folder.append import append
+from pyspark_log.server.served.folder.topic import FolderTopic, SharedTopic
 from pyspark_log.server.served.logs import Batch, GroupMembers, Refused, ServedLogs, Stored
 from pyspark_log.server.served.servers import Servers
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER

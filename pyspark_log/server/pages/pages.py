@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from pyspark_log.monitoring import GroupSnapshot, HttpServer, Snapshots, paths
 from pyspark_log.server.broker import Broker
-from pyspark_log.server.loop_calls import in_loop
 from pyspark_log.server.network import Listener
+from pyspark_log.server.pages.loop_calls import in_loop
 
 if TYPE_CHECKING:
     import ssl
 
-    from pyspark_log.server.metrics import ServerMetrics
-    from pyspark_log.server.ui_view import UiView
+    from pyspark_log.server.pages.metrics import ServerMetrics
+    from pyspark_log.server.pages.ui_view import UiView
     from pyspark_log.ui import Ui
 
 _log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class Pages:
         Raises:
             OSError: the address cannot be used.
         """
-        from pyspark_log.server.metrics import ServerMetrics  # noqa: PLC0415
+        from pyspark_log.server.pages.metrics import ServerMetrics  # noqa: PLC0415
 
         metrics = ServerMetrics(self._broker, self._listener, protocol, self._snapshots)
         self._metrics = metrics, HttpServer(*address, paths(metrics.pages()))

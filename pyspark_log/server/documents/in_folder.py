@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from pyspark_log.errors import DescriptionError
-from pyspark_log.server.followed import MOST_BYTES, Documents, check_size
+from pyspark_log.server.documents.followed import MOST_BYTES, Documents, check_size
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 from pyspark_log.storage.fs import files, lock_for
 

@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 from pyspark_log.errors import ReadOnlyError
 from pyspark_log.server.network import Wait, Workers
 from pyspark_log.server.served.logs import Changed, Rule, SharedTransactions
-from pyspark_log.server.served.object_collector import Collector, Failure, Request
-from pyspark_log.server.served.object_follower import Follower
+from pyspark_log.server.served.objects.collector import Collector, Failure, Request
+from pyspark_log.server.served.objects.follower import Follower
 from pyspark_log.storage.publish_log.changes import TransactionStep
 from pyspark_log.storage.publish_log.proposals import Proposal
 from pyspark_log.storage.publish_log.state import State, TransactionalId

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.member import Parts
-from pyspark_log.server.relay import Relay
 from pyspark_log.server.served.folder import SharedFolderLogs
-from pyspark_log.server.served.folder_servers import FolderServers
-from pyspark_log.server.several import Several
+from pyspark_log.server.served.folder.servers import FolderServers
+from pyspark_log.server.several.over_objects import Several
+from pyspark_log.server.several.relay import Relay
 
 
 class SeveralInFolder(Several):

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from pyspark_log.errors import PylogError, StoreError
-from pyspark_log.server.served.object_follower import Follower
+from pyspark_log.server.served.objects.follower import Follower
 from pyspark_log.server.served.servers import Server, Servers, check_reachable, leader_of
 from pyspark_log.storage.catalog.topics import new_id
 from pyspark_log.storage.fs.clock import since_boot

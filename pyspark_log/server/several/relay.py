@@ -33,7 +33,7 @@ from pyspark_log.kafka.messages import ProduceRequest, ProduceResponse
 from pyspark_log.server.handlers import Api, Call, Client
 from pyspark_log.server.handlers.records import produce
 from pyspark_log.server.network import Buffers, ClosedByServerError, Connection, Limits, Loop, RequestTimes, Workers
-from pyspark_log.server.served.folder_servers import FolderServers
+from pyspark_log.server.served.folder.servers import FolderServers
 from pyspark_log.storage.fs import files
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from pyspark_log.errors import InvalidTxnStateError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.served.logs import GroupMembers, SharedGroups
-from pyspark_log.server.served.object_collector import Collector
-from pyspark_log.server.served.object_follower import Follower
+from pyspark_log.server.served.objects.collector import Collector
+from pyspark_log.server.served.objects.follower import Follower
 from pyspark_log.storage.catalog import OFFSETS_TOPIC
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.groups import OffsetAndMetadata

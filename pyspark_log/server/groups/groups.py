@@ -22,8 +22,8 @@ from pyspark_log.server.coordinator import (
     Topic,
     Topics,
 )
-from pyspark_log.server.group_log import GroupLog
-from pyspark_log.server.group_topics import GroupTopics
+from pyspark_log.server.groups.log import GroupLog
+from pyspark_log.server.groups.topics import GroupTopics
 from pyspark_log.server.network import Loop, Timer, Wait, Workers
 from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.served import ServedLogs

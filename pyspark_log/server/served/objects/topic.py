@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from pyspark_log.errors import UnknownTopicError
 from pyspark_log.server.served.logs import NO_LEADER_EPOCH, Batches, LogView, MustWaitError, ServedTopic
-from pyspark_log.server.served.object_follower import Follower
-from pyspark_log.server.served.object_pieces import Pieces
+from pyspark_log.server.served.objects.follower import Follower
+from pyspark_log.server.served.objects.pieces import Pieces
 from pyspark_log.storage.log.leader_epochs import EpochEnd
 from pyspark_log.storage.publish_log import reading
 from pyspark_log.storage.publish_log.proposals import log_of, topic_of

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Container, Iterable
 
 from pyspark_log.errors import PylogError
-from pyspark_log.server.served.object_pieces import Pieces
+from pyspark_log.server.served.objects.pieces import Pieces
 from pyspark_log.storage.fs.clock import since_boot
 from pyspark_log.storage.publish_log.documents import Documents
 from pyspark_log.storage.publish_log.entry import name_of

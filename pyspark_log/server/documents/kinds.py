@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark_log.errors import ReadOnlyError
-from pyspark_log.server.followed import Documents
-from pyspark_log.server.followed_file import FolderDocuments
+from pyspark_log.server.documents import Documents
+from pyspark_log.server.documents.in_folder import FolderDocuments
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.maintenance.kinds import by_store
 from pyspark_log.storage.store import Store
@@ -27,7 +27,7 @@ def documents_of(store: Store) -> Documents:
         return FolderDocuments(store.path)
 
     def in_objects(store: ObjectStore) -> Documents:
-        from pyspark_log.server.followed_object import ObjectDocuments  # noqa: PLC0415  (a store in a folder needs none of it)
+        from pyspark_log.server.documents.in_objects import ObjectDocuments  # noqa: PLC0415  (a store in a folder needs none of it)
         from pyspark_log.storage.publish_log.documents import Documents as Stored  # noqa: PLC0415
 
         stored = Stored(store.log)

@@ -8,9 +8,9 @@ from queue import Empty, SimpleQueue
 
 from pyspark_log.kafka.schemas import api
 from pyspark_log.server.broker import Broker
-from pyspark_log.server.loop_calls import in_loop
 from pyspark_log.server.network import Limits, Listener
 from pyspark_log.server.network.connection import Connection
+from pyspark_log.server.pages.loop_calls import in_loop
 from pyspark_log.server.quotas import Usage
 from pyspark_log.server.security import ANONYMOUS, PrincipalRules, Sasl, subject, user
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource

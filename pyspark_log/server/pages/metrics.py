@@ -21,8 +21,8 @@ from pyspark_log.kafka.schemas import api
 from pyspark_log.metrics import TEXT, StoreMetrics, as_text
 from pyspark_log.monitoring import Page, Snapshots
 from pyspark_log.server.broker import Broker
-from pyspark_log.server.loop_calls import LoopStuckError, in_loop
 from pyspark_log.server.network import ApiTimes, Listener
+from pyspark_log.server.pages.loop_calls import LoopStuckError, in_loop
 from pyspark_log.server.quotas import Usage
 from pyspark_log.server.session import ClientSession
 from pyspark_log.storage.fs.timings import BOUNDS, LOCK_WAITS, SYNCS, Spans

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from pyspark_log.errors import DescriptionError
-from pyspark_log.server.followed import Documents, check_size
+from pyspark_log.server.documents.followed import Documents, check_size
 from pyspark_log.storage.publish_log.changes import Document
 from pyspark_log.storage.publish_log.documents import Documents as Stored
 

@@ -1,0 +1,1 @@
+"""A server beside others over one store."""
