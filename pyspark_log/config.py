@@ -284,6 +284,10 @@ def _codec(compression: str, of_writer: str | None) -> str:
     return "none" if codec == "uncompressed" else codec
 
 
+# Configs of topics that are no whole numbers.
+_NOT_WHOLE = ("cleanup.policy", "compression.type", "min.cleanable.dirty.ratio", "source.position.header")
+
+
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
     """The resolved configs of a topic that the engine uses; units as in TOPIC_CONFIGS."""
@@ -338,10 +342,7 @@ class TopicConfig:
             assert isinstance(value, int)
             return value
 
-        policy, codec, ratio = (
-            values[name] for name in ("cleanup.policy", "compression.type", "min.cleanable.dirty.ratio")
-        )
-        source_header = values["source.position.header"]
+        policy, codec, ratio, source_header = (values[name] for name in _NOT_WHOLE)
         assert isinstance(policy, tuple)
         assert isinstance(codec, str)
         assert isinstance(ratio, float)

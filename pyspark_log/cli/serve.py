@@ -22,6 +22,7 @@ from pyspark_log.storage.fs import files
 if TYPE_CHECKING:
     from pyspark_log.server import ServerConfig
     from pyspark_log.server.node.config import ClusterConfig
+    from pyspark_log.storage.store import Store
 
 
 @click.command()
@@ -133,53 +134,60 @@ def serve(
     if ready_file is not None:
         # A server that was killed has left its own.
         _delete_ready_file(ready_file)
+    _log(verbose=verbose)
+    configs = security_configs(**security)
+    cluster = node.config()
+    if cluster is not None and (shared or processes > 1):
+        raise click.UsageError("a node of a cluster is one server alone: without --shared and --processes")
+    with interrupts.fatal():
+        from pyspark_log.server import Limits, ServerConfig, check_reach  # noqa: PLC0415  (only this command needs it)
+
+    limits = Limits() if max_connections_per_ip is None else Limits(max_connections_per_ip=max_connections_per_ip)
+    config = ServerConfig(
+        *listen, advertise, node_id, sync_acks_all, limits, metrics=metrics_listen, ui=ui_listen, ui_schemas=ui_schemas,
+        cluster=cluster, rack="" if cluster else node.rack or "", shared=shared,
+        linger=None if linger is None else linger / 1000, **configs,
+    )  # fmt: skip
+    if config.metrics is not None:
+        check_prometheus_client()
+    if config.ui is not None:
+        check_jinja()
+    check_reach(config)
+    store = target.open_served() if cluster is None else target.open_node_folder(_cluster_id(cluster))
+    try:
+        stopped_by = _run(store, config, processes, ready_file)
+    finally:
+        if ready_file is not None:
+            _delete_ready_file(ready_file)
+    if stopped_by == signal.SIGINT:
+        click.get_current_context().exit(interrupts.INTERRUPTED)
+
+
+def _run(store: Store, config: ServerConfig, processes: int, ready_file: str | None) -> int:
+    """Serves until a signal; returns its number."""
+    from pyspark_log.server import check_several, notify_manager, serve  # noqa: PLC0415  (likewise)
+
+    def on_ready(addresses: Sequence[str]) -> None:
+        if ready_file is not None:
+            lines = "".join(f"{address}\n" for address in addresses)
+            files.replace_whole(os.path.abspath(ready_file), lines.encode(), sync=False)
+        notify_manager("READY=1")
+
+    if processes == 1:
+        return serve(store, config, lambda address: on_ready([f"{address[0]}:{address[1]}"]))
+    check_several(store)
+    store.close()
+    return serve_processes.run(processes, partial(_options, config), on_ready)
+
+
+def _log(*, verbose: bool) -> None:
+    """Has what the server logs on standard error."""
     logging.basicConfig(
         handlers=[standard_error(each_line=verbose)],
         level=logging.DEBUG if verbose else logging.INFO,
         format="%(asctime)s.%(msecs)03d %(levelname)s %(message)s",
         datefmt="%Y-%m-%d %H:%M:%S",
     )
-    configs = security_configs(**security)
-    cluster = node.config()
-    if cluster is not None and (shared or processes > 1):
-        raise click.UsageError("a node of a cluster is one server alone: without --shared and --processes")
-    with interrupts.fatal():
-        from pyspark_log.server import Limits, ServerConfig, check_reach, check_several, notify_manager  # noqa: PLC0415  (only this command needs it)
-        from pyspark_log.server import serve as run  # noqa: PLC0415
-
-    def on_all_ready(addresses: Sequence[str]) -> None:
-        if ready_file is not None:
-            lines = "".join(f"{address}\n" for address in addresses)
-            files.replace_whole(os.path.abspath(ready_file), lines.encode(), sync=False)
-        notify_manager("READY=1")
-
-    def on_ready(address: tuple[str, int]) -> None:
-        on_all_ready([f"{address[0]}:{address[1]}"])
-
-    limits = Limits() if max_connections_per_ip is None else Limits(max_connections_per_ip=max_connections_per_ip)
-    if metrics_listen is not None:
-        check_prometheus_client()
-    if ui_listen is not None:
-        check_jinja()
-    config = ServerConfig(
-        *listen, advertise, node_id, sync_acks_all, limits, metrics=metrics_listen, ui=ui_listen, ui_schemas=ui_schemas,
-        cluster=cluster, rack="" if cluster else node.rack or "", shared=shared,
-        linger=None if linger is None else linger / 1000, **configs,
-    )  # fmt: skip
-    check_reach(config)
-    store = target.open_served() if cluster is None else target.open_node_folder(_cluster_id(cluster))
-    try:
-        if processes > 1:
-            check_several(store)
-            store.close()
-            stopped_by = serve_processes.run(processes, partial(_options, config), on_all_ready)
-        else:
-            stopped_by = run(store, config, on_ready)
-    finally:
-        if ready_file is not None:
-            _delete_ready_file(ready_file)
-    if stopped_by == signal.SIGINT:
-        click.get_current_context().exit(interrupts.INTERRUPTED)
 
 
 def _options(config: ServerConfig, number: int) -> list[str]:

@@ -127,18 +127,14 @@ class Producer:
             value, key: bytes, or a text, which is sent as UTF-8; None: it has none. A record without a value is a
                 tombstone. With a serializer, what that takes.
             headers: names and values.
-            partition: None: see above.
-            timestamp_ms: its time in ms since 1970; None: now.
+            partition: None: see above. timestamp_ms: its time in ms since 1970; None: now.
 
-        Returns:
-            What becomes of it: `result()` waits until it is in the log.
+        Returns what becomes of it: `result()` waits until it is in the log.
 
         Raises:
-            UnknownTopicError: no such topic or partition.
-            InvalidTopicError: one of the engine's own topics.
+            UnknownTopicError: no such topic or partition. InvalidTopicError: one of the engine's own topics.
             InvalidRecordError: a part of it has a wrong type. TypeError: the partition is no whole number.
-            TimeoutError: more than `buffer_memory` waited for more than `max_block_ms`.
-            ValueError: the producer is closed.
+            TimeoutError: more than `buffer_memory` waited for more than `max_block_ms`. ValueError: it is closed.
             Exception: what a serializer raises.
         """
         if isinstance(headers, Mapping):

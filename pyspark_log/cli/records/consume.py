@@ -87,10 +87,7 @@ def consume(
     layout: TextLayout,
     format_string: Template | None,
     grep: str | None,
-    value_format: str | None = None,
-    key_format: str | None = None,
-    schema_registry: str | None = None,
-    schema_options: Mapping[str, str] | None = None,
+    schemas: Mapping[str, str],
 ) -> None:
     """Print the records of TOPIC.
 
@@ -107,7 +104,7 @@ def consume(
     if offsets_group is not None and output_format != "offsets":
         raise click.UsageError("--offsets-group needs --format offsets.")
     store = target.open()
-    settings = typed_settings(store, topic, value_format, key_format, schema_registry, schema_options or {})
+    settings = typed_settings(store, topic, schemas)
     decoded = typed_text(topic, settings)
     count = store.describe_topic(topic).partitions
     if start_offset is not None and (len(set(partitions)) or count) != 1:

@@ -134,10 +134,7 @@ def produce(
     keep_partition: bool,
     compression: str | None,
     sync: bool,
-    value_format: str | None = None,
-    key_format: str | None = None,
-    schema_registry: str | None = None,
-    schema_options: Mapping[str, str] | None = None,
+    schemas: Mapping[str, str],
 ) -> None:
     r"""Append each line of standard input to TOPIC as a record.
 
@@ -161,7 +158,7 @@ def produce(
     if is_new:
         partitions = plural(store.describe_topic(topic).partitions, "partition")
         click.echo(f"Created topic {topic} with {partitions}.", err=True)
-    settings = typed_settings(store, topic, value_format, key_format, schema_registry, schema_options or {})
+    settings = typed_settings(store, topic, schemas)
     encoded = typed_records(topic, settings)
     fixed = {} if timestamp is None else {"timestamp": timestamp}
     produced = _Produced(topic)
@@ -176,10 +173,8 @@ def produce(
                     _keep_records_of(store, topic, columns["timestamp"])
                 is_new = False
                 batch = pa.record_batch(with_headers(columns, headers))
-                produced.add(
-                    store.append(topic, batch, partition=partition, sync=sync, compression_type=compression),
-                    lines.count(b"\n") + 1,
-                )
+                results = store.append(topic, batch, partition=partition, sync=sync, compression_type=compression)
+                produced.add(results, lines.count(b"\n") + 1)
     except Exception as error:
         # The partitions that have got their records before it.
         produced.add(getattr(error, "results", ()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def with_schemas(meaning: str) -> Callable[[Any], Any]:
-    """The options of a command; `meaning`: what `--value-format` does there."""
-    return with_options([
+    """The options of a command, which gets `schemas`; `meaning`: what `--value-format` does there."""
+    add = with_options([
         click.option(
             "--value-format", metavar="FORMAT",
             help=f"{meaning} avro, protobuf, json, or confluent (five bytes first); bytes: as they are. By default what"
@@ -37,29 +38,38 @@ def with_schemas(meaning: str) -> Callable[[Any], Any]:
         ),
     ])  # fmt: skip
 
+    def with_them(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def converted(
+            *args: object,
+            value_format: str | None,
+            key_format: str | None,
+            schema_registry: str | None,
+            schema_options: Mapping[str, str] | None,  # None: another command invokes it
+            **others: object,
+        ) -> Any:  # noqa: ANN401  (what the command returns)
+            named = {"valueformat": value_format, "keyformat": key_format, "schemaregistry": schema_registry}
+            schemas = {name: value for name, value in named.items() if value is not None}
+            schemas |= {name.lower(): value for name, value in (schema_options or {}).items()}
+            return command(*args, schemas=schemas, **others)
+
+        return add(converted)
+
+    return with_them
+
 
 Decoded = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 Encoded = Callable[[Columns], Columns]
 
 
-def typed_settings(
-    store: Store,
-    topic: str,
-    value_format: str | None,
-    key_format: str | None,
-    place: str | None,
-    options: Mapping[str, str],
-) -> dict[str, str] | None:
+def typed_settings(store: Store, topic: str, schemas: Mapping[str, str]) -> dict[str, str] | None:
     """The settings of typed topics, by the options, or else the topic's configs; None: no format is among them.
 
     click.UsageError: an option is given without a format.
     """
-    named = {"valueformat": value_format, "keyformat": key_format, "schemaregistry": place}
-    settings = {name: value for name, value in named.items() if value is not None}
-    settings |= {name.lower(): value for name, value in options.items()}
-    merged = with_formats(settings, {**store.configs, **store.describe_topic(topic).configs})
+    merged = with_formats(schemas, {**store.configs, **store.describe_topic(topic).configs})
     if not merged.keys() & {"valueformat", "keyformat"}:
-        if settings:
+        if schemas:
             raise click.UsageError("--schema-registry and --schema-option need --value-format or --key-format.")
         return None
     return merged
