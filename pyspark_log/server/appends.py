@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from pyspark_log.server.network import Loop, Timer, Wait
+from pyspark_log.server.served import LogView, Stored
 from pyspark_log.storage.seam import PartitionEvents
 
 # How often all partitions that are waited for are looked at where the OS does not report changes, in seconds.
@@ -19,6 +20,13 @@ class PartitionKey(NamedTuple):
 
     topic_id: str
     partition: int
+
+
+class Seen(NamedTuple):
+    """A partition's log as it is, for one that has read it up to `start`; what it has not read is at hand."""
+
+    start: int
+    log: LogView
 
 
 class Appends:
@@ -86,6 +94,12 @@ class Appends:
         """Wakes what waits for a partition: this server knows of the change before the system reports it, or alone."""
         self._wake(key)
 
+    def appended(self, key: PartitionKey, stored: Stored) -> None:
+        """The same once a batch is appended, which what waits then need not read from the files."""
+        if key in self._waiting:
+            log = None if stored.as_left is None else stored.as_left()
+            self._wake(key, None if log is None else Seen(stored.base_offset, log))
+
     def look(self) -> None:
         """Notes the changes that the system has reported until now, for what waits."""
         if self._is_reading:
@@ -126,9 +140,9 @@ class Appends:
         if self._waiting:
             self._listen()
 
-    def _wake(self, key: PartitionKey) -> None:
+    def _wake(self, key: PartitionKey, seen: Seen | None = None) -> None:
         for waiting in list(self._waiting.get(key, ())):
-            waiting.note(key)
+            waiting.note(key, seen)
 
 
 class Waiting:
@@ -137,7 +151,7 @@ class Waiting:
     def __init__(self, appends: Appends) -> None:
         """For none yet."""
         self._appends, self._keys = appends, set[PartitionKey]()
-        self._changed: set[PartitionKey] = set()
+        self._changed = dict[PartitionKey, Seen | None]()
         self._wait: Wait[None] | None = None
 
     def begin(self, key: PartitionKey) -> None:
@@ -148,22 +162,25 @@ class Waiting:
     def end(self, key: PartitionKey) -> None:
         """Waits for one no more."""
         self._keys.discard(key)
-        self._changed.discard(key)
+        self._changed.pop(key, None)
         self._appends.forget(key, self)
 
-    def take(self) -> set[PartitionKey]:
-        """The partitions that may have changed since the last call, of this or of `change`."""
-        changed, self._changed = self._changed, set()
+    def take(self) -> Mapping[PartitionKey, Seen | None]:
+        """The partitions that may have changed since the last call, of this or of `change`, each once.
+
+        With the log of one that has changed once, if that is at hand.
+        """
+        changed, self._changed = self._changed, {}
         return changed
 
-    def note(self, key: PartitionKey) -> None:
+    def note(self, key: PartitionKey, seen: Seen | None) -> None:
         """A partition may have changed."""
-        self._changed.add(key)
+        self._changed[key] = None if key in self._changed else seen
         if self._wait is not None:
             self._wait.finish(None)
 
-    async def change(self, seconds: float) -> set[PartitionKey]:
-        """The partitions that may have changed since the last call; waits up to `seconds` for the first."""
+    async def change(self, seconds: float) -> Mapping[PartitionKey, Seen | None]:
+        """As `take`; waits up to `seconds` for the first."""
         if not self._changed:
             self._wait = Wait()
             timer = self._appends.call_later(seconds, self._wait.finish, None)

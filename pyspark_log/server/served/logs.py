@@ -151,6 +151,7 @@ class Stored(NamedTuple):
         is_duplicate: whether it was there before.
         topic_id: by which its partition is waited for, if the server is to wake what waits for it: at once, and not
             when the system reports the change; "": it is not.
+        as_left: gives the log as it is, with the batch at its end and at hand; None: it is not. To be called at once.
     """
 
     base_offset: int
@@ -159,6 +160,7 @@ class Stored(NamedTuple):
     time: int
     is_duplicate: bool
     topic_id: str = ""
+    as_left: Callable[[], LogView | None] | None = None
 
 
 class Refused(NamedTuple):

@@ -170,6 +170,11 @@ class Lease:
         return -1 if self._left is None else self._left.stored.log_start
 
     @property
+    def state_left(self) -> PartitionState | None:
+        """The state that this process left; None: as `generation_left`. Only for the thread that has just left it."""
+        return None if self._left is None else self._left.moved()
+
+    @property
     def was_kept(self) -> bool:
         """Whether the lock was kept since this process held it last: not even the files can have changed."""
         return self._lock is not None and self._lock.stayed

@@ -44,7 +44,14 @@ def pair(served_place, tmp_path_factory):
         for number in ("1", "2"):
             (folder / number).mkdir()
             servers.append(stack.enter_context(served(served_place, folder / number, "--shared", *_OPTIONS)))
+        # A request of librdkafka fails where a broker comes or leaves meanwhile.
+        wait_until(lambda: all(_brokers(server) == 2 for server in servers), "they know of each other")
         yield servers
+
+
+def _brokers(server):
+    with _peer(server, "admin") as peer:
+        return len(peer.ask(r.metadata("t"), 12).brokers)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import time
 
 import pyarrow as pa
 import pytest
-from server_requests import FETCH_BY_ID, batch, fetch, fetch_request, id_of, produce, values
+from server_requests import FETCH_BY_ID, batch, fetch, fetch_request, id_of, produce, produce_request, values
 from transaction_tools import Log
 
 from pyspark_log.kafka.error_codes import ErrorCode
@@ -184,6 +184,35 @@ def test_a_client_that_leaves_while_it_waits(server, peer, store, topic):
     assert values(fetch(peer, topic, 0)) == {0: b"a"}
 
 
+def test_what_a_waiting_client_gets_is_what_is_stored(tmp_path):
+    log = Log(tmp_path / "store")
+    log.write(1, b"aborted")
+    log.finish(1, commit=False)
+    log.plain(b"0")
+    end = log.end
+    with served(log.store.path, tmp_path) as server, Peer(server) as waits, Peer(server) as peer:
+        for isolation_level in (0, 1):
+            for data in (
+                batch(b"plain"),
+                batch(b"1", b"2", producer_id=7, producer_epoch=0, base_sequence=3 * isolation_level),
+                batch(b"3", producer_id=7, producer_epoch=0, base_sequence=3 * isolation_level + 2),
+                batch(b"x" * 2000),  # in a new segment
+            ):
+                waits.send(fetch_request("t", end, wait=_LONG, isolation_level=isolation_level), 12)
+                peer.send(produce_request("t", data), 9)
+                peer.send(produce_request("t", batch(b"next")), 9)
+                peer.response(), peer.response()
+                got = waits.response().responses[0].partitions[0]
+                stored = fetch(peer, "t", end, isolation_level=isolation_level)
+                # The second one may have come before it looked.
+                size = len(got.records)
+                assert (got.records, got.aborted_transactions) == (stored.records[:size], stored.aborted_transactions)
+                assert got.high_watermark == got.last_stable_offset == end + len(values(got))
+                end = stored.high_watermark
+            # By offsets that are not the waiting client's, too.
+            assert values(fetch(peer, "t", end - 1, isolation_level=isolation_level)) == {end - 1: b"next"}
+
+
 # ---- transactions, which another broker has begun and ended
 
 
@@ -205,7 +234,7 @@ def test_committed_and_aborted_transactions(tmp_path):
     log.finish(2, commit=True)
     log.write(3, b"6")
     log.plain(b"7")
-    with served(log.store.path, tmp_path) as server, Peer(server) as peer:
+    with served(log.store.path, tmp_path) as server, Peer(server) as peer, Peer(server) as waits:
         committed = fetch(peer, "t", 0, isolation_level=1)
         assert (committed.high_watermark, committed.last_stable_offset) == (8, 6)
         [aborted] = committed.aborted_transactions
@@ -214,6 +243,12 @@ def test_committed_and_aborted_transactions(tmp_path):
         everything = fetch(peer, "t", 6)
         assert (everything.aborted_transactions, everything.last_stable_offset) == (None, 8)
         assert list(values(everything)) == [6, 7]
+        # What is appended while a transaction is open is not shown to one that waits for it.
+        for end in (8, 9, 10):
+            waits.send(fetch_request("t", end, wait=100, isolation_level=1), 12)
+            produce(peer, "t", batch(b"later"))
+            waited = waits.response().responses[0].partitions[0]
+            assert (waited.records, waited.high_watermark, waited.last_stable_offset) == (b"", end + 1, 6)
 
 
 @pytest.mark.parametrize("limit", [{"total": 2500}, {"max_bytes": 2500}, {"total": 500, "least": 1 << 20}])

@@ -5,15 +5,14 @@ Records are not read: the answer says where they are in the files of their segme
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from pyspark_log.errors import OffsetOutOfRangeError, PylogError, UnknownTopicError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import FetchRequest, FetchResponse
-from pyspark_log.server.appends import PartitionKey
+from pyspark_log.server.appends import PartitionKey, Seen
 from pyspark_log.server.errors import code_of
 from pyspark_log.server.fetch_sessions import INITIAL_EPOCH, Entry, Reader, Session
 from pyspark_log.server.handlers.call import Call, key_of
@@ -57,6 +56,7 @@ class _Part:
         has_records: whether there are records, also if none may be sent.
         end: for a follower: where the log ended when it was looked at.
         entry: in the client's session; None: it has none.
+        seen: the log as it is, if that is at hand.
     """
 
     asked: tuple[str, bytes]
@@ -70,6 +70,7 @@ class _Part:
     has_records: bool = False
     end: int = -1
     entry: Entry | None = None
+    seen: Seen | None = None
 
     @property
     def is_open(self) -> bool:
@@ -204,13 +205,15 @@ async def _wait_for_records(
         await search.look(parts)
         while search.there < min(request.min_bytes, search.most) and not any(part.error for part in parts):
             seconds = deadline - loop.time()
-            changed: AbstractSet[PartitionKey] = await waiting.change(seconds) if seconds > 0 else frozenset()
+            changed: Mapping[PartitionKey, Seen | None] = await waiting.change(seconds) if seconds > 0 else {}
             if not changed:
                 return
             if session is not None:
-                for key in changed - by_key.keys():
+                for key in changed.keys() - by_key.keys():
                     by_key[key] = await _of_session(call, session, session.of_key(key), request.rack_id)
                     parts.append(by_key[key])
+            for key, seen in changed.items():
+                by_key[key].seen = seen
             await search.look([by_key[key] for key in changed])
     finally:
         if kept is None:
@@ -302,7 +305,10 @@ class _Search:
 
     def _find(self, part: _Part, topic: ServedTopic, *, may_wait: bool) -> None:
         request = part.request
-        log = topic.view(request.partition, may_wait=may_wait, client_end=request.fetch_offset)
+        if part.seen is not None and part.seen.start == request.fetch_offset:
+            log = part.seen.log
+        else:
+            log = topic.view(request.partition, may_wait=may_wait, client_end=request.fetch_offset)
         # A replica has the epoch of its last record, which may be older than its leader's.
         part.error = ErrorCode.NONE if self._replica else check_epoch(request.current_leader_epoch, log.leader_epoch)
         if part.error:

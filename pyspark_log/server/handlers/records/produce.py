@@ -170,7 +170,7 @@ async def _append(
     for append, outcome in zip(unanswered, outcomes, strict=True):
         append.answer(outcome)
         if isinstance(outcome, Stored) and outcome.topic_id:
-            call.broker.appends.changed(PartitionKey(outcome.topic_id, append.at.partition))
+            call.broker.appends.appended(PartitionKey(outcome.topic_id, append.at.partition), outcome)
     _count(call.broker.counts, appends)
     return appends
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from pyspark_log.errors import InvalidRecordError, ProducerError, PylogError
 from pyspark_log.server.network import Workers
+from pyspark_log.server.served.folder.topic import LogAsLeft
 from pyspark_log.server.served.logs import Batch, Refused, Stored
 from pyspark_log.storage.catalog import check_not_internal
 from pyspark_log.storage.ingest import validate
 from pyspark_log.storage.log import Appended, Turnstile
-from pyspark_log.storage.log_manager import LogManager
+from pyspark_log.storage.log_manager import LogManager, TopicLogs
+from pyspark_log.storage.record import assign_offsets
 
 # Up to as many bytes are checked and appended in the loop's thread, if the partition's lock is in hand: that takes some
 # 50 us, and to have another thread do it as long again.
@@ -44,6 +47,7 @@ class _Append:
 
     def __init__(self, logs: LogManager, batch: Batch) -> None:
         self._logs, self._batch = logs, batch
+        self._topic: TopicLogs | None = None
         self._writer: Turnstile | None = None
         self._checked: tuple[Turnstile, bytes | bytearray, int] | None = None
 
@@ -55,9 +59,20 @@ class _Append:
             if outcomes is None:
                 return False
             self._note(writer, outcomes[0], time)
+            if isinstance(self.outcome, Stored) and self.outcome.topic_id:
+                self.outcome = self.outcome._replace(as_left=partial(self._log, writer, data, self.outcome))
         except (PylogError, OSError) as error:
             self._fail(error)
         return True
+
+    def _log(self, writer: Turnstile, data: bytes | bytearray, stored: Stored) -> LogAsLeft | None:
+        state = writer.log.lease.state_left
+        is_end = state is not None and state.next_offset == state.high_watermark == stored.next_offset
+        if self._topic is None or state is None or not is_end or writer.log.sources is not None:
+            return None
+        records, reader = bytearray(data), self._topic.reader(self._batch.at.partition)
+        assign_offsets(records, 0, len(records), stored.base_offset, state.leader_epoch)
+        return LogAsLeft(reader, state, stored.base_offset, bytes(records))
 
     def finish(self, *, sync: bool) -> None:
         """Appends the batch."""
@@ -72,7 +87,8 @@ class _Append:
         if self._checked is None:
             at = self._batch.at
             check_not_internal(at.topic)
-            writer, now = self._logs.writer(at.topic, at.partition), self._logs.clock()
+            self._topic = self._logs.topic(at.topic)
+            writer, now = self._logs.writer_of(self._topic, at.partition), self._logs.clock()
             self._writer = writer
             data = validate(self._batch.records, writer.config, now, writer.place)
             self._checked = writer, data, now if writer.config.log_append_time else -1

@@ -10,7 +10,11 @@ from pyspark_log.storage.log.leader_epochs import FILE_NAME, EpochEnd, LeaderEpo
 from pyspark_log.storage.log.read import LogReader
 from pyspark_log.storage.log.state import PartitionState
 from pyspark_log.storage.log_manager import LogManager, TopicLogs
+from pyspark_log.storage.record.layout import ATTRIBUTES_AT, TRANSACTIONAL
 from pyspark_log.types import OffsetAndTimestamp
+
+# The byte of a batch that has its flags.
+_FLAGS_AT = ATTRIBUTES_AT + 1
 
 
 class FolderTopic(ServedTopic):
@@ -63,7 +67,7 @@ class FolderLog(LogView):
         return is_active and (not committed or self._reader.stable.is_near(self._state))
 
     def last_stable_offset(self) -> int:
-        return self._reader.last_stable_offset()
+        return self._reader.last_stable_offset(self._state)
 
     def batches(self, start: int, end: int, max_bytes: int) -> Batches | None:
         stored = self._reader.stored_batches(start, end, max_bytes, self._state)
@@ -92,3 +96,20 @@ class FolderLog(LogView):
 
     def find_max_timestamp(self) -> OffsetAndTimestamp | None:
         return self._reader.find_max_timestamp()
+
+
+class LogAsLeft(FolderLog):
+    """A partition's log as an append has left it, whose batch is in memory: what waits for that needs no file."""
+
+    def __init__(self, reader: LogReader, state: PartitionState, first: int, records: bytes) -> None:
+        """`first`: the offset of the batch; `records`: its bytes as they are stored."""
+        super().__init__(reader, state)
+        self._first, self._records = first, records
+        is_plain = not records[_FLAGS_AT] & TRANSACTIONAL
+        if self.may_have_transactions and is_plain and reader.stable.pass_over(state, first, state.next_offset):
+            self.may_have_transactions = False  # all below its end is decided
+
+    def batches(self, start: int, end: int, max_bytes: int) -> Batches | None:
+        if start != self._first or end != self.next_offset:
+            return super().batches(start, end, max_bytes)
+        return Batches(self._records, end)

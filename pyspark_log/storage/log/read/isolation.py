@@ -82,6 +82,29 @@ class LastStableOffset:
             and 0 <= state.high_watermark - states.end_offset <= _FEW_RECORDS
         )
 
+    def known(self, state: PartitionState) -> int | None:
+        """What `follow` would find for a state, if it was called for as long a log; else None."""
+        with self._mutex.lock:
+            states = self._states
+            if states is None or self._incarnation != state.incarnation or states.end_offset != state.high_watermark:
+                return None
+            return _stable(states, state)
+
+    def pass_over(self, state: PartitionState, start: int, end: int) -> bool:
+        """Takes in that no record of [start, end) is of a transaction, `end` being the high watermark of a state.
+
+        Whether all before it is known, and decided; else nothing is taken in.
+        """
+        with self._mutex.lock:
+            states = self._states
+            if states is None or self._incarnation != state.incarnation or not start <= states.end_offset <= end:
+                return False
+            if states.first_unstable_offset is not None:
+                return False
+            states.end_offset = end
+            states.acknowledge(end)
+            return True
+
     def follow(
         self,
         folder: str,
@@ -114,8 +137,12 @@ class LastStableOffset:
             states.end_offset = end
             states.acknowledge(end)
             self._states, self._incarnation = states, state.incarnation
-            unstable = states.first_unstable_offset
-            return end if unstable is None else max(unstable, state.log_start)
+            return _stable(states, state)
+
+
+def _stable(states: ProducerStates, state: PartitionState) -> int:
+    unstable = states.first_unstable_offset
+    return state.high_watermark if unstable is None else max(unstable, state.log_start)
 
 
 def _restored(folder: str, first: int, end: int, states: ProducerStates | None = None) -> ProducerStates:

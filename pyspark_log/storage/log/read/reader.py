@@ -179,14 +179,17 @@ class LogReader:
             except OSError as error:
                 self._fail(error)
 
-    def last_stable_offset(self) -> int:
+    def last_stable_offset(self, state: PartitionState | None = None) -> int:
         """The offset below which every transaction is decided; the log end, if none is open.
+
+        `state` is the state that the caller has read before; None: it is read.
 
         Raises:
             UnknownTopicError, LogDamagedError: as `state`.
             CorruptRecordError: a batch after the newest snapshot of producers is damaged.
         """
-        return self._retry_while_segments_change(self._last_stable)
+        known = None if state is None else self.stable.known(state)
+        return self._retry_while_segments_change(self._last_stable, state) if known is None else known
 
     def _last_stable(self, state: PartitionState, listed: bool) -> int:
         if not state.may_have_transactions:

@@ -260,11 +260,14 @@ class OpenState:
             for number, encoded in self._moved.items():
                 if data:
                     data[number * SLOT_DISTANCE : number * SLOT_DISTANCE + SLOT_SIZE] = encoded
-            state = self.stored._replace(
-                seq=self.seq, next_offset=self.next_offset, high_watermark=self.high_watermark, position=self.position
-            )
-            self._loaded, self._moved = Loaded(state, self._number, tuple(self._seqs), bytes(data)), {}
+            self._loaded, self._moved = Loaded(self.moved(), self._number, tuple(self._seqs), bytes(data)), {}
         return self._loaded
+
+    def moved(self) -> PartitionState:
+        """The state, in a fraction of the time of `state`."""
+        return self.stored._replace(
+            seq=self.seq, next_offset=self.next_offset, high_watermark=self.high_watermark, position=self.position
+        )
 
     @property
     def state(self) -> PartitionState:
