@@ -13,12 +13,13 @@ from pyspark_log.server.cluster.image import FeatureRange
 from pyspark_log.server.cluster_view import NO_EPOCH, ClusterView, Features, LogEnd
 from pyspark_log.server.coordinator import Settings, Topic
 from pyspark_log.server.groups import Groups
-from pyspark_log.server.groups.topics import topics_of
 from pyspark_log.server.network import Loop, Wait, Workers
 from pyspark_log.server.producer_ids import ProducerIds
 from pyspark_log.server.served import ServedLogs
 from pyspark_log.server.topic_ids import TopicIds
 from pyspark_log.server.transactions import Admission, Coordinator, Transactions
+from pyspark_log.storage.catalog import PUBLISH_TOPIC
+from pyspark_log.storage.catalog.topics import id_bytes
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
@@ -150,8 +151,12 @@ class Alone:
     def has_group(self, _group: str) -> bool:
         return True
 
-    def topics(self) -> dict[str, Topic]:
-        return topics_of(self._parts.store)
+    def topics(self, fresh: bool, /) -> dict[str, Topic]:
+        return {
+            topic.name: Topic(id_bytes(topic.topic_id), topic.partitions)
+            for topic in self._parts.logs.topics(fresh=fresh)
+            if topic.name != PUBLISH_TOPIC
+        }
 
     def groups_written(self, _groups: Collection[str]) -> Wait[Exception | None]:
         written: Wait[Exception | None] = Wait()

@@ -216,7 +216,7 @@ class _Server:
         self._failure: BaseException | None = None
         self._on_ready: Callable[[tuple[str, int]], object] = lambda _: None
         parts = Parts(
-            loop, workers, store, logs, self._appends, TopicIds(store, logs), ProducerIds(), config.groups,
+            loop, workers, store, logs, self._appends, TopicIds(logs), ProducerIds(), config.groups,
             config.sync_acks_all, config.advertised or (host, port), self._serve, self._fail,
             lambda: self.broker,
         )  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pyspark_log.errors import InvalidTopicError, UnknownTopicError
 from pyspark_log.server.served import ServedLogs
 from pyspark_log.storage.catalog.topics import id_bytes
-from pyspark_log.storage.store import Store
 
 #: The id of no topic.
 NO_ID = bytes(16)
@@ -14,9 +13,9 @@ NO_ID = bytes(16)
 class TopicIds:
     """Finds the names of topics; safe to use from several threads."""
 
-    def __init__(self, store: Store, logs: ServedLogs) -> None:
-        """Of one store, and its logs."""
-        self._store, self._logs = store, logs
+    def __init__(self, logs: ServedLogs) -> None:
+        """Of one store."""
+        self._logs = logs
         # The name of each topic, and its id as the store has it, by its id as requests have it.
         self._names: dict[bytes, tuple[str, str]] = {}
 
@@ -35,10 +34,10 @@ class TopicIds:
         return None
 
     def name(self, topic_id: bytes) -> str | None:
-        """The topic of an id; None: there is none. May look through all topics."""
+        """The topic of an id; None: there is none. May look through all topics. PylogError, OSError."""
         if self.known_name(topic_id) is None:
-            for name in self._store.topics(internal=True):
-                self.note(name)
+            for topic in self._logs.topics(fresh=True):
+                self.note(topic.name)
         return self.known_name(topic_id)
 
     def note(self, name: str) -> bytes | None:

@@ -10,8 +10,8 @@ from tests.simulation.scheduler import Clock, Process
 from tests.simulation.servers import ask
 
 TOPIC, PARTITIONS = "t", 3
-# After these a client tries again, at another server; None: it got no answer.
-_AGAIN = {
+#: After these a client tries again, at another server; None: it got no answer.
+AGAIN = {
     None, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -46,7 +46,7 @@ class Client:
         """Waits; longer while the house is quiet."""
         self.world.sleep(max(self.chance.uniform(0, longest), self.house.quiet_until - self.world.now))
 
-    def ask(self, request, version, code_of, *, tries=1000):
+    def ask(self, request, version, code_of, *, tries=1000, again=AGAIN):
         """The answer that is no reason to try again, and how often there was none. OverError."""
         unknown = 0
         for _ in range(tries):
@@ -54,7 +54,7 @@ class Client:
             response = ask(self.world, self.host, request, version)
             self.answered_by = process and process.name
             code = None if response is None else ErrorCode(code_of(response))
-            if code not in _AGAIN:
+            if code not in again:
                 return response, code, unknown
             unknown += code in (None, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.REQUEST_TIMED_OUT,
                                 ErrorCode.COORDINATOR_NOT_AVAILABLE)  # fmt: skip
@@ -249,9 +249,9 @@ class Committer(Client):
         self.pause(4 * self.house.pace)
 
     def fetch(self, group):
-        """The committed offset of a group; -1: none."""
-        asked = self.world.now
-        answer, code, _ = self.ask(r.committed(group, TOPIC, 0), 7, lambda answer: answer.error_code)
+        """The committed offset of a group, or, as GROUP/PARTITION, of another partition than the first; -1: none."""
+        asked, (name, _, partition) = self.world.now, group.partition("/")
+        answer, code, _ = self.ask(r.committed(name, TOPIC, int(partition or 0)), 7, lambda answer: answer.error_code)
         if code:
             self.refused("a question for an offset", code)
         offset = answer.topics[0].partitions[0].committed_offset
@@ -290,7 +290,7 @@ class Reader(Client):
         ends = {}
         for part in answer.responses[0].partitions:
             number, code = part.partition_index, ErrorCode(part.error_code)
-            if code and code not in _AGAIN:
+            if code and code not in AGAIN:
                 self.refused(f"a fetch of partition {number} from {positions[number]}", code)
             if code:
                 continue

@@ -43,6 +43,7 @@ class History:
         self._numbers, self._known = defaultdict(int), defaultdict(int)
         # What was answered of each group: when, the offset, and by which process.
         self._committed = defaultdict[str, list[tuple[float, int, str]]](list)
+        self._generations = defaultdict[str, list[tuple[float, int]]](list)
 
     def fault(self, why):
         self.world.fault(why)
@@ -105,6 +106,14 @@ class History:
                 self.fault(f"group {group}: {known} was committed at {when} at {other}; {process} has {offset}")
             if when < asked - STALE:
                 break
+
+    def commit_of(self, place, generation, began):
+        """A member's commit was answered, which began at some time, in a generation of its group."""
+        self.counts["commits of members"] += 1
+        for when, other in reversed(self._generations[place]):
+            if when < began and other > generation:
+                self.fault(f"{place}: one of generation {generation} commits after {other} has, at {when}")
+        self._generations[place].append((self.world.now, generation))
 
     # ---- at the end
 

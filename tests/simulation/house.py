@@ -12,10 +12,12 @@ from pyspark_log.storage import object_store
 from pyspark_log.storage.publish_log.maintenance import cleaning
 from tests.simulation.clients import PARTITIONS, TOPIC, Committer, PlainWriter, Reader, Transactor, Writer
 from tests.simulation.history import History
+from tests.simulation.members import Member, ModernMember
 from tests.simulation.objects import Bucket
 from tests.simulation.scheduler import World
 from tests.simulation.servers import URL, Faults, Host, network
 from tests.simulation.substitutes import attributes, installed
+from tests.simulation.topics import Keeper
 
 _HOUR = 3600.0
 _CHANGES = {(object_store, "faulty_races"): lambda *_: 0}  # it starts processes
@@ -99,6 +101,10 @@ class House:
             self.clients.append(Transactor(self, f"{name}{number}", name, protocol))
         self.clients += [Committer(self, f"c{number}") for number in range(2)]
         self.clients += [Reader(self, f"r{number}") for number in range(2)]
+        self.clients += [
+            kind(self, f"m{number}-{kind.group}") for kind in (Member, ModernMember) for number in range(3)
+        ]
+        self.clients.append(Keeper(self, "k"))
 
     def _busy(self, _end):
         """Minutes in which clients work and much goes wrong."""

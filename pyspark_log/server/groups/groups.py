@@ -43,8 +43,8 @@ class GroupCluster(Protocol):
     def has_group(self, group: str) -> bool:
         """Whether a group is coordinated here."""
 
-    def topics(self) -> dict[str, Topic]:
-        """The topics by name; called in a thread."""
+    def topics(self, fresh: bool, /) -> dict[str, Topic]:
+        """The topics by name, as they are if they are to be `fresh`; called in a thread. PylogError, OSError."""
 
     def groups_written(self, groups: Collection[str]) -> Wait[Exception | None]:
         """Waits until all replicas in sync have what was written of groups; the wait gives why not."""
@@ -78,8 +78,12 @@ class Groups:
         """The time in ms; it never goes back."""
         return self._begin + self._monotonic()
 
+    def has(self, group: str) -> bool:
+        """Whether a group is coordinated here now, if there is one."""
+        return self._cluster.has_group(group)
+
     async def topics(self, *, at_once: bool) -> Topics:
-        """The topics that there are, or were a second ago at most."""
+        """The topics that there are, or were a second ago at most. PylogError, OSError."""
         return await self._topics.current(at_once=at_once)
 
     # ---- the coordinator's effects

@@ -7,12 +7,8 @@ from functools import partial
 from importlib import import_module
 from types import ModuleType
 
-from pyspark_log.errors import UnknownTopicError
 from pyspark_log.server.coordinator import Topic, Topics
 from pyspark_log.server.network import Workers
-from pyspark_log.storage.catalog import PUBLISH_TOPIC
-from pyspark_log.storage.catalog.topics import id_bytes
-from pyspark_log.storage.store import Store
 
 # For how long what was read is taken for what there is, in seconds.
 _FRESH = 1.0
@@ -22,39 +18,29 @@ class GroupTopics:
     """Reads the topics from time to time. All calls come from the loop's thread.
 
     Args:
-        read: gives the topics by name; called in a thread.
+        read: gives the topics by name, as they are if its argument says so; called in a thread.
         clock: the time in seconds, which never goes back.
     """
 
-    def __init__(self, workers: Workers, read: Callable[[], dict[str, Topic]], clock: Callable[[], float]) -> None:
+    def __init__(self, workers: Workers, read: Callable[[bool], dict[str, Topic]], clock: Callable[[], float]) -> None:
         self._workers, self._read, self._clock = workers, read, clock
         self._topics = Topics(0, {}, partial(matching, ()))
         self._read_at = float("-inf")
 
     async def current(self, *, at_once: bool) -> Topics:
-        """The topics, as they are now or were a moment ago. Their version is the same as long as they are."""
+        """The topics, as they are now or were a moment ago. Their version is the same as long as they are.
+
+        PylogError, OSError: the store cannot be looked at.
+        """
         if at_once or self._clock() - self._read_at >= _FRESH:
             asked_at = self._clock()
-            topics = await self._workers.run(self._read)
+            topics = await self._workers.run(self._read, at_once)
             if asked_at < self._read_at:
                 return self._topics  # another request has read them since
             self._read_at = asked_at
             if topics != self._topics.topics:
                 self._topics = Topics(self._topics.version + 1, topics, partial(matching, topics))
         return self._topics
-
-
-def topics_of(store: Store) -> dict[str, Topic]:
-    """The topics of a store, as groups see them."""
-    topics = dict[str, Topic]()
-    for name in store.topics(internal=True):
-        try:
-            topic = store.describe_topic(name)
-        except UnknownTopicError:
-            continue  # deleted meanwhile
-        if name != PUBLISH_TOPIC:
-            topics[name] = Topic(id_bytes(topic.topic_id), topic.partitions)
-    return topics
 
 
 def matching(names: Collection[str], pattern: str) -> list[str]:

@@ -149,7 +149,7 @@ class Coordinators:
                 log.info("%s: coordinator in leader epoch %d", at, epoch)
             return
 
-    def topics(self) -> dict[str, Topic]:
+    def topics(self, _fresh: bool, /) -> dict[str, Topic]:
         """The topics, as groups see them."""
         return {topic.name: Topic(topic.id, len(topic.partitions)) for topic in self._node.image.topics.values()}
 

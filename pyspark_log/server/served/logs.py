@@ -11,7 +11,7 @@ may be called:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -30,7 +30,7 @@ from pyspark_log.storage.publish_log.changes import Step
 from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
 from pyspark_log.storage.seam import PartitionEvents
 from pyspark_log.storage.transactions import TransactionMetadata
-from pyspark_log.types import OffsetAndTimestamp, TopicPartition
+from pyspark_log.types import OffsetAndTimestamp, TopicDescription, TopicPartition
 
 #: The members of groups: of classic ones, None: it has committed offsets alone; and the records of those of KIP-848.
 GroupMembers: TypeAlias = tuple[dict[str, GroupMetadataValue | None], dict[str, dict[RecordKey, Value]]]
@@ -342,6 +342,9 @@ class ServedLogs(Protocol):
 
     def catch_up(self) -> None:
         """Takes in what others have decided by now, where that is not known at once. May wait."""
+
+    def topics(self, *, fresh: bool) -> Collection[TopicDescription]:
+        """The topics, and internal ones; `fresh`: not as they were a second ago. May wait. PylogError, OSError."""
 
     def topic(self, name: str) -> ServedTopic:
         """A topic as it is. UnknownTopicError, InvalidTopicError, OSError."""

@@ -102,6 +102,19 @@ def test_members_outlive_a_restart(tmp_path):
             assert _described(peer, "g").group_state == "Stable"
 
 
+def test_a_store_that_cannot_be_looked_at_for_a_while(tmp_path):
+    store = tmp_path / "store"
+    with Store.create(store) as created:
+        created.create_topic("t", 1)
+    with served(store, tmp_path) as server, Peer(server) as peer:
+        entered = _enter(peer, "g", "m", "t")
+        store.rename(tmp_path / "elsewhere")
+        # The member asks again, on the same connection.
+        assert _enter(peer, "g", "n", "t") == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        (tmp_path / "elsewhere").rename(store)
+        assert _beat(peer, "g", "m", entered.member_epoch).member_epoch == entered.member_epoch
+
+
 # ---- regular expressions
 
 

@@ -6,6 +6,7 @@ import logging
 from dataclasses import replace
 from functools import partial
 
+from pyspark_log.errors import PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import (
     ConsumerGroupHeartbeatRequest,
@@ -140,7 +141,12 @@ async def consumer_group_heartbeat(
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     groups = call.broker.groups
     # A member that joins may have just created its topic; the others hear of it with their next heartbeats.
-    topics = await groups.topics(at_once=request.member_epoch == JOIN)
+    try:
+        topics = await groups.topics(at_once=request.member_epoch == JOIN)
+    except (PylogError, OSError):
+        return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    if not groups.has(request.group_id):
+        return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)  # since then another server does
     # As in Kafka, an expression gives the topics that the client sees whose heartbeat has it matched.
     seen = topics
     if call.broker.acls is not None:

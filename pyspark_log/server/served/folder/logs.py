@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from pyspark_log.errors import LockTimeoutError, StoreError
+from pyspark_log.errors import LockTimeoutError, StoreError, UnknownTopicError
 from pyspark_log.server.documents.in_folder import FolderDocuments
 from pyspark_log.server.network import Workers
 from pyspark_log.server.served.folder import replicas_alone
@@ -21,7 +22,7 @@ from pyspark_log.storage.log.producers import ProducerEntry
 from pyspark_log.storage.log_manager import LogDirDescription
 from pyspark_log.storage.seam import PartitionEvents
 from pyspark_log.storage.transactions import TransactionLog
-from pyspark_log.types import TopicPartition
+from pyspark_log.types import TopicDescription, TopicPartition
 
 # A partition is kept open for appending for each so many files that the system allows; it has five of them.
 _FILES_PER_WRITER = 16
@@ -67,6 +68,13 @@ class FolderLogs(ServedLogs):
 
     def catch_up(self) -> None:
         """All is known at once."""
+
+    def topics(self, *, fresh: bool) -> list[TopicDescription]:
+        topics = []
+        for name in self._store.topics(internal=True):
+            with contextlib.suppress(UnknownTopicError):  # deleted meanwhile
+                topics.append(self._store.describe_topic(name))
+        return topics
 
     def topic(self, name: str) -> FolderTopic:
         return FolderTopic(self._logs, self._logs.topic(name))

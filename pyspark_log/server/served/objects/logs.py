@@ -26,7 +26,7 @@ from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.log.producers import ProducerEntry
 from pyspark_log.storage.log_manager import LogDirDescription
 from pyspark_log.storage.object_store import ObjectStore
-from pyspark_log.types import TopicPartition
+from pyspark_log.types import TopicDescription, TopicPartition
 
 
 class ObjectLogs(ServedLogs):
@@ -65,6 +65,11 @@ class ObjectLogs(ServedLogs):
 
     def catch_up(self) -> None:
         self._follower.catch_up()
+
+    def topics(self, *, fresh: bool) -> list[TopicDescription]:
+        if fresh:
+            self.catch_up()
+        return list(self._follower.state.topics.values())
 
     def topic(self, name: str) -> ObjectTopic:
         return ObjectTopic(self._follower, self._pieces, name, self._max_batch_bytes)
