@@ -163,9 +163,11 @@ class FolderStore(Store):
         check_not_internal(name)
         return self.admin.alter_configs(name, configs or {}, delete)
 
-    def delete_topic(self, name: str, progress: Callable[[int, int], None] | None = None) -> None:
+    def delete_topic(
+        self, name: str, progress: Callable[[int, int], None] | None = None, *, topic_id: str | None = None
+    ) -> None:
         check_not_internal(name)
-        self.admin.delete(name, progress)
+        self.admin.delete(name, progress, topic_id)
 
     # ---- groups
 

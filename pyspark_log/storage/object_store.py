@@ -173,9 +173,11 @@ class ObjectStore(Store):
         self.log.decide(lambda state: proposals.alter_configs(state, name, configs or {}, list(delete)))
         return topic_of(self.log.follow(inf), name)
 
-    def delete_topic(self, name: str, progress: Callable[[int, int], None] | None = None) -> None:
+    def delete_topic(
+        self, name: str, progress: Callable[[int, int], None] | None = None, *, topic_id: str | None = None
+    ) -> None:
         _check_can_change(name)
-        self.log.decide(lambda state: proposals.delete_topic(state, name))
+        self.log.decide(lambda state: proposals.delete_topic(state, name, topic_id))
 
     # ---- groups
 

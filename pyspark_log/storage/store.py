@@ -254,7 +254,9 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def delete_topic(self, name: str, progress: Callable[[int, int], None] | None = None) -> None:
+    def delete_topic(
+        self, name: str, progress: Callable[[int, int], None] | None = None, *, topic_id: str | None = None
+    ) -> None:
         """Deletes a topic with its records, durably, and what groups have committed for it.
 
         Its files are deleted after its file.delete.delay.ms. Running readers continue with the files that they have
@@ -263,6 +265,7 @@ class Store(ABC):
         Args:
             name: the topic.
             progress: called with how many of its partitions are done, and of how many.
+            topic_id: its id; None: whichever has the name.
 
         Raises:
             UnknownTopicError, InvalidTopicError: no such topic, or one of the engine's own.

@@ -68,6 +68,12 @@ def check_not_internal(name: str) -> None:
         raise InvalidTopicError(f"topic {name} holds the store's own records: only the store writes to it")
 
 
+def check_has_id(topic: TopicDescription, topic_id: str | None) -> None:
+    """Refuses a topic that has another id than the one that is meant, if one is. UnknownTopicError."""
+    if topic_id not in (None, topic.topic_id):
+        raise UnknownTopicError(f"the topic with id {topic_id} is deleted; {topic.name!r} is another one")
+
+
 def check_added(topic: TopicDescription, total: int) -> None:
     """Refuses a number of partitions that is no more than a topic has, or too large. InvalidConfigError."""
     if total <= topic.partitions:

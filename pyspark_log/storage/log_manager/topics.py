@@ -11,6 +11,7 @@ from pyspark_log.config import int_config, store_config
 from pyspark_log.errors import LogDirOfflineError, PylogError, TopicExistsError, UnknownTopicError
 from pyspark_log.storage.catalog import PUBLISH_TOPIC, PartitionPath, check_name
 from pyspark_log.storage.catalog.own_cluster import check_free
+from pyspark_log.storage.catalog.topics import check_has_id
 from pyspark_log.storage.fs import files, timeouts
 from pyspark_log.storage.log.state import PartitionState, state_file
 from pyspark_log.storage.log_manager import deletion
@@ -123,11 +124,14 @@ class TopicAdmin:
         with self._catalog.changing():
             return self._catalog.alter_configs(name, configs, delete)
 
-    def delete(self, name: str, progress: Callable[[int, int], None] | None = None) -> None:
-        """Deletes a topic, and removes topics that were deleted long enough ago; `progress` as Store.delete_topic."""
+    def delete(
+        self, name: str, progress: Callable[[int, int], None] | None = None, topic_id: str | None = None
+    ) -> None:
+        """Deletes a topic, and removes topics that were deleted long enough ago; arguments as of Store.delete_topic."""
         self._check_free(name)
         self._logs.make_folders()
         with self._catalog.changing():
+            check_has_id(self._catalog.describe(name), topic_id)
             topic = self._catalog.delete(name)
             try:
                 self._forget_rest(topic)

@@ -19,7 +19,7 @@ from pyspark_log.errors import (
     UnknownTopicError,
 )
 from pyspark_log.near_names import did_you_mean
-from pyspark_log.storage.catalog.topics import check_added
+from pyspark_log.storage.catalog.topics import check_added, check_has_id
 from pyspark_log.storage.publish import Decision
 from pyspark_log.storage.publish.checks import check_fenced, check_number
 from pyspark_log.storage.publish.decision import NO_NUMBER, Origin
@@ -288,15 +288,17 @@ def alter_configs(state: State, name: str, configs: Mapping[str, str], delete: S
     return None if changed == topic.configs else Proposal(topics=(replace(topic, configs=changed),))
 
 
-def delete_topic(state: State, name: str) -> Proposal:
-    """Deletes a topic with its records, and what groups have committed for it. UnknownTopicError."""
+def delete_topic(state: State, name: str, topic_id: str | None = None) -> Proposal:
+    """Deletes a topic with its records, and what groups have committed for it; arguments and errors as of Store."""
+    topic = topic_of(state, name)
+    check_has_id(topic, topic_id)
     moves = [
         OffsetMove(group, at, known.offset, None)
         for group, offsets in state.groups.items()
         for at, known in offsets.items()
         if at.topic == name
     ]
-    return Proposal(deleted=(topic_of(state, name).topic_id,), moves=tuple(moves))
+    return Proposal(deleted=(topic.topic_id,), moves=tuple(moves))
 
 
 def delete_records(state: State, name: str, partition: int, before_offset: int) -> Proposal | None:

@@ -277,6 +277,15 @@ def test_parts_of_a_partition(store):
             values(store, **bad)
 
 
+def test_a_topic_is_deleted_by_its_id(store):
+    before = store.create_topic("u", 1).topic_id
+    store.delete_topic("u", topic_id=before)
+    after = store.create_topic("u", 1).topic_id
+    with pytest.raises(UnknownTopicError, match=before):
+        store.delete_topic("u", topic_id=before)
+    assert store.describe_topic("u").topic_id == after
+
+
 def test_records_are_deleted_up_to_an_offset(store):
     for number in range(4):
         store.append("t", rows(b"%d" % (2 * number), b"%d" % (2 * number + 1)), partition=0)

@@ -208,11 +208,14 @@ async def _delete(call: Call, name: str, topic_id: bytes) -> DeleteTopicsRespons
         call.require(Operation.DELETE, Resource.TOPIC, name)
         call.broker.logs.check_writable()
         call.require_mutation(call.broker.store.describe_topic(name).partitions, _DELETE_IS_STRICT)
-        call.broker.store.delete_topic(name)
+        # By its id only the topic that has it, and not one that has got the name since.
+        call.broker.store.delete_topic(name, topic_id=stored_id if topic_id != NO_ID else None)
 
     try:
-        topic_id = id_bytes(call.broker.logs.topic(name).topic_id)
+        stored_id: str | None = call.broker.logs.topic(name).topic_id
     except PylogError:
-        topic_id = NO_ID  # Deleting it says what is wrong.
+        stored_id = None  # Deleting it says what is wrong.
+    if topic_id != NO_ID and (stored_id is None or id_bytes(stored_id) != topic_id):
+        return _Deleted(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, None)
     code, why = await call.broker.workers.run(attempt, delete)
-    return _Deleted(name, topic_id, code, why)
+    return _Deleted(name, NO_ID if stored_id is None else id_bytes(stored_id), code, why)
