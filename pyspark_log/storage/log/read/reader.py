@@ -188,8 +188,8 @@ class LogReader:
             UnknownTopicError, LogDamagedError: as `state`.
             CorruptRecordError: a batch after the newest snapshot of producers is damaged.
         """
-        known = None if state is None else self.stable.known(state)
-        return self._retry_while_segments_change(self._last_stable, state) if known is None else known
+        offset = None if state is None else self.stable.known(state)
+        return self._retry_while_segments_change(self._last_stable, state) if offset is None else offset
 
     def _last_stable(self, state: PartitionState, listed: bool) -> int:
         if not state.may_have_transactions:
