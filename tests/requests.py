@@ -75,6 +75,13 @@ def create_partitions(name, total, assignments=None, validate_only=False):
     return m.CreatePartitionsRequest([topic], _TIMEOUT, validate_only)
 
 
+def reassign(topic, partition, replicas):
+    """Moves a partition to these servers; None: ends the move."""
+    part = m.AlterPartitionReassignmentsRequest.ReassignablePartition(partition, replicas)
+    wanted = m.AlterPartitionReassignmentsRequest.ReassignableTopic(topic, [part])
+    return m.AlterPartitionReassignmentsRequest(_TIMEOUT, topics=[wanted])
+
+
 def describe_configs(kind, name, *keys, with_synonyms=True, **fields):
     """All configs of a resource, or those that are named."""
     wanted = m.DescribeConfigsRequest.DescribeConfigsResource(kind, name, keys or None)

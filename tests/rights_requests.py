@@ -137,7 +137,7 @@ def of_cluster(at):
     nobody = m.AlterUserScramCredentialsRequest.ScramCredentialDeletion("nobody", 1)
     return {
         "DescribeCluster": (m.DescribeClusterRequest(True), 1),
-        "DescribeLogDirs": (m.DescribeLogDirsRequest([]), 4),
+        "DescribeLogDirs": (m.DescribeLogDirsRequest([]), 5),
         "AlterReplicaLogDirs": (
             m.AlterReplicaLogDirsRequest([m.AlterReplicaLogDirsRequest.AlterReplicaLogDir("/nowhere", [moved])]), 2,
         ),

@@ -139,8 +139,8 @@ _TABLE = (
     _Row(m.DescribeConfigsRequest, (1, 4), configs.describe_configs, node_configs.describe_configs),
     _Row(m.AlterConfigsRequest, (0, 2), configs.alter_configs, forward),
     _Row(m.AlterReplicaLogDirsRequest, (1, 2), log_dirs.alter_replica_log_dirs, None),
-    # 4: sizes of the disks.
-    _Row(m.DescribeLogDirsRequest, (1, 4), log_dirs.describe_log_dirs, _SAME),
+    # 4: sizes of the disks. 5: whether a folder takes no new partitions, as none does here.
+    _Row(m.DescribeLogDirsRequest, (1, 5), log_dirs.describe_log_dirs, _SAME),
     _Row(m.SaslAuthenticateRequest, (0, 2), sasl.sasl_authenticate, _SAME),
     # 3: refused when a quota is used up.
     _Row(m.CreatePartitionsRequest, (0, 3), admin.create_partitions, forward),

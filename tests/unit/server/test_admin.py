@@ -223,7 +223,7 @@ def test_each_version_deletes_records(peer, store, topic, version):
     assert delete(-1)[0] == ErrorCode.POLICY_VIOLATION
 
 
-@pytest.mark.parametrize("version", range(1, 5))
+@pytest.mark.parametrize("version", range(1, 6))
 def test_each_version_describes_log_dirs(peer, store, topic, version):
     store.append(topic, pa.record_batch({"value": [b"x"] * 10}))
     wanted = m.DescribeLogDirsRequest.DescribableLogDirTopic(topic, [0])
@@ -265,12 +265,9 @@ def test_nothing_is_reassigned(peer):
 
 @pytest.mark.parametrize("version", range(2))
 def test_each_version_reassigns_to_this_server_alone(peer, topic, version):
-    part = m.AlterPartitionReassignmentsRequest.ReassignablePartition
-
     def reassign(replicas, number=0):
-        wanted = m.AlterPartitionReassignmentsRequest.ReassignableTopic(topic, [part(number, replicas)])
-        [found] = peer.ask(m.AlterPartitionReassignmentsRequest(10_000, topics=[wanted]), version).responses
-        return found.partitions[0].error_code
+        [answer] = peer.ask(r.reassign(topic, number, replicas), version).responses
+        return answer.partitions[0].error_code
 
     assert reassign([1]) == ErrorCode.NONE
     assert reassign([1, 2]) == ErrorCode.INVALID_REPLICA_ASSIGNMENT

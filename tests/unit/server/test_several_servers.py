@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark_log import Store
 from pyspark_log.kafka.error_codes import ErrorCode
 from tests.ports import free_ports_in_a_row
-from tests.requests import create_topic, metadata
+from tests.requests import create_topic, metadata, reassign
 from tests.server_tools import Peer, Server
 from tests.waiting import PATIENCE, wait_until
 
@@ -76,7 +76,14 @@ def test_partitions_are_shared(servers):
         # Else Java's consumers would ask each leader that comes whether their positions are right, and wait for that.
         assert {part.leader_epoch for part in topic.partitions} == {-1}
         codes = [peer.ask(create_topic(f"copies{n}", 1, n), 7).topics[0].error_code for n in (0, 3, 4)]
-    assert codes == [ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.NONE, ErrorCode.INVALID_REPLICATION_FACTOR]
+        assert codes == [ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.NONE, ErrorCode.INVALID_REPLICATION_FACTOR]
+        replicas = [1, 2, 3], [2], [1, 4], [1, 1], []
+        created = [
+            peer.ask(create_topic(f"placed{n}", -1, -1, [(0, on)]), 7).topics[0] for n, on in enumerate(replicas)
+        ]
+        moved = [peer.ask(reassign("t", 0, on), 0).responses[0].partitions[0] for on in replicas]
+    expected = [ErrorCode.NONE] * 2 + [ErrorCode.INVALID_REPLICA_ASSIGNMENT] * 3
+    assert [answer.error_code for answer in created] == [answer.error_code for answer in moved] == expected
     servers[2].stop()
     wait_until(lambda: set(described(servers[0])[0]) == {1, 2}, "it has left")
     # One that leaves moves its own share alone.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from pyspark_log.config import int_config
 from pyspark_log.errors import PylogError, TopicExistsError
@@ -19,7 +19,7 @@ from pyspark_log.kafka.messages import (
 from pyspark_log.server.configs import checked, of_topic
 from pyspark_log.server.errors import attempt
 from pyspark_log.server.handlers.call import Call
-from pyspark_log.server.handlers.topics.metadata import is_server, require_create
+from pyspark_log.server.handlers.topics.metadata import check_replicas, require_create
 from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import Operation, Resource
 from pyspark_log.server.topic_ids import NO_ID
@@ -95,7 +95,7 @@ def _partitions(call: Call, topic: CreateTopicsRequest.CreatableTopic) -> int | 
         ):
             raise RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the partitions are not numbered from 0 on")
         for assignment in topic.assignments:
-            _check_replicas(call, assignment.broker_ids)
+            check_replicas(call, assignment.broker_ids)
         return len(topic.assignments)
     servers = len(call.broker.logs.servers.alive())
     # Programs ask for as many as there are servers, up to three. The store keeps the records for all of them.
@@ -114,14 +114,6 @@ def _partitions(call: Call, topic: CreateTopicsRequest.CreatableTopic) -> int | 
 def _check_count(partitions: int) -> None:
     if not 1 <= partitions <= MAX_PARTITIONS:
         raise RefusedError(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions: 1 to {MAX_PARTITIONS} are possible")
-
-
-def _check_replicas(call: Call, nodes: Sequence[int]) -> None:
-    if not is_server(call, nodes):
-        raise RefusedError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"replicas on {nodes}: it must be one server, as the store keeps the records",
-        )
 
 
 def _configs(topic: CreateTopicsRequest.CreatableTopic) -> dict[str, str]:
@@ -172,7 +164,7 @@ def _grow(
                     f"{len(topic.assignments)} assignments for {topic.count - now} new partitions",
                 )
             for assignment in topic.assignments:
-                _check_replicas(call, assignment.broker_ids)
+                check_replicas(call, assignment.broker_ids)
         call.broker.logs.check_writable()
         call.require_mutation(topic.count - now, _GROW_IS_STRICT)
         if not validate_only:

@@ -18,7 +18,7 @@ from pyspark_log.kafka.messages import (
 )
 from pyspark_log.server.errors import attempt, code_of
 from pyspark_log.server.handlers.call import Call
-from pyspark_log.server.handlers.topics.metadata import address_of, cluster_operations, is_server
+from pyspark_log.server.handlers.topics.metadata import address_of, check_replicas, cluster_operations
 from pyspark_log.server.network import Wait
 from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
@@ -87,11 +87,7 @@ def _reassign(
         call.broker.logs.topic(topic).check(part.partition_index)
         if part.replicas is None:
             raise RefusedError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "there is none that could be cancelled")
-        if not is_server(call, part.replicas):
-            raise RefusedError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"replicas on {list(part.replicas)}: it must be one server, as the store keeps the records",
-            )
+        check_replicas(call, part.replicas)
 
     return attempt(reassign)
 

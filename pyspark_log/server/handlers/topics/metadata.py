@@ -61,9 +61,14 @@ def rack_of(call: Call) -> str:
     return next((part[len(_RACK) :] for part in parts if part.startswith(_RACK)), "")
 
 
-def is_server(call: Call, nodes: Sequence[int] | None) -> bool:
-    """Whether replicas are on one server of the store, as they always are."""
-    return nodes is not None and list(nodes) in [[server.node_id] for server in call.broker.logs.servers.alive()]
+def check_replicas(call: Call, nodes: Sequence[int]) -> None:
+    """RefusedError: replicas are not on servers of the store, each once. It has the records of a partition for all."""
+    servers = {server.node_id for server in call.broker.logs.servers.alive()}
+    if not nodes or len({*nodes}) < len(nodes) or not servers.issuperset(nodes):
+        raise RefusedError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"replicas on {list(nodes)}: expected servers of the store, each once; here are {sorted(servers)}",
+        )
 
 
 async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
