@@ -193,6 +193,11 @@ _TOPICS: Mapping[type[Struct], Callable[[Any], Iterable[str | None]]] = {
     m.FetchRequest: lambda request: [topic.topic for topic in request.topics],
     m.ListOffsetsRequest: lambda request: [topic.name for topic in request.topics],
     m.OffsetForLeaderEpochRequest: lambda request: [topic.topic for topic in request.topics],
+    m.OffsetCommitRequest: lambda request: [topic.name for topic in request.topics],
+    m.TxnOffsetCommitRequest: lambda request: [topic.name for topic in request.topics],
+    m.AddPartitionsToTxnRequest: lambda request: [topic.name for topic in request.v3_and_below_topics],
+    m.ElectLeadersRequest: lambda request: [topic.topic for topic in request.topic_partitions or ()],
+    m.AlterPartitionReassignmentsRequest: lambda request: [topic.name for topic in request.topics],
 }
 
 

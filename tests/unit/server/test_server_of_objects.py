@@ -86,11 +86,25 @@ def test_topics_are_made_and_deleted(server, store):
 def test_topics_that_others_have_just_created(server, store):
     """Clients may know of them from another server; this one looks once a second by itself."""
     with Peer(server) as peer:
+        begun = peer.ask(m.InitProducerIdRequest("x", 60_000), 4)
+        producer = begun.producer_id, begun.producer_epoch
+
+        def of_partition(request, version):
+            return peer.ask(request, version).topics[0].partitions[0].error_code
+
+        def add_to_transaction(name):
+            answer = peer.ask(r.add_partitions("x", producer, {name: [0]}), 3)
+            return answer.results_by_topic_v3_and_below[0].results_by_partition[0]
+
         for number, request in enumerate((
             lambda name: peer.ask(r.metadata(name), 12).topics[0].error_code,
             lambda name: fetch(peer, name, 0).error_code,
             lambda name: list_offset(peer, name, -1).error_code,
             lambda name: peer.ask(r.end_of_epoch(name, 0), 4).topics[0].partitions[0].error_code,
+            lambda name: of_partition(r.commit("g", name, 0), 9),
+            lambda name: of_partition(r.commit_in_transaction("x", "g", producer, name, 0), 5),
+            lambda name: add_to_transaction(name).partition_error_code,
+            lambda name: peer.ask(r.reassign(name, 0, [1]), 0).responses[0].partitions[0].error_code,
         )):  # fmt: skip
             store.create_topic(f"new{number}", 1)
             assert request(f"new{number}") == ErrorCode.NONE
