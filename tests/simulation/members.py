@@ -44,10 +44,10 @@ class Member(Client):
         if fate < 0.07:
             self.world.sleep(self.chance.uniform(1, 90))
 
-    def checked(self, request, version, code_of=lambda answer: answer.error_code):
+    def checked(self, request, version, code_of=lambda answer: answer.error_code, removed=_REMOVED):
         """The answer, and whether the member is in its group, and the group at rest."""
         answer, code, _ = self.ask(request, version, code_of)
-        if code in _REMOVED:
+        if code in removed:
             self.history.counts[f"members removed from {self.group}"] += 1
             raise OverError
         if code and code not in _REBALANCES | {ErrorCode.MEMBER_ID_REQUIRED}:
@@ -59,7 +59,9 @@ class Member(Client):
         began, place = self.world.now, f"{self.group}/{partition}"
         offset = self.house.next_offset(place)
         request = r.commit(self.group, TOPIC, offset, partition, generation=self.generation, member=self.member)
-        _, is_current = self.checked(request, 9, lambda answer: answer.topics[0].partitions[0].error_code)
+        # A group without members and offsets is gone, as after a night of its coordinator.
+        removed = _REMOVED | {ErrorCode.GROUP_ID_NOT_FOUND}
+        _, is_current = self.checked(request, 9, lambda answer: answer.topics[0].partitions[0].error_code, removed)
         if is_current:
             self.history.committed(place, offset, self.answered_by)
             self.history.commit_of(place, self.generation, began)
