@@ -84,7 +84,8 @@ NEVER_SET = frozenset({
     "follower.replication.throttled.replicas", "leader.replication.throttled.replicas", "local.retention.bytes",
     "local.retention.ms", "remote.log.copy.disable", "remote.log.delete.on.disable",
 })  # fmt: skip
-_TYPES_OF_REPLICAS = {"min.insync.replicas": Type.INT}
+_IN_SYNC = "min.insync.replicas"
+_TYPES_OF_REPLICAS = {_IN_SYNC: Type.INT}
 # Whole numbers of 32 bits; the others have 64.
 _INTS = frozenset({
     "compression.gzip.level", "compression.lz4.level", "compression.zstd.level", "index.interval.bytes",
@@ -155,8 +156,13 @@ def of_server(of_store: Mapping[str, str], node_id: int, listener: str) -> Itera
         yield Config(key.store_name, type_of(key), meaning, of_brokers(key, layers), read_only=True)
 
 
-def checked(values: Mapping[str, str]) -> dict[str, str]:
-    """What to set of a topic's configs that a client gives: all but those that have that value here anyway.
+def checked(values: Mapping[str, str], servers: int) -> dict[str, str]:
+    """What to set of a topic's configs that a client gives: all but those that mean nothing here.
+
+    Args:
+        values: the configs.
+        servers: how many servers the store has: a client that asks for as many replicas sets `min.insync.replicas` to
+            as many, or one less, and gets what that is for, as the store keeps what is acknowledged.
 
     Raises:
         InvalidConfigError: there is no such config, or it cannot have that value here.
@@ -165,8 +171,10 @@ def checked(values: Mapping[str, str]) -> dict[str, str]:
     for name, value in values.items():
         if name in NEVER_SET:
             raise InvalidConfigError(f"{name} cannot be set: {one_replica}")
-        if OF_REPLICAS.get(name, value) != value:
-            raise InvalidConfigError(f"{name} = {shortened(value)!r}: must be {OF_REPLICAS[name]}: {one_replica}")
+        most = servers if name == _IN_SYNC else 1
+        if OF_REPLICAS.get(name, value) != value and value not in map(str, range(1, most + 1)):
+            possible = OF_REPLICAS[name] + (f" to {most}" if most > 1 else "")
+            raise InvalidConfigError(f"{name} = {shortened(value)!r}: must be {possible}: {one_replica}")
     kept = {name: value for name, value in values.items() if name not in OF_REPLICAS}
     check_topic_configs(kept)
     return kept

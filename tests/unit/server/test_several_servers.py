@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark_log import Store
 from pyspark_log.kafka.error_codes import ErrorCode
 from tests.ports import free_ports_in_a_row
-from tests.requests import create_topic, metadata, reassign
+from tests.requests import alter_configs, create_topic, metadata, reassign
 from tests.server_tools import Peer, Server
 from tests.waiting import PATIENCE, wait_until
 
@@ -77,6 +77,11 @@ def test_partitions_are_shared(servers):
         assert {part.leader_epoch for part in topic.partitions} == {-1}
         codes = [peer.ask(create_topic(f"copies{n}", 1, n), 7).topics[0].error_code for n in (0, 3, 4)]
         assert codes == [ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.NONE, ErrorCode.INVALID_REPLICATION_FACTOR]
+        in_sync = [create_topic(f"sync{n}", 1, 3, min_insync_replicas=str(n)) for n in (0, 2, 4)]
+        codes = [peer.ask(request, 7).topics[0].error_code for request in in_sync]
+        assert codes == [ErrorCode.INVALID_CONFIG, ErrorCode.NONE, ErrorCode.INVALID_CONFIG]
+        [changed] = peer.ask(alter_configs(2, "sync2", ("min.insync.replicas", 0, "3")), 1).responses
+        assert changed.error_code == ErrorCode.NONE
         replicas = [1, 2, 3], [2], [1, 4], [1, 1], []
         created = [
             peer.ask(create_topic(f"placed{n}", -1, -1, [(0, on)]), 7).topics[0] for n, on in enumerate(replicas)

@@ -63,7 +63,7 @@ def _create(
         check_name(topic.name)
         check_not_internal(topic.name)
         logs.check_writable()
-        partitions, configs = _partitions(call, topic), _configs(topic)
+        partitions, configs = _partitions(call, topic), _configs(call, topic)
         if logs.has_topic(topic.name):
             raise TopicExistsError(f"topic {topic.name!r} exists already")
         partitions = partitions or int_config(call.broker.logs.configs, "num.partitions")
@@ -116,12 +116,13 @@ def _check_count(partitions: int) -> None:
         raise RefusedError(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions: 1 to {MAX_PARTITIONS} are possible")
 
 
-def _configs(topic: CreateTopicsRequest.CreatableTopic) -> dict[str, str]:
+def _configs(call: Call, topic: CreateTopicsRequest.CreatableTopic) -> dict[str, str]:
     configs = {config.name: config.value for config in topic.configs}
     for name, value in configs.items():
         if value is None:
             raise RefusedError(ErrorCode.INVALID_CONFIG, f"{name} has no value")
-    return checked({name: value for name, value in configs.items() if value is not None})
+    servers = len(call.broker.logs.servers.alive())
+    return checked({name: value for name, value in configs.items() if value is not None}, servers)
 
 
 def _describe_configs(call: Call, configs: Mapping[str, str]) -> list[CreateTopicsResponse.CreatableTopicConfigs]:

@@ -226,7 +226,7 @@ def _change(
             if how in (Change.APPEND, Change.SUBTRACT):
                 value = configs.changed_list(current.get(name, ""), how, value)  # noqa: PLW2901
             values[name] = value
-        values = configs.checked(values)
+        values = configs.checked(values, len(call.broker.logs.servers.alive()))
         # As in Kafka, what is not set may be deleted.
         deleted = (deleted & before.keys()) - values.keys()
         call.broker.logs.check_writable()
