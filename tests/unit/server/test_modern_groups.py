@@ -2,7 +2,7 @@
 
 import re
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from server_requests import id_of
@@ -10,7 +10,15 @@ from server_requests import id_of
 from pyspark_log import Store
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.server.coordinator import Settings
+from pyspark_log.server.groups import Groups
+from pyspark_log.server.groups.groups import GroupCluster
 from pyspark_log.server.groups.topics import matching
+from pyspark_log.server.handlers import Call, Client
+from pyspark_log.server.handlers.coordinators.membership import consumer_group_heartbeat
+from pyspark_log.server.network import Loop, Workers
+from pyspark_log.server.served.folder import FolderLogs
+from pyspark_log.server.served.servers import OnlyServer
 from tests import requests as r
 from tests.server_tools import Peer, served
 
@@ -113,6 +121,31 @@ def test_a_store_that_cannot_be_looked_at_for_a_while(tmp_path):
         assert _enter(peer, "g", "n", "t") == ErrorCode.COORDINATOR_NOT_AVAILABLE
         (tmp_path / "elsewhere").rename(store)
         assert _beat(peer, "g", "m", entered.member_epoch).member_epoch == entered.member_epoch
+
+
+def test_a_heartbeat_during_which_another_server_takes_over(tmp_path):
+    class Cluster(GroupCluster):
+        is_here = True
+
+        def has_group(self, _group):
+            return self.is_here
+
+        def topics(self, _fresh):
+            self.is_here = False
+            return {}
+
+    loop = Loop()
+    workers = Workers(loop, 1)
+    with Store.create(tmp_path / "store") as store:
+        groups = Groups(loop, workers, FolderLogs(store, workers, OnlyServer(0)), Settings(), Cluster())
+        call = Call(SimpleNamespace(groups=groups, acls=None), Client("1.2.3.4:5", ("host", 9092)), "client", 1)
+        wait = loop.start(consumer_group_heartbeat(call, m.ConsumerGroupHeartbeatRequest("g", "m", 3)))
+        wait.then(loop.stop)
+        loop.run()
+    workers.close()
+    loop.close()
+    # Not that there is no such group, at which Java's consumer ends.
+    assert wait.value.error_code == ErrorCode.NOT_COORDINATOR
 
 
 # ---- regular expressions
