@@ -76,6 +76,8 @@ def test_a_terminal_is_one(warm):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT, signal.SIGQUIT])
 def test_signals_are_passed_on(warm, number):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, signal.SIG_DFL)  # as where the tests run under nohup
     process = warm.start("print('ready', flush=True); import signal; signal.pause()", stderr=subprocess.DEVNULL)
     process.stdout.readline()
     process.send_signal(number)
