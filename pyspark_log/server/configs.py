@@ -171,7 +171,7 @@ def checked(values: Mapping[str, str], servers: int) -> dict[str, str]:
     for name, value in values.items():
         if name in NEVER_SET:
             raise InvalidConfigError(f"{name} cannot be set: {one_replica}")
-        most = servers if name == _IN_SYNC else 1
+        most = servers if name == _IN_SYNC else 0
         if OF_REPLICAS.get(name, value) != value and value not in map(str, range(1, most + 1)):
             possible = OF_REPLICAS[name] + (f" to {most}" if most > 1 else "")
             raise InvalidConfigError(f"{name} = {shortened(value)!r}: must be {possible}: {one_replica}")

@@ -59,6 +59,7 @@ def test_topics_that_cannot_be_made(peer, store, topic, name):
         (_topic(f"{name}d", retention_ms="x"), ErrorCode.INVALID_CONFIG),
         (_topic(f"{name}e", min_insync_replicas="2"), ErrorCode.INVALID_CONFIG),
         (_topic(f"{name}i", local_retention_ms="1"), ErrorCode.INVALID_CONFIG),
+        (_topic(f"{name}j", preallocate="1"), ErrorCode.INVALID_CONFIG),
         (_topic(f"{name}f", 2, 1, [(0, [1])]), ErrorCode.INVALID_REQUEST),
         (_topic(f"{name}g", -1, -1, [(0, [2])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (_topic(f"{name}h", -1, -1, [(1, [1])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
