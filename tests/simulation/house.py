@@ -5,9 +5,9 @@ import os
 from collections import defaultdict
 
 from pyspark_log import Store
-from pyspark_log.server.served.objects import logs  # noqa: F401  (likewise)
+from pyspark_log.server.served.objects import logs  # noqa: F401  (loaded before the substitutes are set)
 from pyspark_log.server.served.objects import upkeep as object_upkeep
-from pyspark_log.server.several import over_objects  # noqa: F401  (loaded before the substitutes are set)
+from pyspark_log.server.several import over_objects  # noqa: F401  (likewise)
 from pyspark_log.storage import object_store
 from pyspark_log.storage.publish_log.maintenance import cleaning
 from tests.simulation.clients import PARTITIONS, TOPIC, Committer, PlainWriter, Reader, Transactor, Writer

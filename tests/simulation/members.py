@@ -73,10 +73,12 @@ class Member(Client):
         request = of(
             self.group, 10_000, 20_000, self.member, None, "simulated", [of.JoinGroupRequestProtocol("a", b"")]
         )
-        answer, is_in = self.checked(request, 5)
-        self.member, self.generation, self.partitions = answer.member_id, answer.generation_id, []
-        if not is_in:
-            return self.join()  # with the id that it has got
+        is_in = False
+        while not is_in:
+            answer, is_in = self.checked(request, 5)
+            # The first time it gets its id, with which it is to ask.
+            request = request._replace(member_id=answer.member_id)
+        self.member, self.generation = answer.member_id, answer.generation_id
         of = m.SyncGroupRequest
         members = sorted(member.member_id for member in answer.members)
         shares = [
@@ -85,7 +87,6 @@ class Member(Client):
         ]
         answer, is_in = self.checked(of(self.group, self.generation, self.member, assignments=shares), 3)
         self.partitions = list(answer.assignment) if is_in else []
-        return None
 
     def is_current(self):
         return self.checked(m.HeartbeatRequest(self.group, self.generation, self.member), 3)[1]
