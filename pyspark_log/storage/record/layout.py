@@ -18,6 +18,7 @@ LEADER_EPOCH_AT: Final = LENGTH_AT + 4  # int32: epoch of the leader that assign
 MAGIC_AT: Final = LEADER_EPOCH_AT + 4  # int8: 2
 CRC_AT: Final = MAGIC_AT + 1  # uint32: CRC-32C of all that follows
 ATTRIBUTES_AT: Final = CRC_AT + 4  # int16: the bits below
+FLAGS_AT: Final = ATTRIBUTES_AT + 1  # the byte of these that has the codec and the flags
 LAST_OFFSET_DELTA_AT: Final = ATTRIBUTES_AT + 2  # int32: last offset - base offset
 BASE_TIMESTAMP_AT: Final = LAST_OFFSET_DELTA_AT + 4  # int64 ms: the records' times are relative to it
 MAX_TIMESTAMP_AT: Final = BASE_TIMESTAMP_AT + 8  # int64 ms: largest of the records' times

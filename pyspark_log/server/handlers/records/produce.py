@@ -24,6 +24,7 @@ from pyspark_log.storage.record.layout import (
     CODEC_MASK,
     CODECS,
     CRC_AT,
+    FLAGS_AT,
     HEADER_SIZE,
     MAGIC,
     MAGIC_AT,
@@ -40,8 +41,6 @@ KEY = key_of(ProduceRequest)
 
 _ALL = -1
 _ACKS = (_ALL, 0, 1)
-# The byte of a record batch that has its codec and the bit of transactions.
-_FLAGS_AT = ATTRIBUTES_AT + 1
 _ZSTD = CODECS.index("zstd")
 _FIRST_WITH_ZSTD = 7
 # Id and epoch of a batch's producer.
@@ -114,7 +113,7 @@ async def _append_in_transaction(
     for topic, topic_name in zip(request.topic_data, names, strict=True):
         for part in topic.partition_data:
             records = cast("bytes", part.records or b"")
-            if topic_name is not None and len(records) >= HEADER_SIZE and records[_FLAGS_AT] & TRANSACTIONAL:
+            if topic_name is not None and len(records) >= HEADER_SIZE and records[FLAGS_AT] & TRANSACTIONAL:
                 producer = _PRODUCER.unpack_from(records, PRODUCER_ID_AT)
                 by_producer.setdefault(producer, set()).add(TopicPartition(topic_name, part.index))
     errors, admitted = dict[TopicPartition, ErrorCode](), list[int]()
@@ -261,9 +260,9 @@ def _refusal(
         return ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}; it must be 0, 1 or -1 (all)"
     if error := call.cluster.refusal(at, request.acks):
         return error, "another broker leads it" if error == ErrorCode.NOT_LEADER_OR_FOLLOWER else "too few are in sync"
-    if len(records) <= _FLAGS_AT:
+    if len(records) <= FLAGS_AT:
         return ErrorCode.INVALID_RECORD, f"{len(records)} bytes are no record batch"
-    return _refusal_of_batch(records[MAGIC_AT], records[_FLAGS_AT], call.version, request.transactional_id)
+    return _refusal_of_batch(records[MAGIC_AT], records[FLAGS_AT], call.version, request.transactional_id)
 
 
 def _refusal_of_client(call: Call, transactional_id: str | None, topic: str | None) -> tuple[ErrorCode, str] | None:

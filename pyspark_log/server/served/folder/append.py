@@ -58,21 +58,20 @@ class _Append:
             outcomes = writer.append_at_once([data])
             if outcomes is None:
                 return False
-            self._note(writer, outcomes[0], time)
-            if isinstance(self.outcome, Stored) and self.outcome.topic_id:
-                self.outcome = self.outcome._replace(as_left=partial(self._log, writer, data, self.outcome))
+            self._note(writer, outcomes[0], time, at_hand=data)
         except (PylogError, OSError) as error:
             self._fail(error)
         return True
 
-    def _log(self, writer: Turnstile, data: bytes | bytearray, stored: Stored) -> LogAsLeft | None:
+    def _log(self, writer: Turnstile, data: bytes | bytearray, placed: Appended) -> LogAsLeft | None:
+        """See Stored.as_left."""
         state = writer.log.lease.state_left
-        is_end = state is not None and state.next_offset == state.high_watermark == stored.next_offset
+        is_end = state is not None and state.next_offset == state.high_watermark == placed.next_offset
         if self._topic is None or state is None or not is_end or writer.log.sources is not None:
             return None
         records, reader = bytearray(data), self._topic.reader(self._batch.at.partition)
-        assign_offsets(records, 0, len(records), stored.base_offset, state.leader_epoch)
-        return LogAsLeft(reader, state, stored.base_offset, bytes(records))
+        assign_offsets(records, 0, len(records), placed.base_offset, state.leader_epoch)
+        return LogAsLeft(reader, state, placed.base_offset, bytes(records))
 
     def finish(self, *, sync: bool) -> None:
         """Appends the batch."""
@@ -94,11 +93,14 @@ class _Append:
             self._checked = writer, data, now if writer.config.log_append_time else -1
         return self._checked
 
-    def _note(self, writer: Turnstile, outcome: Appended | PylogError, time: int) -> None:
+    def _note(
+        self, writer: Turnstile, outcome: Appended | PylogError, time: int, at_hand: bytes | bytearray | None = None
+    ) -> None:
         if isinstance(outcome, Appended):
             base, end, is_old = outcome.base_offset, outcome.next_offset, outcome.duplicate
             log_start, topic_id = writer.log.lease.log_start_left, "" if is_old else writer.place.topic_id
-            self.outcome = Stored(base, end, log_start, time, is_old, topic_id)
+            as_left = None if is_old or at_hand is None else partial(self._log, writer, at_hand, outcome)
+            self.outcome = Stored(base, end, log_start, time, is_old, topic_id, as_left)
         else:
             self._fail(outcome)
 

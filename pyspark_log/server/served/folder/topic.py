@@ -10,11 +10,8 @@ from pyspark_log.storage.log.leader_epochs import FILE_NAME, EpochEnd, LeaderEpo
 from pyspark_log.storage.log.read import LogReader
 from pyspark_log.storage.log.state import PartitionState
 from pyspark_log.storage.log_manager import LogManager, TopicLogs
-from pyspark_log.storage.record.layout import ATTRIBUTES_AT, TRANSACTIONAL
+from pyspark_log.storage.record.layout import FLAGS_AT, TRANSACTIONAL
 from pyspark_log.types import OffsetAndTimestamp
-
-# The byte of a batch that has its flags.
-_FLAGS_AT = ATTRIBUTES_AT + 1
 
 
 class FolderTopic(ServedTopic):
@@ -105,7 +102,7 @@ class LogAsLeft(FolderLog):
         """`first`: the offset of the batch; `records`: its bytes as they are stored."""
         super().__init__(reader, state)
         self._first, self._records = first, records
-        is_plain = not records[_FLAGS_AT] & TRANSACTIONAL
+        is_plain = not records[FLAGS_AT] & TRANSACTIONAL
         if self.may_have_transactions and is_plain and reader.stable.pass_over(state, first, state.next_offset):
             self.may_have_transactions = False  # all below its end is decided
 
