@@ -94,11 +94,12 @@ class Appends:
         """Wakes what waits for a partition: this server knows of the change before the system reports it, or alone."""
         self._wake(key)
 
-    def appended(self, key: PartitionKey, stored: Stored) -> None:
-        """The same once a batch is appended, which what waits then need not read from the files."""
-        if key in self._waiting:
-            log = None if stored.as_left is None else stored.as_left()
-            self._wake(key, None if log is None else Seen(stored.base_offset, log))
+    def appended(self, key: PartitionKey, stored: Stored) -> int:
+        """The same once a batch is appended, which what waits then need not read from the files; how many are woken."""
+        if key not in self._waiting:
+            return 0
+        log = None if stored.as_left is None else stored.as_left()
+        return self._wake(key, None if log is None else Seen(stored.base_offset, log))
 
     def look(self) -> None:
         """Notes the changes that the system has reported until now, for what waits."""
@@ -140,9 +141,8 @@ class Appends:
         if self._waiting:
             self._listen()
 
-    def _wake(self, key: PartitionKey, seen: Seen | None = None) -> None:
-        for waiting in list(self._waiting.get(key, ())):
-            waiting.note(key, seen)
+    def _wake(self, key: PartitionKey, seen: Seen | None = None) -> int:
+        return sum([waiting.note(key, seen) for waiting in list(self._waiting.get(key, ()))])
 
 
 class Waiting:
@@ -173,11 +173,13 @@ class Waiting:
         changed, self._changed = self._changed, {}
         return changed
 
-    def note(self, key: PartitionKey, seen: Seen | None) -> None:
-        """A partition may have changed."""
+    def note(self, key: PartitionKey, seen: Seen | None) -> bool:
+        """A partition may have changed; whether that is waited for now."""
         self._changed[key] = None if key in self._changed else seen
-        if self._wait is not None:
-            self._wait.finish(None)
+        if self._wait is None:
+            return False
+        self._wait.finish(None)
+        return True
 
     async def change(self, seconds: float) -> Mapping[PartitionKey, Seen | None]:
         """As `take`; waits up to `seconds` for the first."""

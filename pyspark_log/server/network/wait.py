@@ -66,3 +66,16 @@ class Wait(Generic[T]):
         if self.error is not None:
             raise self.error
         return self.value
+
+
+class Turn(Wait[None]):
+    """Has happened already; `await` lets all go first that is due in the loop by now."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._happened = True
+
+    def __await__(self) -> Generator[Wait[None], None, None]:
+        yield self

@@ -81,7 +81,7 @@ class HeldLog:
 
     def find_folder(self) -> None:
         """Switches to the log dir that the state names: the partition may have been moved. LogDirOfflineError."""
-        self._log_dir = self._log_dirs.check(self.state.log_dir, self.place)
+        self._log_dir = self._log_dirs.check(self.lease.held.stored.log_dir, self.place)
         place = self.place.in_log_dir(self._log_dir.path)
         if place is not self.place:
             self.invalidate()
@@ -329,7 +329,7 @@ class HeldLog:
         """Returns the size of the active segment. LogDamagedError: it is shorter than the state says."""
         size = segment.log.size()
         try:
-            check_length(self.place, segment.log.path, size, self.state.position)
+            check_length(self.place, segment.log.path, size, self.lease.held.position)
         except LogDamagedError:
             self.invalidate()
             raise
@@ -349,7 +349,9 @@ class HeldLog:
 
     def cut_leftovers(self) -> None:
         """Removes what a killed writer left beyond the log end. LogDamagedError: the log is shorter than its state."""
-        if self._check_length(self.segment) > self.state.position or self.state.flags & Flags.CUTTING:
+        # Not `state`, which takes longer than a small append has.
+        held = self.lease.held
+        if self._check_length(self.segment) > held.position or held.stored.flags & Flags.CUTTING:
             self._check_leftovers()
             self.lease.cut_off = self.lease.shared
             self.cut()

@@ -17,7 +17,7 @@ from pyspark_log.storage.fs.mounts import is_shared
 from pyspark_log.storage.log.missing import no_state
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log.state.partition_state import Flags, PartitionState
-from pyspark_log.storage.log.state.state_file import OpenState
+from pyspark_log.storage.log.state.state_file import Loaded, OpenState
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -148,9 +148,8 @@ class Lease:
 
     def _load(self, file: files.File) -> OpenState:
         """The state in the file; the very object that was left, if the state did not change."""
-        known = self._left.loaded() if self._left else None
-        found = state_file.load(file, known)
-        return self._left if self._left and found is known else OpenState(file, found)
+        data, left = file.pread(state_file.FILE_SIZE, 0), self._left
+        return left if left is not None and left.is_in(data) else OpenState(file, state_file.decoded(file.path, data))
 
     # ---- what may have changed since the last hold
 
@@ -170,9 +169,9 @@ class Lease:
         return -1 if self._left is None else self._left.stored.log_start
 
     @property
-    def state_left(self) -> PartitionState | None:
-        """The state that this process left; None: as `generation_left`. Only for the thread that has just left it."""
-        return None if self._left is None else self._left.moved()
+    def loaded_left(self) -> Loaded | None:
+        """What this process left in the file; None: as `generation_left`. Only for the thread that has just left it."""
+        return None if self._left is None else self._left.loaded()
 
     @property
     def was_kept(self) -> bool:

@@ -7,7 +7,9 @@ import threading
 
 import pytest
 
-from pyspark_log.server.network import Loop
+from pyspark_log.server.appends import Appends, PartitionKey
+from pyspark_log.server.network import Loop, Turn
+from pyspark_log.server.served import Stored
 
 
 @pytest.fixture
@@ -142,3 +144,28 @@ def test_a_closed_loop_is_not_woken():
     other.close()
     other.call_from_elsewhere(print)
     assert other.is_closed
+
+
+def test_consumers_that_wait_come_before_the_producer_that_has_woken_them(loop):
+    appends, key, came = Appends(loop, None), PartitionKey("topic", 0), []
+
+    async def consume(number):
+        waiting = appends.waiting([key])
+        await waiting.change(60)
+        waiting.close()
+        came.append(number)
+
+    async def produce():
+        came.append(appends.appended(key, Stored(0, 1, 0, -1, False, "topic", None)))
+        await Turn()
+        came.append("the producer")
+        loop.stop()
+
+    not_asked = appends.waiting([key])  # as a session that is kept between two requests: it does not wait now
+    for number in (10, 11):
+        loop.start(consume(number))
+    loop.start(produce())
+    loop.run()
+    assert came == [2, 10, 11, "the producer"]
+    assert list(not_asked.take()) == [key]
+    appends.close()

@@ -15,7 +15,7 @@ from pyspark_log.server.cluster_view import LogEnd
 from pyspark_log.server.counts import Counts
 from pyspark_log.server.errors import code_of
 from pyspark_log.server.handlers.call import Call, key_of
-from pyspark_log.server.network import ClosedByServerError
+from pyspark_log.server.network import ClosedByServerError, Turn
 from pyspark_log.server.security.acls import Operation, Resource
 from pyspark_log.server.served import Batch, Refused, Stored
 from pyspark_log.storage.record import crc32c
@@ -50,6 +50,8 @@ _FIRST_THAT_ADDS, _FIRST_ABORTABLE = 12, 11
 _WRITE, _WRITE_AS = (Operation.WRITE, Resource.TOPIC), (Operation.WRITE, Resource.TRANSACTIONAL_ID)
 # Topics are named by their ids from this version on.
 _FIRST_BY_ID = 13
+# Up to so many consumers get their records before the producer gets its answer.
+_MOST_FIRST = 3
 _NOT_BY_ALL = "it was appended, but not by all replicas that must have it"
 
 
@@ -67,6 +69,8 @@ async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None
     else:
         appends = await _appended(call, request, _no_order)
     await _replicate(call, request, appends, started)
+    if 0 < sum(append.woken for topic in appends for append in topic) <= _MOST_FIRST:
+        await Turn()
     responses = [
         _Topic(topic.name, topic.topic_id, [append.response for append in parts if append.response is not None])
         for topic, parts in zip(request.topic_data, appends, strict=True)
@@ -169,7 +173,7 @@ async def _append(
     for append, outcome in zip(unanswered, outcomes, strict=True):
         append.answer(outcome)
         if isinstance(outcome, Stored) and outcome.topic_id:
-            call.broker.appends.appended(PartitionKey(outcome.topic_id, append.at.partition), outcome)
+            append.woken = call.broker.appends.appended(PartitionKey(outcome.topic_id, append.at.partition), outcome)
     _count(call.broker.counts, appends)
     return appends
 
@@ -191,7 +195,7 @@ class _Append:
     Attributes:
         topic: the topic's name; None: there is none.
         batch, size: its bytes.
-        messages: how many records were appended.
+        messages, woken: how many records were appended, and how many requests had waited for them.
         response: what became of it; None: it is not appended yet.
         at: its partition.
         end: where the log ends with it, once it is appended.
@@ -203,7 +207,7 @@ class _Append:
         self, call: Call, request: ProduceRequest, topic: str | None, part: ProduceRequest.PartitionProduceData,
         refused: Mapping[TopicPartition, ErrorCode],
     ) -> None:  # fmt: skip
-        self.topic, self._part, self.messages = topic, part, 0
+        self.topic, self._part, self.messages, self.woken = topic, part, 0, 0
         self.at, self.end = TopicPartition(topic or "", part.index), None
         self._leader_epoch = call.cluster.leader_epoch(self.at)
         # A view of the request's frame, which does all that bytes do here.

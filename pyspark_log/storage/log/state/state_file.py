@@ -85,20 +85,20 @@ class Loaded(NamedTuple):
         return tuple(slot for slot, seq in enumerate(self.seqs) if seq < 0)
 
 
-def load(file: files.File, known: Loaded | None = None) -> Loaded:
-    """Reads the slots; the partition's lock is held, or a single read is enough.
+def load(file: files.File) -> Loaded:
+    """Reads the slots; the partition's lock is held, or a single read is enough. Raises as `decoded`."""
+    return decoded(file.path, file.pread(FILE_SIZE, 0))
 
-    Returns `known` itself, what was found or written before, if the file still has the same bytes.
+
+def decoded(path: str, data: bytes) -> Loaded:
+    """Returns what the bytes of a state file say.
 
     Raises:
         LogDamagedError: no slot is valid, or an invalid one is not explained by a power loss, or the newest one
             contradicts itself.
         StoreVersionError: another version wrote it.
     """
-    data = file.pread(FILE_SIZE, 0)
-    if known is not None and known.data == data:
-        return known
-    return checked(file.path, _decode(file.path, data))
+    return checked(path, _decode(path, data))
 
 
 def checked(path: str, loaded: Loaded | None) -> Loaded:
@@ -240,7 +240,6 @@ class OpenState:
     def __init__(self, file: files.File, loaded: Loaded) -> None:
         """`loaded` is what the file holds."""
         self._file = file
-        self._moved: dict[int, bytes] = {}  # the slots that `move_end` has written
         self.set(loaded)
 
     def set(self, loaded: Loaded) -> None:
@@ -250,17 +249,18 @@ class OpenState:
         self.next_offset, self.position, self.seq = state.next_offset, state.position, state.seq
         self.high_watermark = state.high_watermark
         self._slot: bytearray | None = None  # what `move_end` writes
-        if self._moved:
-            self._moved = {}
+        self._data = bytearray(loaded.data)
+        self._has_moved = False
+
+    def is_in(self, data: bytes) -> bool:
+        """Whether these are the bytes of the file with this state."""
+        return self._data == data
 
     def loaded(self) -> Loaded:
         """The state and the slots as they are in the file now."""
-        if self._moved:
-            data = bytearray(self._loaded.data)
-            for number, encoded in self._moved.items():
-                if data:
-                    data[number * SLOT_DISTANCE : number * SLOT_DISTANCE + SLOT_SIZE] = encoded
-            self._loaded, self._moved = Loaded(self.moved(), self._number, tuple(self._seqs), bytes(data)), {}
+        if self._has_moved:
+            self._loaded = Loaded(self.moved(), self._number, tuple(self._seqs), bytes(self._data))
+            self._has_moved = False
         return self._loaded
 
     def moved(self) -> PartitionState:
@@ -272,7 +272,7 @@ class OpenState:
     @property
     def state(self) -> PartitionState:
         """The state."""
-        return self.loaded().state if self._moved else self._loaded.state
+        return self.loaded().state if self._has_moved else self._loaded.state
 
     def store(self, state: PartitionState, *, durable: bool, sync: bool = False) -> None:
         """Writes a state; arguments as `store`."""
@@ -290,14 +290,16 @@ class OpenState:
             self._seqs = list(self._loaded.seqs)
         seqs = self._seqs
         number = int(seqs[1] < seqs[0])
+        at = number * SLOT_DISTANCE
         partition_state.move_end(slot, seq, next_offset, position, high_watermark)
-        encoded = bytes(slot)
         try:
-            self._file.pwrite(encoded, number * SLOT_DISTANCE)
+            self._file.pwrite(slot, at)
         except OSError:
             _undo(self._file, self.loaded(), number)
             raise
-        self._moved[number], seqs[number], self._number = encoded, seq, number
+        if self._data:
+            self._data[at : at + SLOT_SIZE] = slot
+        self._has_moved, seqs[number], self._number = True, seq, number
         self.seq, self.next_offset, self.position, self.high_watermark = seq, next_offset, position, high_watermark
 
 
