@@ -11,6 +11,9 @@ from pyspark_log.storage.seam import PartitionEvents
 
 # How often all partitions that are waited for are looked at where the OS does not report changes, in seconds.
 _POLL = 0.02
+# How long a log that was looked at is taken as it was, at most (s), and of how many partitions that is. Not all that
+# becomes of a partition is reported: that the store's folder is replaced by a copy.
+_KEPT, _MOST_KEPT = 0.5, 10_000
 # After events that nothing waits for have come so often, they are not read any more until something does.
 _MOST_IDLE = 100
 
@@ -38,6 +41,7 @@ class Appends:
         self._waiting: dict[PartitionKey, dict[Waiting, None]] = {}
         self._poll: Timer | None = None
         self._is_reading = False
+        self._kept = dict[PartitionKey, tuple[float, LogView]]()
         self._idle = 0  # how often events came since something has begun to wait
 
     @property
@@ -97,6 +101,7 @@ class Appends:
     def appended(self, key: PartitionKey, stored: Stored) -> int:
         """The same once a batch is appended, which what waits then need not read from the files; how many are woken."""
         if key not in self._waiting:
+            self._kept.pop(key, None)
             return 0
         log = None if stored.as_left is None else stored.as_left()
         return self._wake(key, None if log is None else Seen(stored.base_offset, log))
@@ -105,6 +110,22 @@ class Appends:
         """Notes the changes that the system has reported until now, for what waits."""
         if self._is_reading:
             self._changed()
+
+    def refresh_kept(self) -> None:
+        """Drops what was kept of logs that have changed until now."""
+        if self._kept:
+            self.look()
+
+    def keep(self, key: PartitionKey, log: LogView) -> None:
+        """Keeps a partition's log as it was just looked at, until a change is reported."""
+        if len(self._kept) == _MOST_KEPT:
+            self._kept.clear()
+        self._kept[key] = self._loop.time(), log
+
+    def kept(self, key: PartitionKey) -> LogView | None:
+        """A partition's log as it was kept; None: it was not, or it had changed before the last `refresh_kept`."""
+        noted = self._kept.get(key) if self._is_reading else None
+        return None if noted is None or self._loop.time() - noted[0] > _KEPT else noted[1]
 
     def call_later(self, seconds: float, action: Callable[[None], object], argument: None) -> Timer:
         """As the loop's."""
@@ -130,7 +151,8 @@ class Appends:
             if self._idle == _MOST_IDLE:
                 self._is_reading = False
                 self._loop.remove_reader(self._events.fd)
-            return
+        if changed is None:
+            self._kept.clear()
         for key in list(self._waiting) if changed is None else changed:
             self._wake(PartitionKey(*key))
 
@@ -142,6 +164,7 @@ class Appends:
             self._listen()
 
     def _wake(self, key: PartitionKey, seen: Seen | None = None) -> int:
+        self._kept.pop(key, None)
         return sum([waiting.note(key, seen) for waiting in list(self._waiting.get(key, ()))])
 
 

@@ -66,8 +66,10 @@ class LogView(Protocol):
         next_offset: the log end.
         high_watermark: the offset up to which consumers read.
         may_have_transactions: whether there may be transactions; if not, all below the high watermark is committed.
+        is_reported: whether the store's events report each change of it, so that it need not be looked at before.
     """
 
+    is_reported: bool
     leader_epoch: int
     log_start: int
     next_offset: int

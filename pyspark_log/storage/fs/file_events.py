@@ -51,13 +51,14 @@ class FileEvents:
             None: too much has happened, so any file may have changed.
         """
         names = set[str]()
-        overflowed, data = False, bytes(_READ_BYTES)
-        # A read that leaves room for another event has had all of them.
-        while len(data) > _READ_BYTES - _MOST_BYTES:
+        overflowed, is_all = False, False
+        while not is_all:
             try:
                 data = os.read(self.fd, _READ_BYTES)
             except BlockingIOError:
                 break
+            # A read that leaves room for another event has had all of them.
+            is_all = len(data) <= _READ_BYTES - _MOST_BYTES
             position = 0
             while position < len(data):
                 _, mask, _, length = _HEAD.unpack_from(data, position)

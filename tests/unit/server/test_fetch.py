@@ -2,22 +2,25 @@
 
 import threading
 import time
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from server_requests import FETCH_BY_ID, batch, fetch, fetch_request, id_of, produce, produce_request, values
 from transaction_tools import Log
 
+from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
+from tests.requests import NO_ID
 from tests.server_tools import Peer, served
 
 # Longer than any test waits for something that comes, so that a wait that ends has a reason; in ms.
 _LONG = 60_000
 
 
-def _fill(store, topic, *batches):
+def _fill(store, topic, *batches, partition=None):
     for batch_values in batches:
-        store.append(topic, pa.record_batch({"value": list(batch_values)}))
+        store.append(topic, pa.record_batch({"value": list(batch_values)}), partition=partition)
 
 
 @pytest.mark.parametrize("version", range(4, 18))
@@ -258,3 +261,41 @@ def test_a_fetch_waits_for_no_more_than_may_be_sent(peer, store, topic, limit):
         store.append(topic, [{"value": b"x" * 1000}])
     answer = fetch(peer, topic, 0, **{"least": 2500, "wait": 600_000, **limit})
     assert 0 < len(values(answer)) < 3
+
+
+# ---- partitions in which nothing happens
+
+
+def _reads(server):
+    """How often the server has read from files."""
+    [line] = [line for line in Path(f"/proc/{server.process.pid}/io").read_text().splitlines() if "syscr" in line]
+    return int(line.split()[1])
+
+
+def _all_partitions(topic, ends):
+    parts = [m.FetchRequest.FetchPartition(number, -1, end, -1, -1, 1 << 20) for number, end in enumerate(ends)]
+    return fetch_request(topic, 0)._replace(topics=[m.FetchRequest.FetchTopic(topic, NO_ID, parts)], max_wait_ms=1)
+
+
+def test_quiet_partitions_are_not_looked_at_again(server, peer, store, topic):
+    """For half a second, unless a change of them is reported: so it may take a busy machine several tries."""
+    ends = [1] * 100
+    store.add_partitions(topic, len(ends))
+    for number in range(len(ends)):
+        _fill(store, topic, [b"a"], partition=number)
+    for _ in range(100):
+        peer.ask(_all_partitions(topic, ends), 12)
+        before = _reads(server)
+        assert not any(len(part.records) for part in peer.ask(_all_partitions(topic, ends), 12).responses[0].partitions)
+        if _reads(server) - before < len(ends) // 2:
+            break
+    else:
+        pytest.fail("each fetch reads the state of each partition")
+    # What other processes append is seen at once.
+    for number in (0, 7, 99, 7):
+        _fill(store, topic, [b"b"], partition=number)
+        parts = peer.ask(_all_partitions(topic, ends), 12).responses[0].partitions
+        assert [(part.partition_index, list(values(part))) for part in parts if len(part.records)] == [
+            (number, [ends[number]])
+        ]
+        ends[number] += 1

@@ -5,8 +5,10 @@ import signal
 import socket
 import threading
 
+import pyarrow as pa
 import pytest
 
+from pyspark_log import Store
 from pyspark_log.server.appends import Appends, PartitionKey
 from pyspark_log.server.network import Loop, Turn
 from pyspark_log.server.served import Stored
@@ -169,3 +171,28 @@ def test_consumers_that_wait_come_before_the_producer_that_has_woken_them(loop):
     assert came == [2, 10, 11, "the producer"]
     assert list(not_asked.take()) == [key]
     appends.close()
+
+
+def test_a_log_is_kept_until_a_change_of_it_is_reported_or_half_a_second(loop, clock, tmp_path):
+    with Store.create(tmp_path / "store") as store:
+        store.create_topic("t", 2)
+        topic_id = store.describe_topic("t").topic_id
+        quiet, key = PartitionKey(topic_id, 0), PartitionKey(topic_id, 1)
+        appends, log = Appends(loop, store.partitions.events()), object()
+        appends.keep(key, log)
+        assert appends.kept(key) is None  # nothing reads the events yet
+        waiting = appends.waiting([quiet])
+        appends.keep(quiet, log)
+        assert appends.kept(key) is appends.kept(quiet) is log
+        store.append("t", pa.record_batch({"value": [b"a"]}), partition=1)
+        appends.refresh_kept()
+        assert (appends.kept(key), appends.kept(quiet)) == (None, log)
+        appends.changed(quiet)
+        assert appends.kept(quiet) is None
+        appends.keep(quiet, log)
+        clock[0] += 0.4
+        assert appends.kept(quiet) is log
+        clock[0] += 0.2
+        assert appends.kept(quiet) is None
+        waiting.close()
+        appends.close()

@@ -163,17 +163,18 @@ async def _parts(call: Call, request: FetchRequest, replica: Replica | None, ses
     if session is not None:
         reader = Reader(call.client.principal, call.client.host, call.rules)
         return [await _of_session(call, session, entry, request.rack_id) for entry in session.due(reader)]
-    parts = []
+    call.broker.appends.refresh_kept()
+    parts, known = [], dict[str, ServedTopic]()
     for topic in request.topics:
         name = topic.topic if call.version < _FIRST_BY_ID else await call.cluster.name_of(topic.topic_id)
         asked = topic.topic, topic.topic_id
-        parts += [_part(call, name, asked, part, request.rack_id, replica) for part in topic.partitions]
+        parts += [_part(call, name, asked, part, request.rack_id, replica, known) for part in topic.partitions]
     return parts
 
 
 async def _of_session(call: Call, session: Session, entry: Entry, rack: str) -> _Part:
     name = entry.topic if call.version < _FIRST_BY_ID else await call.cluster.name_of(entry.topic_id)
-    part = _part(call, name, (entry.topic, entry.topic_id), entry.request, rack, None)
+    part = _part(call, name, (entry.topic, entry.topic_id), entry.request, rack, None, {})
     part.entry = entry
     if part.is_open:
         session.watch(entry, part.key)
@@ -227,7 +228,9 @@ def _part(
     request: FetchRequest.FetchPartition,
     rack: str,
     replica: Replica | None,
+    known: dict[str, ServedTopic],
 ) -> _Part:
+    """A partition that is asked for; `known`: the topics of the request that were found already."""
     if name is None:
         return _Part(asked, request, None, PartitionKey("", request.partition), ErrorCode.UNKNOWN_TOPIC_ID)
     try:
@@ -240,7 +243,7 @@ def _part(
         if refusal is not None:
             code = ErrorCode(refusal.error_code)
             return _Part(asked, request, None, PartitionKey("", request.partition), code, refusal)
-        topic = call.broker.logs.topic(name)
+        topic = known.get(name) or known.setdefault(name, call.broker.logs.topic(name))
         topic.check(request.partition)
         nearer = call.broker.logs.servers.nearer(topic.topic_id, request.partition, rack) if rack else None
         if nearer is not None:
@@ -308,7 +311,7 @@ class _Search:
         if part.seen is not None and part.seen.start == request.fetch_offset:
             log = part.seen.log
         else:
-            log = topic.view(request.partition, may_wait=may_wait, client_end=request.fetch_offset)
+            log = self._view(part, topic, may_wait=may_wait)
         # A replica has the epoch of its last record, which may be older than its leader's.
         part.error = ErrorCode.NONE if self._replica else check_epoch(request.current_leader_epoch, log.leader_epoch)
         if part.error:
@@ -319,6 +322,17 @@ class _Search:
             part.error = self._replica.read(topic.name, request, log)
         if not part.error:
             self._read(part, topic.name, log, may_wait=may_wait)
+
+    def _view(self, part: _Part, topic: ServedTopic, *, may_wait: bool) -> LogView:
+        """The log as it is; as it was, if all that changes it is reported, and nothing was."""
+        appends, request = self._call.broker.appends, part.request
+        kept = None if may_wait else appends.kept(part.key)
+        if kept is not None:
+            return kept
+        log = topic.view(request.partition, may_wait=may_wait, client_end=request.fetch_offset)
+        if log.is_reported and not may_wait:
+            appends.keep(part.key, log)
+        return log
 
     def _read(self, part: _Part, topic: str, log: LogView, *, may_wait: bool) -> None:
         request, replica = part.request, self._replica

@@ -52,6 +52,8 @@ class SharedTopic(FolderTopic):
 class FolderLog(LogView):
     """A partition's log."""
 
+    is_reported = True
+
     def __init__(self, reader: LogReader, state: PartitionState) -> None:
         self._reader, self._state = reader, state
         self.leader_epoch, self.log_start = state.leader_epoch, state.log_start

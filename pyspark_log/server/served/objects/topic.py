@@ -53,6 +53,7 @@ class ObjectLog(LogView):
     """A partition's log. Its transactions are decided before they are in it."""
 
     leader_epoch, may_have_transactions = _EPOCH, False
+    is_reported = False  # what is known of it is in memory
 
     def __init__(self, pieces: Pieces, at: TopicPartition, log: PartitionLog, max_batch_bytes: int) -> None:
         self._pieces, self._at, self._log, self._max_batch_bytes = pieces, at, log, max_batch_bytes
