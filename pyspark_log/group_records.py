@@ -1,6 +1,6 @@
 """The records of consumer groups of KIP-848 (`group.protocol=consumer`), as Kafka's coordinator has them.
 
-The server's coordinator of groups makes them, and storage/groups/modern_records.py writes and reads them.
+The server's coordinator of groups makes them, and storage/groups/log/modern_records.py writes and reads them.
 
 Left out are the records that Kafka wrote before 4.1 (`ConsumerGroupPartitionMetadata`), and what a member of such a
 group says that uses the classic protocol: it is read as any other.

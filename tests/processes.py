@@ -15,7 +15,8 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload([
     "pandas", "pytest", "pyspark_log.storage.folder_store", "pyspark_log.storage.maintenance.janitor",
     "pyspark_log.storage.maintenance.verify", "pyspark_log.spark_connector.source", "tests.processes", "tests.forked",
-    "jinja2", "prometheus_client", "pyspark_log.cli.serve", "pyspark_log.cli.ui", "pyspark_log.server", "ssl",
+    "jinja2", "prometheus_client", "pyspark_log.cli.serving.serve", "pyspark_log.cli.serving.ui", "pyspark_log.server",
+    "ssl",
 ])  # fmt: skip
 # How long a process may take to start, and to say that it is where it should be, in seconds.
 PATIENCE = 240

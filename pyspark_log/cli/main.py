@@ -10,6 +10,7 @@ import importlib
 import os
 import pwd
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -62,22 +63,26 @@ COMMANDS = {
     "verify": "Check the whole store for damage.",
 }
 
-# The packages of the commands, with their headings in the help; a command that is in none has its file in this folder.
-_PACKAGES = {
-    "topics": ("Topics", ("configs", "du", "offsets", "top", "topics")),
-    "records": ("Records", ("consume", "dump", "perf", "produce", "tail")),
-    "groups": ("Groups", ("groups",)),
-    "maintenance": ("Maintenance", (
-        "backup", "clean", "compact", "doctor", "explain", "export-kafka", "jobs", "log-dirs", "merge", "mirror",
-        "move-job", "publishers", "recover", "repair", "upkeep", "verify",
-    )),
+# The commands by their headings in the help, and under these by the packages that have a file for each.
+_HEADINGS: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "Topics": {"topics": ("configs", "du", "offsets", "top", "topics")},
+    "Records": {"records": ("consume", "dump", "tail"), "producing": ("perf", "produce")},
+    "Groups": {"groups": ("groups",)},
+    "In and out": {"transfer": ("backup", "export-kafka", "jobs", "mirror", "move-job")},
+    "Maintenance": {"maintenance": (
+        "clean", "compact", "doctor", "explain", "log-dirs", "merge", "publishers", "recover", "repair", "upkeep",
+        "verify",
+    )},
+    "Server": {"serving": ("acls", "cluster", "metrics", "quotas", "serve", "ui", "users")},
 }  # fmt: skip
+_PACKAGES = {
+    command: package for by_package in _HEADINGS.values() for package, names in by_package.items() for command in names
+}
 
 
 def _module(command: str) -> str:
     """The name of the module that a command is in."""
-    packages = [f"{package}." for package, (_, names) in _PACKAGES.items() if command in names]
-    return f"pyspark_log.cli.{''.join(packages)}{command.replace('-', '_')}"
+    return f"pyspark_log.cli.{_PACKAGES[command]}.{command.replace('-', '_')}"
 
 
 # Where the words of the call are kept, for `kafka_spelling`.
@@ -119,12 +124,10 @@ class _Commands(CommandGroup):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Lists the commands, and loads none of them."""
-        sections = [*_PACKAGES.values()]
-        grouped = {name for _, names in sections for name in names}
-        for heading, names in [*sections, ("Server", tuple(COMMANDS.keys() - grouped))]:
-            if names:
-                with formatter.section(heading):
-                    formatter.write_dl([(name, COMMANDS[name]) for name in sorted(names)])
+        for heading, by_package in _HEADINGS.items():
+            names = sorted(name for names in by_package.values() for name in names)
+            with formatter.section(heading):
+                formatter.write_dl([(name, COMMANDS[name]) for name in names])
 
     def invoke(self, ctx: click.Context) -> object:
         """Runs the command that was asked for."""

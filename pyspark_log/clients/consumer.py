@@ -23,7 +23,7 @@ from pyspark_log.clients.membership import MemberConfig, Membership
 from pyspark_log.clients.records import ConsumerRecord, RecordIterator
 from pyspark_log.clients.subscriptions import AllPartitions, Assigned, ConsumerRebalanceListener, Subscription
 from pyspark_log.errors import InvalidConfigError, UnknownTopicError
-from pyspark_log.storage.groups.assignors import Assignor
+from pyspark_log.storage.groups.members.assignors import Assignor
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_UNCOMMITTED, OffsetAndTimestamp, TopicPartition
 

@@ -1,8 +1,8 @@
 """A consumer's membership in a group, without a server: the members share the files of the store.
 
-`storage/groups/file_group.py` has the rules. There is no thread and no heartbeat: the system frees the lock of a
-process that has died, which the others see at their next look; and one that is silent, as it is stopped or hangs, has
-not touched its file for as long as the others watch it.
+`storage/groups/members/file_group.py` has the rules. There is no thread and no heartbeat: the system frees the lock of
+a process that has died, which the others see at their next look; and one that is silent, as it is stopped or hangs,
+has not touched its file for as long as the others watch it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Final
 from pyspark_log.arguments import check_text, check_whole
 from pyspark_log.config import INT_MAX
 from pyspark_log.errors import InvalidConfigError, UnknownTopicError
-from pyspark_log.storage.groups.assignors import ASSIGNORS, Assignor, Subscriber
-from pyspark_log.storage.groups.file_group import FileGroup, FileMember
-from pyspark_log.storage.groups.member_files import MemberFile
+from pyspark_log.storage.groups.members.assignors import ASSIGNORS, Assignor, Subscriber
+from pyspark_log.storage.groups.members.file_group import FileGroup, FileMember
+from pyspark_log.storage.groups.members.member_files import MemberFile
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 

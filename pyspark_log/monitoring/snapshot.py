@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pyspark_log.errors import PylogError, UnknownTopicError
 from pyspark_log.storage.fs import clock
 from pyspark_log.storage.groups import GroupState
-from pyspark_log.storage.groups.query_readers import state_of
+from pyspark_log.storage.groups.members.query_readers import state_of
 from pyspark_log.storage.log_manager import PartitionDescription
 from pyspark_log.storage.publish import Decision
 from pyspark_log.storage.store import Store

@@ -4,9 +4,9 @@ It needs Jinja2 (the extra `ui`), and so is loaded only where it is asked for.
 """
 
 from pyspark_log.ui.app import Ui
-from pyspark_log.ui.avro import Schemas
 from pyspark_log.ui.bounds import MOST_ROWS
 from pyspark_log.ui.guard import Guard
+from pyspark_log.ui.looks.avro import Schemas
 from pyspark_log.ui.server_view import ClientView, HeldBack, ServerState, ServerView, TransactionView
 
 __all__ = [

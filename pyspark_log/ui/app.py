@@ -19,14 +19,15 @@ from pyspark_log.errors import InvalidConfigError, PylogError, UnknownGroupError
 from pyspark_log.monitoring import Page, Request, Snapshot, Snapshots
 from pyspark_log.schemas.schema import Part
 from pyspark_log.storage.fs import clock
-from pyspark_log.ui import bounds, look, plots, texts, views
-from pyspark_log.ui.avro import Schemas
-from pyspark_log.ui.download import download
-from pyspark_log.ui.formats import FORMATS, Shown, shown, visible
-from pyspark_log.ui.found import Gap, Record
+from pyspark_log.ui import bounds, plots, texts, views
 from pyspark_log.ui.guard import Guard
 from pyspark_log.ui.history import History
-from pyspark_log.ui.json_text import coloured, fields
+from pyspark_log.ui.looks import look
+from pyspark_log.ui.looks.avro import Schemas
+from pyspark_log.ui.looks.download import download
+from pyspark_log.ui.looks.formats import FORMATS, Shown, shown, visible
+from pyspark_log.ui.looks.found import Gap, Record
+from pyspark_log.ui.looks.json_text import coloured, fields
 from pyspark_log.ui.server_view import ServerView
 
 _log = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from pyspark_log.config import TOPIC_CONFIGS
 from pyspark_log.errors import UnknownGroupError
 from pyspark_log.monitoring import GroupSnapshot, Snapshot, TopicSnapshot
 from pyspark_log.storage.groups import assigned_partitions
-from pyspark_log.storage.groups.metadata import CONSUMER
-from pyspark_log.storage.groups.query_readers import query_of
+from pyspark_log.storage.groups.log.metadata import CONSUMER
+from pyspark_log.storage.groups.members.query_readers import query_of
 from pyspark_log.storage.publish.decision import NO_NUMBER
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition

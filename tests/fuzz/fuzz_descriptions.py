@@ -18,8 +18,8 @@ from mutations import changed, changed_json, noise
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import PylogError
 from pyspark_log.storage.catalog.topics import TopicCatalog, check_name
-from pyspark_log.storage.groups import records
-from pyspark_log.storage.groups.records import OffsetCommitKey, OffsetCommitValue
+from pyspark_log.storage.groups.log import records
+from pyspark_log.storage.groups.log.records import OffsetCommitKey, OffsetCommitValue
 from pyspark_log.storage.publish.decision import (
     Decision,
     Origin,

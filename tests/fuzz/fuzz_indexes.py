@@ -20,9 +20,9 @@ from pyspark_log.errors import PylogError
 from pyspark_log.storage.log import retention
 from pyspark_log.storage.log.read import segment_cache
 from pyspark_log.storage.log.read.reader import LogReader
-from pyspark_log.storage.maintenance.verify import indexes
 from pyspark_log.storage.maintenance.verify.findings import Finder
-from pyspark_log.storage.maintenance.verify.indexes import IndexCheck
+from pyspark_log.storage.maintenance.verify.log import indexes
+from pyspark_log.storage.maintenance.verify.log.indexes import IndexCheck
 from pyspark_log.storage.record.checksum import crc32c
 from pyspark_log.storage.segment.file_names import LOG, segment_path
 from pyspark_log.storage.segment.segment import SegmentReader, SegmentWriter, read_headers

@@ -210,7 +210,7 @@ def test_the_path_of_a_job():
 
 
 def test_neither_needs_pyspark():
-    code = "import sys; from pyspark_log.cli.maintenance.jobs import jobs; jobs(['list'], standalone_mode=False); "
+    code = "import sys; from pyspark_log.cli.transfer.jobs import jobs; jobs(['list'], standalone_mode=False); "
     code += "assert 'pyspark' not in sys.modules and 'pyarrow' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 

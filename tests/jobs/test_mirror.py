@@ -10,7 +10,7 @@ from pyspark_log import Store, TopicPartition
 from pyspark_log.jobs import mirror
 from pyspark_log.jobs.mirroring.syncs import SYNCS_TOPIC, load_syncs
 from pyspark_log.storage.compaction import compact
-from pyspark_log.storage.groups.records import encode_group_key
+from pyspark_log.storage.groups.log.records import encode_group_key
 from tests.store_tools import faults
 from tests.unit.group_tools import append, members
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_log.storage.groups.assignors import ASSIGNORS, Subscriber
+from pyspark_log.storage.groups.members.assignors import ASSIGNORS, Subscriber
 from pyspark_log.types import TopicPartition
 from tests.kafka.kafka_tools import run
 

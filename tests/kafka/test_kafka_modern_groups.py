@@ -13,8 +13,8 @@ from pyspark_log import Store
 from pyspark_log.group_records import GroupEpoch, Target, TargetEpoch
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
-from pyspark_log.storage.groups.modern_group import decoded
-from pyspark_log.storage.groups.modern_records import decode_key, decode_value, encode_key, encode_value
+from pyspark_log.storage.groups.log.modern_group import decoded
+from pyspark_log.storage.groups.log.modern_records import decode_key, decode_value, encode_key, encode_value
 from tests.waiting import PATIENCE, wait_until
 
 SCRIPTS, STEPS = 50, 80

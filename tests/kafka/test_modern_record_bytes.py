@@ -18,7 +18,7 @@ from pyspark_log.group_records import (
     Target,
     TargetEpoch,
 )
-from pyspark_log.storage.groups.modern_records import decode_key, decode_value, encode_key, encode_value
+from pyspark_log.storage.groups.log.modern_records import decode_key, decode_value, encode_key, encode_value
 from tests.kafka.test_message_bytes import bytes_of
 
 pytestmark = pytest.mark.usefixtures("kafka")

@@ -11,7 +11,7 @@ from test_rights_beside_kafka import SOON, USERS, answer_to, logged_in, reduced
 from pyspark_log.kafka import messages as m
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Pattern, Permission, Resource
 from pyspark_log.storage.catalog import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from pyspark_log.storage.groups.records import partition_for
+from pyspark_log.storage.groups.log.records import partition_for
 from tests import requests as r
 from tests.ports import HOST
 from tests.requests import NO_ID

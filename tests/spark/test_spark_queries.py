@@ -7,7 +7,7 @@ from chispa import assert_df_equality
 from pyspark.sql.functions import window
 from spark_tools import all_values_in, batch_sizes, fails, fill, read_stream, run_to_the_end, write_stream
 
-from pyspark_log.storage.groups.query_readers import query_of
+from pyspark_log.storage.groups.members.query_readers import query_of
 from tests.amounts import one_in
 from tests.query_offsets import of_topics, own_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from pyspark_log.storage.catalog.topics import OFFSETS_TOPIC
-from pyspark_log.storage.groups import records
+from pyspark_log.storage.groups.log import records
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.log_manager.append import append_rows
 from pyspark_log.storage.store import Store

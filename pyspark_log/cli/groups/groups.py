@@ -40,7 +40,7 @@ from pyspark_log.storage.groups import (
     OffsetAndMetadata,
     assigned_partitions,
 )
-from pyspark_log.storage.groups.query_readers import QUERY, query_of, state_of
+from pyspark_log.storage.groups.members.query_readers import QUERY, query_of, state_of
 from pyspark_log.storage.seam import Offsets
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition

@@ -9,6 +9,7 @@ from functools import partial
 import click
 import pyarrow as pa
 
+from pyspark_log.cli.producing.typed_text import typed_settings, typed_text, with_schemas
 from pyspark_log.cli.records.formats import TextLayout, text_lines
 from pyspark_log.cli.records.group_records import group_lines, of_group
 from pyspark_log.cli.records.json_format import json_lines
@@ -16,7 +17,6 @@ from pyspark_log.cli.records.layout_options import with_layout
 from pyspark_log.cli.records.matching import matching
 from pyspark_log.cli.records.start import Start, Starts
 from pyspark_log.cli.records.template import Template
-from pyspark_log.cli.records.typed_text import typed_settings, typed_text, with_schemas
 from pyspark_log.cli.support import complete_groups, complete_topics, partitions_option, plural, to_ms
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.groups import check_empty, move_offsets

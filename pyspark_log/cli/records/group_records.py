@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from pyspark_log.cli.records.formats import times_ms
 from pyspark_log.storage.groups import NEVER, GroupMember, assigned_partitions
-from pyspark_log.storage.groups.metadata import CONSUMER, decode_group_value, subscribed_topics
-from pyspark_log.storage.groups.records import (
+from pyspark_log.storage.groups.log.metadata import CONSUMER, decode_group_value, subscribed_topics
+from pyspark_log.storage.groups.log.records import (
     LATER_KINDS,
     GroupMetadataKey,
     OffsetCommitKey,

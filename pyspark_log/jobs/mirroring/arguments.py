@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import click
 
-from pyspark_log.cli.mirror_options import mirror_options
 from pyspark_log.cli.support import source_of, with_options
+from pyspark_log.cli.transfer.mirror_options import mirror_options
 from pyspark_log.jobs.mirroring.sources import ClusterSource, Reading, Source, StoreSource
 from pyspark_log.jobs.support import argument
 from pyspark_log.replication.login import read_client_properties

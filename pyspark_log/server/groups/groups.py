@@ -29,7 +29,7 @@ from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.served import ServedLogs
 from pyspark_log.storage.groups import GroupMember
 from pyspark_log.storage.groups.changes import GroupChange
-from pyspark_log.storage.groups.metadata import GroupMetadataValue
+from pyspark_log.storage.groups.log.metadata import GroupMetadataValue
 
 _log = logging.getLogger(__name__)
 

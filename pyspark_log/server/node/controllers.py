@@ -18,7 +18,7 @@ from pyspark_log.kafka.schemas import Struct
 from pyspark_log.server.cluster.errors import NodeError
 from pyspark_log.server.cluster.requests import Address, Send, in_version
 from pyspark_log.server.node.config import ClusterConfig
-from pyspark_log.storage.groups.fields import compact_string
+from pyspark_log.storage.groups.log.fields import compact_string
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from pyspark_log.server.node.peers import Peers
 from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.transactions import Transactions
 from pyspark_log.storage.catalog import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from pyspark_log.storage.groups.records import partition_for
+from pyspark_log.storage.groups.log.records import partition_for
 from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
 from pyspark_log.types import TopicPartition
 

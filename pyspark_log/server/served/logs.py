@@ -22,7 +22,7 @@ from pyspark_log.server.network import Wait
 from pyspark_log.server.served.servers import Servers
 from pyspark_log.storage.groups import OffsetAndMetadata
 from pyspark_log.storage.groups.changes import GroupChange
-from pyspark_log.storage.groups.metadata import GroupMetadataValue
+from pyspark_log.storage.groups.log.metadata import GroupMetadataValue
 from pyspark_log.storage.log.leader_epochs import EpochEnd
 from pyspark_log.storage.log.producers import ProducerEntry
 from pyspark_log.storage.log_manager import LogDirDescription

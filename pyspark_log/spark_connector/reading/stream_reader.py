@@ -44,7 +44,7 @@ from pyspark_log.spark_connector.store_access import StoreRef, looking_at
 from pyspark_log.spark_connector.worker_process import SentToTasks, end_with_query
 from pyspark_log.storage.fs import clock
 from pyspark_log.storage.groups import NEVER
-from pyspark_log.storage.groups.query_readers import text_of_this_process
+from pyspark_log.storage.groups.members.query_readers import text_of_this_process
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 

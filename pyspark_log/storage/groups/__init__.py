@@ -3,10 +3,10 @@
 from pyspark_log.storage.groups.committed_offsets import CommittedOffsets, OffsetMoves
 from pyspark_log.storage.groups.file_membership import check_empty
 from pyspark_log.storage.groups.handles import Groups
-from pyspark_log.storage.groups.metadata import GroupDescription, GroupMember, GroupState, assigned_partitions
+from pyspark_log.storage.groups.log.metadata import GroupDescription, GroupMember, GroupState, assigned_partitions
+from pyspark_log.storage.groups.log.records import NEVER
+from pyspark_log.storage.groups.log.view import OffsetAndMetadata
 from pyspark_log.storage.groups.offsets import OffsetsLog, move_offsets
-from pyspark_log.storage.groups.records import NEVER
-from pyspark_log.storage.groups.view import OffsetAndMetadata
 
 __all__ = [
     "NEVER",

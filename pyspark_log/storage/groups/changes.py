@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pyspark_log.group_records import RecordKey, Value
-from pyspark_log.storage.groups import records
-from pyspark_log.storage.groups.metadata import GroupMetadataValue, encode_group_value
-from pyspark_log.storage.groups.modern_records import encode_key, encode_value
-from pyspark_log.storage.groups.view import OffsetAndMetadata
+from pyspark_log.storage.groups.log import records
+from pyspark_log.storage.groups.log.metadata import GroupMetadataValue, encode_group_value
+from pyspark_log.storage.groups.log.modern_records import encode_key, encode_value
+from pyspark_log.storage.groups.log.view import OffsetAndMetadata
 from pyspark_log.types import TopicPartition
 
 

@@ -29,17 +29,17 @@ from pyspark_log.storage.catalog.store_json import STAGING_FOLDER
 from pyspark_log.storage.compaction import compact_if_due
 from pyspark_log.storage.fs import Mutex, contextmanager, timeouts
 from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
-from pyspark_log.storage.groups import modern_group, records
-from pyspark_log.storage.groups.file_group import FileGroup
-from pyspark_log.storage.groups.member_files import MemberFiles
-from pyspark_log.storage.groups.metadata import (
+from pyspark_log.storage.groups.log import modern_group, records
+from pyspark_log.storage.groups.log.metadata import (
     GroupDescription,
     GroupMetadataValue,
     GroupState,
     decode_group_value,
     topics_read,
 )
-from pyspark_log.storage.groups.view import GroupRecords, OffsetAndMetadata, PartitionView
+from pyspark_log.storage.groups.log.view import GroupRecords, OffsetAndMetadata, PartitionView
+from pyspark_log.storage.groups.members.file_group import FileGroup
+from pyspark_log.storage.groups.members.member_files import MemberFiles
 from pyspark_log.storage.ingest import encode_pairs, packed
 from pyspark_log.storage.log_manager import LogManager, TopicAdmin
 from pyspark_log.storage.publish import Decision, DecisionLog, StagedPart, TopicIdPartition

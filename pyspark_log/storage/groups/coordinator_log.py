@@ -11,10 +11,10 @@ from pyspark_log.storage.catalog import OFFSETS_TOPIC
 from pyspark_log.storage.fs import timeouts
 from pyspark_log.storage.groups import committed_offsets
 from pyspark_log.storage.groups.changes import GroupChange
-from pyspark_log.storage.groups.metadata import GroupMetadataValue, decode_group_value
-from pyspark_log.storage.groups.modern_group import decoded
+from pyspark_log.storage.groups.log.metadata import GroupMetadataValue, decode_group_value
+from pyspark_log.storage.groups.log.modern_group import decoded
+from pyspark_log.storage.groups.log.view import GroupRecords, OffsetAndMetadata
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.groups.view import GroupRecords, OffsetAndMetadata
 from pyspark_log.storage.publish import TopicIdPartition
 from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
 from pyspark_log.types import TopicPartition

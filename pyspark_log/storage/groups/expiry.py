@@ -11,8 +11,8 @@ counted
 
 from __future__ import annotations
 
-from pyspark_log.storage.groups.metadata import decode_group_value, topics_read
-from pyspark_log.storage.groups.view import GroupRecords, OffsetAndMetadata
+from pyspark_log.storage.groups.log.metadata import decode_group_value, topics_read
+from pyspark_log.storage.groups.log.view import GroupRecords, OffsetAndMetadata
 from pyspark_log.types import TopicPartition
 
 

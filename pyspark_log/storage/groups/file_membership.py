@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from pyspark_log.errors import GroupNotEmptyError
-from pyspark_log.storage.groups import committed_offsets, records
+from pyspark_log.storage.groups import committed_offsets
 from pyspark_log.storage.groups.committed_offsets import CommittedOffsets
-from pyspark_log.storage.groups.file_group import FileGroup
-from pyspark_log.storage.groups.member_files import MemberFiles
-from pyspark_log.storage.groups.metadata import GroupDescription, GroupState, encode_group_value
+from pyspark_log.storage.groups.log import records
+from pyspark_log.storage.groups.log.metadata import GroupDescription, GroupState, encode_group_value
+from pyspark_log.storage.groups.members.file_group import FileGroup
+from pyspark_log.storage.groups.members.member_files import MemberFiles
 from pyspark_log.storage.seam import Membership
 from pyspark_log.types import TopicPartition
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from pyspark_log.storage.fs import FileLock
-from pyspark_log.storage.groups.metadata import GroupDescription
-from pyspark_log.storage.groups.view import OffsetAndMetadata
+from pyspark_log.storage.groups.log.metadata import GroupDescription
+from pyspark_log.storage.groups.log.view import OffsetAndMetadata
 from pyspark_log.storage.seam import Offsets
 from pyspark_log.types import TopicPartition
 

@@ -26,12 +26,13 @@ from pyspark_log.storage.catalog import OFFSETS_TOPIC
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 from pyspark_log.storage.fs import FileLock, files, lock_for, timeouts
 from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
-from pyspark_log.storage.groups import committed_offsets, expiry, records
+from pyspark_log.storage.groups import committed_offsets, expiry
 from pyspark_log.storage.groups.committed_offsets import CommittedOffsets
 from pyspark_log.storage.groups.file_membership import NO_MEMBERS, FileMembership, check_empty
-from pyspark_log.storage.groups.metadata import GroupDescription, GroupState
+from pyspark_log.storage.groups.log import records
+from pyspark_log.storage.groups.log.metadata import GroupDescription, GroupState
+from pyspark_log.storage.groups.log.view import GroupRecords, OffsetAndMetadata
 from pyspark_log.storage.groups.unread import check_unread
-from pyspark_log.storage.groups.view import GroupRecords, OffsetAndMetadata
 from pyspark_log.storage.publish import TopicIdPartition
 from pyspark_log.storage.publish.applier import apply_in
 from pyspark_log.storage.seam import Offsets

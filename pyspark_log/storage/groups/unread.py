@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from pyspark_log.errors import GroupNotEmptyError
 from pyspark_log.storage.groups.file_membership import members_of
-from pyspark_log.storage.groups.metadata import GroupDescription
+from pyspark_log.storage.groups.log.metadata import GroupDescription
 from pyspark_log.types import TopicPartition
 
 

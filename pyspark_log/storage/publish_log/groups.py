@@ -11,22 +11,15 @@ from pyspark_log.config import int_config
 from pyspark_log.errors import OffsetConflictError, UnknownGroupError
 from pyspark_log.group_records import RecordKey, Value
 from pyspark_log.storage.abilities import Missing, refuse
-from pyspark_log.storage.groups import (
-    NEVER,
-    GroupDescription,
-    GroupState,
-    OffsetAndMetadata,
-    check_empty,
-    expiry,
-    modern_group,
-)
+from pyspark_log.storage.groups import NEVER, GroupDescription, GroupState, OffsetAndMetadata, check_empty, expiry
 from pyspark_log.storage.groups.changes import GroupChange
 from pyspark_log.storage.groups.committed_offsets import check, describe_classic, malformed
-from pyspark_log.storage.groups.metadata import GroupMetadataValue, decode_group_value
-from pyspark_log.storage.groups.modern_group import decoded
-from pyspark_log.storage.groups.records import encode_group_key
+from pyspark_log.storage.groups.log import modern_group
+from pyspark_log.storage.groups.log.metadata import GroupMetadataValue, decode_group_value
+from pyspark_log.storage.groups.log.modern_group import decoded
+from pyspark_log.storage.groups.log.records import encode_group_key
+from pyspark_log.storage.groups.log.view import GroupRecords
 from pyspark_log.storage.groups.unread import check_unread
-from pyspark_log.storage.groups.view import GroupRecords
 from pyspark_log.storage.publish_log import proposals
 from pyspark_log.storage.publish_log.changes import GroupRecord, OffsetMove
 from pyspark_log.storage.publish_log.log import PublishLog

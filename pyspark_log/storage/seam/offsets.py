@@ -11,8 +11,8 @@ from pyspark_log.types import TopicPartition
 if TYPE_CHECKING:
     from pyspark_log.storage.fs import FileLock
     from pyspark_log.storage.groups import GroupDescription, OffsetAndMetadata
-    from pyspark_log.storage.groups.file_group import FileGroup
-    from pyspark_log.storage.groups.member_files import MemberFiles
+    from pyspark_log.storage.groups.members.file_group import FileGroup
+    from pyspark_log.storage.groups.members.member_files import MemberFiles
 
 
 class Membership(ABC):

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pyspark_log.errors import CorruptRecordError, InvalidProducerEpochError, UnknownTopicError
 from pyspark_log.storage.catalog import TRANSACTIONS_TOPIC
 from pyspark_log.storage.compaction import compact_if_due
-from pyspark_log.storage.groups.records import partition_for
+from pyspark_log.storage.groups.log.records import partition_for
 from pyspark_log.storage.ingest import encode_pairs
 from pyspark_log.storage.log_manager import LogManager, TopicAdmin
 from pyspark_log.storage.record.end_txn_marker import EndTxnMarker, encode_end_txn_marker

@@ -12,7 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from pyspark_log.storage.groups.fields import FieldReader, compact_array, compact_string, encode_string, unsigned_varint
+from pyspark_log.storage.groups.log.fields import (
+    FieldReader,
+    compact_array,
+    compact_string,
+    encode_string,
+    unsigned_varint,
+)
 from pyspark_log.types import TopicPartition
 
 NO_PRODUCER = -1

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from pyspark_log.errors import FencedMemberError
-from pyspark_log.storage.groups.assignors import ASSIGNORS, Subscriber
-from pyspark_log.storage.groups.file_group import FileGroup, FileMember
+from pyspark_log.storage.groups.members.assignors import ASSIGNORS, Subscriber
+from pyspark_log.storage.groups.members.file_group import FileGroup, FileMember
 from pyspark_log.types import TopicPartition
 
 from ..checker.machine import InvariantError, Model, Program, Steps, Thing, Watch

@@ -31,7 +31,7 @@ from tests.store_tools import overwrite, publish, stage
 PATIENCE = 120
 # It holds lines back for ever, so that no append is under way when it is ended.
 PATIENT_PRODUCER = (
-    "import pyspark_log.cli.records.produce as m; m._LINGER_S = 1e6; import pyspark_log.cli.start as c; c.main()"
+    "import pyspark_log.cli.producing.produce as m; m._LINGER_S = 1e6; import pyspark_log.cli.start as c; c.main()"
 )
 
 

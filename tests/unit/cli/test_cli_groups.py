@@ -12,10 +12,10 @@ from group_tools import append, members
 
 from pyspark_log.monitoring.snapshot import take_snapshot
 from pyspark_log.storage.groups import OffsetAndMetadata
-from pyspark_log.storage.groups import records as coordinator_records
+from pyspark_log.storage.groups.log import records as coordinator_records
+from pyspark_log.storage.groups.log.records import NEVER
+from pyspark_log.storage.groups.members.query_readers import text_of_this_process
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.groups.query_readers import text_of_this_process
-from pyspark_log.storage.groups.records import NEVER
 from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.transactions import TransactionLog

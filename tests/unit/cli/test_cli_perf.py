@@ -7,7 +7,7 @@ import json
 import pytest
 from cli_tools import output, pylog, records
 
-from pyspark_log.cli.records.perf import percentiles
+from pyspark_log.cli.producing.perf import percentiles
 from tests.store_tools import store_with
 
 store = store_with()

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from cli_tools import T0, output, pylog
 
-from pyspark_log.cli.records.base64_column import decoded
+from pyspark_log.cli.producing.base64_column import decoded
 from pyspark_log.storage.log_manager import append
 from tests.store_tools import store_with
 

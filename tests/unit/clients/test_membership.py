@@ -14,15 +14,16 @@ from searching import examples
 from pyspark_log import Store
 from pyspark_log.clients.membership import MemberConfig, Membership
 from pyspark_log.errors import FencedMemberError, GroupNotEmptyError, InvalidConfigError
-from pyspark_log.storage.groups import GroupMember, GroupState, member_files
+from pyspark_log.storage.groups import GroupMember, GroupState
 from pyspark_log.storage.groups.changes import GroupChange
-from pyspark_log.storage.groups.member_files import MemberFiles
-from pyspark_log.storage.groups.metadata import (
+from pyspark_log.storage.groups.log.metadata import (
     GroupMetadataValue,
     assigned_partitions,
     encode_subscription,
     owned_partitions,
 )
+from pyspark_log.storage.groups.members import member_files
+from pyspark_log.storage.groups.members.member_files import MemberFiles
 from pyspark_log.types import TopicPartition
 
 TOPICS = ("bills", "orders")

@@ -17,8 +17,8 @@ from pyspark_log.spark_connector.errors import ConnectorError
 from pyspark_log.spark_connector.planning.steps import Steps
 from pyspark_log.spark_connector.reading import stream_reader
 from pyspark_log.storage.fs import Process
+from pyspark_log.storage.groups.members.query_readers import query_of
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.groups.query_readers import query_of
 from pyspark_log.storage.publish import pending, publishing
 from pyspark_log.types import TopicPartition
 from tests.query_offsets import of_topics, own_of

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from searching import searched
 
-from pyspark_log.storage.groups.assignors import ASSIGNORS, Subscriber
+from pyspark_log.storage.groups.members.assignors import ASSIGNORS, Subscriber
 from pyspark_log.types import TopicPartition
 
 MEMBERS, TOPICS = ("a", "b", "c", "d"), ("x", "y", "z")

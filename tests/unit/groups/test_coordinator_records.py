@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from pyspark_log.storage.groups import records
-from pyspark_log.storage.groups.metadata import assigned_partitions, decode_group_value, subscribed_topics
-from pyspark_log.storage.groups.records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
+from pyspark_log.storage.groups.log import records
+from pyspark_log.storage.groups.log.metadata import assigned_partitions, decode_group_value, subscribed_topics
+from pyspark_log.storage.groups.log.records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
 from pyspark_log.types import TopicPartition
 from tests.paths import KAFKA_JAVA
 

@@ -8,12 +8,13 @@ from group_tools import ORDERS_0, ORDERS_1, append, members, offsets
 from pyspark_log.clients.transactions import Transactions
 from pyspark_log.spark_connector.reading.stream_reader import GroupOffsets
 from pyspark_log.storage.catalog.topics import OFFSETS_TOPIC
-from pyspark_log.storage.groups import committed_offsets, expiry, records
+from pyspark_log.storage.groups import committed_offsets, expiry
 from pyspark_log.storage.groups import offsets as offsets_log
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
+from pyspark_log.storage.groups.log import records
+from pyspark_log.storage.groups.log.records import NEVER
+from pyspark_log.storage.groups.log.view import GroupRecords, OffsetAndMetadata
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.groups.records import NEVER
-from pyspark_log.storage.groups.view import GroupRecords, OffsetAndMetadata
 from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition

@@ -14,9 +14,9 @@ from record_tools import Record, build
 from pyspark_log import Store
 from pyspark_log.cli.main import main
 from pyspark_log.errors import CorruptRecordError, GroupNotEmptyError, UnknownGroupError
-from pyspark_log.storage.groups.metadata import GroupState
+from pyspark_log.storage.groups.log.metadata import GroupState
+from pyspark_log.storage.groups.log.records import OffsetCommitKey, encode_offset_key
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.groups.records import OffsetCommitKey, encode_offset_key
 from pyspark_log.types import TopicPartition
 from tests.store_tools import store_with
 

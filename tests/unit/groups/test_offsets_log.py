@@ -17,10 +17,10 @@ from pyspark_log.errors import (
     UnknownGroupError,
 )
 from pyspark_log.storage.catalog.topics import OFFSETS_TOPIC
-from pyspark_log.storage.groups import records, view
-from pyspark_log.storage.groups.metadata import GroupState
+from pyspark_log.storage.groups.log import records, view
+from pyspark_log.storage.groups.log.metadata import GroupState
+from pyspark_log.storage.groups.log.view import OffsetAndMetadata
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.groups.view import OffsetAndMetadata
 from pyspark_log.storage.log.read.reader import LogReader
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.store import Store

@@ -20,8 +20,8 @@ from pyspark_log.storage.log.read import reader
 from pyspark_log.storage.log.read.isolation import LastStableOffset
 from pyspark_log.storage.log.recovery import apply_intent
 from pyspark_log.storage.log_manager import folder_copy
-from pyspark_log.storage.maintenance.verify import partition
-from pyspark_log.storage.maintenance.verify.partition import PartitionCheck
+from pyspark_log.storage.maintenance.verify.log import partition
+from pyspark_log.storage.maintenance.verify.log.partition import PartitionCheck
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish.partition_applier import _Work
 from pyspark_log.storage.publish.staging import install

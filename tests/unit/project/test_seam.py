@@ -25,8 +25,8 @@ BUILT_ON_IT = [
 ]
 # They work on the files of a store in a folder.
 TOOLS = [
-    "cli/maintenance", "cli/records/dump.py", "jobs/compact.py",
-    "jobs/retention.py", "jobs/verify.py",
+    "cli/maintenance", "cli/transfer", "cli/records/dump.py",
+    "jobs/compact.py", "jobs/retention.py", "jobs/verify.py",
 ]  # fmt: skip
 # Packages for these tools alone.
 FOR_FILES = ("pyspark_log.storage.maintenance", "pyspark_log.storage.compaction")

@@ -12,8 +12,8 @@ from cli_tools import output, pylog
 from pyspark_log.errors import CorruptRecordError, InvalidConfigError, PublisherFencedError, PublishError
 from pyspark_log.storage.catalog.topics import OFFSETS_TOPIC, PUBLISH_TOPIC
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
+from pyspark_log.storage.groups.log.records import partition_for
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.groups.records import partition_for
 from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.publish import claims, pending, publisher_admin, publishing
 from pyspark_log.storage.publish.decision import About

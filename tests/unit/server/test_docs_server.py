@@ -2,7 +2,7 @@
 
 import re
 
-from pyspark_log.cli.serve import serve
+from pyspark_log.cli.serving.serve import serve
 from pyspark_log.kafka.schemas import api
 from pyspark_log.server.handlers import APIS
 from tests.pages import run_python

@@ -38,7 +38,7 @@ def has_arrow(server):
 
 
 def test_the_modules_of_a_server_load_no_arrow():
-    code = "import sys, pyspark_log.cli.serve, pyspark_log.server; print(*sys.modules)"
+    code = "import sys, pyspark_log.cli.serving.serve, pyspark_log.server; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "pyspark_log.storage.folder_store" in loaded
     assert not {"pyarrow", "numpy", "pandas", "rich"} & set(loaded)

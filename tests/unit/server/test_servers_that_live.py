@@ -29,7 +29,7 @@ from pyspark_log.server.several.over_objects import SeveralOverObjects
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.groups import GroupMember, GroupState, OffsetAndMetadata
 from pyspark_log.storage.groups.changes import GroupChange
-from pyspark_log.storage.groups.metadata import GroupMetadataValue
+from pyspark_log.storage.groups.log.metadata import GroupMetadataValue
 from pyspark_log.storage.objects.observer import set_observer
 from pyspark_log.storage.publish_log import checkpoint, servers
 from pyspark_log.storage.publish_log.changes import Place

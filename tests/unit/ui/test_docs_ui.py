@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from pyspark_log import Store
-from pyspark_log.cli.ui import ui
+from pyspark_log.cli.serving.ui import ui
 from pyspark_log.ui import bounds
-from pyspark_log.ui.avro import Schemas
+from pyspark_log.ui.looks.avro import Schemas
 from tests.paths import ROOT
 from tests.ports import HOST, free_ports
 from tests.server_tools import PATIENCE

@@ -10,11 +10,11 @@ import fastavro
 import pytest
 
 from pyspark_log.ui import texts
-from pyspark_log.ui.avro import Schemas
 from pyspark_log.ui.bounds import COLOURED_CHARACTERS, SHOWN_CHARACTERS
-from pyspark_log.ui.formats import Shown, shown, visible
 from pyspark_log.ui.history import Trend
-from pyspark_log.ui.json_text import coloured, fields
+from pyspark_log.ui.looks.avro import Schemas
+from pyspark_log.ui.looks.formats import Shown, shown, visible
+from pyspark_log.ui.looks.json_text import coloured, fields
 from pyspark_log.ui.plots import bars, plot, small_plot
 from tests.registry_server import registry_server
 
@@ -225,7 +225,7 @@ def test_a_value_that_could_be_of_any_depth(schemas, tmp_path, next_one):
     (tmp_path / "orders-value.avsc").write_text(json.dumps(schema))
     # In a process of its own: without the check the first of them crashes it.
     code = (
-        "import sys; from pyspark_log.ui.avro import Schemas\n"
+        "import sys; from pyspark_log.ui.looks.avro import Schemas\n"
         "try: Schemas(sys.argv[1]).decoded('orders-value', b'\\2' * 1_000_000 + b'\\0')\n"
         "except Exception as error: print(error)"
     )

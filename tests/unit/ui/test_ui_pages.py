@@ -14,7 +14,7 @@ import pytest
 from cli_tools import pylog
 
 from pyspark_log import Store, TopicPartition
-from pyspark_log.storage.groups.query_readers import text_of_this_process
+from pyspark_log.storage.groups.members.query_readers import text_of_this_process
 from tests.ports import HOST
 from tests.server_tools import PATIENCE
 from tests.store_tools import rows

@@ -9,9 +9,9 @@ from transaction_tools import as_brokers
 from pyspark_log import Store
 from pyspark_log.admin import compact
 from pyspark_log.ui import bounds
-from pyspark_log.ui.found import Gap, Record
-from pyspark_log.ui.records import Reader
-from pyspark_log.ui.search import Match, search
+from pyspark_log.ui.looks.found import Gap, Record
+from pyspark_log.ui.looks.records import Reader
+from pyspark_log.ui.looks.search import Match, search
 from tests.store_tools import overwrite, rows, store_with
 from tests.ui_tools import shown
 
@@ -100,7 +100,7 @@ def test_a_key_is_looked_for_where_it_was_put(store_of_six):
 
 
 def test_a_key_is_looked_for_step_by_step(store_of_t, monkeypatch):
-    monkeypatch.setattr("pyspark_log.ui.search.SCAN_BYTES", 64 << 10)
+    monkeypatch.setattr("pyspark_log.ui.looks.search.SCAN_BYTES", 64 << 10)
     for number in range(50):
         fill(store_of_t, 100, size=100, first=100 * number)
     reader = Reader(store_of_t, "t")
@@ -146,7 +146,7 @@ def test_a_text_is_looked_for_in_all_that_a_record_has(store_of_t, match, expect
 @pytest.mark.parametrize("is_forward", [False, True])
 @pytest.mark.parametrize("count", [3, 100])
 def test_a_search_of_all_partitions_finds_each_record_once(store_of_six, monkeypatch, is_forward, count):
-    monkeypatch.setattr("pyspark_log.ui.search.SCAN_BYTES", 6 << 10)
+    monkeypatch.setattr("pyspark_log.ui.looks.search.SCAN_BYTES", 6 << 10)
     for partition in range(5):
         for ten in range(6):
             values = ["x" * 100 if number % 3 else f"tea {number}" for number in range(10 * ten, 10 * ten + 10)]

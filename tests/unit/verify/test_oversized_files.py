@@ -15,8 +15,8 @@ from pyspark_log.storage.catalog import kafka_files
 from pyspark_log.storage.log.leader_epochs import LeaderEpochs
 from pyspark_log.storage.log.producers import snapshot
 from pyspark_log.storage.maintenance.repair.store import repair
-from pyspark_log.storage.maintenance.verify import segment
 from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.log import segment
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.segment import txn_index
 from pyspark_log.storage.store import Store

@@ -23,7 +23,7 @@ from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.log.state import partition_state, state_file
 from pyspark_log.storage.log_manager.append import append_rows
 from pyspark_log.storage.maintenance.verify.findings import Severity
-from pyspark_log.storage.maintenance.verify.partition import PartitionCheck
+from pyspark_log.storage.maintenance.verify.log.partition import PartitionCheck
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish import pending
 from pyspark_log.storage.publish.pending import help_apply

@@ -25,7 +25,7 @@ from pyspark_log.storage.log.state.partition_state import Flags
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify import log_dir as verify_log_dir
 from pyspark_log.storage.maintenance.verify.findings import Severity
-from pyspark_log.storage.maintenance.verify.partition import PartitionCheck
+from pyspark_log.storage.maintenance.verify.log.partition import PartitionCheck
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.segment.txn_index import AbortedTransaction, TxnIndex, read_entries
 from pyspark_log.storage.store import Store

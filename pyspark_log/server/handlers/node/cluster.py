@@ -24,7 +24,7 @@ from pyspark_log.server.handlers.topics.metadata import NOT_ASKED, cluster_opera
 from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import Operation, Resource
 from pyspark_log.storage.catalog import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, check_name
-from pyspark_log.storage.groups.records import partition_for
+from pyspark_log.storage.groups.log.records import partition_for
 
 if TYPE_CHECKING:
     from pyspark_log.server.node.view import NodeView

@@ -164,11 +164,11 @@ async def _parts(call: Call, request: FetchRequest, replica: Replica | None, ses
         reader = Reader(call.client.principal, call.client.host, call.rules)
         return [await _of_session(call, session, entry, request.rack_id) for entry in session.due(reader)]
     call.broker.appends.refresh_kept()
-    parts, known = [], dict[str, ServedTopic]()
+    parts, by_name = [], dict[str, ServedTopic]()
     for topic in request.topics:
         name = topic.topic if call.version < _FIRST_BY_ID else await call.cluster.name_of(topic.topic_id)
         asked = topic.topic, topic.topic_id
-        parts += [_part(call, name, asked, part, request.rack_id, replica, known) for part in topic.partitions]
+        parts += [_part(call, name, asked, part, request.rack_id, replica, by_name) for part in topic.partitions]
     return parts
 
 
@@ -228,9 +228,9 @@ def _part(
     request: FetchRequest.FetchPartition,
     rack: str,
     replica: Replica | None,
-    known: dict[str, ServedTopic],
+    by_name: dict[str, ServedTopic],
 ) -> _Part:
-    """A partition that is asked for; `known`: the topics of the request that were found already."""
+    """A partition that is asked for; `by_name`: the topics of the request that were looked up already."""
     if name is None:
         return _Part(asked, request, None, PartitionKey("", request.partition), ErrorCode.UNKNOWN_TOPIC_ID)
     try:
@@ -243,7 +243,7 @@ def _part(
         if refusal is not None:
             code = ErrorCode(refusal.error_code)
             return _Part(asked, request, None, PartitionKey("", request.partition), code, refusal)
-        topic = known.get(name) or known.setdefault(name, call.broker.logs.topic(name))
+        topic = by_name.get(name) or by_name.setdefault(name, call.broker.logs.topic(name))
         topic.check(request.partition)
         nearer = call.broker.logs.servers.nearer(topic.topic_id, request.partition, rack) if rack else None
         if nearer is not None:

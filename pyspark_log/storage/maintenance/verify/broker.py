@@ -14,10 +14,10 @@ from pyspark_log.errors import CorruptRecordError, LogDamagedError, SideFileErro
 from pyspark_log.storage.broker import BrokerLogReader
 from pyspark_log.storage.catalog.kafka_files import read_epochs
 from pyspark_log.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCHS
-from pyspark_log.storage.maintenance.verify.epochs import epoch_findings
 from pyspark_log.storage.maintenance.verify.findings import Finder, Finding, Severity
-from pyspark_log.storage.maintenance.verify.partition import PartitionReport
-from pyspark_log.storage.maintenance.verify.segment import SegmentCheck, SegmentReport, Span, Totals
+from pyspark_log.storage.maintenance.verify.log.epochs import epoch_findings
+from pyspark_log.storage.maintenance.verify.log.partition import PartitionReport
+from pyspark_log.storage.maintenance.verify.log.segment import SegmentCheck, SegmentReport, Span, Totals
 from pyspark_log.storage.segment.file_names import list_segments
 
 # How often segments are checked again while their list changes.

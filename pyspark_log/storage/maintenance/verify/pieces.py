@@ -8,7 +8,7 @@ from typing import Final
 from pyspark_log.errors import CorruptRecordError, LogDamagedError
 from pyspark_log.storage.fs import side_by_side
 from pyspark_log.storage.maintenance.verify.findings import Finder, Finding
-from pyspark_log.storage.maintenance.verify.partition import PartitionReport
+from pyspark_log.storage.maintenance.verify.log.partition import PartitionReport
 from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.publish_log.maintenance.rewriting import in_turns
 from pyspark_log.storage.publish_log.reading import bytes_of

@@ -42,11 +42,11 @@ from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
 from pyspark_log.storage.maintenance.verify.broker import BrokerCheck
 from pyspark_log.storage.maintenance.verify.decisions import DecisionCheck, DecisionRecords, check_group_records
 from pyspark_log.storage.maintenance.verify.findings import Finder, Finding, Severity
+from pyspark_log.storage.maintenance.verify.log.partition import PartitionCheck, PartitionReport
+from pyspark_log.storage.maintenance.verify.log.segment import RecordCheck, Totals
 from pyspark_log.storage.maintenance.verify.log_dir import log_dir_faults
-from pyspark_log.storage.maintenance.verify.partition import PartitionCheck, PartitionReport
 from pyspark_log.storage.maintenance.verify.pieces import PieceCheck
 from pyspark_log.storage.maintenance.verify.publish_log import LogCheck, damaged_documents, without_topic
-from pyspark_log.storage.maintenance.verify.segment import RecordCheck, Totals
 from pyspark_log.storage.maintenance.verify.unowned import (
     STATE_NAME,
     deleted,

@@ -23,7 +23,7 @@ from pyspark_log.storage.catalog.store_json import (
 from pyspark_log.storage.catalog.topics import DELETED_FOLDER
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.groups.member_files import MEMBERS_FOLDER
+from pyspark_log.storage.groups.members.member_files import MEMBERS_FOLDER
 from pyspark_log.storage.log.state import Flags, read_slots
 from pyspark_log.storage.log_manager.deletion import ASIDE_NAME, hex_id
 from pyspark_log.storage.maintenance.verify.findings import Finder, Finding

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from pyspark_log.storage.groups.fields import FieldReader, encode_string
+from pyspark_log.storage.groups.log.fields import FieldReader, encode_string
 from pyspark_log.types import TopicPartition
 
 #: The protocol type of groups whose members are Kafka's consumers.

@@ -15,9 +15,9 @@ from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.leader_epochs import Epochs
 from pyspark_log.storage.log.state import PartitionState, state_file
-from pyspark_log.storage.maintenance.verify.epochs import EpochRun, add_run
 from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding
-from pyspark_log.storage.maintenance.verify.indexes import IndexCheck
+from pyspark_log.storage.maintenance.verify.log.epochs import EpochRun, add_run
+from pyspark_log.storage.maintenance.verify.log.indexes import IndexCheck
 from pyspark_log.storage.record import BatchHeader
 from pyspark_log.storage.record.layout import MAGIC
 from pyspark_log.storage.segment.file_names import LOG, segment_path

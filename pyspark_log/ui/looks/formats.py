@@ -12,9 +12,9 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from pyspark_log.ui.avro import NotAvroError, PartSchemas
 from pyspark_log.ui.bounds import SHOWN_CHARACTERS
-from pyspark_log.ui.json_text import spaced
+from pyspark_log.ui.looks.avro import NotAvroError, PartSchemas
+from pyspark_log.ui.looks.json_text import spaced
 
 #: The forms that can be asked for. The first one takes JSON, text or hex, whichever fits.
 FORMATS = ("auto", "text", "json", "avro", "hex")

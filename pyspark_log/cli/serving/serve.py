@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pyspark_log.cli import interrupts, serve_processes
-from pyspark_log.cli.cluster_options import ClusterOptions, cluster_options
-from pyspark_log.cli.security_options import security_configs, security_options
+from pyspark_log.cli import interrupts
+from pyspark_log.cli.serving import serve_processes
+from pyspark_log.cli.serving.cluster_options import ClusterOptions, cluster_options
+from pyspark_log.cli.serving.security_options import security_configs, security_options
 from pyspark_log.cli.support import Address, check_jinja, check_prometheus_client, check_schemas
 from pyspark_log.cli.target import Target
 from pyspark_log.repeated_lines import standard_error

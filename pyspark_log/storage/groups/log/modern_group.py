@@ -21,9 +21,9 @@ from pyspark_log.group_records import (
     Value,
 )
 from pyspark_log.storage.catalog.topics import id_text
-from pyspark_log.storage.groups.fields import FieldReader
-from pyspark_log.storage.groups.metadata import GroupDescription, GroupMember, GroupState
-from pyspark_log.storage.groups.modern_records import decode_key, decode_value
+from pyspark_log.storage.groups.log.fields import FieldReader
+from pyspark_log.storage.groups.log.metadata import GroupDescription, GroupMember, GroupState
+from pyspark_log.storage.groups.log.modern_records import decode_key, decode_value
 from pyspark_log.types import TopicPartition
 
 #: The displayed protocol types of such groups.

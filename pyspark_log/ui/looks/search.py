@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_log.ui.bounds import MOST_PARTITIONS, SCAN_BYTES
-from pyspark_log.ui.found import Look, Record
-from pyspark_log.ui.records import TOO_MANY, Reader, last_rows
+from pyspark_log.ui.looks.found import Look, Record
+from pyspark_log.ui.looks.records import TOO_MANY, Reader, last_rows
 
 _NO_ENDS: Mapping[int, int] = MappingProxyType({})
 

@@ -17,8 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark_log.errors import FencedMemberError
-from pyspark_log.storage.groups.assignors import Subscriber
-from pyspark_log.storage.groups.metadata import (
+from pyspark_log.storage.groups.log.metadata import (
     CONSUMER,
     GroupMember,
     GroupMetadataValue,
@@ -28,6 +27,7 @@ from pyspark_log.storage.groups.metadata import (
     owned_partitions,
     subscribed_topics,
 )
+from pyspark_log.storage.groups.members.assignors import Subscriber
 from pyspark_log.types import TopicPartition
 
 #: Which partitions each member is to have, by its id.

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pyspark_log.cli.client_option import client_option, read_client_config
 from pyspark_log.cli.support import Address, options_as
+from pyspark_log.cli.transfer.client_option import client_option, read_client_config
 
 if TYPE_CHECKING:
     from pyspark_log.server.node.config import ClusterConfig

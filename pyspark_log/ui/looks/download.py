@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from pyspark_log.monitoring import Page
 from pyspark_log.ui.bounds import HEADER_BYTES
-from pyspark_log.ui.found import Record
+from pyspark_log.ui.looks.found import Record
 
 
 def download(topic: str, records: Iterable[Record]) -> Page:

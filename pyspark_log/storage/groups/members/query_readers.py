@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pyspark_log.storage.fs import Process
-from pyspark_log.storage.groups.metadata import GroupState
-from pyspark_log.storage.groups.view import OffsetAndMetadata
+from pyspark_log.storage.groups.log.metadata import GroupState
+from pyspark_log.storage.groups.log.view import OffsetAndMetadata
 from pyspark_log.types import TopicPartition
 
 _MARK = "spark-query"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from pyspark_log.cli.client_option import client_option
 from pyspark_log.cli.support import Pattern, json_option, with_options
+from pyspark_log.cli.transfer.client_option import client_option
 
 #: Gives a command --topics, --until-now, --groups, --client-config, --skip-lost and --json.
 mirror_options = with_options([

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import click
 import pyarrow as pa
 
-from pyspark_log.cli.records.input import (
+from pyspark_log.cli.producing.input import (
     BadLineError,
     Columns,
     LineLayout,
@@ -19,7 +19,7 @@ from pyspark_log.cli.records.input import (
     from_text,
     with_headers,
 )
-from pyspark_log.cli.records.typed_text import Encoded, typed_records, typed_settings, with_schemas
+from pyspark_log.cli.producing.typed_text import Encoded, typed_records, typed_settings, with_schemas
 from pyspark_log.cli.support import complete_topics, options_as, plural, to_ms
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.catalog import OFFSETS_TOPIC, PUBLISH_TOPIC, check_name

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as arrow_json
 
-from pyspark_log.cli.records.bad_json import what_is_wrong
-from pyspark_log.cli.records.base64_column import decoded
+from pyspark_log.cli.producing.bad_json import what_is_wrong
+from pyspark_log.cli.producing.base64_column import decoded
 
 _HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 _NO_HEADERS = pa.scalar([], pa.list_(_HEADER))

@@ -13,8 +13,8 @@ from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 from pyspark_log.storage.fs import clock, files
 
 if TYPE_CHECKING:
-    from pyspark_log.storage.groups.file_group import FileMember
-    from pyspark_log.storage.groups.metadata import GroupMember
+    from pyspark_log.storage.groups.log.metadata import GroupMember
+    from pyspark_log.storage.groups.members.file_group import FileMember
 
 #: The folder of these files, in the folder of states.
 MEMBERS_FOLDER = "members"

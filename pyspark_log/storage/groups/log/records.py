@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from pyspark_log.storage.groups.fields import FieldReader, encode_string
+from pyspark_log.storage.groups.log.fields import FieldReader, encode_string
 
 _OFFSET_COMMIT_KEY = 1  # 0 has the same fields and is still read
 _GROUP_METADATA_KEY = 2

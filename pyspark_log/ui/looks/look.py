@@ -10,12 +10,12 @@ from urllib.parse import quote, urlencode
 from pyspark_log.errors import InvalidConfigError
 from pyspark_log.storage.store import Store
 from pyspark_log.ui.bounds import MOST_DIGITS, MOST_RECORDS, RECORD_BYTES, USUAL_RECORDS
-from pyspark_log.ui.formats import FORMATS
-from pyspark_log.ui.found import Look, Record
+from pyspark_log.ui.looks.formats import FORMATS
+from pyspark_log.ui.looks.found import Look, Record
 from pyspark_log.ui.texts import to_time
 
 if TYPE_CHECKING:
-    from pyspark_log.ui.records import Reader
+    from pyspark_log.ui.looks.records import Reader
 
 _HEX = "hex:"
 _REST = re.compile(rf"(\d{{1,9}})-(\d{{1,{MOST_DIGITS}}})", re.ASCII)
@@ -104,7 +104,7 @@ def looked(store: Store, topic: str, wanted: Wanted, now: int) -> tuple[Look, Wa
         UnknownTopicError: no such topic, or partition.
         InvalidConfigError: the offset or time is none, or an offset has no partition.
     """
-    from pyspark_log.ui.records import Reader  # noqa: PLC0415  (Arrow, which is loaded with the first look)
+    from pyspark_log.ui.looks.records import Reader  # noqa: PLC0415  (Arrow, which is loaded with the first look)
 
     reader = Reader(store, topic)
     wanted = wanted if reader.partitions > 1 else wanted._replace(partition=wanted.partition or 0)
@@ -130,8 +130,8 @@ def _read(reader: Reader, wanted: Wanted, now: int) -> Look:
 
 
 def _searched(reader: Reader, wanted: Wanted, now: int) -> Look:
-    from pyspark_log.ui.records import NONE_SINCE  # noqa: PLC0415
-    from pyspark_log.ui.search import Match, search  # noqa: PLC0415
+    from pyspark_log.ui.looks.records import NONE_SINCE  # noqa: PLC0415
+    from pyspark_log.ui.looks.search import Match, search  # noqa: PLC0415
 
     key = _bytes(wanted.at, "key") if wanted.by == "key" else None
     is_any_case = wanted.is_any_case and not wanted.text.startswith(_HEX)
@@ -190,7 +190,7 @@ def one_record(store: Store, topic: str, partition: str, offset: str) -> OneReco
     """One record, with all of its bytes that are shown. UnknownTopicError, InvalidConfigError."""
     if not all(text.isdecimal() and len(text) <= MOST_DIGITS for text in (partition, offset)):
         raise InvalidConfigError(f"{partition[:20]}, {offset[:20]}: expected the numbers of a partition and an offset")
-    from pyspark_log.ui.records import Reader  # noqa: PLC0415
+    from pyspark_log.ui.looks.records import Reader  # noqa: PLC0415
 
     reader = Reader(store, topic, RECORD_BYTES)
     look = reader.from_offset(int(partition), 1, int(offset))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from pyspark_log.cli import interrupts
-from pyspark_log.cli.security_options import read_secret
+from pyspark_log.cli.serving.security_options import read_secret
 from pyspark_log.cli.support import CommandGroup, confirm, json_option, print_json, print_table, yes_option
 from pyspark_log.cli.target import Target
 from pyspark_log.server.security.users import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import pyarrow as pa
 
-from pyspark_log.cli.records.input import BadLineError, Columns
+from pyspark_log.cli.producing.input import BadLineError, Columns
 from pyspark_log.cli.support import named_values, with_options
 from pyspark_log.config import with_formats
 from pyspark_log.errors import BadValueError, InvalidConfigError, InvalidRecordError

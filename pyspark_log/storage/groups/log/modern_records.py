@@ -23,7 +23,13 @@ from pyspark_log.group_records import (
     TargetEpoch,
     Value,
 )
-from pyspark_log.storage.groups.fields import FieldReader, compact_array, compact_string, encode_string, unsigned_varint
+from pyspark_log.storage.groups.log.fields import (
+    FieldReader,
+    compact_array,
+    compact_string,
+    encode_string,
+    unsigned_varint,
+)
 
 _VERSION = struct.pack(">h", 0)
 _INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")

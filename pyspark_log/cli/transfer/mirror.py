@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import click
 
 from pyspark_log.cli import interrupts
-from pyspark_log.cli.client_option import read_client_config
-from pyspark_log.cli.mirror_options import mirror_options
 from pyspark_log.cli.support import NOTHING, ProgressBar, human_size, print_json, print_table, source_of, warn
 from pyspark_log.cli.target import Target
+from pyspark_log.cli.transfer.client_option import read_client_config
+from pyspark_log.cli.transfer.mirror_options import mirror_options
 from pyspark_log.repeated_lines import standard_error
 from pyspark_log.types import READ_COMMITTED, TopicPartition
 

@@ -19,13 +19,20 @@ from pyspark_log.storage.log import cleaner_checkpoint
 from pyspark_log.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCHS
 from pyspark_log.storage.log.recovery import live_segments
 from pyspark_log.storage.log.state import EMPTY, Flags, PartitionState, read_slots
-from pyspark_log.storage.maintenance.verify.epochs import ADVICE, epoch_findings
 from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding, Severity
-from pyspark_log.storage.maintenance.verify.partition_folder import folder_findings
-from pyspark_log.storage.maintenance.verify.producers import ProducerCheck
-from pyspark_log.storage.maintenance.verify.segment import WHOLE, RecordCheck, SegmentCheck, SegmentReport, Span, Totals
-from pyspark_log.storage.maintenance.verify.segment_cache import cache_findings
-from pyspark_log.storage.maintenance.verify.state import slot_findings
+from pyspark_log.storage.maintenance.verify.log.epochs import ADVICE, epoch_findings
+from pyspark_log.storage.maintenance.verify.log.partition_folder import folder_findings
+from pyspark_log.storage.maintenance.verify.log.producers import ProducerCheck
+from pyspark_log.storage.maintenance.verify.log.segment import (
+    WHOLE,
+    RecordCheck,
+    SegmentCheck,
+    SegmentReport,
+    Span,
+    Totals,
+)
+from pyspark_log.storage.maintenance.verify.log.segment_cache import cache_findings
+from pyspark_log.storage.maintenance.verify.log.state import slot_findings
 from pyspark_log.storage.segment.file_names import LOG, list_segments, segment_path
 from pyspark_log.types import TopicPartition
 

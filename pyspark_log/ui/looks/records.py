@@ -21,7 +21,7 @@ from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_COMMITTED, TopicPartition
 from pyspark_log.ui.bounds import LISTED_BYTES, MOST_BYTES, MOST_HEADERS, MOST_MIXED, MOST_PARTITIONS, MOST_ROWS
-from pyspark_log.ui.found import Gap, Look, Record
+from pyspark_log.ui.looks.found import Gap, Look, Record
 
 # Bytes of records that are decoded at a time, at least one batch.
 _STEP = 256 << 10

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.catalog import OFFSETS_TOPIC
-from pyspark_log.storage.groups import records
-from pyspark_log.storage.groups.modern_group import kept_value, modern_group_of
-from pyspark_log.storage.groups.open_transactions import Newest, OpenTransactions
+from pyspark_log.storage.groups.log import records
+from pyspark_log.storage.groups.log.modern_group import kept_value, modern_group_of
+from pyspark_log.storage.groups.log.open_transactions import Newest, OpenTransactions
 from pyspark_log.storage.log.read import LogReader, ViewPosition
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.types import TopicPartition

@@ -1,0 +1,1 @@
+"""Commands of the server: `serve`, its page, and what its clients may do."""

@@ -1,0 +1,1 @@
+"""Verifies one partition: its state, segments, indexes, and what else is in its folder."""
