@@ -74,9 +74,13 @@ def test_a_terminal_is_one(warm):
     os.close(ours)
 
 
+# Not signal.pause(): a signal that comes right before it is handled after it.
+WAITS = "import time\nwhile True: time.sleep(0.01)"
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT, signal.SIGQUIT])
 def test_signals_are_passed_on(warm, number):
-    process = warm.start("print('ready', flush=True); import signal; signal.pause()", stderr=subprocess.DEVNULL)
+    process = warm.start(f"print('ready', flush=True)\n{WAITS}", stderr=subprocess.DEVNULL)
     process.stdout.readline()
     process.send_signal(number)
     assert process.wait() == (-number)
@@ -85,7 +89,7 @@ def test_signals_are_passed_on(warm, number):
 
 def test_a_handler_of_a_signal_runs(warm):
     handler = "import signal; signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))"
-    code = f"{handler}; print('ready', flush=True); signal.pause()"
+    code = f"{handler}; print('ready', flush=True)\n{WAITS}"
     with warm.start(code) as process:
         process.stdout.readline()
         process.terminate()
