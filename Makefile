@@ -48,6 +48,10 @@ test-ci: kafka-note clients-note archives
 test-slow: java-note $(INSTALLED)  ## The slow tests, and all points and examples of which `make test` tries some
 	$(ON_DISK) "$(BIN)/python" -m pytest $(SPREAD) -m "slow or sampled"
 
+.PHONY: often
+often: java kafka-jars client-programs object-servers archives  ## Tests that start processes, 30 times, four side by side: nine hours
+	$(FEW) "$(BIN)/python" -m tests.often --runs $(or $(RUNS),30)
+
 # The connector must work with each PySpark from the oldest that setup allows.
 OTHER_PYSPARK ?= 4.0.2
 OF_OTHER = PYTHONPATH="$(CURDIR)/.pyspark/$(OTHER_PYSPARK)"

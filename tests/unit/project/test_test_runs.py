@@ -1,4 +1,4 @@
-"""What watches the tests: a run's budget of time, and what failed and is run again."""
+"""What watches the tests: a run's budget of time, what is run again when it failed, and what is run many times."""
 
 import os
 import subprocess
@@ -28,7 +28,8 @@ def run(tmp_path):
 
     def outcome(module, code, *options):
         (tmp_path / "test_it.py").write_text(code)
-        command = [sys.executable, "-m", module, "-p", "no:cacheprovider", "--rootdir", tmp_path, *options]
+        plain = () if module == "tests.often" else ("-p", "no:cacheprovider", "--rootdir", tmp_path)
+        command = [sys.executable, "-m", module, *plain, *options]
         done = subprocess.run(
             [*command, "test_it.py"], cwd=tmp_path, capture_output=True, text=True, check=False,
             env=os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
@@ -59,6 +60,17 @@ def test_what_fails_again_has_failed(run):
 
 def test_a_run_without_a_test_is_no_success(run):
     assert run("tests.again", "")[0] == 5
+
+
+def test_what_starts_a_process_runs_many_times(run, tmp_path):
+    (tmp_path / "test_alone.py").write_text("def test_it():\n    pass\n")
+    code = "import subprocess\ndef test_starts():\n    subprocess.run(['true'])\n" + BY_LUCK.format(1)
+    status, said = run("tests.often", code, "--runs", "3", "--jobs", "0", "test_alone.py")
+    assert status == 1
+    assert said.count("!!! test_it.py::test_it[0] failed in run 1\ncall:") == said.count("!!!") == 1
+    assert "run 3: 2 tests of 1 files, each 3 times or more" in said
+    assert "test_it.py::test_it[0] failed 1 times of 3" in said
+    assert "no tests ran" in run("tests.often", "", "--jobs", "0")[1]
 
 
 BUSY = """
