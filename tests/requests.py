@@ -129,6 +129,18 @@ def delete_offsets(group, topic, partition=0):
     return m.OffsetDeleteRequest(group, [m.OffsetDeleteRequest.OffsetDeleteRequestTopic(topic, [part])])
 
 
+# ---- users
+
+
+def alter_users(deletions=(), upsertions=()):
+    """Fields of each: name, number of the mechanism; then iterations, salt and salted password."""
+    of = m.AlterUserScramCredentialsRequest
+    return of(
+        [of.ScramCredentialDeletion(*one) for one in deletions],
+        [of.ScramCredentialUpsertion(*one) for one in upsertions],
+    )
+
+
 # ---- transactions
 
 

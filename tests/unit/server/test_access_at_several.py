@@ -11,10 +11,6 @@ from confluent_kafka.admin import (
     AdminClient,
     ResourcePatternType,
     ResourceType,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialDeletion,
-    UserScramCredentialUpsertion,
 )
 from server_requests import batch, produce_request
 
@@ -22,6 +18,7 @@ from pyspark_log.errors import DescriptionError
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.security.acls import Acl, Acls, Operation, Pattern, Permission, Resource
+from pyspark_log.server.security.users import salted_password
 from tests import requests as r
 from tests.documents import documents_at, place_of
 from tests.security_tools import add_users, log_in, scram_log_in
@@ -79,18 +76,21 @@ def _may_log_in(server, user, password, log=scram_log_in):
         return log(peer, user, password).error_code == 0
 
 
-def test_users(pair, admins):
+def test_users(pair):
+    """By requests: a client for administration sends them to the controller, as which each server names itself."""
     first, second = pair
-    how = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 5000)
-    _finish(admins[0].alter_user_scram_credentials([UserScramCredentialUpsertion("dora", how, b"secret")]))
+    salt = bytes(20)
+    credential = ("dora", 1, 5000, salt, salted_password("SCRAM-SHA-256", "secret", salt, 5000))
+    with _peer(first, "admin") as peer:
+        assert [one.error_code for one in peer.ask(r.alter_users((), [credential]), 0).results] == [0]
     # Where it was changed it counts at once.
     assert _may_log_in(first, "dora", "secret")
     assert not _may_log_in(first, "dora", "other")
     wait_until(lambda: _may_log_in(second, "dora", "secret", log_in), "the other one knows the user", every=0.3)
-    [known] = _finish(admins[1].describe_user_scram_credentials(["dora"]))
-    assert [one.iterations for one in known.scram_credential_infos] == [5000]
-    deletion = UserScramCredentialDeletion("dora", ScramMechanism.SCRAM_SHA_256)
-    _finish(admins[1].alter_user_scram_credentials([deletion]))
+    with _peer(second, "admin") as peer:
+        users = peer.ask(m.DescribeUserScramCredentialsRequest(None), 0).results
+        assert [one.iterations for user in users for one in user.credential_infos if user.user == "dora"] == [5000]
+        assert [one.error_code for one in peer.ask(r.alter_users([("dora", 1)]), 0).results] == [0]
     assert not _may_log_in(second, "dora", "secret")
     wait_until(lambda: not _may_log_in(first, "dora", "secret"), "the user is gone at the other one", every=0.3)
 
@@ -112,10 +112,11 @@ def test_rights(pair, admins):
 
         assert not is_shown()
         _finish(admins[0].create_acls([_binding(AclBinding, "t")]))
-        wait_until(is_shown, "the other one has the entry")
-        assert len(admins[1].describe_acls(_binding(AclBindingFilter, "t")).result(PATIENCE)) == 1
+        wait_until(is_shown, "this one has the entry")
+        entries = _binding(AclBindingFilter, "t")
+        wait_until(lambda: len(admins[1].describe_acls(entries).result(PATIENCE)) == 1, "the one that is asked has it")
         _finish(admins[0].delete_acls([_binding(AclBindingFilter, "t")]))
-        wait_until(lambda: not is_shown(), "the entry is gone at the other one")
+        wait_until(lambda: not is_shown(), "the entry is gone here")
 
 
 def test_changes_at_the_same_time_are_all_there(pair, admins):

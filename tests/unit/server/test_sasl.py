@@ -21,6 +21,7 @@ from pyspark_log.kafka.errors import LoginError
 from pyspark_log.server.handlers import APIS
 from pyspark_log.server.security.users import Users, make_credential, salted_password
 from tests.documents import documents_at
+from tests.requests import alter_users
 from tests.security_tools import PASSWORDS, TlsPeer, log_in, name, scram_log_in, served_with_users, tls_options
 from tests.server_tools import PATIENCE, NewServer, Peer, served
 from tests.waiting import wait_until
@@ -277,11 +278,7 @@ def test_clients_authenticate_themselves_again(short):
 
 
 def _alter(peer, deletions=(), upsertions=()):
-    request = m.AlterUserScramCredentialsRequest(
-        [m.AlterUserScramCredentialsRequest.ScramCredentialDeletion(*one) for one in deletions],
-        [m.AlterUserScramCredentialsRequest.ScramCredentialUpsertion(*one) for one in upsertions],
-    )
-    return [(one.user, one.error_code) for one in peer.ask(request, 0).results]
+    return [(one.user, one.error_code) for one in peer.ask(alter_users(deletions, upsertions), 0).results]
 
 
 def _describe(peer, *names):
