@@ -17,7 +17,7 @@ from pyspark_log.storage.fs.mounts import is_shared
 from pyspark_log.storage.log.missing import no_state
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log.state.partition_state import Flags, PartitionState
-from pyspark_log.storage.log.state.state_file import Loaded, OpenState
+from pyspark_log.storage.log.state.state_file import OpenState
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -169,9 +169,9 @@ class Lease:
         return -1 if self._left is None else self._left.stored.log_start
 
     @property
-    def loaded_left(self) -> Loaded | None:
-        """What this process left in the file; None: as `generation_left`. Only for the thread that has just left it."""
-        return None if self._left is None else self._left.loaded()
+    def state_left(self) -> PartitionState | None:
+        """The state that this process left; None: as `generation_left`. Only for the thread that has just left it."""
+        return None if self._left is None else self._left.moved()
 
     @property
     def was_kept(self) -> bool:

@@ -65,14 +65,11 @@ class _Append:
 
     def _log(self, writer: Turnstile, data: bytes | bytearray, placed: Appended) -> LogAsLeft | None:
         """See Stored.as_left."""
-        loaded = writer.log.lease.loaded_left
-        if self._topic is None or loaded is None or writer.log.sources is not None:
+        state = writer.log.lease.state_left
+        is_end = state is not None and state.next_offset == state.high_watermark == placed.next_offset
+        if self._topic is None or state is None or not is_end or writer.log.sources is not None:
             return None
-        state, reader = loaded.state, self._topic.reader(self._batch.at.partition)
-        reader.note(loaded)
-        if not state.next_offset == state.high_watermark == placed.next_offset:
-            return None
-        records = bytearray(data)
+        records, reader = bytearray(data), self._topic.reader(self._batch.at.partition)
         assign_offsets(records, 0, len(records), placed.base_offset, state.leader_epoch)
         return LogAsLeft(reader, state, placed.base_offset, bytes(records))
 

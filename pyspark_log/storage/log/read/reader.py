@@ -98,10 +98,6 @@ class LogReader:
             raise UnknownTopicError(f"{self.place}: the topic was deleted")
         return loaded.state
 
-    def note(self, loaded: Loaded) -> None:
-        """Takes in what this process has left in the state file, which need not be decoded then."""
-        self._written, self._loaded = True, loaded
-
     def place_in(self, state: PartitionState) -> PartitionPath:
         """Where its files are by a state: it may be moved from one log dir to another."""
         folders = self._log_dirs
