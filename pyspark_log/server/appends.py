@@ -100,10 +100,7 @@ class Appends:
 
     def appended(self, key: PartitionKey, stored: Stored) -> int:
         """The same once a batch is appended, which what waits then need not read from the files; how many are woken."""
-        if key not in self._waiting:
-            self._kept.pop(key, None)
-            return 0
-        log = None if stored.as_left is None else stored.as_left()
+        log = stored.as_left() if key in self._waiting and stored.as_left is not None else None
         return self._wake(key, None if log is None else Seen(stored.base_offset, log))
 
     def look(self) -> None:

@@ -1,1 +1,1 @@
-"""The commands about records, one a file: `produce`, `consume`, `tail`, `dump`, `perf`; and how records are shown."""
+"""The commands about records, one a file: `consume`, `tail`, `dump`; and how records are shown."""

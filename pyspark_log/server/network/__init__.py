@@ -4,10 +4,10 @@ from pyspark_log.server.network.connection import Buffers, ClosedByServerError, 
 from pyspark_log.server.network.listener import Limits, Listener
 from pyspark_log.server.network.loop import Loop, Timer
 from pyspark_log.server.network.request_times import ApiTimes, RequestTimes
-from pyspark_log.server.network.wait import Turn, Wait
+from pyspark_log.server.network.wait import OthersFirst, Wait
 from pyspark_log.server.network.workers import Workers
 
 __all__ = [
-    "ApiTimes", "Buffers", "ClosedByServerError", "Connection", "Limits", "Listener", "Loop", "RequestTimes", "Session",
-    "Timer", "Turn", "Wait", "Workers",
+    "ApiTimes", "Buffers", "ClosedByServerError", "Connection", "Limits", "Listener", "Loop", "OthersFirst",
+    "RequestTimes", "Session", "Timer", "Wait", "Workers",
 ]  # fmt: skip

@@ -68,7 +68,7 @@ class Wait(Generic[T]):
         return self.value
 
 
-class Turn(Wait[None]):
+class OthersFirst(Wait[None]):
     """Has happened already; `await` lets all go first that is due in the loop by now."""
 
     __slots__ = ()

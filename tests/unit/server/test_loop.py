@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_log import Store
 from pyspark_log.server.appends import Appends, PartitionKey
-from pyspark_log.server.network import Loop, Turn
+from pyspark_log.server.network import Loop, OthersFirst
 from pyspark_log.server.served import Stored
 
 
@@ -159,7 +159,7 @@ def test_consumers_that_wait_come_before_the_producer_that_has_woken_them(loop):
 
     async def produce():
         came.append(appends.appended(key, Stored(0, 1, 0, -1, False, "topic", None)))
-        await Turn()
+        await OthersFirst()
         came.append("the producer")
         loop.stop()
 

@@ -8,7 +8,7 @@ from warm_tools import Environment
 
 @pytest.fixture(scope="module")
 def no_signal_is_ignored():
-    """A shell, or nohup, may have this process ignore some, and each child would. Warm processes are by such things."""
+    """A shell, or nohup, may have this process ignore some, and each child would. A warm process is for those alike."""
     numbers = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
     ignored = [number for number in numbers if signal.getsignal(number) == signal.SIG_IGN]
     for number in ignored:

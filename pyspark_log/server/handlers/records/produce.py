@@ -15,7 +15,7 @@ from pyspark_log.server.cluster_view import LogEnd
 from pyspark_log.server.counts import Counts
 from pyspark_log.server.errors import code_of
 from pyspark_log.server.handlers.call import Call, key_of
-from pyspark_log.server.network import ClosedByServerError, Turn
+from pyspark_log.server.network import ClosedByServerError, OthersFirst
 from pyspark_log.server.security.acls import Operation, Resource
 from pyspark_log.server.served import Batch, Refused, Stored
 from pyspark_log.storage.record import crc32c
@@ -70,7 +70,7 @@ async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None
         appends = await _appended(call, request, _no_order)
     await _replicate(call, request, appends, started)
     if 0 < sum(append.woken for topic in appends for append in topic) <= _MOST_FIRST:
-        await Turn()
+        await OthersFirst()
     responses = [
         _Topic(topic.name, topic.topic_id, [append.response for append in parts if append.response is not None])
         for topic, parts in zip(request.topic_data, appends, strict=True)
