@@ -2,7 +2,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import ParamSpec, Self, TypeVar
 
-from pyspark_log.storage.fs.files import File
 from pyspark_log.storage.fs.open_file import OpenFile
 
 _P = ParamSpec("_P")
@@ -14,8 +13,6 @@ MOST_TURNS: int
 USES_IN_A_ROW: int
 
 class GuardedLock:
-    main: File | None
-    turn: File | None
     @property
     def stayed(self) -> bool: ...
     @property

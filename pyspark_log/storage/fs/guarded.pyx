@@ -20,10 +20,6 @@ from pyspark_log.errors import LockTimeoutError
 #: a lock that cannot be acquired for this long belongs to a stopped process.
 DEFAULT_TIMEOUT = 60.0
 
-cdef extern from "<sys/file.h>":
-    int LOCK_EX, LOCK_NB, LOCK_UN
-    int flock(int fd, int operation) nogil
-
 cdef extern from "kept_locks.h":
     ctypedef struct kept_lock:
         pass
@@ -45,22 +41,20 @@ cdef class GuardedLock:
     """The base class of `locks.FileLock`: the lock between threads, around that between processes.
 
     A subclass has `path`, the file that is locked; `lock_file(deadline, timeout)`, which locks the file and returns it
-    open as `main` once it has locked `turn`, or raises with nothing locked; `may_stay_locked()`, whether no other
-    process waits for the locked file; and `close_files()`.
+    open, or raises with nothing locked; `may_stay_locked()`, whether no other process waits for the locked file; and
+    `close_files()`.
 
     A lock that is used in a row is kept locked between two uses (`kept_locks.h`): for a millisecond, and for another
     one if nothing waits for it then, up to 16 in all. Each use checks that the path still names the locked file: a
     store's folder can be replaced by a copy at any time.
 
     Attributes:
-        main, turn: the file that is locked, and that of the next one's turn; None: they are not open.
         stayed: whether nothing else has had the lock since its user had it before, so that the user's knowledge of
             what is locked is still true.
         in_a_row: how often this process has locked it before, each time within a turn of the time before.
     """
 
     cdef bytes _encoded_path
-    cdef public object main, turn
     cdef object _mutex
     cdef object _file  # the locked one, open; also while the lock is kept
     cdef object _user
@@ -115,7 +109,7 @@ cdef class GuardedLock:
                 self.close_files()  # which unlocks the file
             if not was_kept:
                 self.in_a_row = self.in_a_row + 1 if asked_at - self._unlocked_at < <long long>TURN else 0
-                self._file = self.main if self._lock_at_once() else self.lock_file(deadline, timeout)
+                self._file = self.lock_file(deadline, timeout)
                 self._locked_at = self._turn_began = monotonic_ns()
         except BaseException:
             mutex.release()
@@ -123,20 +117,6 @@ cdef class GuardedLock:
         self.stayed = was_kept and user is not None and user is self._user
         self._user = user
         self._is_held = True
-
-    cdef bint _lock_at_once(self) except -1:
-        """Does what `lock_file` does if the files are open and nothing else has them; else nothing."""
-        if self.main is None or self.turn is None:
-            return False
-        cdef int main = self.main.fd, turn = self.turn.fd
-        if flock(turn, LOCK_EX | LOCK_NB):
-            return False
-        cdef bint is_locked = flock(main, LOCK_EX | LOCK_NB) == 0
-        flock(turn, LOCK_UN)
-        if is_locked and not self.is_current(self.main):
-            self.close_files()  # which unlocks it
-            return False
-        return is_locked
 
     cdef bint _acquire_kept(self, user):
         """Acquires the lock if it was kept for this user since; else does nothing."""

@@ -63,12 +63,14 @@ class FileLock(GuardedLock):
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._main: files.File | None = None
+        self._turn: files.File | None = None
 
     @property
     def file(self) -> files.File:
         """The locked file, open for reading and writing; the lock is held."""
-        assert self.main is not None, f"{self.path} is not locked"
-        return self.main
+        assert self._main is not None, f"{self.path} is not locked"
+        return self._main
 
     def reset(self) -> None:
         """Makes the lock free in a forked child: forgets what the parent has locked. Closing is not unlocking."""
@@ -77,26 +79,26 @@ class FileLock(GuardedLock):
 
     def close_files(self) -> None:
         """Closes what is open, which unlocks it."""
-        for file in (self.main, self.turn):
+        for file in (self._main, self._turn):
             if file is not None:
                 file.close()
-        self.main = self.turn = None
+        self._main = self._turn = None
 
     def lock_file(self, deadline: float, timeout: float) -> files.File:
         """Locks the file, for `acquire`."""
         try:
             while True:
-                if self.main is None or self.turn is None:
-                    self.main = files.open_write(self.path)
-                    self.turn = files.open_or_create(self.path + ".turn")
-                    self.main.unshare_at_fork()
-                    self.turn.unshare_at_fork()
+                if self._main is None or self._turn is None:
+                    self._main = files.open_write(self.path)
+                    self._turn = files.open_or_create(self.path + ".turn")
+                    self._main.unshare_at_fork()
+                    self._turn.unshare_at_fork()
                 pause = _LONGEST_PAUSE if self.in_a_row else _FIRST_PAUSE
-                _flock(self.turn, deadline, timeout, pause, _LONGEST_PAUSE)
-                _flock(self.main, deadline, timeout, _FIRST_PAUSE, _LONGEST_PAUSE_IN_TURN)
-                fcntl.flock(self.turn.fd, fcntl.LOCK_UN)
-                if self.is_current(self.main):
-                    return self.main
+                _flock(self._turn, deadline, timeout, pause, _LONGEST_PAUSE)
+                _flock(self._main, deadline, timeout, _FIRST_PAUSE, _LONGEST_PAUSE_IN_TURN)
+                fcntl.flock(self._turn.fd, fcntl.LOCK_UN)
+                if self.is_current(self._main):
+                    return self._main
                 self.close_files()
         except BaseException:
             # Releases whatever was locked so far, also if a signal arrived in between.
@@ -105,10 +107,10 @@ class FileLock(GuardedLock):
 
     def may_stay_locked(self) -> bool:
         """Whether no other process waits for the lock: the first of those that wait has the turn."""
-        assert self.turn is not None
+        assert self._turn is not None
         try:
-            fcntl.flock(self.turn.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fcntl.flock(self.turn.fd, fcntl.LOCK_UN)
+            fcntl.flock(self._turn.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._turn.fd, fcntl.LOCK_UN)
         except OSError:
             return False  # Whatever it is: the use of the lock has ended well, and the next one reports it.
         return True
