@@ -160,11 +160,12 @@ def _is_new(request: FetchRequest, session: Session, part: _Part, answer: FetchR
 
 async def _parts(call: Call, request: FetchRequest, replica: Replica | None, session: Session | None) -> list[_Part]:
     """The partitions that are looked at; those of a session are watched from then on."""
+    by_name = dict[str, ServedTopic]()
     if session is not None:
         reader = Reader(call.client.principal, call.client.host, call.rules)
-        return [await _of_session(call, session, entry, request.rack_id) for entry in session.due(reader)]
+        return [await _of_session(call, session, entry, request.rack_id, by_name) for entry in session.due(reader)]
     call.broker.appends.refresh_kept()
-    parts, by_name = [], dict[str, ServedTopic]()
+    parts = []
     for topic in request.topics:
         name = topic.topic if call.version < _FIRST_BY_ID else await call.cluster.name_of(topic.topic_id)
         asked = topic.topic, topic.topic_id
@@ -172,9 +173,9 @@ async def _parts(call: Call, request: FetchRequest, replica: Replica | None, ses
     return parts
 
 
-async def _of_session(call: Call, session: Session, entry: Entry, rack: str) -> _Part:
+async def _of_session(call: Call, session: Session, entry: Entry, rack: str, by_name: dict[str, ServedTopic]) -> _Part:
     name = entry.topic if call.version < _FIRST_BY_ID else await call.cluster.name_of(entry.topic_id)
-    part = _part(call, name, (entry.topic, entry.topic_id), entry.request, rack, None, {})
+    part = _part(call, name, (entry.topic, entry.topic_id), entry.request, rack, None, by_name)
     part.entry = entry
     if part.is_open:
         session.watch(entry, part.key)
@@ -211,7 +212,7 @@ async def _wait_for_records(
                 return
             if session is not None:
                 for key in changed.keys() - by_key.keys():
-                    by_key[key] = await _of_session(call, session, session.of_key(key), request.rack_id)
+                    by_key[key] = await _of_session(call, session, session.of_key(key), request.rack_id, {})
                     parts.append(by_key[key])
             for key, seen in changed.items():
                 by_key[key].seen = seen
