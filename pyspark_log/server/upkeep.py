@@ -13,12 +13,14 @@ from pyspark_log.storage.store import Store
 _log = logging.getLogger(__name__)
 
 # How often decided publishes are looked for whose process died before it had applied them, and how often what exceeds
-# retention is (Kafka's log.retention.check.interval.ms); in seconds.
+# retention is (Kafka's log.retention.check.interval.ms); in seconds. For the latter in an object store see
+# served/objects/upkeep.py.
 _APPLY, _CLEAN = 1.0, 300.0
 
 
 class Upkeep:
-    """Applies publishes that were decided, deletes what exceeds retention, and compacts; each in a thread."""
+    """Applies publishes that were decided, deletes what exceeds retention, and begins what the store has done in the
+    background; each in a thread."""
 
     def __init__(self, loop: Loop, workers: Workers, store: Store, logs: ServedLogs) -> None:
         """Begins with nothing yet."""
@@ -27,13 +29,13 @@ class Upkeep:
     def start(self) -> None:
         """Begins, if this process may write to the store."""
         if self._logs.writable:
-            self._logs.compaction.start()
+            self._logs.background.start()
             self._repeat(_APPLY, self._store.publishes.apply_pending)
             self._loop.call_later(_CLEAN, self._repeat, _CLEAN, self.clean)
 
     def stop(self) -> None:
-        """Stops compacting, after the partition at hand. The rest ends with the loop."""
-        self._logs.compaction.stop()
+        """Stops what is done in the background. The rest ends with the loop."""
+        self._logs.background.stop()
 
     def clean(self) -> None:
         """Deletes what exceeds the retention of topics and of committed offsets; a problem is logged."""

@@ -7,8 +7,8 @@ import click
 from pyspark_log.cli.support import complete_topics, plural
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.folder_store import FolderStore
+from pyspark_log.storage.kinds import by_store
 from pyspark_log.storage.maintenance import janitor
-from pyspark_log.storage.maintenance.kinds import by_store
 from pyspark_log.storage.object_store import ObjectStore
 
 

@@ -17,7 +17,7 @@ from pyspark_log.cli.support import (
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.compaction import Outcome, uncleanable
 from pyspark_log.storage.compaction import compact as compact_store
-from pyspark_log.storage.maintenance.kinds import by_store
+from pyspark_log.storage.kinds import by_store
 from pyspark_log.types import TopicPartition
 
 

@@ -8,7 +8,7 @@ from pyspark_log.cli.support import ProgressBar, complete_topics, human_size, pl
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.abilities import Missing
 from pyspark_log.storage.folder_store import FolderStore
-from pyspark_log.storage.maintenance.kinds import by_store
+from pyspark_log.storage.kinds import by_store
 from pyspark_log.storage.publish_log.maintenance import Merged
 
 

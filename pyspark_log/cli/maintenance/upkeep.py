@@ -14,8 +14,8 @@ from pyspark_log.errors import PylogError, ReadOnlyError
 from pyspark_log.storage.compaction import Outcome
 from pyspark_log.storage.compaction import compact as compact_store
 from pyspark_log.storage.folder_store import FolderStore
+from pyspark_log.storage.kinds import by_store
 from pyspark_log.storage.maintenance import janitor
-from pyspark_log.storage.maintenance.kinds import by_store
 from pyspark_log.storage.object_store import ObjectStore
 from pyspark_log.storage.publish import recovery
 

@@ -8,7 +8,7 @@ from pyspark_log.errors import ReadOnlyError
 from pyspark_log.server.documents import Documents
 from pyspark_log.server.documents.in_folder import FolderDocuments
 from pyspark_log.storage.folder_store import FolderStore
-from pyspark_log.storage.maintenance.kinds import by_store
+from pyspark_log.storage.kinds import by_store
 from pyspark_log.storage.store import Store
 
 if TYPE_CHECKING:

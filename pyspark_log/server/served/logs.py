@@ -287,14 +287,14 @@ class SharedTransactions(Protocol):
         """
 
 
-class Compaction(Protocol):
-    """Compacts in the background."""
+class Background(Protocol):
+    """What is done for the store in a thread of its own: compaction, and over an object store merging and retention."""
 
     def start(self) -> None:
         """Begins."""
 
     def stop(self) -> None:
-        """Stops, after the partition at hand."""
+        """Stops, at the latest after the partition at hand."""
 
 
 # ---- the store
@@ -306,7 +306,7 @@ class ServedLogs(Protocol):
     Attributes:
         configs: the store's.
         groups, transactions: what the coordinators of groups and transactions write.
-        compaction: see Compaction.
+        background: see Background.
         documents: users, rights and quotas; their content at once.
         servers: this server, and others of the store.
         overlaps: whether it pays to append what a connection sends next while what it has sent before is being decided.
@@ -315,7 +315,7 @@ class ServedLogs(Protocol):
     configs: Mapping[str, str]
     groups: GroupsLog
     transactions: TransactionsLog
-    compaction: Compaction
+    background: Background
     documents: Documents
     servers: Servers
     overlaps: bool
@@ -386,7 +386,7 @@ class ServedLogs(Protocol):
         """Moves a partition to another log dir. May wait. PylogError, OSError."""
 
     def clean(self) -> None:
-        """Deletes what exceeds the retention of topics. May wait. PylogError, OSError."""
+        """Deletes what exceeds the retention of topics, unless `background` does. May wait. PylogError, OSError."""
 
     # ---- from the beginning to the end
 

@@ -23,11 +23,11 @@ from pyspark_log.storage.catalog.store_json import STORE_FILE, StoreDescription
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.clock import now_ms
+from pyspark_log.storage.kinds import by_store
 from pyspark_log.storage.log.state import PartitionState
 from pyspark_log.storage.log_manager import TopicAdmin
 from pyspark_log.storage.log_manager.deletion import FUTURE, aside_name
 from pyspark_log.storage.maintenance.backup import Backup, back_up
-from pyspark_log.storage.maintenance.kinds import by_store
 from pyspark_log.storage.maintenance.new_folder import new_folder_at
 from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
 from pyspark_log.storage.maintenance.transfer import LogCopy

@@ -47,17 +47,17 @@ class PublishLog:
     """
 
     def __init__(
-        self, objects: Objects, clock: Callable[[], int], upkeep: Callable[[PublishLog], None] | None = None
+        self, objects: Objects, clock: Callable[[], int], on_checkpoint: Callable[[PublishLog], None] | None = None
     ) -> None:
         """Reads nothing yet.
 
         Args:
             objects: where it is.
             clock: gives the time in ms, which is noted, and decides nothing.
-            upkeep: called after every 256th decision by the process that has made it, in the same thread unless
+            on_checkpoint: called after every 256th decision by the process that has made it, in the same thread unless
                 `watch` says otherwise. It raises nothing.
         """
-        self.objects, self._clock, self._upkeep = objects, clock, upkeep
+        self.objects, self._clock, self._on_checkpoint = objects, clock, on_checkpoint
         self.lost = 0
         self._state = State()
         self._is_given = False  # whether a caller of `follow` has the state
@@ -252,9 +252,9 @@ class PublishLog:
         entry = self._decide(propose)
         if self._on_change is not None:
             self._on_change()
-        if entry is not None and self._upkeep is not None and (entry.number + 1) % checkpoint.EVERY == 0:
-            upkeep = self._upkeep
-            self._run(lambda: upkeep(self))
+        on_checkpoint = self._on_checkpoint
+        if entry is not None and on_checkpoint is not None and (entry.number + 1) % checkpoint.EVERY == 0:
+            self._run(lambda: on_checkpoint(self))
         return entry
 
     def _decide(self, propose: Callable[[State], Proposal | None]) -> Entry | None:

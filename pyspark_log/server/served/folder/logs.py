@@ -44,7 +44,7 @@ class FolderLogs(ServedLogs):
         self.servers, self.documents = servers, FolderDocuments(store.path)
         self.transactions = TransactionLog(store.logs)
         # With several, one does it for all.
-        self.compaction = LogCleaner(store.logs, is_turn=lambda: servers.coordinates)
+        self.background = LogCleaner(store.logs, is_turn=lambda: servers.coordinates)
 
     @property
     def writable(self) -> bool:

@@ -48,7 +48,7 @@ class ObjectLogs(ServedLogs):
         self.configs = store.configs
         self.groups = ObjectGroups(self._follower, self._collector, self.servers.run, store.groups.log.retention_ms)
         self.transactions = ObjectTransactions(self._follower, self._collector, workers)
-        self.compaction = ObjectUpkeep(store, self.servers)
+        self.background = ObjectUpkeep(store, self.servers)
 
     def check_writable(self) -> None:
         """Others may write to it, too."""
@@ -110,7 +110,7 @@ class ObjectLogs(ServedLogs):
         raise ReadOnlyError(f"{at}: an object store has one log dir")
 
     def clean(self) -> None:
-        """ObjectUpkeep does, once for all servers."""
+        """ObjectUpkeep does, at one of the servers."""
 
     @contextmanager
     def held(self, most_files: int) -> Iterator[None]:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 from pyspark_log.errors import PylogError
-from pyspark_log.server.served.logs import Compaction
+from pyspark_log.server.served.logs import Background
 from pyspark_log.server.served.servers import Servers
 from pyspark_log.storage.object_store import ObjectStore
 
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 FIRST, AGAIN = 300.0, 3600.0
 
 
-class ObjectUpkeep(Compaction):
+class ObjectUpkeep(Background):
     """Does it in a thread, while this server is the one that coordinates.
 
     If another one has come to do the same, it is only done twice: each change is a decision.
