@@ -80,7 +80,7 @@ class StreamReader(SentToTasks, DataSourceStreamReader):
         self._initial: SourceOffset | None = None
         self._target: Offsets | None = None
         self._seen: Offsets = {}
-        self._group_offsets = GroupOffsets(options.query_name)
+        self._group_offsets, self._steps = GroupOffsets(options.query_name), Steps()
         self._is_prepared = False  # for dead letters
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -104,7 +104,8 @@ class StreamReader(SentToTasks, DataSourceStreamReader):
 
     def _next_end(self, start: dict[str, Any], *, is_limited: bool) -> dict[str, Any]:
         """The end of the next micro-batch, within the options' limits or not; `start` if there are no new records."""
-        steps = Steps()
+        steps = self._steps
+        steps.begin()
         with looking_at(self._place, _POLL_SECONDS) as store:
             steps.done("store")
             begin = SourceOffset.from_json(start)

@@ -15,7 +15,6 @@ from pyspark_log.errors import StagedOutputError
 from pyspark_log.monitoring.snapshot import take_snapshot
 from pyspark_log.spark_connector.errors import ConnectorError
 from pyspark_log.spark_connector.planning.steps import Steps
-from pyspark_log.spark_connector.reading import stream_reader
 from pyspark_log.storage.fs import Process
 from pyspark_log.storage.groups.members.query_readers import query_of
 from pyspark_log.storage.groups.offsets import OffsetsLog
@@ -473,13 +472,16 @@ def test_slow_planning_says_which_step_takes_the_time(store, monkeypatch, caplog
     append(store, 0, 1)
     reader = reader_of(store)
     start = reader.initialOffset()
-    times = iter([0, 1, 1.5, 4, 4, 4.25, 9.5, 10.5])
-    monkeypatch.setattr(stream_reader, "Steps", lambda: Steps(times.__next__))
-    reader.latestOffset(start, ReadMaxRows(1))
+    once = [0, 0.1, 0.15, 0.4, 0.4, 0.425, 0.95, 1.2]
+    # At once again, after a minute, and quickly after another one.
+    times = iter([*once, *(2 + at for at in once), *(61.05 + at for at in once), *(122 + at / 2 for at in once)])
+    monkeypatch.setattr(reader, "_steps", Steps(times.__next__))
+    for _ in range(4):
+        reader.latestOffset(start, ReadMaxRows(1))
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [
-        f"{store.path}: planned a micro-batch in 10.5 s: store 1000 ms, topics 500 ms, group 2500 ms, "
-        "pending publishes 0 ms, ends 250 ms, begins 5250 ms, limits 1000 ms"
-    ]
+        f"{store.path}: planned a micro-batch in 1.2 s: store 100 ms, topics 50 ms, group 250 ms, "
+        "pending publishes 0 ms, ends 25 ms, begins 525 ms, limits 250 ms"
+    ] * 2
 
 
 def test_one_task_can_read_several_partitions(store):
