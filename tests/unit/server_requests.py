@@ -7,10 +7,13 @@ import os
 import struct
 import time
 
+import pytest
 from record_tools import Record, build, read
 
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.server.handlers.apis import APIS
+from pyspark_log.server.handlers.call import key_of
 from tests import requests as r
 from tests.amounts import few_or_many
 from tests.requests import NO_ID
@@ -20,6 +23,11 @@ PRODUCE_BY_ID = FETCH_BY_ID = 13
 LATEST, EARLIEST, LARGEST_TIME = -1, -2, -3
 #: How many damaged requests a server gets.
 DAMAGED = few_or_many(600, int(os.environ.get("PYLOG_DAMAGED_REQUESTS", "3000")))
+
+
+def each_version(request, lowest=0):
+    """Runs a test with each version of a request that a server has, from `lowest` on, as its argument `version`."""
+    return pytest.mark.parametrize("version", [each for each in APIS[key_of(request)].versions if each >= lowest])
 
 
 def id_of(store, topic):

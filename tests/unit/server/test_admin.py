@@ -1,8 +1,7 @@
 """Topics, configs, records, log dirs and the cluster, as Kafka's administrators handle them."""
 
 import pyarrow as pa
-import pytest
-from server_requests import fetch, id_of, values
+from server_requests import each_version, fetch, id_of, values
 
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
@@ -27,7 +26,7 @@ def _topic(name, partitions=3, *args, **how):
 # ---- topics
 
 
-@pytest.mark.parametrize("version", range(2, 8))
+@each_version(m.CreateTopicsRequest)
 def test_each_version_creates(peer, store, name, version):
     [made] = _create(peer, _topic(name, retention_ms="1000"), version=version)
     assert (made.error_code, made.name) == (ErrorCode.NONE, name)
@@ -82,7 +81,7 @@ def test_only_a_check(peer, store, topic, name):
     assert name not in store.topics()
 
 
-@pytest.mark.parametrize("version", range(4))
+@each_version(m.CreatePartitionsRequest)
 def test_each_version_adds_partitions(peer, store, topic, version):
     def grow(count, assignments=None, validate_only=False):
         [answer] = peer.ask(r.create_partitions(topic, count, assignments, validate_only), version).results
@@ -97,7 +96,7 @@ def test_each_version_adds_partitions(peer, store, topic, version):
     assert grow(4, [[1], [1]]) == ErrorCode.NONE
 
 
-@pytest.mark.parametrize("version", range(1, 7))
+@each_version(m.DeleteTopicsRequest)
 def test_each_version_deletes(peer, store, topic, version):
     if version >= 6:
         state = m.DeleteTopicsRequest.DeleteTopicState
@@ -125,7 +124,7 @@ def _described(peer, kind, name, *keys, version=4, **fields):
     return found.error_code, {one.name: one for one in found.configs}
 
 
-@pytest.mark.parametrize("version", range(1, 5))
+@each_version(m.DescribeConfigsRequest)
 def test_each_version_describes_configs(peer, store, topic, version):
     store.alter_configs(topic, {"retention.ms": "1000"})
     code, found = _described(peer, _TOPIC, topic, version=version)
@@ -162,7 +161,7 @@ def test_configs_of_the_server_and_of_what_is_not_there(peer, server):
     assert _described(peer, 99, "x")[0] == ErrorCode.INVALID_REQUEST
 
 
-@pytest.mark.parametrize("version", range(3))
+@each_version(m.AlterConfigsRequest)
 def test_each_version_replaces_configs(peer, store, topic, version):
     store.alter_configs(topic, {"retention.ms": "1000"})
 
@@ -179,7 +178,7 @@ def test_each_version_replaces_configs(peer, store, topic, version):
     assert store.describe_topic(topic).configs == {"segment.bytes": "5000"}
 
 
-@pytest.mark.parametrize("version", range(2))
+@each_version(m.IncrementalAlterConfigsRequest)
 def test_each_version_changes_configs(peer, store, topic, version):
 
     def alter(*changes, kind=_TOPIC, name=topic):
@@ -207,7 +206,7 @@ def test_each_version_changes_configs(peer, store, topic, version):
 # ---- records, log dirs, the cluster
 
 
-@pytest.mark.parametrize("version", range(3))
+@each_version(m.DeleteRecordsRequest)
 def test_each_version_deletes_records(peer, store, topic, version):
     store.append(topic, pa.record_batch({"value": [b"x"] * 10}))
 
@@ -224,7 +223,7 @@ def test_each_version_deletes_records(peer, store, topic, version):
     assert delete(-1)[0] == ErrorCode.POLICY_VIOLATION
 
 
-@pytest.mark.parametrize("version", range(1, 6))
+@each_version(m.DescribeLogDirsRequest)
 def test_each_version_describes_log_dirs(peer, store, topic, version):
     store.append(topic, pa.record_batch({"value": [b"x"] * 10}))
     wanted = m.DescribeLogDirsRequest.DescribableLogDirTopic(topic, [0])
@@ -249,7 +248,7 @@ def test_all_partitions_are_in_a_log_dir_but_those_of_the_engine(peer, store, to
     assert {one.name for one in folder.topics} == {*store.topics(internal=True)} - {"__pylog_publish"}
 
 
-@pytest.mark.parametrize("version", range(3))
+@each_version(m.DescribeClusterRequest)
 def test_each_version_describes_the_cluster(peer, server, store, version):
     found = peer.ask(m.DescribeClusterRequest(), version)
     assert (found.cluster_id, found.controller_id) == (store.cluster_id, 1)
@@ -264,7 +263,7 @@ def test_nothing_is_reassigned(peer):
     assert (answer.error_code, answer.topics) == (ErrorCode.NONE, ())
 
 
-@pytest.mark.parametrize("version", range(2))
+@each_version(m.AlterPartitionReassignmentsRequest)
 def test_each_version_reassigns_to_this_server_alone(peer, topic, version):
     def reassign(replicas, number=0):
         [answer] = peer.ask(r.reassign(topic, number, replicas), version).responses
@@ -276,7 +275,7 @@ def test_each_version_reassigns_to_this_server_alone(peer, topic, version):
     assert reassign([1], 7) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-@pytest.mark.parametrize("version", range(3))
+@each_version(m.ElectLeadersRequest)
 def test_each_version_elects_no_leader(peer, topic, version):
     """As Kafka where a leader is the preferred one; without a list it names only those that have changed."""
     wanted = [m.ElectLeadersRequest.TopicPartitions(topic, [0, 7]), m.ElectLeadersRequest.TopicPartitions("no", [0])]
@@ -300,7 +299,7 @@ def test_what_has_configs_is_listed(peer, topic):
     assert peer.ask(m.ListConfigResourcesRequest([3]), 1).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
-@pytest.mark.parametrize("version", range(1, 3))
+@each_version(m.AlterReplicaLogDirsRequest)
 def test_each_version_moves_between_log_dirs(tmp_path, version):
     with Store.create(tmp_path / "store", {"log.dirs": f"data,{tmp_path}/other"}) as store:
         store.create_topic("t", 1)

@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from server_requests import FETCH_BY_ID, batch, fetch, fetch_request, id_of, produce, produce_request, values
+from server_requests import (
+    FETCH_BY_ID,
+    batch,
+    each_version,
+    fetch,
+    fetch_request,
+    id_of,
+    produce,
+    produce_request,
+    values,
+)
 from transaction_tools import Log
 
 from pyspark_log.kafka import messages as m
@@ -23,7 +33,7 @@ def _fill(store, topic, *batches, partition=None):
         store.append(topic, pa.record_batch({"value": list(batch_values)}), partition=partition)
 
 
-@pytest.mark.parametrize("version", range(4, 18))
+@each_version(m.FetchRequest)
 def test_each_version(peer, store, topic, version):
     _fill(store, topic, [b"a", b"b"], [b"c"])
     by_id = {"topic_id": id_of(store, topic)} if version >= FETCH_BY_ID else {}

@@ -1,7 +1,7 @@
 """Groups of clients at a server: membership, committed offsets, and the same groups by `Store` and after a restart."""
 
 import pytest
-from server_requests import id_of
+from server_requests import each_version, id_of
 
 from pyspark_log import Consumer, Store
 from pyspark_log.errors import GroupNotEmptyError
@@ -66,7 +66,7 @@ def _committed(peer, group, topic, numbers=(0,), version=7, topic_id=NO_ID):
 # ---- membership
 
 
-@pytest.mark.parametrize("version", range(6))
+@each_version(m.FindCoordinatorRequest)
 def test_each_version_finds_the_coordinator(peer, server, version):
     many = {"coordinator_keys": ["a", "b"]} if version >= 4 else {"key": "a"}
     answer = peer.ask(m.FindCoordinatorRequest(**many), version)
@@ -82,7 +82,7 @@ def test_the_coordinator_of_transactions(peer, server):
     assert {(one.host, one.port) for one in found[:2]} == {(server.host, server.port)}
 
 
-@pytest.mark.parametrize("version", range(10))
+@each_version(m.JoinGroupRequest)
 def test_each_version_of_a_join(peer, group, version):
     fields = {"rebalance_timeout_ms": -1} if version == 0 else {}
     joined = _joined(peer, group, version, **fields)
@@ -146,7 +146,7 @@ def test_members_outlive_a_restart_of_the_server(tmp_path):
 # ---- committed offsets
 
 
-@pytest.mark.parametrize("version", range(2, 11))
+@each_version(m.OffsetCommitRequest)
 def test_each_version_of_a_commit(peer, store, topic, group, version):
     by_id = {"topic_id": id_of(store, topic)} if version >= 10 else {}
     named = "" if by_id else topic
@@ -156,7 +156,7 @@ def test_each_version_of_a_commit(peer, store, topic, group, version):
     assert (found[1].offset, found[1].metadata, found[1].leader_epoch) == (7, "note", 3 if version >= 6 else -1)
 
 
-@pytest.mark.parametrize("version", range(1, 11))
+@each_version(m.OffsetFetchRequest)
 def test_each_version_of_a_fetch(peer, store, topic, group, version):
     store.add_partitions(topic, 2)
     by_id = {"topic_id": id_of(store, topic)} if version >= 10 else {}
@@ -167,7 +167,7 @@ def test_each_version_of_a_fetch(peer, store, topic, group, version):
         assert found[0].committed_leader_epoch == 3
 
 
-@pytest.mark.parametrize("version", range(2, 11))
+@each_version(m.OffsetFetchRequest, lowest=2)
 def test_all_that_a_group_has(peer, topic, group, version):
     _commit(peer, group, topic, 7)
     found = _committed(peer, group, None, version=version)
@@ -238,7 +238,7 @@ def test_members_that_share_the_files_have_their_group_alone(peer, store, topic,
 # ---- administration
 
 
-@pytest.mark.parametrize("version", range(7))
+@each_version(m.DescribeGroupsRequest)
 def test_each_version_describes(peer, topic, group, version):
     joined = _member(peer, group)
     [found] = peer.ask(m.DescribeGroupsRequest([group]), version).groups
@@ -251,7 +251,7 @@ def test_each_version_describes(peer, topic, group, version):
     assert (missing.group_state, missing.error_code) == ("Dead", ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0)
 
 
-@pytest.mark.parametrize("version", range(6))
+@each_version(m.ListGroupsRequest)
 def test_each_version_lists(peer, store, topic, group, version):
     _member(peer, group)
     of_spark = f"{group}-spark"
@@ -265,7 +265,7 @@ def test_each_version_lists(peer, store, topic, group, version):
         assert of_spark not in {one.group_id for one in stable}
 
 
-@pytest.mark.parametrize("version", range(3))
+@each_version(m.DeleteGroupsRequest)
 def test_each_version_deletes(peer, store, topic, group, version):
     _member(peer, group)
     of_spark = f"{group}-spark"

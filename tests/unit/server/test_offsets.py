@@ -2,8 +2,9 @@
 
 import pyarrow as pa
 import pytest
-from server_requests import EARLIEST, LARGEST_TIME, LATEST, list_offset
+from server_requests import EARLIEST, LARGEST_TIME, LATEST, each_version, list_offset
 
+from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
 from tests import requests as r
 
@@ -17,7 +18,7 @@ def filled(store, topic):
     return topic
 
 
-@pytest.mark.parametrize("version", range(1, 12))
+@each_version(m.ListOffsetsRequest)
 def test_each_version(peer, filled, version):
     assert list_offset(peer, filled, LATEST, version).offset == 5
     assert list_offset(peer, filled, EARLIEST, version).offset == 1
@@ -71,7 +72,7 @@ def test_a_publish_that_nothing_has_applied_is_counted(peer, store, topic, monke
     assert list_offset(peer, topic, LATEST).offset == 2
 
 
-@pytest.mark.parametrize("version", range(2, 5))
+@each_version(m.OffsetForLeaderEpochRequest)
 def test_ends_of_leader_epochs(peer, filled, version):
     def end(epoch, current=-1):
         [[answer]] = [one.partitions for one in peer.ask(r.end_of_epoch(filled, epoch, current), version).topics]

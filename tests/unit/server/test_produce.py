@@ -4,7 +4,18 @@ import struct
 
 import pytest
 from record_tools import NOW, Record, build, patched, with_crc
-from server_requests import LATEST, PRODUCE_BY_ID, batch, fetch, id_of, list_offset, produce, produce_request, values
+from server_requests import (
+    LATEST,
+    PRODUCE_BY_ID,
+    batch,
+    each_version,
+    fetch,
+    id_of,
+    list_offset,
+    produce,
+    produce_request,
+    values,
+)
 
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
@@ -14,7 +25,7 @@ _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _ATTRIBUTES_AT, _CRC_FROM = 21, 21
 
 
-@pytest.mark.parametrize("version", range(3, 14))
+@each_version(m.ProduceRequest, lowest=3)
 def test_each_version(peer, store, topic, version):
     by_id = {"topic_id": id_of(store, topic)} if version >= PRODUCE_BY_ID else {}
     named = "" if by_id else topic
