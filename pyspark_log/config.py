@@ -284,7 +284,7 @@ def _codec(compression: str, of_writer: str | None) -> str:
     return "none" if codec == "uncompressed" else codec
 
 
-# Configs of topics that are no whole numbers.
+# Configs of topics that `resolve` reads by themselves, as they are neither whole numbers nor for readers of values.
 _NOT_WHOLE = ("cleanup.policy", "compression.type", "min.cleanable.dirty.ratio", "source.position.header")
 
 

@@ -1,7 +1,8 @@
 """The table of the APIs that are served, by a server that is alone and by a node of a cluster.
 
 Lowest versions are those of Kafka 4.3, to the letter, and no version is left out in between: librdkafka up to 2.11.0
-turns features off by versions that it misses.
+turns features off by versions that it misses. Highest ones are those of Kafka 4.3 that are complete there: not
+FindCoordinator 6 (share groups, KIP-932) and InitProducerId 6 (two-phase commit, KIP-939), which the schemas have.
 """
 
 from __future__ import annotations
@@ -89,6 +90,7 @@ _TABLE = (
     # nothing for a server that does not (KAFKA-18659). A client that sends one is disconnected.
     _Row(m.ProduceRequest, (0, 13), produce.produce, _SAME, counts_errors=True),
     # 9: leader epochs. 11: racks. 12: a copy that has diverged. 13: topics by id. 15: the epochs of followers.
+    # 16: where the leader is (KIP-951), for which clients still ask Metadata. 17, 18: for controllers and followers.
     _Row(m.FetchRequest, (4, 18), fetch.fetch, node_fetch.fetch, counts_errors=True),
     # 4: leader epochs. 5: OFFSET_NOT_AVAILABLE. 7, 8, 9, 11: more that a negative time can ask for.
     _Row(m.ListOffsetsRequest, (1, 11), list_offsets.list_offsets, _SAME),
