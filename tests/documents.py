@@ -6,7 +6,7 @@ from pyspark_log import Store
 from pyspark_log.server.documents.in_folder import FolderDocuments
 from pyspark_log.server.documents.kinds import documents_of
 from pyspark_log.storage.objects import by_kind
-from pyspark_log.storage.publish_log.documents import Documents
+from pyspark_log.storage.publish_log.serving.documents import Documents
 
 
 def documents_at(path):

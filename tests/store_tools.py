@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_log.errors import PublishPendingError
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log.replica import truncate
+from pyspark_log.storage.log.appending.replica import truncate
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.objects.observer import set_observer

@@ -14,14 +14,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from pyspark_log.arguments import check_store, check_whole
-from pyspark_log.clients.commits import Commits
+from pyspark_log.clients.consuming.commits import Commits
+from pyspark_log.clients.consuming.fetching import FetchConfig, Reset, joined
+from pyspark_log.clients.consuming.group_subscription import GroupSubscription
+from pyspark_log.clients.consuming.holding import Holding
+from pyspark_log.clients.consuming.membership import MemberConfig, Membership
+from pyspark_log.clients.consuming.subscriptions import AllPartitions, Assigned, ConsumerRebalanceListener, Subscription
 from pyspark_log.clients.deserializers import Deserializer
-from pyspark_log.clients.fetching import FetchConfig, Reset, joined
-from pyspark_log.clients.group_subscription import GroupSubscription
-from pyspark_log.clients.holding import Holding
-from pyspark_log.clients.membership import MemberConfig, Membership
 from pyspark_log.clients.records import ConsumerRecord, RecordIterator
-from pyspark_log.clients.subscriptions import AllPartitions, Assigned, ConsumerRebalanceListener, Subscription
 from pyspark_log.errors import InvalidConfigError, UnknownTopicError
 from pyspark_log.storage.groups.members.assignors import Assignor
 from pyspark_log.storage.store import Store

@@ -17,9 +17,15 @@ from pyspark_log.replication.errors import CopyEndedError, DivergedError, LostRe
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import contextmanager
 from pyspark_log.storage.log import HeldLog, leader_epochs
+from pyspark_log.storage.log.appending.replica import (
+    append_copied,
+    end_of_agreement,
+    raise_high_watermark,
+    restart_at,
+    truncate,
+)
 from pyspark_log.storage.log.leader_epochs import EpochStart
 from pyspark_log.storage.log.owner import MIRROR, NONE
-from pyspark_log.storage.log.replica import append_copied, end_of_agreement, raise_high_watermark, restart_at, truncate
 from pyspark_log.storage.log.retention import delete_before
 from pyspark_log.storage.log.state import EMPTY, state_file
 from pyspark_log.storage.record import BatchHeader, scan

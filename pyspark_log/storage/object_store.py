@@ -40,12 +40,12 @@ from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.objects.race import RACERS, ROUNDS, faulty_races
 from pyspark_log.storage.publish import StagedPart
 from pyspark_log.storage.publish_log import maintenance, proposals, reading
-from pyspark_log.storage.publish_log.groups import ObjectOffsets
 from pyspark_log.storage.publish_log.log import PublishLog
-from pyspark_log.storage.publish_log.partitions import ObjectPartitions
+from pyspark_log.storage.publish_log.parts.groups import ObjectOffsets
+from pyspark_log.storage.publish_log.parts.partitions import ObjectPartitions
+from pyspark_log.storage.publish_log.parts.publishes import ObjectPublishes
+from pyspark_log.storage.publish_log.parts.staging import in_parts, outputs
 from pyspark_log.storage.publish_log.proposals import Proposal, log_of, topic_of
-from pyspark_log.storage.publish_log.publishes import ObjectPublishes
-from pyspark_log.storage.publish_log.staging import in_parts, outputs
 from pyspark_log.storage.publish_log.state import State
 from pyspark_log.storage.store import Store, forget_shared
 from pyspark_log.types import (

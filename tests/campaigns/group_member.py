@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Set
 
 from pyspark_log import Consumer, Store, TopicPartition
-from pyspark_log.clients.subscriptions import ConsumerRebalanceListener
+from pyspark_log.clients.consuming.subscriptions import ConsumerRebalanceListener
 from pyspark_log.errors import FencedMemberError
 from tests.campaigns.clients import Ending
 

@@ -12,7 +12,8 @@ import pytest
 
 from pyspark_log.storage.compaction import partition_cleaner
 from pyspark_log.storage.compaction.cleaner import compact_partition
-from pyspark_log.storage.fs import files, locks
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs.locking import locks
 from pyspark_log.storage.log import lease
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition

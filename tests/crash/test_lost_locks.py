@@ -21,7 +21,8 @@ import pytest
 
 from pyspark_log.errors import PylogError
 from pyspark_log.storage.catalog import log_dir
-from pyspark_log.storage.fs import files, locks
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs.locking import locks
 from pyspark_log.storage.log import lease
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.maintenance.verify.store import verify

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.storage.object_store import ObjectStore
-from pyspark_log.storage.publish_log import checkpoint, staging
+from pyspark_log.storage.publish_log import checkpoint
+from pyspark_log.storage.publish_log.parts import staging
 from pyspark_log.types import OffsetStep, TopicPartition
 from tests.crash.sampling import TIMEOUT, spread
 from tests.object_proxy import Answer, pass_on, proxy

@@ -20,7 +20,7 @@ from workload import CONFIGS
 
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.log import new_segment
+from pyspark_log.storage.log.appending import new_segment
 from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.publish.recovery import recover
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan, install

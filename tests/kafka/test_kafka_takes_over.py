@@ -16,7 +16,7 @@ from pyspark_log.cli.main import main
 from pyspark_log.storage.catalog import kafka_files
 from pyspark_log.storage.compaction.cleaner import compact
 from pyspark_log.storage.log import leader_epochs
-from pyspark_log.storage.log.replica import truncate
+from pyspark_log.storage.log.appending.replica import truncate
 from pyspark_log.types import READ_COMMITTED, TopicPartition
 from tests.waiting import wait_until
 

@@ -1,4 +1,4 @@
-"""The documents of a store in an object store, which its publish log names; see publish_log/documents.py."""
+"""The documents of a store in an object store, which its publish log names; see publish_log/serving/documents.py."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Generic, TypeVar
 
 from pyspark_log.errors import DescriptionError
 from pyspark_log.server.documents.followed import Documents, check_size
-from pyspark_log.storage.publish_log.changes import Document
-from pyspark_log.storage.publish_log.documents import Documents as Stored
+from pyspark_log.storage.publish_log.entries.changes import Document
+from pyspark_log.storage.publish_log.serving.documents import Documents as Stored
 
 _T = TypeVar("_T")
 
@@ -65,7 +65,7 @@ class FollowedObject(Generic[_T]):
             return self._known[1]
 
     def change(self, make: Callable[[_T], _T]) -> None:
-        """As of Followed; the errors are those of publish_log.documents, and InvalidConfigError: it is too large."""
+        """As of Followed. Errors: those of publish_log.serving.documents; InvalidConfigError: it is too large."""
 
         def encoded(current: tuple[Document, bytes] | None) -> bytes:
             data = self._encode(make(self._content(current)))

@@ -28,7 +28,7 @@ def documents_of(store: Store) -> Documents:
 
     def in_objects(store: ObjectStore) -> Documents:
         from pyspark_log.server.documents.in_objects import ObjectDocuments  # noqa: PLC0415  (a store in a folder needs none of it)
-        from pyspark_log.storage.publish_log.documents import Documents as Stored  # noqa: PLC0415
+        from pyspark_log.storage.publish_log.serving.documents import Documents as Stored  # noqa: PLC0415
 
         stored = Stored(store.log)
         return ObjectDocuments(stored, stored.look)

@@ -19,7 +19,7 @@ from pyspark_log.server.cluster.leading import UNKNOWN, Fetched, LedPartition
 from pyspark_log.server.node.throttles import ReplicaThrottle
 from pyspark_log.server.served import LogView
 from pyspark_log.storage.folder_store import FolderStore
-from pyspark_log.storage.log.replica import begin_to_lead, raise_high_watermark
+from pyspark_log.storage.log.appending.replica import begin_to_lead, raise_high_watermark
 from pyspark_log.types import TopicPartition
 
 log = logging.getLogger(__name__)

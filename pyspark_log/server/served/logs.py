@@ -26,7 +26,7 @@ from pyspark_log.storage.groups.log.metadata import GroupMetadataValue
 from pyspark_log.storage.log.leader_epochs import EpochEnd
 from pyspark_log.storage.log.producers import ProducerEntry
 from pyspark_log.storage.log_manager import LogDirDescription
-from pyspark_log.storage.publish_log.changes import Step
+from pyspark_log.storage.publish_log.entries.changes import Step
 from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
 from pyspark_log.storage.seam import PartitionEvents
 from pyspark_log.storage.transactions import TransactionMetadata

@@ -5,7 +5,7 @@ Nothing may be appended in a transaction after the marker that ends it. Within o
 of other processes: one of them that is slow, or stopped, would append later. So no other process appends any of it:
 each passes such a request on, whole, and gives the coordinator's answer to its client.
 
-The coordinator is the process that has a lock to the end of its last thread (`storage.fs.life_locks`). When another one
+The coordinator has a lock to the end of its last thread (`storage.fs.locking.life_locks`). When another process
 gets it, the one before has written all that it ever will. The new one reads what was decided before it lets anything
 in, so it knows what has ended. One that is stopped still has its lock, so there is no new one. What a server has passed
 on and sees unanswered, its producer sends again; the sequence numbers of an idempotent producer, which each of them is,

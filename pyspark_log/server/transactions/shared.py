@@ -15,7 +15,7 @@ from pyspark_log.server.network import Loop, Wait
 from pyspark_log.server.served.logs import Changed, Rule, ServedLogs, SharedTransactions
 from pyspark_log.server.transactions import transitions
 from pyspark_log.server.transactions.coordinator import Outcome
-from pyspark_log.storage.publish_log.changes import Step
+from pyspark_log.storage.publish_log.entries.changes import Step
 from pyspark_log.storage.transactions import NO_EPOCH, TransactionMetadata, TransactionState
 from pyspark_log.types import TopicPartition
 

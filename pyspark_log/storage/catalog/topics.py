@@ -22,7 +22,7 @@ from pyspark_log.errors import (
 from pyspark_log.near_names import did_you_mean
 from pyspark_log.storage.fs import contextmanager, files, lock_for
 from pyspark_log.storage.fs.json_fields import Fields
-from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
+from pyspark_log.storage.fs.locking.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.types import TopicDescription
 from pyspark_log.units import plural
 

@@ -19,8 +19,8 @@ from pyspark_log.errors import InvalidConfigError, LockTimeoutError, PylogError,
 from pyspark_log.storage.compaction import partition_cleaner
 from pyspark_log.storage.compaction.build_offset_map import Throttle
 from pyspark_log.storage.compaction.partition_cleaner import Cleaned
-from pyspark_log.storage.fs import timeouts
-from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
+from pyspark_log.storage.fs.locking import timeouts
+from pyspark_log.storage.fs.locking.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.storage.log import cleaner_checkpoint
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.types import TopicPartition

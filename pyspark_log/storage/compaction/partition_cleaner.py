@@ -20,7 +20,7 @@ from pyspark_log.storage.compaction.plan import InactiveSegment, Plan, make_plan
 from pyspark_log.storage.compaction.rewrite import LastRecord, Rewritten, Round, remove_unfinished, rewrite
 from pyspark_log.storage.compaction.transactions import CleanedTransactions
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
+from pyspark_log.storage.fs.locking.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.storage.log import HeldLog, Turnstile, cleaner_checkpoint
 from pyspark_log.storage.log.cleaner_checkpoint import CleanerCheckpoint, cleaning
 from pyspark_log.storage.log.producers import ProducerEntry

@@ -27,8 +27,9 @@ from pyspark_log.errors import (
 from pyspark_log.storage.catalog import OFFSETS_TOPIC, check_name, store_json
 from pyspark_log.storage.catalog.store_json import STAGING_FOLDER
 from pyspark_log.storage.compaction import compact_if_due
-from pyspark_log.storage.fs import Mutex, contextmanager, timeouts
-from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
+from pyspark_log.storage.fs import Mutex, contextmanager
+from pyspark_log.storage.fs.locking import timeouts
+from pyspark_log.storage.fs.locking.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.storage.groups.log import modern_group, records
 from pyspark_log.storage.groups.log.metadata import (
     GroupDescription,

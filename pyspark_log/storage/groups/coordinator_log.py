@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pyspark_log.errors import GroupNotEmptyError, PylogError, RecordTooLargeError, UnknownTopicError
 from pyspark_log.group_records import RecordKey, Value
 from pyspark_log.storage.catalog import OFFSETS_TOPIC
-from pyspark_log.storage.fs import timeouts
+from pyspark_log.storage.fs.locking import timeouts
 from pyspark_log.storage.groups import committed_offsets
 from pyspark_log.storage.groups.changes import GroupChange
 from pyspark_log.storage.groups.log.metadata import GroupMetadataValue, decode_group_value

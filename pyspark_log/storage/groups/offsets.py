@@ -24,8 +24,9 @@ from pyspark_log.errors import (
 from pyspark_log.storage.abilities import Missing, refuse
 from pyspark_log.storage.catalog import OFFSETS_TOPIC
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
-from pyspark_log.storage.fs import FileLock, files, lock_for, timeouts
-from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
+from pyspark_log.storage.fs import FileLock, files, lock_for
+from pyspark_log.storage.fs.locking import timeouts
+from pyspark_log.storage.fs.locking.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.storage.groups import committed_offsets, expiry
 from pyspark_log.storage.groups.committed_offsets import CommittedOffsets
 from pyspark_log.storage.groups.file_membership import NO_MEMBERS, FileMembership, check_empty

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from pyspark_log.config import LONG_MAX
 from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import contextmanager, files, lock_for
-from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
+from pyspark_log.storage.fs.locking.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.storage.log.state.partition_state import PartitionState
 from pyspark_log.storage.record import crc32c
 

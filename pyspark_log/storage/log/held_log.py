@@ -14,8 +14,9 @@ from pyspark_log.config import LONG_MAX, TopicConfig
 from pyspark_log.errors import LogDamagedError, OutcomeUnknownError, PylogError
 from pyspark_log.storage.catalog import LogDir, LogDirs, PartitionPath, kafka_files
 from pyspark_log.storage.catalog.log_dir import LogOffsets
-from pyspark_log.storage.fs import files, timeouts
+from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.clock import Clock
+from pyspark_log.storage.fs.locking import timeouts
 from pyspark_log.storage.log import leader_epochs, leftovers
 from pyspark_log.storage.log.lease import Lease
 from pyspark_log.storage.log.missing import check_length

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from pyspark_log.errors import InvalidConfigError, PylogError
 from pyspark_log.storage.catalog import check_not_internal
-from pyspark_log.storage.fs import timeouts
+from pyspark_log.storage.fs.locking import timeouts
 from pyspark_log.storage.log import retention
 from pyspark_log.storage.log.owner import check_owner
 from pyspark_log.storage.log_manager.manager import LogManager

@@ -21,7 +21,7 @@ from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.catalog.log_dirs import PARTITION_FOLDER
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 from pyspark_log.storage.fs import contextmanager, files, lock_for
-from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
+from pyspark_log.storage.fs.locking.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.storage.log import HeldLog, cleaner_checkpoint
 from pyspark_log.storage.log.state import Flags, state_file
 from pyspark_log.storage.log_manager import deletion

@@ -18,7 +18,7 @@ from pyspark_log.storage.catalog import LogDir, store_json
 from pyspark_log.storage.catalog.log_dirs import PARTITION_FOLDER
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 from pyspark_log.storage.fs import files, lock_for
-from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
+from pyspark_log.storage.fs.locking.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.storage.log.state import Flags, read_slots, state_file
 from pyspark_log.storage.log_manager.deletion import ASIDE_NAME
 from pyspark_log.storage.log_manager.manager import LogManager

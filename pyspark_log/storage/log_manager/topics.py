@@ -12,7 +12,8 @@ from pyspark_log.errors import LogDirOfflineError, PylogError, TopicExistsError,
 from pyspark_log.storage.catalog import PUBLISH_TOPIC, PartitionPath, check_name
 from pyspark_log.storage.catalog.own_cluster import check_free
 from pyspark_log.storage.catalog.topics import check_has_id
-from pyspark_log.storage.fs import files, timeouts
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs.locking import timeouts
 from pyspark_log.storage.log.state import PartitionState, state_file
 from pyspark_log.storage.log_manager import deletion
 from pyspark_log.storage.log_manager.manager import LogManager

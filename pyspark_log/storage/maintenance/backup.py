@@ -23,7 +23,8 @@ from pyspark_log.storage.catalog import PUBLISH_TOPIC
 from pyspark_log.storage.catalog.store_json import STAGING_FOLDER, STORE_FILE, TOPICS_FOLDER, StoreDescription
 from pyspark_log.storage.catalog.topics import MAX_DESCRIPTION_BYTES
 from pyspark_log.storage.folder_store import FolderStore
-from pyspark_log.storage.fs import files, timeouts
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs.locking import timeouts
 from pyspark_log.storage.log import HeldLog, Turnstile
 from pyspark_log.storage.log.read import segment_cache
 from pyspark_log.storage.log.state import EMPTY, Flags, state_file

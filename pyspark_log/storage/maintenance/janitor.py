@@ -11,8 +11,9 @@ from pyspark_log.config import int_config
 from pyspark_log.storage.catalog.store_json import STAGING_FOLDER, STATE_FOLDER, TOPICS_FOLDER
 from pyspark_log.storage.catalog.topics import DELETED_FOLDER
 from pyspark_log.storage.folder_store import FolderStore
-from pyspark_log.storage.fs import files, timeouts
-from pyspark_log.storage.log.new_segment import is_prepared_name
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs.locking import timeouts
+from pyspark_log.storage.log.appending.new_segment import is_prepared_name
 from pyspark_log.storage.log_manager import cleaning, partition_move
 from pyspark_log.storage.publish import DecisionLog
 from pyspark_log.storage.publish.pending import tidy

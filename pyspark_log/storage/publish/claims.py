@@ -12,7 +12,7 @@ from pyspark_log.errors import (
     PylogError,
     condition_of,
 )
-from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
+from pyspark_log.storage.fs.locking.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.storage.publish.applier import apply_decision, is_applied
 from pyspark_log.storage.publish.checks import check_fenced, check_given, check_number
 from pyspark_log.storage.publish.decision import NO_NUMBER, Decision

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pyspark_log.errors import TopicExistsError, UnknownTopicError
 from pyspark_log.storage.catalog import PUBLISH_TOPIC, store_json
 from pyspark_log.storage.fs import Mutex, contextmanager
-from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
+from pyspark_log.storage.fs.locking.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.storage.ingest import encode_pairs, packed
 from pyspark_log.storage.log import LogWriter
 from pyspark_log.storage.log.read import LogReader, ViewPosition

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 from pyspark_log.errors import CorruptRecordError, StagedOutputError
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.fs.links import forbids_links
-from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
+from pyspark_log.storage.fs.locking.timeouts import DEFAULT_TIMEOUT
+from pyspark_log.storage.fs.machine.links import forbids_links
 from pyspark_log.storage.log import AppendPlan, Copy, Decided, Turnstile
-from pyspark_log.storage.log.append import append
-from pyspark_log.storage.log.new_segment import NewSegment
+from pyspark_log.storage.log.appending.append import append
+from pyspark_log.storage.log.appending.new_segment import NewSegment
 from pyspark_log.storage.publish.staging.install import Ways, can_be_linked, choose
 from pyspark_log.storage.publish.staging.staged_file import StagedRegion, headers_of, read_region
 from pyspark_log.storage.record import crc32c, scan

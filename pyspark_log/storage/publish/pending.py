@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from pyspark_log.errors import LockTimeoutError, PylogError
-from pyspark_log.storage.fs import timeouts
+from pyspark_log.storage.fs.locking import timeouts
 from pyspark_log.storage.publish.applier import apply_decision, remove_staged, seems_applied
 from pyspark_log.storage.publish.decision import Decision
 from pyspark_log.storage.publish.decision_log import DecisionLog

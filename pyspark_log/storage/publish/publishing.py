@@ -36,7 +36,7 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.catalog import INTERNAL_TOPICS, PUBLISH_TOPIC
 from pyspark_log.storage.compaction import compact_if_due
-from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
+from pyspark_log.storage.fs.locking.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.storage.publish.applier import apply_decision, is_applied, remove_staged
 from pyspark_log.storage.publish.checks import (
     check_fenced,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pyspark_log.errors import InvalidConfigError, PylogError, StagedOutputError, UnknownTopicError
 from pyspark_log.storage.catalog.store_json import CUT_FOLDER
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
+from pyspark_log.storage.fs.locking.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.publish.applier import apply_decision, is_applied_in, seems_applied, staging_folder
 from pyspark_log.storage.publish.decision import Decision, Origin, TopicIdPartition

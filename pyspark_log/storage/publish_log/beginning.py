@@ -13,7 +13,7 @@ from pyspark_log.config import INT_MAX, TopicConfig
 from pyspark_log.errors import StoreExistsError
 from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.publish_log import checkpoint, floors, naming
-from pyspark_log.storage.publish_log.staging import OBJECT_BYTES
+from pyspark_log.storage.publish_log.parts.staging import OBJECT_BYTES
 from pyspark_log.storage.publish_log.state import Piece, State
 from pyspark_log.storage.record import BatchHeader, crc32c
 from pyspark_log.storage.record.layout import crcs_of

@@ -20,8 +20,8 @@ from pyspark_log.errors import CorruptRecordError, LogDamagedError, PylogError
 from pyspark_log.storage.fs.json_fields import Fields
 from pyspark_log.storage.log.producers import WrittenBatch
 from pyspark_log.storage.objects import Objects
-from pyspark_log.storage.publish_log.changes import GroupRecord, Place
-from pyspark_log.storage.publish_log.entry import (
+from pyspark_log.storage.publish_log.entries.changes import GroupRecord, Place
+from pyspark_log.storage.publish_log.entries.entry import (
     bytes_field,
     bytes_of,
     document_of,

@@ -18,8 +18,9 @@ from pyspark_log.errors import CorruptRecordError, LogDamagedError, ObjectStoreE
 from pyspark_log.storage.fs import Mutex, side_by_side
 from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.publish.decision import Origin
-from pyspark_log.storage.publish_log import checkpoint, floors, sums
-from pyspark_log.storage.publish_log.entry import FIRST_BYTES, Entry, decode, encode, name_of, size_of_head
+from pyspark_log.storage.publish_log import checkpoint, floors
+from pyspark_log.storage.publish_log.entries import sums
+from pyspark_log.storage.publish_log.entries.entry import FIRST_BYTES, Entry, decode, encode, name_of, size_of_head
 from pyspark_log.storage.publish_log.proposals import Proposal
 from pyspark_log.storage.publish_log.state import State
 

@@ -24,7 +24,7 @@ from pyspark_log.storage.publish import Decision
 from pyspark_log.storage.publish.checks import check_fenced, check_number
 from pyspark_log.storage.publish.decision import NO_NUMBER, Origin
 from pyspark_log.storage.publish_log import naming
-from pyspark_log.storage.publish_log.changes import (
+from pyspark_log.storage.publish_log.entries.changes import (
     Addition,
     Document,
     GroupRecord,

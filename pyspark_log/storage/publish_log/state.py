@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pyspark_log.errors import LogDamagedError
 from pyspark_log.storage.log.producers import REMEMBERED_BATCHES, ProducerEntry, WrittenBatch, sequence_after
 from pyspark_log.storage.publish import Decision
-from pyspark_log.storage.publish_log.changes import (
+from pyspark_log.storage.publish_log.entries.changes import (
     Addition,
     Document,
     GroupRecord,
@@ -25,7 +25,7 @@ from pyspark_log.storage.publish_log.changes import (
     Step,
     TransactionStep,
 )
-from pyspark_log.storage.publish_log.entry import Entry, name_of
+from pyspark_log.storage.publish_log.entries.entry import Entry, name_of
 from pyspark_log.types import TopicDescription, TopicPartition
 
 # A producer is forgotten once it was idle for a day (ms; Kafka's default of producer.id.expiration.ms) and for so many

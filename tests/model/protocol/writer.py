@@ -1,6 +1,7 @@
 """Changes one partition's log: appends, flushes, and what lets records go.
 
-Models pyspark_log/storage/log/writer.py and append.py, and delete_before of retention.py and truncate of replica.py;
+Models pyspark_log/storage/log/appending/writer.py and append.py, and delete_before of retention.py and truncate of
+replica.py;
 docs/internals/protocol.md, "the steps of an append", 4 to 7, and "how records and topics go".
 """
 

@@ -1,6 +1,6 @@
 """Processes that publish: by runs and numbers, or once, without them.
 
-Models ObjectPublishes of pyspark_log/storage/publish_log/publishes.py.
+Models ObjectPublishes of pyspark_log/storage/publish_log/parts/publishes.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What servers may decide in a state.
 
-Models pyspark_log/storage/publish_log/incoming.py and servers.py, ObjectGroups of
+Models pyspark_log/storage/publish_log/serving/incoming.py and servers.py, ObjectGroups of
 pyspark_log/server/served/objects/groups.py, and pyspark_log/server/transactions/transitions.py.
 """
 

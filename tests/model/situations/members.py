@@ -1,8 +1,8 @@
 """Members of a group that share the files of a store: they own partitions, process records and commit, one by one.
 
-Models pyspark_log/clients/membership.py. What a change makes of a group is the code itself, `FileGroup`: the whole of
-it is changed with the partition of the log locked, which is one step here. A process that is stopped for so long that
-others remove it is one whose steps come late.
+Models pyspark_log/clients/consuming/membership.py. What a change makes of a group is the code itself, `FileGroup`: all
+of it is changed with the partition of the log locked, which is one step here. A process that is stopped for so long
+that others remove it is one whose steps come late.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Locks, as pyspark_log/storage/fs/locks.py has them; and what is left to chance."""
+"""Locks, as pyspark_log/storage/fs/locking/locks.py has them; and what is left to chance."""
 
 from __future__ import annotations
 

@@ -416,7 +416,7 @@ def test_a_full_disk(store, tmp_path):
 
 def test_another_process_keeps_a_lock(store, tmp_path, monkeypatch):
     """The others are not kept waiting for it."""
-    monkeypatch.setattr("pyspark_log.storage.fs.timeouts.ALL_LOCKS", 0.1)
+    monkeypatch.setattr("pyspark_log.storage.fs.locking.timeouts.ALL_LOCKS", 0.1)
     monkeypatch.setattr(backup, "_ATTEMPTS", 2)
 
     def lock(_done, _total):

@@ -26,11 +26,12 @@ from pyspark_log.storage.maintenance import object_backup
 from pyspark_log.storage.maintenance.object_backup import back_up_store
 from pyspark_log.storage.maintenance.verify import verify
 from pyspark_log.storage.objects.observer import set_observer
-from pyspark_log.storage.publish_log import beginning, checkpoint, servers
-from pyspark_log.storage.publish_log.changes import Place, Step, TransactionStep
-from pyspark_log.storage.publish_log.incoming import Incoming, take_in
+from pyspark_log.storage.publish_log import beginning, checkpoint
+from pyspark_log.storage.publish_log.entries.changes import Place, Step, TransactionStep
 from pyspark_log.storage.publish_log.proposals import Proposal
 from pyspark_log.storage.publish_log.reading import bytes_of
+from pyspark_log.storage.publish_log.serving import servers
+from pyspark_log.storage.publish_log.serving.incoming import Incoming, take_in
 from pyspark_log.storage.record import scan
 from pyspark_log.types import READ_COMMITTED
 from tests.documents import documents_at

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log import Consumer, ConsumerRecord, Producer, Store, TopicPartition
-from pyspark_log.clients import ConsumerRebalanceListener, fetching
+from pyspark_log.clients import ConsumerRebalanceListener
+from pyspark_log.clients.consuming import fetching
 from pyspark_log.errors import (
     InvalidConfigError,
     InvalidTopicError,

@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from pyspark_log import Consumer, Producer, Store, TopicPartition
-from pyspark_log.clients import waiting
-from pyspark_log.clients.waiting import Waiter
+from pyspark_log.clients.consuming import waiting
+from pyspark_log.clients.consuming.waiting import Waiter
 from pyspark_log.errors import WakeupError
 from tests.processes import PATIENCE, PROCESSES, forked, started
 from tests.store_tools import rows

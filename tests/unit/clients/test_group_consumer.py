@@ -12,7 +12,7 @@ from cli_tools import pylog
 
 from pyspark_log import Consumer, Store, TopicPartition, Transactions
 from pyspark_log.clients import ConsumerRebalanceListener
-from pyspark_log.clients.membership import Membership
+from pyspark_log.clients.consuming.membership import Membership
 from pyspark_log.errors import (
     FencedMemberError,
     InvalidConfigError,

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from searching import examples
 
 from pyspark_log import Store
-from pyspark_log.clients.membership import MemberConfig, Membership
+from pyspark_log.clients.consuming.membership import MemberConfig, Membership
 from pyspark_log.errors import FencedMemberError, GroupNotEmptyError, InvalidConfigError
 from pyspark_log.storage.groups import GroupMember, GroupState
 from pyspark_log.storage.groups.changes import GroupChange

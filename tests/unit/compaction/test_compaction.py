@@ -19,9 +19,9 @@ from pyspark_log.storage.compaction import cleaner, partition_cleaner
 from pyspark_log.storage.compaction.cleaner import IoRate, LogCleaner, compact, compact_if_due, compact_partition, due
 from pyspark_log.storage.compaction.offset_map import OffsetMap
 from pyspark_log.storage.compaction.plan import InactiveSegment, segment_groups
-from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
+from pyspark_log.storage.fs.locking.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.storage.log import cleaner_checkpoint
-from pyspark_log.storage.log.replica import truncate
+from pyspark_log.storage.log.appending.replica import truncate
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.segment.file_names import list_segments
 from pyspark_log.storage.store import Store

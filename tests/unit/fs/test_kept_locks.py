@@ -9,8 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from pyspark_log.storage.fs import guarded, locks
+from pyspark_log.storage.fs import guarded
 from pyspark_log.storage.fs.files import open_read
+from pyspark_log.storage.fs.locking import locks
 from tests.processes import PROCESSES, forked, run_at_once
 
 # How long something may take that nothing hinders, in seconds, on a machine that has much else to do.

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from pyspark_log.errors import LockTimeoutError
-from pyspark_log.storage.fs import locks
+from pyspark_log.storage.fs.locking import locks
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the names in libc and /proc are Linux's")
 
@@ -17,7 +17,8 @@ PATIENCE = 120
 # What each of these processes does first. PyDLL keeps the interpreter's lock, so that the child needs no thread for it.
 _BEGIN = """
 import ctypes, fcntl, os, subprocess, sys
-from pyspark_log.storage.fs import files, locks
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs.locking import locks
 from pyspark_log.storage.log.state import state_file
 
 libc = ctypes.PyDLL(None)

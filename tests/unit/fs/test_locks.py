@@ -12,7 +12,8 @@ import time
 import pytest
 
 from pyspark_log.errors import LockTimeoutError
-from pyspark_log.storage.fs import contextmanager, locks
+from pyspark_log.storage.fs import contextmanager
+from pyspark_log.storage.fs.locking import locks
 from tests import processes
 from tests.processes import PROCESSES, run_at_once
 

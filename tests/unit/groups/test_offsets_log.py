@@ -100,7 +100,7 @@ def test_a_waiter_for_a_partitions_lock_blocks_no_read_of_committed_offsets(stor
         return b"another one".ljust(len(boot))
 
     monkeypatch.setattr(state_file, "this_boot", this_boot)
-    monkeypatch.setattr("pyspark_log.storage.fs.timeouts.RECOVERY", PATIENCE)
+    monkeypatch.setattr("pyspark_log.storage.fs.locking.timeouts.RECOVERY", PATIENCE)
     other = threading.Thread(target=OffsetsLog(fresh).fetch, args=("g",))
     partition = records.partition_for("g", fresh.describe_topic(OFFSETS_TOPIC).partitions)
     with fresh.logs.writer(OFFSETS_TOPIC, partition).hold():

@@ -19,7 +19,7 @@ from searching import examples
 
 from pyspark_log.errors import OutcomeUnknownError, OutOfOrderSequenceError
 from pyspark_log.storage.fs import guarded
-from pyspark_log.storage.log import writer
+from pyspark_log.storage.log.appending import writer
 from pyspark_log.storage.store import Store
 from tests.amounts import few_or_many
 from tests.interrupts import Interrupt

@@ -14,7 +14,7 @@ from pyspark_log.config import TOPIC_CONFIGS
 from pyspark_log.errors import InvalidRecordError, RecordTooLargeError
 from pyspark_log.storage.fs import guarded
 from pyspark_log.storage.log import LogWriter, Turnstile
-from pyspark_log.storage.log.new_segment import NewSegment
+from pyspark_log.storage.log.appending.new_segment import NewSegment
 from pyspark_log.storage.log_manager import append as log_manager_append
 from pyspark_log.storage.publish import partition_applier
 from pyspark_log.storage.publish.staging import install, staged_writer

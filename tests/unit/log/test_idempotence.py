@@ -23,9 +23,9 @@ from pyspark_log.errors import (
     TransactionCoordinatorFencedError,
 )
 from pyspark_log.storage.fs import files
+from pyspark_log.storage.log.appending.replica import truncate
 from pyspark_log.storage.log.producers import manager, snapshot
 from pyspark_log.storage.log.producers.snapshot import list_snapshots
-from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log.state.partition_state import Flags
 from pyspark_log.storage.maintenance.repair.store import repair
@@ -309,7 +309,7 @@ def test_what_is_truncated_with_the_batch_of_the_log_start_is_forgotten_too(stor
     with monkeypatch.context() as patched, store.logs.writer("t", 0).hold() as writer:
         if killed:
             patched.setattr(manager.ProducerStateManager, "take_snapshot", lambda *_: None)
-            patched.setattr("pyspark_log.storage.log.replica.delete_before", lambda *_: None)
+            patched.setattr("pyspark_log.storage.log.appending.replica.delete_before", lambda *_: None)
         assert truncate(writer.log, 4) == 3
     assert len(store.segment_files("t", 0)) == 1 + killed
     if process == "another one after a restart":

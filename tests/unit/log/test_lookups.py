@@ -15,7 +15,7 @@ from producer_tools import end_transaction, ready
 from record_tools import Record, build, patched
 from searching import examples
 
-from pyspark_log.storage.log.replica import truncate
+from pyspark_log.storage.log.appending.replica import truncate
 from pyspark_log.storage.record.empty_batch import empty_batch
 from pyspark_log.storage.record.layout import MAX_TIMESTAMP_AT
 from pyspark_log.storage.store import Store

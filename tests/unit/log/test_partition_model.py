@@ -14,7 +14,7 @@ from record_tools import Record, build
 from searching import examples
 
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log.replica import truncate
+from pyspark_log.storage.log.appending.replica import truncate
 from pyspark_log.storage.log.state import partition_state, state_file
 from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.segment.file_names import list_segments

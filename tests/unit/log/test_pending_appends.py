@@ -13,7 +13,7 @@ from record_tools import Record, build
 from pyspark_log.errors import LockTimeoutError, OutcomeUnknownError, OutOfOrderSequenceError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import Turnstile
-from pyspark_log.storage.log.appends import Appended, PendingAppend
+from pyspark_log.storage.log.appending.appends import Appended, PendingAppend
 from pyspark_log.storage.store import Store
 from tests.store_tools import faults, rows, store_with, values
 

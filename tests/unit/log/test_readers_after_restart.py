@@ -8,7 +8,7 @@ from producer_tools import ready
 
 from pyspark_log.errors import LockTimeoutError, LogDamagedError
 from pyspark_log.storage.fs.clock import now_ms
-from pyspark_log.storage.fs.locks import lock_for
+from pyspark_log.storage.fs.locking.locks import lock_for
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.log.state import partition_state, state_file
@@ -121,7 +121,7 @@ def test_no_process_relies_on_a_decision_log_that_cannot_be_recovered(store, mon
     decide_only(
         store, monkeypatch, [], participants=[OffsetMoves(store.committed_offsets, [OffsetStep("g", at, None, 5)])]
     )
-    monkeypatch.setattr("pyspark_log.storage.fs.timeouts.RECOVERY", 0.05)
+    monkeypatch.setattr("pyspark_log.storage.fs.locking.timeouts.RECOVERY", 0.05)
     log = OffsetsLog(Store.open(store.path))
     lock = lock_for(store.logs.reader("__pylog_publish", 0).place.state_path)
     lock.acquire()

@@ -7,7 +7,7 @@ import pytest
 
 from pyspark_log.errors import InvalidRecordError, OffsetOutOfRangeError
 from pyspark_log.storage.log import leader_epochs
-from pyspark_log.storage.log.replica import append_copied, raise_high_watermark, restart_at, truncate
+from pyspark_log.storage.log.appending.replica import append_copied, raise_high_watermark, restart_at, truncate
 from pyspark_log.storage.log.retention import delete_before
 from pyspark_log.storage.log.state import EMPTY
 from pyspark_log.storage.record import scan

@@ -13,8 +13,8 @@ from producer_tools import ready
 
 from pyspark_log.storage.catalog import kafka_files, log_dir
 from pyspark_log.storage.catalog.kafka_files import MetaProperties, read_offsets
-from pyspark_log.storage.fs.locks import lock_for
-from pyspark_log.storage.log.replica import truncate
+from pyspark_log.storage.fs.locking.locks import lock_for
+from pyspark_log.storage.log.appending.replica import truncate
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.store import Store

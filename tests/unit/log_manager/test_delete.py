@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_log.errors import LockTimeoutError, StagedOutputError, TopicExistsError, UnknownTopicError
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.fs.locks import lock_for
+from pyspark_log.storage.fs.locking.locks import lock_for
 from pyspark_log.storage.log.state.state_file import FILE_SIZE
 from pyspark_log.storage.log_manager import deletion
 from pyspark_log.storage.maintenance import janitor

@@ -14,8 +14,8 @@ from producer_tools import end_transaction, ready
 
 from pyspark_log.errors import InvalidConfigError, LogDirOfflineError, UnknownTopicError
 from pyspark_log.storage.fs import files
+from pyspark_log.storage.log.appending.new_segment import is_prepared_name
 from pyspark_log.storage.log.held_log import HeldLog
-from pyspark_log.storage.log.new_segment import is_prepared_name
 from pyspark_log.storage.log.read import reader
 from pyspark_log.storage.log.read.isolation import LastStableOffset
 from pyspark_log.storage.log.recovery import apply_intent

@@ -31,8 +31,8 @@ from pyspark_log.mirror import Mirror, MirrorPlan, open_folder
 from pyspark_log.replication import DivergedError, LostRecordsError, ReplicationError
 from pyspark_log.storage.catalog import kafka_files
 from pyspark_log.storage.catalog.kafka_files import LOG_START
+from pyspark_log.storage.log.appending.replica import truncate
 from pyspark_log.storage.log.read.reader import LogReader
-from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.segment.file_names import LOG, segment_path
 from pyspark_log.types import READ_COMMITTED, TopicPartition
 from tests.paths import LOGDIR

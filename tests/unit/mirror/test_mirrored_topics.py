@@ -29,7 +29,7 @@ from pyspark_log.replication import (
 from pyspark_log.storage.catalog.topics import id_bytes
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.log import leader_epochs
-from pyspark_log.storage.log.replica import truncate
+from pyspark_log.storage.log.appending.replica import truncate
 from pyspark_log.storage.log.retention import delete_before
 from pyspark_log.storage.record import headers_in
 from pyspark_log.types import READ_COMMITTED, TopicPartition

@@ -7,7 +7,7 @@ from tests.paths import PAGES, RESULTS, ROOT
 FOLDERS = ("pyspark_log", "tests", "benchmarks", "examples")
 SOURCES = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.p[xy]*")) if path.suffix != ".pyc"]
 PATHS = {f"/{path.relative_to(ROOT)}" for path in (*SOURCES, *ROOT.glob("*.py"))}
-# A path, or its last parts, as in `storage/log/writer.py`; not a pattern such as `tests/unit/*_tools.py`.
+# A path, or its last parts, as in `storage/log/appending/writer.py`; not a pattern such as `tests/unit/*_tools.py`.
 NAMED = re.compile(r"(?<![\w*/.-])(?:\w+/)*\w+\.(?:pyx|pxd|pyi|py)\b(?!\()")
 READ = [
     *(path for path in SOURCES if path.is_relative_to(ROOT / "pyspark_log")),

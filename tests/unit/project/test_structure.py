@@ -26,7 +26,17 @@ _CIMPORT = re.compile(r"^(?:from (pyspark_log\.\S+) c?import|c?import (pyspark_l
 # Modules and packages that others may import by their own path: what few need, or tools only. `from PACKAGE import
 # MODULE` is the same.
 PARTS = {
-    "fs": ["clock", "file_events", "files", "json_fields", "life_locks", "links", "mounts", "timeouts", "timings"],
+    "fs": [
+        "clock",
+        "file_events",
+        "files",
+        "json_fields",
+        "locking.life_locks",
+        "locking.timeouts",
+        "machine.links",
+        "machine.mounts",
+        "timings",
+    ],
     "objects": ["race"],
     "record": [
         "builder",
@@ -43,12 +53,13 @@ PARTS = {
     "segment": ["batch_stream", "file_names", "indexes", "scanner", "txn_index"],
     "catalog": ["kafka_files", "log_dir", "log_dir_list", "log_dirs", "own_cluster", "store_json", "topics"],
     "log": [
-        "append",
+        "appending.append",
+        "appending.new_segment",
+        "appending.replica",
         "cleaner_checkpoint",
         "leader_epochs",
         "leftovers",
         "missing",
-        "new_segment",
         "owner",
         "producers",
         "producers.snapshot",
@@ -56,7 +67,6 @@ PARTS = {
         "read.segment_cache",
         "recovery",
         "recovery.swap",
-        "replica",
         "retention",
         "state",
         "state.state_file",

@@ -30,7 +30,7 @@ from pyspark_log.spark_connector.writing.publish_together import Publish
 from pyspark_log.spark_connector.writing.query_run import ITS_OWN, QueryRun
 from pyspark_log.spark_connector.writing.task_writer import StagedMessage
 from pyspark_log.storage.catalog.topics import PUBLISH_TOPIC
-from pyspark_log.storage.fs.locks import FileLock
+from pyspark_log.storage.fs.locking.locks import FileLock
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.publish import claims, publishing
 from pyspark_log.storage.publish.claims import claim

@@ -20,13 +20,15 @@ from pyspark_log.storage.fs.clock import since_boot
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.objects.observer import set_observer
-from pyspark_log.storage.publish_log import checkpoint, floors, naming, proposals, staging, sums
-from pyspark_log.storage.publish_log.changes import Addition, Region
-from pyspark_log.storage.publish_log.documents import Documents
-from pyspark_log.storage.publish_log.entry import encode, name_of
+from pyspark_log.storage.publish_log import checkpoint, floors, naming, proposals
+from pyspark_log.storage.publish_log.entries import sums
+from pyspark_log.storage.publish_log.entries.changes import Addition, Region
+from pyspark_log.storage.publish_log.entries.entry import encode, name_of
 from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.maintenance import merge, merging
 from pyspark_log.storage.publish_log.maintenance.cleaning import clean
+from pyspark_log.storage.publish_log.parts import staging
+from pyspark_log.storage.publish_log.serving.documents import Documents
 from pyspark_log.types import TopicPartition
 from tests.store_tools import Stopped, observed_requests, rows, values
 
@@ -123,7 +125,7 @@ def test_staged_output_that_is_not_published(store, clock):
 
 def test_a_document_that_no_decision_names(store, clock, monkeypatch):
     """Its writer was killed before it decided."""
-    monkeypatch.setattr("pyspark_log.storage.publish_log.documents.now_ms", clock)
+    monkeypatch.setattr("pyspark_log.storage.publish_log.serving.documents.now_ms", clock)
     documents, forgotten = Documents(store.log), naming.new(naming.DOCUMENTS, BEGIN)
     store.log.objects.put(forgotten, b"forgotten")
     documents.change("users.json", lambda _: b"users")

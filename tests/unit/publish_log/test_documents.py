@@ -7,8 +7,8 @@ from pyspark_log.errors import DescriptionError, ObjectStoreError
 from pyspark_log.storage.object_store import ObjectStore
 from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.publish_log import naming
-from pyspark_log.storage.publish_log.documents import Documents
 from pyspark_log.storage.publish_log.log import PublishLog
+from pyspark_log.storage.publish_log.serving.documents import Documents
 from tests.store_tools import observed_requests, rows, values
 
 NAME = "users.json"

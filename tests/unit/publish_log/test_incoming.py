@@ -12,9 +12,10 @@ from pyspark_log import TopicDescription
 from pyspark_log.errors import OutOfOrderSequenceError, StagedOutputError, UnknownTopicError
 from pyspark_log.storage.log import Appended
 from pyspark_log.storage.publish.decision import Origin
-from pyspark_log.storage.publish_log import checkpoint, incoming
-from pyspark_log.storage.publish_log.entry import Entry, decode, encode
-from pyspark_log.storage.publish_log.incoming import Incoming, Placed, take_in
+from pyspark_log.storage.publish_log import checkpoint
+from pyspark_log.storage.publish_log.entries.entry import Entry, decode, encode
+from pyspark_log.storage.publish_log.serving import incoming
+from pyspark_log.storage.publish_log.serving.incoming import Incoming, Placed, take_in
 from pyspark_log.storage.publish_log.state import State
 from pyspark_log.storage.record import crc32c, scan
 from pyspark_log.storage.record.layout import crcs_of

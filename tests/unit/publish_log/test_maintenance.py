@@ -11,9 +11,10 @@ from pyspark_log import Store, admin
 from pyspark_log.errors import InvalidConfigError, OffsetOutOfRangeError, OutdatedReadError, UnknownTopicError
 from pyspark_log.storage.compaction import compact as compact_folder
 from pyspark_log.storage.objects.observer import set_observer
-from pyspark_log.storage.publish_log import checkpoint, naming, proposals, staging
+from pyspark_log.storage.publish_log import checkpoint, naming, proposals
 from pyspark_log.storage.publish_log.maintenance import compact, compacting, merge, merging, rewriting
 from pyspark_log.storage.publish_log.maintenance.cleaning import clean
+from pyspark_log.storage.publish_log.parts import staging
 from pyspark_log.types import LATEST
 from tests.store_tools import rows, values
 

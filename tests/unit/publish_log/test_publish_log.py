@@ -23,9 +23,10 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.publish.decision import Decision, Origin
-from pyspark_log.storage.publish_log import checkpoint, floors, proposals, servers, sums
+from pyspark_log.storage.publish_log import checkpoint, floors, proposals
 from pyspark_log.storage.publish_log import log as log_module
-from pyspark_log.storage.publish_log.changes import (
+from pyspark_log.storage.publish_log.entries import sums
+from pyspark_log.storage.publish_log.entries.changes import (
     Addition,
     Document,
     GroupRecord,
@@ -41,9 +42,10 @@ from pyspark_log.storage.publish_log.changes import (
     Step,
     TransactionStep,
 )
-from pyspark_log.storage.publish_log.entry import Entry, decode, encode, name_of
+from pyspark_log.storage.publish_log.entries.entry import Entry, decode, encode, name_of
 from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.proposals import Output
+from pyspark_log.storage.publish_log.serving import servers
 from pyspark_log.storage.publish_log.state import NO_COORDINATOR, Coordinator, Piece, State
 from pyspark_log.types import OffsetStep, TopicDescription, TopicPartition
 from tests.object_proxy import Answer, pass_on, proxy

@@ -12,10 +12,10 @@ from pyspark_log.errors import InvalidTxnStateError, LogDamagedError, OutOfOrder
 from pyspark_log.storage.ingest import without_transaction
 from pyspark_log.storage.publish.decision import Origin
 from pyspark_log.storage.publish_log import checkpoint
-from pyspark_log.storage.publish_log.changes import StagedOffset, Step, TransactionStep
-from pyspark_log.storage.publish_log.entry import Entry, decode, encode
-from pyspark_log.storage.publish_log.incoming import Incoming, Placed, take_in
+from pyspark_log.storage.publish_log.entries.changes import StagedOffset, Step, TransactionStep
+from pyspark_log.storage.publish_log.entries.entry import Entry, decode, encode
 from pyspark_log.storage.publish_log.proposals import Proposal, delete_topic, together
+from pyspark_log.storage.publish_log.serving.incoming import Incoming, Placed, take_in
 from pyspark_log.storage.publish_log.state import Committed, State
 from pyspark_log.storage.record import scan
 

@@ -18,7 +18,7 @@ from pyspark_log.server.network import Loop, Workers
 from pyspark_log.server.served.logs import MustWaitError
 from pyspark_log.server.served.objects import ObjectLogs, pieces
 from pyspark_log.storage.objects.observer import set_observer
-from pyspark_log.storage.publish_log.incoming import Incoming, take_in
+from pyspark_log.storage.publish_log.serving.incoming import Incoming, take_in
 from pyspark_log.storage.publish_log.state import State
 from pyspark_log.storage.record import scan
 from tests.object_memory import BUCKET, keep_in_memory

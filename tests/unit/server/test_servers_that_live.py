@@ -31,9 +31,10 @@ from pyspark_log.storage.groups import GroupMember, GroupState, OffsetAndMetadat
 from pyspark_log.storage.groups.changes import GroupChange
 from pyspark_log.storage.groups.log.metadata import GroupMetadataValue
 from pyspark_log.storage.objects.observer import set_observer
-from pyspark_log.storage.publish_log import checkpoint, servers
-from pyspark_log.storage.publish_log.changes import Place
-from pyspark_log.storage.publish_log.groups import coordinated
+from pyspark_log.storage.publish_log import checkpoint
+from pyspark_log.storage.publish_log.entries.changes import Place
+from pyspark_log.storage.publish_log.parts.groups import coordinated
+from pyspark_log.storage.publish_log.serving import servers
 from tests import requests as r
 from tests.waiting import wait_until
 

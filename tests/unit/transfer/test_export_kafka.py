@@ -28,7 +28,7 @@ from pyspark_log.errors import (
 from pyspark_log.replication import promote
 from pyspark_log.storage.compaction.cleaner import compact
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log.replica import truncate
+from pyspark_log.storage.log.appending.replica import truncate
 from pyspark_log.storage.maintenance.transfer.kafka_export import ExportedPartition, export_kafka
 from pyspark_log.storage.segment import scanner
 from pyspark_log.storage.store import Store

@@ -19,7 +19,7 @@ from pyspark_log.cli.maintenance.verify import verify as command
 from pyspark_log.cli.target import Target
 from pyspark_log.errors import StoreNotFoundError, StoreVersionError, UnknownTopicError
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log.replica import truncate
+from pyspark_log.storage.log.appending.replica import truncate
 from pyspark_log.storage.log.state import partition_state, state_file
 from pyspark_log.storage.log_manager.append import append_rows
 from pyspark_log.storage.maintenance.verify.findings import Severity

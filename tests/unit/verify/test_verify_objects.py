@@ -7,10 +7,11 @@ import pytest
 from pyspark_log import Store
 from pyspark_log.errors import UnknownTopicError
 from pyspark_log.storage.maintenance.verify import check_partition, verify, verify_elsewhere
-from pyspark_log.storage.publish_log import checkpoint, floors, sums
-from pyspark_log.storage.publish_log.documents import Documents
-from pyspark_log.storage.publish_log.entry import name_of
+from pyspark_log.storage.publish_log import checkpoint, floors
+from pyspark_log.storage.publish_log.entries import sums
+from pyspark_log.storage.publish_log.entries.entry import name_of
 from pyspark_log.storage.publish_log.maintenance import clean, cleaning, merging, rewriting
+from pyspark_log.storage.publish_log.serving.documents import Documents
 from pyspark_log.types import TopicPartition
 from tests.store_tools import rows
 

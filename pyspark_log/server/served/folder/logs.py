@@ -17,7 +17,8 @@ from pyspark_log.server.served.servers import Servers
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 from pyspark_log.storage.compaction import LogCleaner
 from pyspark_log.storage.folder_store import FolderStore
-from pyspark_log.storage.fs import contextmanager, files, life_locks, lock_for
+from pyspark_log.storage.fs import contextmanager, files, lock_for
+from pyspark_log.storage.fs.locking import life_locks
 from pyspark_log.storage.log.producers import ProducerEntry
 from pyspark_log.storage.log_manager import LogDirDescription
 from pyspark_log.storage.seam import PartitionEvents

@@ -21,7 +21,8 @@ from typing import Any
 from pyspark_log.errors import StoreError
 from pyspark_log.server.served.servers import Server, Servers, check_reachable, leader_of
 from pyspark_log.storage.catalog.store_json import SERVERS_FOLDER, STATE_FOLDER
-from pyspark_log.storage.fs import files, life_locks
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs.locking import life_locks
 
 _log = logging.getLogger(__name__)
 

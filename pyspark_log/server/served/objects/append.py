@@ -15,8 +15,8 @@ from pyspark_log.storage.catalog import check_name, check_not_internal
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.ingest import validate, without_transaction
 from pyspark_log.storage.object_store import ObjectStore
-from pyspark_log.storage.publish_log.incoming import Incoming, Outcome, Placed
 from pyspark_log.storage.publish_log.proposals import log_of, topic_of
+from pyspark_log.storage.publish_log.serving.incoming import Incoming, Outcome, Placed
 from pyspark_log.storage.record import scan
 from pyspark_log.types import TopicDescription
 

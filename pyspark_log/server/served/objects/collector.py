@@ -18,11 +18,11 @@ from typing import Any, TypeAlias
 from pyspark_log.errors import ObjectStoreError
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.publish_log import naming
-from pyspark_log.storage.publish_log.entry import Entry
-from pyspark_log.storage.publish_log.incoming import Incoming, take_in
+from pyspark_log.storage.publish_log.entries.entry import Entry
 from pyspark_log.storage.publish_log.log import PublishLog
+from pyspark_log.storage.publish_log.parts.staging import MOST_INLINE
 from pyspark_log.storage.publish_log.proposals import Proposal, together
-from pyspark_log.storage.publish_log.staging import MOST_INLINE
+from pyspark_log.storage.publish_log.serving.incoming import Incoming, take_in
 from pyspark_log.storage.publish_log.state import State
 
 # How large a round becomes, in bytes.

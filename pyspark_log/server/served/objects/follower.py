@@ -13,9 +13,9 @@ from collections.abc import Callable, Container, Iterable
 from pyspark_log.errors import PylogError
 from pyspark_log.server.served.objects.pieces import Pieces
 from pyspark_log.storage.fs.clock import since_boot
-from pyspark_log.storage.publish_log.documents import Documents
-from pyspark_log.storage.publish_log.entry import name_of
+from pyspark_log.storage.publish_log.entries.entry import name_of
 from pyspark_log.storage.publish_log.log import PublishLog
+from pyspark_log.storage.publish_log.serving.documents import Documents
 from pyspark_log.storage.seam import PartitionEvents
 from pyspark_log.types import TopicPartition
 

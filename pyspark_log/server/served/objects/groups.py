@@ -15,8 +15,8 @@ from pyspark_log.storage.catalog import OFFSETS_TOPIC
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.groups import OffsetAndMetadata
 from pyspark_log.storage.groups.changes import GroupChange
-from pyspark_log.storage.publish_log.changes import StagedOffset
-from pyspark_log.storage.publish_log.groups import committed_in, coordinated, expired, members_in
+from pyspark_log.storage.publish_log.entries.changes import StagedOffset
+from pyspark_log.storage.publish_log.parts.groups import committed_in, coordinated, expired, members_in
 from pyspark_log.storage.publish_log.proposals import Proposal
 from pyspark_log.storage.publish_log.state import NO_COORDINATOR, State
 from pyspark_log.types import TopicPartition

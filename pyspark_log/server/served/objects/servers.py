@@ -16,10 +16,10 @@ from pyspark_log.server.served.objects.follower import Follower
 from pyspark_log.server.served.servers import Server, Servers, check_reachable, leader_of
 from pyspark_log.storage.catalog.topics import new_id
 from pyspark_log.storage.fs.clock import since_boot
-from pyspark_log.storage.publish_log import servers
-from pyspark_log.storage.publish_log.changes import Place
+from pyspark_log.storage.publish_log.entries.changes import Place
 from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.proposals import Proposal
+from pyspark_log.storage.publish_log.serving import servers
 from pyspark_log.storage.publish_log.state import NO_COORDINATOR, State
 
 _log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from pyspark_log.server.network import Wait, Workers
 from pyspark_log.server.served.logs import Changed, Rule, SharedTransactions
 from pyspark_log.server.served.objects.collector import Collector, Failure, Request
 from pyspark_log.server.served.objects.follower import Follower
-from pyspark_log.storage.publish_log.changes import TransactionStep
+from pyspark_log.storage.publish_log.entries.changes import TransactionStep
 from pyspark_log.storage.publish_log.proposals import Proposal
 from pyspark_log.storage.publish_log.state import State, TransactionalId
 from pyspark_log.storage.record.end_txn_marker import EndTxnMarker

@@ -12,7 +12,7 @@ from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import Process, files
 from pyspark_log.storage.fs.clock import format_time
 from pyspark_log.storage.groups.log import records
-from pyspark_log.storage.log.new_segment import is_prepared_name
+from pyspark_log.storage.log.appending.new_segment import is_prepared_name
 from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding
 from pyspark_log.storage.publish import Decision, DecisionLog, TopicIdPartition
 from pyspark_log.storage.publish.decision import Origin, SetAside, decode_decision, publisher_of

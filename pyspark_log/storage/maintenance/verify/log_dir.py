@@ -23,7 +23,7 @@ from pyspark_log.storage.catalog.kafka_files import (
 from pyspark_log.storage.catalog.log_dir import INTERVAL
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log.new_segment import is_prepared_name
+from pyspark_log.storage.log.appending.new_segment import is_prepared_name
 from pyspark_log.storage.log.state import PartitionState
 from pyspark_log.storage.maintenance.verify.findings import Finder, Finding
 from pyspark_log.types import TopicPartition

@@ -15,10 +15,11 @@ from pyspark_log.storage.fs import side_by_side
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.maintenance.verify.findings import Finder, Finding
 from pyspark_log.storage.objects import Objects
-from pyspark_log.storage.publish_log import checkpoint, floors, naming, sums
-from pyspark_log.storage.publish_log.documents import Documents
-from pyspark_log.storage.publish_log.entry import FIRST_BYTES, Entry, decode, name_of, size_of_head
+from pyspark_log.storage.publish_log import checkpoint, floors, naming
+from pyspark_log.storage.publish_log.entries import sums
+from pyspark_log.storage.publish_log.entries.entry import FIRST_BYTES, Entry, decode, name_of, size_of_head
 from pyspark_log.storage.publish_log.log import PublishLog
+from pyspark_log.storage.publish_log.serving.documents import Documents
 from pyspark_log.storage.publish_log.state import State
 
 _BACK: Final = "bring the object back: an older version of it, or that of a copy"

@@ -15,8 +15,9 @@ import zstandard
 
 from pyspark_log.config import TopicConfig, int_config
 from pyspark_log.errors import LogDamagedError
-from pyspark_log.storage.publish_log import checkpoint, floors, naming, proposals, sums
-from pyspark_log.storage.publish_log.changes import LogStart
+from pyspark_log.storage.publish_log import checkpoint, floors, naming, proposals
+from pyspark_log.storage.publish_log.entries import sums
+from pyspark_log.storage.publish_log.entries.changes import LogStart
 from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.state import PartitionLog, State
 from pyspark_log.types import NO_TIMESTAMP, TopicDescription

@@ -18,7 +18,7 @@ from pyspark_log.storage.compaction.transactions import CleanedTransactions
 from pyspark_log.storage.publish_log import proposals
 from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.maintenance.rewriting import DECISION_BYTES, Group, Rewrites, fetch
-from pyspark_log.storage.publish_log.staging import OBJECT_BYTES
+from pyspark_log.storage.publish_log.parts.staging import OBJECT_BYTES
 from pyspark_log.storage.publish_log.state import PartitionLog, Piece, State
 from pyspark_log.storage.record.layout import CODECS
 from pyspark_log.types import TopicDescription, TopicPartition

@@ -23,7 +23,7 @@ from pyspark_log.storage.publish_log.maintenance.rewriting import (
     fetch,
     in_turns,
 )
-from pyspark_log.storage.publish_log.staging import OBJECT_BYTES
+from pyspark_log.storage.publish_log.parts.staging import OBJECT_BYTES
 from pyspark_log.storage.publish_log.state import Piece, State
 from pyspark_log.types import TopicDescription, TopicPartition
 

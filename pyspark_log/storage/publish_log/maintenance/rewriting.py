@@ -10,11 +10,11 @@ from pyspark_log.errors import CorruptRecordError, LogDamagedError
 from pyspark_log.storage.fs import side_by_side
 from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.publish_log import naming
-from pyspark_log.storage.publish_log.changes import Merge, Region
+from pyspark_log.storage.publish_log.entries.changes import Merge, Region
 from pyspark_log.storage.publish_log.log import PublishLog
+from pyspark_log.storage.publish_log.parts.staging import OBJECT_BYTES
 from pyspark_log.storage.publish_log.proposals import Replacement
 from pyspark_log.storage.publish_log.reading import bytes_of
-from pyspark_log.storage.publish_log.staging import OBJECT_BYTES
 from pyspark_log.storage.publish_log.state import Piece
 from pyspark_log.storage.record import crc32c, scan
 from pyspark_log.storage.record.layout import crcs_of

@@ -52,8 +52,8 @@ class Commits:
 
     def fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """The committed offsets of partitions; None: there is none. Raises: as Group.committed."""
-        found = self._group.committed()
-        return {at: found[at].offset if at in found else None for at in partitions}
+        offsets = self._group.committed()
+        return {at: offsets[at].offset if at in offsets else None for at in partitions}
 
     def begin(self, committed: Mapping[TopicPartition, int | None]) -> None:
         """Reading begins where these offsets are committed."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from pyspark_log.errors import CorruptRecordError, PylogError
 from pyspark_log.storage.objects import Objects
-from pyspark_log.storage.publish_log.entry import Entry, decode, size_of_head
+from pyspark_log.storage.publish_log.entries.entry import Entry, decode, size_of_head
 
 _log = logging.getLogger(__name__)
 
@@ -37,10 +37,10 @@ def read_from(objects: Objects, number: int) -> list[tuple[Entry, bytes]]:
 
     Raises: ObjectStoreError.
     """
-    found = objects.get(name_of(number))
-    if found is None:
+    stored = objects.get(name_of(number))
+    if stored is None:
         return []
-    data, entries = found.data, list[tuple[Entry, bytes]]()
+    data, entries = stored.data, list[tuple[Entry, bytes]]()
     try:
         for each in range(number - number % BLOCK, number - number % BLOCK + BLOCK):
             size = size_of_head(data)

@@ -10,11 +10,11 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from typing import TypeVar
 
-from pyspark_log.clients.commits import Commits
-from pyspark_log.clients.fetching import FetchConfig, Fetcher
+from pyspark_log.clients.consuming.commits import Commits
+from pyspark_log.clients.consuming.fetching import FetchConfig, Fetcher
+from pyspark_log.clients.consuming.subscriptions import ConsumerRebalanceListener, Subscription
+from pyspark_log.clients.consuming.waiting import Waiter
 from pyspark_log.clients.records import FetchedRows, used_by_another_thread
-from pyspark_log.clients.subscriptions import ConsumerRebalanceListener, Subscription
-from pyspark_log.clients.waiting import Waiter
 from pyspark_log.errors import FencedMemberError, UnknownTopicError, WakeupError
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
@@ -209,7 +209,7 @@ class Holding:
         while not self.is_closed:
             self.keep_up()
             try:
-                found = call()
+                records = call()
             except UnknownTopicError:
                 if asked:
                     raise
@@ -217,9 +217,9 @@ class Holding:
                 self.subscription.look_again()
                 continue
             asked = False
-            if found:
+            if records:
                 self.waiter.note_found()
-                return found
+                return records
             if self.fetcher.is_finished or not self.wait(until):
                 break
         return None

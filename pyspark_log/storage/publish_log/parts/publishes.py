@@ -25,8 +25,8 @@ from pyspark_log.storage.publish.decision import NO_NUMBER, UNKNOWN, Origin
 from pyspark_log.storage.publish.staging.staged_file import Job
 from pyspark_log.storage.publish_log import proposals
 from pyspark_log.storage.publish_log.log import PublishLog
+from pyspark_log.storage.publish_log.parts.staging import ObjectStagedWriter, outputs
 from pyspark_log.storage.publish_log.proposals import Output, Proposal, topic_of
-from pyspark_log.storage.publish_log.staging import ObjectStagedWriter, outputs
 from pyspark_log.storage.publish_log.state import State
 
 log = logging.getLogger(__name__)
@@ -76,22 +76,24 @@ class ObjectPublishes(seam.Publishes):
 
         def find(name: str) -> tuple[PlannedTopic, bool]:
             check_not_internal(name)
-            made = self._ensure_topic(name)
-            return self._planned(self._log.follow(), name, plan.compression_type), made
+            is_new = self._ensure_topic(name)
+            return self._planned(self._log.follow(), name, plan.compression_type), is_new
 
         return ObjectStagedWriter(self._objects, plan, find, self._clock)
 
     def discard(self, parts: Iterable[StagedPart]) -> None:
         self._discard((part.file, part.topic_id, part.partition) for part in parts)
 
-    def _discard_outputs(self, found: Iterable[Output]) -> None:
+    def _discard_outputs(self, added: Iterable[Output]) -> None:
         """The same, by what was to be published."""
-        self._discard((region.object, one.topic_id, one.partition) for one in found for region in one.regions)
+        self._discard(
+            (region.object, output.topic_id, output.partition) for output in added for region in output.regions
+        )
 
-    def _discard(self, found: Iterable[tuple[str, str, int]]) -> None:
+    def _discard(self, triples: Iterable[tuple[str, str, int]]) -> None:
         """The same, by object, topic id and partition."""
         places: dict[str, set[tuple[str, int]]] = {}
-        for name, topic_id, partition in found:
+        for name, topic_id, partition in triples:
             if name:
                 places.setdefault(name, set()).add((topic_id, partition))
         if not places:
@@ -99,7 +101,7 @@ class ObjectPublishes(seam.Publishes):
         try:
             state = self._log.follow()
             logs = [state.partitions[at] for at in set().union(*places.values()) if at in state.partitions]
-            published = {piece.object for one in logs for piece in one.pieces}
+            published = {piece.object for each in logs for piece in each.pieces}
             self._objects.delete(sorted(places.keys() - published))
         except (PylogError, OSError) as error:
             log.warning("%s: staged output remains: %s", self._objects.address, error)
@@ -116,14 +118,14 @@ class ObjectPublishes(seam.Publishes):
         check_given(new.publisher, new.number, new.run, new.location, new.plan)
         for step in new.steps:
             check_offsets(step.group, {step.at: step.offset})
-        wanted = self._wanted(new.publisher, new.number, new.run, new.location, new.plan)
-        wanted = replace(wanted, about=new.about or UNKNOWN)
-        found = list[Output]()
+        asked = self._wanted(new.publisher, new.number, new.run, new.location, new.plan)
+        asked = replace(asked, about=new.about or UNKNOWN)
+        added = list[Output]()
         try:
-            found, data = outputs(self._objects, new.parts, self._clock())
+            added, data = outputs(self._objects, new.parts, self._clock())
 
             def propose(state: State) -> Proposal | None:
-                proposal = proposals.publish(state, wanted, found, new.steps, claimed=new.claimed)
+                proposal = proposals.publish(state, asked, added, new.steps, claimed=new.claimed)
                 if proposal is None:
                     return None
                 # Nothing has to be known later of a publisher with one publish: its decision is known by its token.
@@ -131,7 +133,7 @@ class ObjectPublishes(seam.Publishes):
 
             entry = self._log.decide(propose)
         except PublishError:
-            self._discard_outputs(found)
+            self._discard_outputs(added)
             raise
         except OutcomeUnknownError:
             raise
@@ -144,7 +146,7 @@ class ObjectPublishes(seam.Publishes):
             ) from error
         if entry is not None:
             return PublishResult(entry.number, replayed=False, records=sum(part.count for part in new.parts))
-        self._discard_outputs(found)
+        self._discard_outputs(added)
         last = self._log.follow(inf).publishers[new.publisher]
         return PublishResult(last.offset, replayed=True, records=last.records)
 
@@ -152,9 +154,9 @@ class ObjectPublishes(seam.Publishes):
         self, publisher: str, run: str, number: int | None = None, *, location: str = "", take_over: bool = False
     ) -> int:
         check_given(publisher, 0 if number is None else number, run, location)
-        wanted = self._wanted(publisher, NO_NUMBER, run, location)
+        decision = self._wanted(publisher, NO_NUMBER, run, location)
         try:
-            self._log.decide(lambda state: proposals.claim(state, wanted, number, take_over=take_over))
+            self._log.decide(lambda state: proposals.claim(state, decision, number, take_over=take_over))
         except (PublishError, OutcomeUnknownError):
             raise
         except (PylogError, OSError) as error:
@@ -215,8 +217,8 @@ class ObjectPublishes(seam.Publishes):
     # ---- publishers
 
     def publishers(self) -> list[Decision]:
-        found = self._log.follow().publishers
-        return [found[name] for name in sorted(found)]
+        by_name = self._log.follow().publishers
+        return [by_name[name] for name in sorted(by_name)]
 
     def delete_publisher(self, publisher: str) -> NoReturn:
         refuse(Missing.PUBLISHER_DELETION, f"publisher {publisher!r}")

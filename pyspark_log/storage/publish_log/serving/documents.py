@@ -15,7 +15,7 @@ from typing import NamedTuple
 from pyspark_log.errors import DescriptionError, ObjectStoreError, PylogError
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.publish_log import naming, proposals
-from pyspark_log.storage.publish_log.changes import Document
+from pyspark_log.storage.publish_log.entries.changes import Document
 from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.state import State
 from pyspark_log.storage.record import crc32c

@@ -40,7 +40,7 @@ class ObjectPartitions(seam.Partitions):
     def written(self, topic: str) -> list[int]:
         state = self._log.follow()
         topic_id = topic_of(state, topic).topic_id
-        return sorted(partition for known, partition in state.partitions if known == topic_id)
+        return sorted(partition for its_topic, partition in state.partitions if its_topic == topic_id)
 
     def describe(self, topic: str, partition: int) -> PartitionDescription:
         log = log_of(self._log.follow(), topic, partition)
@@ -61,14 +61,14 @@ class ObjectPartitions(seam.Partitions):
         skip_missing: bool = False,
     ) -> dict[TopicPartition, int]:
         check_isolation(isolation_level)
-        state, found = self._log.follow(), dict[TopicPartition, int]()
+        state, ends = self._log.follow(), dict[TopicPartition, int]()
         for at in partitions:
             try:
-                found[at] = log_of(state, at.topic, at.partition).log_end
+                ends[at] = log_of(state, at.topic, at.partition).log_end
             except UnknownTopicError:
                 if not skip_missing:
                     raise
-        return found
+        return ends
 
     def offset_of_max_timestamp(self, topic: str, partition: int) -> OffsetAndTimestamp | None:
         log = log_of(self._log.follow(), topic, partition)
@@ -83,12 +83,12 @@ class ObjectPartitions(seam.Partitions):
         """None: other machines change them."""
 
     def end_within(self, at: TopicPartition, start: int, end: int, max_bytes: int) -> tuple[int, int]:
-        taken = 0
+        total = 0
         for piece in log_of(self._log.follow(), at.topic, at.partition).between(start, end):
-            if taken and taken + piece.size > max_bytes:
-                return piece.base_offset, taken
-            taken += piece.size
-        return end, taken
+            if total and total + piece.size > max_bytes:
+                return piece.base_offset, total
+            total += piece.size
+        return end, total
 
     def producer_batches(self, at: TopicPartition, start: int, end: int) -> list[tuple[BatchHeader, None]]:
         return []
@@ -106,5 +106,5 @@ class ObjectWatch(seam.PartitionWatch):
 
     def wait(self, seconds: float) -> None:
         end = time.monotonic() + seconds
-        while self._log.follow(_POLL_SECONDS).number == self._number and (left := end - time.monotonic()) > 0:
-            time.sleep(min(left, _POLL_SECONDS))
+        while self._log.follow(_POLL_SECONDS).number == self._number and (seconds_left := end - time.monotonic()) > 0:
+            time.sleep(min(seconds_left, _POLL_SECONDS))

@@ -186,9 +186,9 @@ class Wanted:
             return self.names
         return self.names | {name for name in store.topics() if self._pattern.fullmatch(name)}
 
-    def note_missing(self, store: Store, found: Collection[str]) -> None:
+    def note_missing(self, store: Store, listed: Collection[str]) -> None:
         """Notes which topics a look has found; warns of each that is named and is not there, once until it comes."""
-        before, self.missing = self.missing, self.names.difference(found)
+        before, self.missing = self.missing, self.names.difference(listed)
         for name in sorted(self.missing - before):
             log.warning("there is no topic %r yet: nothing is read of it%s", name, did_you_mean(name, store.topics()))
 
@@ -224,21 +224,23 @@ class AllPartitions(_Looking):
         """The partitions that the first look finds are read from where the consumer's settings say. Later ones are new,
         so they are read from their start.
         """
-        found, ids, is_first = set[TopicPartition](), dict[str, str | None](), self._ids is None
+        present, ids, is_first = set[TopicPartition](), dict[str, str | None](), self._ids is None
         names = self._wanted.found_in(self._store)
         for name in names:
             try:
                 ids[name] = self._id_of(name)
-                found |= {TopicPartition(name, number) for number in range(self._store.describe_topic(name).partitions)}
+                present |= {
+                    TopicPartition(name, number) for number in range(self._store.describe_topic(name).partitions)
+                }
             except UnknownTopicError:
                 ids.pop(name, None)  # It may come, or come back.
         self._wanted.note_missing(self._store, ids)
         recreated = self._note(ids)
-        gone = {at for at in holder.held if at not in found or at.topic in recreated}
+        gone = {at for at in holder.held if at not in present or at.topic in recreated}
         unwanted = {at for at in gone if at.topic not in names}
         if unwanted:
             holder.give_up(unwanted)
         if gone > unwanted:
             holder.lose(gone - unwanted)
-        if new := found - holder.held:
+        if new := present - holder.held:
             holder.take(new, from_start=not is_first)

@@ -162,12 +162,12 @@ def _taken_by(table: str, inode: str) -> str:
 
 def _sharers(inode: str) -> list[str]:
     """The ids of the processes that have the locked file open, as those inherit it that a process starts."""
-    found = []
+    pids = []
     for pid in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
         with contextlib.suppress(OSError):  # It has ended, or it is another user's.
             if any(_taken_by(f"/proc/{pid}/fdinfo/{fd}", inode) for fd in os.listdir(f"/proc/{pid}/fdinfo")):
-                found.append(pid)
-    return found
+                pids.append(pid)
+    return pids
 
 
 def _described(pid: str) -> str:

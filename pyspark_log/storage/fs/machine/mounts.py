@@ -69,9 +69,9 @@ def parse_mountinfo(text: str) -> list[Mount]:
 
 def parse_mount_command(text: str) -> list[Mount]:
     """Parses the output of `mount` on macOS: `SOURCE on POINT (TYPE, OPTION, ...)`."""
-    found = (re.fullmatch(r".+? on (/.*) \((.+)\)", line) for line in text.splitlines())
+    matches = (re.fullmatch(r".+? on (/.*) \((.+)\)", line) for line in text.splitlines())
     mounts = []
-    for match in found:
+    for match in matches:
         if match:
             kind, *options = match[2].split(", ")
             mounts.append(Mount(match[1], kind, frozenset(options)))
@@ -98,9 +98,9 @@ def _mounts() -> list[Mount]:
 def find_mount(mounts: Iterable[Mount], folder: str) -> Mount | None:
     """The mount that a folder is on: the deepest one, and of several in one place the last."""
     real = os.path.realpath(folder)
-    found: Mount | None = None
+    deepest: Mount | None = None
     for mount in mounts:
         inside = real == mount.point or real.startswith(mount.point.rstrip("/") + "/")
-        if inside and (found is None or len(mount.point) >= len(found.point)):
-            found = mount
-    return found
+        if inside and (deepest is None or len(mount.point) >= len(deepest.point)):
+            deepest = mount
+    return deepest

@@ -14,7 +14,7 @@ from pyspark_log.storage.publish import AgreedTopic, PlannedTopic, StagedPart, S
 from pyspark_log.storage.publish.staging.encoding import EncodingWriter, Place, Run
 from pyspark_log.storage.publish.staging.staged_writer import INLINE_LIMIT
 from pyspark_log.storage.publish_log import naming
-from pyspark_log.storage.publish_log.changes import Region
+from pyspark_log.storage.publish_log.entries.changes import Region
 from pyspark_log.storage.publish_log.proposals import Output
 from pyspark_log.storage.record import crc32c, scan
 from pyspark_log.storage.record.headers import set_log_append_time
@@ -50,9 +50,9 @@ class ObjectStagedWriter(EncodingWriter):
         self._written: list[Future[list[StagedPart]]] = []
 
     def _agree(self, topic: str) -> PlannedTopic:
-        planned, made = self._find_topic(topic)
+        planned, is_new = self._find_topic(topic)
         # There is no file on which tasks agree, so its name is the topic's.
-        self.agreed.append(AgreedTopic(topic, planned.topic_id, planned.partitions, made, topic))
+        self.agreed.append(AgreedTopic(topic, planned.topic_id, planned.partitions, is_new, topic))
         return planned
 
     def _take(self, place: Place, batch: bytes, count: int) -> None:
@@ -113,12 +113,12 @@ def in_parts(topic: TopicDescription, partition: int, batches: Iterable[bytes]) 
 
 def put(objects: Objects, parts: Iterable[StagedPart], now: int) -> list[StagedPart]:
     """Moves the bytes of parts that have none in an object to new ones. ObjectStoreError."""
-    found, data, position, name = list[StagedPart](), list[bytes](), 0, naming.new(naming.STAGED, now)
+    moved, data, position, name = list[StagedPart](), list[bytes](), 0, naming.new(naming.STAGED, now)
     for part in parts:
         if position >= OBJECT_BYTES:
             objects.put(name, b"".join(data))
             data, position, name = [], 0, naming.new(naming.STAGED, now)
-        found.append(
+        moved.append(
             StagedPart(
                 part.topic, part.partition, part.topic_id, part.count, part.size, part.crcs, name, position,
                 max_timestamp=_max_timestamp(part.data),
@@ -127,7 +127,7 @@ def put(objects: Objects, parts: Iterable[StagedPart], now: int) -> list[StagedP
         data.append(part.data)
         position += part.size
     objects.put(name, b"".join(data))
-    return found
+    return moved
 
 
 def outputs(objects: Objects, parts: Iterable[StagedPart], now: int) -> tuple[list[Output], list[bytes]]:
@@ -137,7 +137,7 @@ def outputs(objects: Objects, parts: Iterable[StagedPart], now: int) -> tuple[li
     if sum(part.size for part in inline) > MOST_INLINE:
         moved = iter(put(objects, inline, now))
         parts = [part if part.file else next(moved) for part in parts]
-    found, data, position = list[Output](), list[bytes](), 0
+    listed, data, position = list[Output](), list[bytes](), 0
     for part in parts:
         if part.file:
             region = Region(part.file, part.position, part.size, part.count, part.max_timestamp, crc32c(part.crcs))
@@ -145,8 +145,8 @@ def outputs(objects: Objects, parts: Iterable[StagedPart], now: int) -> tuple[li
             region = Region("", position, part.size, part.count, _max_timestamp(part.data), crc32c(part.crcs))
             data.append(part.data)
             position += part.size
-        found.append(Output(part.topic, part.topic_id, part.partition, (region,)))
-    return found, data
+        listed.append(Output(part.topic, part.topic_id, part.partition, (region,)))
+    return listed, data
 
 
 def _max_timestamp(data: bytes) -> int:

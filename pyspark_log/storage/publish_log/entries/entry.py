@@ -23,7 +23,7 @@ from pyspark_log.storage.catalog.topics import check_id
 from pyspark_log.storage.fs.json_fields import Fields, text, whole
 from pyspark_log.storage.publish import Decision
 from pyspark_log.storage.publish.decision import About, Origin
-from pyspark_log.storage.publish_log.changes import (
+from pyspark_log.storage.publish_log.entries.changes import (
     Addition,
     Document,
     GroupRecord,
@@ -157,7 +157,7 @@ def _fields(entry: Entry) -> dict[str, Any]:
         **entry.origin._asdict(),
     }
     if entry.topics:
-        fields["topics"] = [topic_fields(one) for one in entry.topics]
+        fields["topics"] = [topic_fields(each) for each in entry.topics]
     if entry.deleted:
         fields["deleted"] = entry.deleted
     if entry.publisher is not None:
@@ -166,7 +166,8 @@ def _fields(entry: Entry) -> dict[str, Any]:
         fields["additions"] = entry.additions
     if entry.moves:
         fields["moves"] = [
-            [one.group, one.at.topic, one.at.partition, one.before, one.offset, one.metadata] for one in entry.moves
+            [each.group, each.at.topic, each.at.partition, each.before, each.offset, each.metadata]
+            for each in entry.moves
         ]
     if entry.documents:
         fields["documents"] = entry.documents
@@ -247,20 +248,20 @@ def _entry(content: Fields, size: int) -> Entry:
         number=content.whole("number"),
         token=content.text("token"),
         origin=_origin(content),
-        topics=tuple(topic_of(Fields(one)) for one in listed("topics")),
-        deleted=tuple(_id(one) for one in listed("deleted")),
+        topics=tuple(topic_of(Fields(each)) for each in listed("topics")),
+        deleted=tuple(_id(each) for each in listed("deleted")),
         publisher=publisher_of(Fields(content.value("publisher"))) if content.has("publisher") else None,
-        additions=tuple(_addition(_items(one, 4)) for one in listed("additions")),
-        numbered=tuple(_numbered(_items(one, 7)) for one in listed("numbered")),
-        moves=tuple(_move(_items(one, 6)) for one in listed("moves")),
-        group_records=tuple(group_record_of(one) for one in listed("group_records")),
-        staged=tuple(_staged(_items(one, 4)) for one in listed("staged")),
-        staged_offsets=tuple(staged_offset_of(one) for one in listed("staged_offsets")),
-        steps=tuple(_step(_items(one, 6)) for one in listed("steps")),
+        additions=tuple(_addition(_items(each, 4)) for each in listed("additions")),
+        numbered=tuple(_numbered(_items(each, 7)) for each in listed("numbered")),
+        moves=tuple(_move(_items(each, 6)) for each in listed("moves")),
+        group_records=tuple(group_record_of(each) for each in listed("group_records")),
+        staged=tuple(_staged(_items(each, 4)) for each in listed("staged")),
+        staged_offsets=tuple(staged_offset_of(each) for each in listed("staged_offsets")),
+        steps=tuple(_step(_items(each, 6)) for each in listed("steps")),
         server=_server(content.value("server")) if content.has("server") else None,
-        documents=tuple(document_of(one) for one in listed("documents")),
-        log_starts=tuple(_log_start(_items(one, 3)) for one in listed("log_starts")),
-        merges=tuple(_merge(_items(one, 6)) for one in listed("merges")),
+        documents=tuple(document_of(each) for each in listed("documents")),
+        log_starts=tuple(_log_start(_items(each, 3)) for each in listed("log_starts")),
+        merges=tuple(_merge(_items(each, 6)) for each in listed("merges")),
         horizon=content.whole("horizon") if content.has("horizon") else None,
         floor=content.whole("floor") if content.has("floor") else None,
         head_size=size,
@@ -274,9 +275,9 @@ def _items(value: object, count: int) -> list[Any]:
 
 
 def _id(value: object) -> str:
-    found = text(value, "topic_id")
-    check_id(found)
-    return found
+    name = text(value, "topic_id")
+    check_id(name)
+    return name
 
 
 def _origin(content: Fields) -> Origin:
@@ -316,8 +317,10 @@ def publisher_of(content: Fields) -> Decision:
 
 def _addition(items: list[Any]) -> Addition:
     topic_id, partition, base_offset, regions = items
-    found = tuple(_region(_items(one, 6)) for one in regions)
-    return Addition(_id(topic_id), whole(partition, "partition", 0, INT_MAX), whole(base_offset, "base_offset"), found)
+    checked = tuple(_region(_items(region, 6)) for region in regions)
+    return Addition(
+        _id(topic_id), whole(partition, "partition", 0, INT_MAX), whole(base_offset, "base_offset"), checked
+    )
 
 
 def _numbered(items: list[Any]) -> Numbered:
@@ -340,7 +343,7 @@ def _merge(items: list[Any]) -> Merge:
         whole(partition, "partition", 0, INT_MAX),
         whole(base_offset, "base_offset"),
         whole(next_offset, "next_offset", base_offset + 1),
-        tuple(_region(_items(one, 6)) for one in regions),
+        tuple(_region(_items(region, 6)) for region in regions),
         whole(cleaned_to, "cleaned_to", -1),
     )
 

@@ -21,7 +21,7 @@ from pyspark_log.storage.groups.log.records import encode_group_key
 from pyspark_log.storage.groups.log.view import GroupRecords
 from pyspark_log.storage.groups.unread import check_unread
 from pyspark_log.storage.publish_log import proposals
-from pyspark_log.storage.publish_log.changes import GroupRecord, OffsetMove
+from pyspark_log.storage.publish_log.entries.changes import GroupRecord, OffsetMove
 from pyspark_log.storage.publish_log.log import PublishLog
 from pyspark_log.storage.publish_log.proposals import Proposal
 from pyspark_log.storage.publish_log.state import State

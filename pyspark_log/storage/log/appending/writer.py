@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pyspark_log.errors import InvalidRecordError, ProducerError, RecordTooLargeError
-from pyspark_log.storage.log.append import AppendPlan, Copy, append, append_in_room, must_roll
-from pyspark_log.storage.log.appends import Appended, Extent, Outcomes
+from pyspark_log.storage.log.appending.append import AppendPlan, Copy, append, append_in_room, must_roll
+from pyspark_log.storage.log.appending.appends import Appended, Extent, Outcomes
 from pyspark_log.storage.log.held_log import HeldLog
 from pyspark_log.storage.log.producers.manager import ProducerAppendInfo
 from pyspark_log.storage.log.producers.state import Duplicate
@@ -18,8 +18,8 @@ from pyspark_log.storage.log.state.partition_state import PartitionState
 from pyspark_log.storage.record import BatchHeader, assign_offsets, scan
 
 
-def _of_duplicate(found: Duplicate) -> Appended:
-    return Appended(found.base_offset, found.last_offset + 1, duplicate=True)
+def _of_duplicate(first: Duplicate) -> Appended:
+    return Appended(first.base_offset, first.last_offset + 1, duplicate=True)
 
 
 class LogWriter:

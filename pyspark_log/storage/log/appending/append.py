@@ -17,9 +17,9 @@ from pyspark_log.config import INT_MAX
 from pyspark_log.errors import OutcomeUnknownError, PylogError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import retention
-from pyspark_log.storage.log.appends import Appended
+from pyspark_log.storage.log.appending.appends import Appended
+from pyspark_log.storage.log.appending.new_segment import NewSegment
 from pyspark_log.storage.log.held_log import HeldLog
-from pyspark_log.storage.log.new_segment import NewSegment
 from pyspark_log.storage.log.owner import check_owner
 from pyspark_log.storage.log.producers.manager import ProducerAppendInfo
 from pyspark_log.storage.log.recovery import apply_intent
@@ -126,9 +126,9 @@ def append(log: HeldLog, plan: AppendPlan) -> Appended:
     _claim(log, before, plan.decided, last, sync=sync)
     try:
         written = _write(log, before, steps, sync=plan.sync)
-        for one in plan.producers:
-            if one.aborted is not None:
-                log.producers.index_aborted(log.state, one.aborted)
+        for producer in plan.producers:
+            if producer.aborted is not None:
+                log.producers.index_aborted(log.state, producer.aborted)
         if sync and isinstance(last.piece, Copy):
             log.sync_log(written.segment)
         if installs:
@@ -359,8 +359,8 @@ def _move_end(log: HeldLog, plan: AppendPlan, written: _Written, *, sync: bool) 
 
 def _enter_producers(log: HeldLog, producers: Sequence[ProducerAppendInfo], first: int, end: int) -> None:
     """Takes in the producers of what was appended at [first, end)."""
-    for one in producers:
-        log.producers.enter(one)
+    for producer in producers:
+        log.producers.enter(producer)
     log.producers.skip(producers[-1].header.next_offset if producers else first, end)
 
 

@@ -9,7 +9,7 @@ from pyspark_log.config import INT_MAX
 from pyspark_log.errors import InvalidRecordError, OffsetOutOfRangeError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import leader_epochs
-from pyspark_log.storage.log.append import AppendPlan, Copy, append
+from pyspark_log.storage.log.appending.append import AppendPlan, Copy, append
 from pyspark_log.storage.log.held_log import HeldLog
 from pyspark_log.storage.log.leader_epochs import EpochStart
 from pyspark_log.storage.log.producers.manager import ProducerAppendInfo
@@ -132,7 +132,7 @@ def _numbered(log: HeldLog, data: memoryview, headers: Sequence[BatchHeader]) ->
     if not ids:
         return ()
     ahead, start = log.producers.copy(log.state, ids, log.clock()), headers[0].position
-    found = []
+    infos = []
     for header in headers:
         if header.producer_id < 0:
             continue
@@ -141,8 +141,8 @@ def _numbered(log: HeldLog, data: memoryview, headers: Sequence[BatchHeader]) ->
             marker = decode_end_txn_marker(bytes(data[header.position - start : header.end - start]), header)
             aborted = None if marker is None else ahead.aborted_by(header, marker)
         ahead.enter(header, marker)
-        found.append(ProducerAppendInfo(header, marker, aborted, None))
-    return found
+        infos.append(ProducerAppendInfo(header, marker, aborted, None))
+    return infos
 
 
 def raise_high_watermark(log: HeldLog, offset: int) -> None:

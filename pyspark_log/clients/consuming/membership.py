@@ -94,8 +94,8 @@ class Membership:
         self._files = self._log.member_files
         if isinstance(config.assignor, str):
             if config.assignor not in ASSIGNORS:
-                known = ", ".join(ASSIGNORS)
-                raise InvalidConfigError(f"there is no assignor {config.assignor!r}; there are {known}")
+                names = ", ".join(ASSIGNORS)
+                raise InvalidConfigError(f"there is no assignor {config.assignor!r}; there are {names}")
             self._assignor_name, self._assignor = config.assignor, ASSIGNORS[config.assignor]
         else:
             self._assignor_name, self._assignor = config.assignor.__name__, config.assignor
@@ -123,8 +123,8 @@ class Membership:
         """Whether another consumer has this one's instance id, as of now."""
         instance, group = self._config.instance_id, self._log.file_group(self._config.group)
         return instance is not None and any(
-            one.instance_id == instance and name != self.member_id
-            for name, one in (group.members.items() if group is not None else ())
+            member.instance_id == instance and name != self.member_id
+            for name, member in (group.members.items() if group is not None else ())
         )
 
     def join(self, topics: Collection[str]) -> None:
@@ -144,14 +144,14 @@ class Membership:
 
         def join(group: FileGroup) -> FileGroup:
             nonlocal gone
-            left = {name: one for name, one in group.members.items() if files.counts(one)}
-            others = {one.instance_id or name for name, one in left.items()} - {config.instance_id}
+            counted = {name: other for name, other in group.members.items() if files.counts(other)}
+            others = {other.instance_id or name for name, other in counted.items()} - {config.instance_id}
             if others and group.assignor != self._assignor_name:
                 raise InvalidConfigError(
                     f"the members of group {config.group!r} have the assignor {group.assignor!r}, this one has "
                     f"{self._assignor_name!r}: all must have the same"
                 )
-            joined = replace(group, assignor=self._assignor_name, members=left).join(member, self._assign)
+            joined = replace(group, assignor=self._assignor_name, members=counted).join(member, self._assign)
             gone = group.members.keys() - joined.members.keys()
             return joined
 
@@ -203,7 +203,9 @@ class Membership:
         if now < self._next_look:
             return
         self._next_look = now + _LOOK
-        gone = [name for name, one in self._group.members.items() if one is not member and self._is_gone(one, now)]
+        gone = [
+            name for name, other in self._group.members.items() if other is not member and self._is_gone(other, now)
+        ]
         if gone:
             self._change(lambda group: group.leave(gone, self._assign))
             self._forget(gone)
@@ -242,9 +244,9 @@ class Membership:
             What it has taken.
         """
         gives_up = self.to_give_up
-        left = self.owned - gives_up
+        kept = self.owned - gives_up
         self._change(lambda group: group.settle(self.member_id, gives_up))
-        return self.owned - left
+        return self.owned - kept
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commits offsets of partitions that it owns. Raises: as Offsets.commit."""
@@ -265,13 +267,13 @@ class Membership:
         lives = self._files.lives(name)
         if not lives and member.instance_id is None:
             return True
-        known = self._seen.get(name)
-        if known is None or known[0] != beat:
+        last_seen = self._seen.get(name)
+        if last_seen is None or last_seen[0] != beat:
             self._seen[name] = beat, now
             self._silent.pop(name, None)
             return False
         limit = (member.max_poll_interval if lives else member.session_timeout) / 1000
-        return now - known[1] > limit and now - self._silent.setdefault(name, now) >= _GRACE
+        return now - last_seen[1] > limit and now - self._silent.setdefault(name, now) >= _GRACE
 
     def _forget(self, members: Collection[str]) -> None:
         for name in members:
@@ -289,21 +291,24 @@ class Membership:
         return any(assigned[topic] != counts.get(topic, 0) for topic in topics)
 
     def _counts(self, topics: Collection[str]) -> dict[str, int]:
-        found = dict[str, int]()
+        counts = dict[str, int]()
         for topic in topics:
             try:
-                found[topic] = self._store.describe_topic(topic).partitions
+                counts[topic] = self._store.describe_topic(topic).partitions
             except UnknownTopicError:
                 continue  # It may come.
-        return found
+        return counts
 
     def _assign(self, members: Sequence[Subscriber]) -> Mapping[str, Collection[TopicPartition]]:
-        counts = self._counts({topic for one in members for topic in one.topics})
-        found = self._assignor(counts, members)
-        wanted = {TopicPartition(topic, number) for topic, count in counts.items() for number in range(count)}
-        given = [(one, at) for one in members for at in found.get(one.member_id, ())]
-        if len(given) != len(wanted) or {at for one, at in given if at.topic in one.topics} != wanted:
+        counts = self._counts({topic for subscriber in members for topic in subscriber.topics})
+        assigned = self._assignor(counts, members)
+        partitions = {TopicPartition(topic, number) for topic, count in counts.items() for number in range(count)}
+        pairs = [(subscriber, at) for subscriber in members for at in assigned.get(subscriber.member_id, ())]
+        if (
+            len(pairs) != len(partitions)
+            or {at for subscriber, at in pairs if at.topic in subscriber.topics} != partitions
+        ):
             raise InvalidConfigError(
                 f"the assignor {self._assignor_name!r} has not given each partition to one member that subscribes to it"
             )
-        return found
+        return assigned

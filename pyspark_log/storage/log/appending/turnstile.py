@@ -12,15 +12,15 @@ from collections.abc import Iterator, Sequence
 from pyspark_log.errors import UnknownTopicError
 from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import contextmanager
-from pyspark_log.storage.fs.timeouts import DEFAULT_TIMEOUT
-from pyspark_log.storage.log.appends import Outcomes, PendingAppend
+from pyspark_log.storage.fs.locking.timeouts import DEFAULT_TIMEOUT
+from pyspark_log.storage.log.appending.appends import Outcomes, PendingAppend
+from pyspark_log.storage.log.appending.replica import raise_high_watermark
+from pyspark_log.storage.log.appending.writer import LogWriter
 from pyspark_log.storage.log.held_log import HeldLog
 from pyspark_log.storage.log.recovery import after_restart, apply_intent
-from pyspark_log.storage.log.replica import raise_high_watermark
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log.state.partition_state import Flags, Intent
 from pyspark_log.storage.log.state.state_file import OpenState
-from pyspark_log.storage.log.writer import LogWriter
 
 _log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from pyspark_log.errors import InvalidTxnStateError, ProducerError, StagedOutputError, UnknownTopicError
 from pyspark_log.storage.log.producers import ProducerStates
-from pyspark_log.storage.publish_log.changes import Addition, Numbered, Region, Staged
+from pyspark_log.storage.publish_log.entries.changes import Addition, Numbered, Region, Staged
 from pyspark_log.storage.publish_log.proposals import Proposal, check_horizon
 from pyspark_log.storage.publish_log.state import PartitionLog, State
 from pyspark_log.storage.record import BatchHeader, crc32c

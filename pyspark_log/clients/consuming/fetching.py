@@ -11,9 +11,9 @@ from typing import Literal
 import pyarrow as pa
 
 from pyspark_log.arguments import check_whole
+from pyspark_log.clients.consuming.waiting import LOOK_SECONDS
 from pyspark_log.clients.deserializers import Deserializer, check_deserializer, reader_of
 from pyspark_log.clients.records import ConsumerRecord, FetchedRows
-from pyspark_log.clients.waiting import LOOK_SECONDS
 from pyspark_log.config import INT_MAX
 from pyspark_log.errors import InvalidConfigError, NoOffsetError, OffsetOutOfRangeError, PylogError, UnknownTopicError
 from pyspark_log.storage.record import decoder  # noqa: F401  (else the first record waits while it is loaded)
@@ -198,8 +198,8 @@ class Fetcher:
         ids = self._store.partitions.recorded_ids({at.topic for at in starts})[1]
         begun = {at: _Reading(at, ids.get(at.topic), self._config) for at in starts}
         unknown = [at for at, start in starts.items() if start is None]
-        known = {at: start for at, start in starts.items() if start is not None}
-        for at, start in (known | self._resets(unknown)).items():
+        offsets = {at: start for at, start in starts.items() if start is not None}
+        for at, start in (offsets | self._resets(unknown)).items():
             begun[at].seek(start)
         for reading in begun.values():
             reading.log_end = reading.position or 0
@@ -222,7 +222,7 @@ class Fetcher:
         by_topic = dict[str, set[TopicPartition]]()
         for at in self._readings:
             by_topic.setdefault(at.topic, set()).add(at)
-        return set[TopicPartition]().union(*(found for found in by_topic.values() if self._have_ended(found)))
+        return set[TopicPartition]().union(*(of_topic for of_topic in by_topic.values() if self._have_ended(of_topic)))
 
     def _have_ended(self, partitions: Iterable[TopicPartition]) -> bool:
         try:
@@ -271,8 +271,8 @@ class Fetcher:
 
     def positions(self) -> dict[TopicPartition, int]:
         """Those of all partitions that have one."""
-        found = {at: reading.position for at, reading in self._readings.items()}
-        return {at: position for at, position in found.items() if position is not None}
+        all_positions = {at: reading.position for at, reading in self._readings.items()}
+        return {at: position for at, position in all_positions.items() if position is not None}
 
     def seek(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Has offsets read next."""
@@ -390,11 +390,11 @@ class Fetcher:
             advice = "call seek, or set auto_offset_reset to earliest or latest"
             raise OffsetOutOfRangeError(at.topic, at.partition, offset, start, end, advice) from None
         target = self._resets([at])[at]
-        what = f"{target - offset} offsets are skipped" if target > offset else "records may be read again"
+        effect = f"{target - offset} offsets are skipped" if target > offset else "records may be read again"
         log.warning(
             "%s: the position %d is out of range: the log holds offsets %d to %d; by auto_offset_reset=%s reading "
             "continues at %d: %s",
-            at, offset, start, end, self._config.reset, target, what,
+            at, offset, start, end, self._config.reset, target, effect,
         )  # fmt: skip
         reading.seek(target)
 
@@ -404,41 +404,41 @@ class Fetcher:
         """Up to `most` records, of as many partitions as that takes. Raises: as `next_rows`, if there are none before;
         DeserializationError.
         """
-        found = dict[TopicPartition, list[ConsumerRecord]]()
+        by_partition = dict[TopicPartition, list[ConsumerRecord]]()
 
-        def take(rows: FetchedRows, left: int) -> int:
-            taken = rows.take(left)
-            found.setdefault(next(iter(self._readings)), []).extend(taken)
-            return len(taken)
+        def take(rows: FetchedRows, most_left: int) -> int:
+            records = rows.take(most_left)
+            by_partition.setdefault(next(iter(self._readings)), []).extend(records)
+            return len(records)
 
         self._hand_out(take, most)
-        return found
+        return by_partition
 
     def batches(self, max_bytes: int) -> list[pa.RecordBatch]:
         """Batches of `max_bytes` or somewhat more, but no more than `joined` can join; or all that there is.
 
         Raises: as `next_rows`, if there are none before.
         """
-        found: list[pa.RecordBatch] = []
+        handed_out: list[pa.RecordBatch] = []
 
-        def take(rows: FetchedRows, left: int) -> int:
+        def take(rows: FetchedRows, most_left: int) -> int:
             size = rows.bytes_left
-            if found and max_bytes - left + size > _MOST_JOINED:
-                return left
-            found.append(rows.rest())
+            if handed_out and max_bytes - most_left + size > _MOST_JOINED:
+                return most_left
+            handed_out.append(rows.rest())
             return size
 
         self._hand_out(take, max_bytes)
-        return found
+        return handed_out
 
     def _hand_out(self, take: Callable[[FetchedRows, int], int], most: int) -> None:
         """Calls `take` with rows, and with what is left of `most`, until it has taken that much in all."""
-        left = most
+        most_left = most
         try:
-            while left > 0 and (rows := self.next_rows(look=left == most)) is not None:
-                left -= take(rows, left)
+            while most_left > 0 and (rows := self.next_rows(look=most_left == most)) is not None:
+                most_left -= take(rows, most_left)
         except (PylogError, OSError):
-            if left == most:
+            if most_left == most:
                 raise
             # What was handed out is the caller's; the next call meets the same error first.
 

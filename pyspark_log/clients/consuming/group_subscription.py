@@ -8,8 +8,8 @@ import time
 from collections.abc import Collection, Iterable, Set
 from math import inf
 
-from pyspark_log.clients.membership import Membership
-from pyspark_log.clients.subscriptions import Holder, Subscription, Wanted
+from pyspark_log.clients.consuming.membership import Membership
+from pyspark_log.clients.consuming.subscriptions import Holder, Subscription, Wanted
 from pyspark_log.errors import FencedMemberError, UnknownTopicError
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition

@@ -7,7 +7,7 @@ that take its place is first.
 from __future__ import annotations
 
 from pyspark_log.errors import StoreError
-from pyspark_log.storage.publish_log.changes import Place, ServerNote
+from pyspark_log.storage.publish_log.entries.changes import Place, ServerNote
 from pyspark_log.storage.publish_log.proposals import Proposal
 from pyspark_log.storage.publish_log.state import State
 

@@ -48,8 +48,8 @@ class Waiter:
         os.set_blocking(self._wake_writer, False)
         self._end = weakref.finalize(self, _close, self._events, self._wake_reader, self._wake_writer)
         self._any, self._woken = select.poll(), select.poll()
-        for one in (self._any, self._woken):
-            one.register(self._wake_reader, select.POLLIN)
+        for polled in (self._any, self._woken):
+            polled.register(self._wake_reader, select.POLLIN)
         if self._events is not None:
             self._any.register(self._events.fd, select.POLLIN)
         self._watched: Mapping[tuple[str, int], TopicPartition] = {}
@@ -136,9 +136,9 @@ class Waiter:
 
     def _sleep(self, poll: select.poll, until: float) -> None:
         """Waits for what `poll` has, or until a time."""
-        left = (until - time.monotonic()) * 1000
+        ms_left = (until - time.monotonic()) * 1000
         # Rounded up, so that it does not return a bit too early, again and again.
-        if any(fd == self._wake_reader for fd, _ in poll.poll(max(0, int(min(left, _LONGEST - 1)) + 1))):
+        if any(fd == self._wake_reader for fd, _ in poll.poll(max(0, int(min(ms_left, _LONGEST - 1)) + 1))):
             self._is_woken = True
 
     # ---- from other threads

@@ -1,0 +1,1 @@
+"""Locks between processes and threads, and how long they are waited for."""

@@ -1,0 +1,1 @@
+"""Facts of the machine: mounts, links, processes."""

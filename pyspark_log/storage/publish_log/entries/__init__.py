@@ -1,0 +1,1 @@
+"""Entries of the publish log as bytes, and what they change."""

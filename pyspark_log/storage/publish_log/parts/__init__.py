@@ -1,0 +1,1 @@
+"""The parts of a store in an object store, as storage/seam has them."""
