@@ -23,7 +23,7 @@ import tables
 from pyspark_log import Producer, Store
 from pyspark_log.config import TopicConfig
 from pyspark_log.storage.ingest.encoder import BatchEncoder
-from pyspark_log.storage.record.compression import compress
+from pyspark_log.storage.record.codecs.compression import compress
 
 PIECE = 1 << 20
 # Calls a round; records a round by the producer; batches of a client at once.

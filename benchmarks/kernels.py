@@ -29,7 +29,7 @@ import tables
 from pyspark_log.storage.ingest.partitioner import Partitioner, group
 from pyspark_log.storage.record import assign_offsets
 from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
-from pyspark_log.storage.record.decoder import Chunk, decode
+from pyspark_log.storage.record.decoding.decoder import Chunk, decode
 from pyspark_log.storage.record.layout import CODECS
 
 with warnings.catch_warnings():  # loading its protocol's schemas warns on newer Pythons

@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 
-from pyspark_log.storage.record.compression import compress
+from pyspark_log.storage.record.codecs.compression import compress
 from pyspark_log.storage.record.layout import CODECS
 
 NOW = 1_700_000_000_000

@@ -306,7 +306,7 @@ def _whole_batches(fetched: Fetched) -> Sequence[BatchHeader]:
 
 def _with_first_offset(data: memoryview, header: BatchHeader) -> BatchHeader:
     """The header of a compressed set of messages of before Kafka 0.11, which has their last offset only."""
-    from pyspark_log.storage.record.decoder import decode  # noqa: PLC0415  (Arrow, which a server does not load)
+    from pyspark_log.storage.record.decoding.decoder import decode  # noqa: PLC0415  (Arrow, which a server does not load)
 
     chunk = decode(
         data, header.position, header.end, from_offset=0, until_offset=LONG_MAX, max_bytes=1, keys=False, values=False

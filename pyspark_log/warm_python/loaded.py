@@ -26,7 +26,7 @@ _MODULES = (
     "pyspark_log.spark_connector.writing.writer",
     "pyspark_log.spark_connector.writing.task_writer",
     # Those import these when they have work to do.
-    "pyspark_log.storage.record.decoder",
+    "pyspark_log.storage.record.decoding.decoder",
     "pyspark_log.storage.record.rows",
     "pyspark_log.storage.ingest.accumulator",
     "pyspark_log.storage.ingest.partitioner",

@@ -18,7 +18,7 @@ from pyspark_log.storage.compaction.filter import BatchFilter, CleanedOutput
 from pyspark_log.storage.compaction.offset_map import OffsetMap
 from pyspark_log.storage.compaction.transactions import CleanedTransactions
 from pyspark_log.storage.record import layout
-from pyspark_log.storage.record.decoder import decode
+from pyspark_log.storage.record.decoding.decoder import decode
 from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.segment.txn_index import AbortedTransaction
 

@@ -22,8 +22,8 @@ from mutations import changed
 from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.checksum import crc32c
-from pyspark_log.storage.record.compression import compress, decompress
-from pyspark_log.storage.record.decoder import decode
+from pyspark_log.storage.record.codecs.compression import compress, decompress
+from pyspark_log.storage.record.decoding.decoder import decode
 from pyspark_log.storage.record.end_txn_marker import decode_end_txn_marker
 from pyspark_log.storage.record.headers import assign_offsets, headers_in, scan, set_log_append_time
 from pyspark_log.storage.record.layout import BatchHeader

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
 from pyspark_log.storage.record.checksum import crc32c
-from pyspark_log.storage.record.decoder import Chunk, decode
+from pyspark_log.storage.record.decoding.decoder import Chunk, decode
 
 HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 EVERYTHING = {"from_offset": 0, "until_offset": 1 << 62, "max_bytes": 1 << 30}

@@ -13,7 +13,7 @@ from pyspark_log.config import MAX_BATCH_BYTES
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError
 from pyspark_log.storage.fs.files import File, open_read
 from pyspark_log.storage.record import BatchHeader, headers_in
-from pyspark_log.storage.record.decoder import decode
+from pyspark_log.storage.record.decoding.decoder import decode
 from pyspark_log.storage.segment.batch_stream import batch_at
 
 _WINDOW_BYTES = 64 << 10

@@ -16,7 +16,7 @@ from pyspark_log.clients.deserializers import Deserializer, check_deserializer, 
 from pyspark_log.clients.records import ConsumerRecord, FetchedRows
 from pyspark_log.config import INT_MAX
 from pyspark_log.errors import InvalidConfigError, NoOffsetError, OffsetOutOfRangeError, PylogError, UnknownTopicError
-from pyspark_log.storage.record import decoder  # noqa: F401  (else the first record waits while it is loaded)
+from pyspark_log.storage.record.decoding import decoder  # noqa: F401  (else the first record waits while it is loaded)
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_UNCOMMITTED, TopicPartition, check_isolation
 

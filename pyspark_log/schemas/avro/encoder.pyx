@@ -14,7 +14,7 @@ from libc.string cimport memcmp, memcpy
 from pyspark_log.schemas.arrow_columns cimport NO_MEMORY, TOO_MUCH, Columns, put_null, put_text
 from pyspark_log.schemas.arrow_input cimport Input, input_of, is_null
 from pyspark_log.schemas.slots import slot_of
-from pyspark_log.storage.record.memory cimport Memory, has_room
+from pyspark_log.storage.record.codecs.memory cimport Memory, has_room
 
 # What a step of a program does; encoding.py has the same numbers.
 cdef enum Op:

@@ -17,7 +17,7 @@ from pyspark_log.schemas.protobuf.columns cimport (
     TIMESTAMP, UINT32, UINT64, Enum, Field, Message, Program, ProtobufProgram, wire_of
 )
 from pyspark_log.schemas.slots import slot_of
-from pyspark_log.storage.record.memory cimport Memory, has_room
+from pyspark_log.storage.record.codecs.memory cimport Memory, has_room
 
 # Why a row is not encoded; beyond those of arrow_columns.pxd.
 cdef enum Reason:

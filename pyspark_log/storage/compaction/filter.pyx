@@ -16,7 +16,7 @@ from pyspark_log.errors import SegmentOverflowError
 from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.layout import CODECS
 from pyspark_log.storage.record.headers import scan
-from pyspark_log.storage.record.compression import compress
+from pyspark_log.storage.record.codecs.compression import compress
 
 from cpython.buffer cimport PyBUF_READ
 from cpython.memoryview cimport PyMemoryView_FromMemory
@@ -28,7 +28,7 @@ from pyspark_log.storage.record.headers cimport (
     Bytes, Header, message_checksum, write_header,
 )
 from pyspark_log.storage.compaction.offset_map cimport OffsetMap
-from pyspark_log.storage.record.record_fields cimport after_time
+from pyspark_log.storage.record.decoding.record_fields cimport after_time
 from pyspark_log.storage.record.walk cimport BatchWalk, Record, Walk, begin_walk, take_records
 from pyspark_log.storage.record.wire cimport store_i32, store_i64, store_u32, varint_size, write_varint, zigzag
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyspark_log.storage.record.compression import BytesLike
+from pyspark_log.storage.record.codecs.compression import BytesLike
 
 def murmur2(data: BytesLike) -> int: ...
 

@@ -109,7 +109,7 @@ def _size(path: str, header: BatchHeader) -> int:
     """Approximate size in bytes of a batch's records, before compression; of a large batch, as stored."""
     if not header.attributes & CODEC_MASK or header.size > _SMALL:
         return header.size
-    from pyspark_log.storage.record.decoder import decode  # noqa: PLC0415  (Arrow, which a server does not load)
+    from pyspark_log.storage.record.decoding.decoder import decode  # noqa: PLC0415  (Arrow, which a server does not load)
 
     with files.open_read(path) as file:
         data = file.pread(header.size, header.position)

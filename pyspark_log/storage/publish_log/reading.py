@@ -27,7 +27,7 @@ from pyspark_log.storage.record.walk import record_times
 from pyspark_log.types import NO_TIMESTAMP, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
-    from pyspark_log.storage.record.decoder import Chunk
+    from pyspark_log.storage.record.decoding.decoder import Chunk
 
 # The log of an object store has one leader, whose epoch never changes.
 _LEADER_EPOCH = 0
@@ -78,7 +78,7 @@ class _Reading:
         on_damage: Callable[[Damage], None] | None, max_bytes: int, max_batch_bytes: int, columns: Sequence[str],
         check_crcs: bool,
     ) -> None:  # fmt: skip
-        from pyspark_log.storage.record.decoder import decode  # noqa: PLC0415  (Arrow, which a server does not load)
+        from pyspark_log.storage.record.decoding.decoder import decode  # noqa: PLC0415  (Arrow, which a server does not load)
 
         self._objects, self._at, self._newest, self._on_damage = objects, at, newest, on_damage
         self._buffer = bytearray()

@@ -15,7 +15,7 @@ import array
 from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.layout import CODECS, ROW_BYTES
 from pyspark_log.config import MAX_BATCH_BYTES
-from pyspark_log.storage.record.compression import check_codec, compress
+from pyspark_log.storage.record.codecs.compression import check_codec, compress
 from pyspark_log.errors import InvalidRecordError, RecordTooLargeError
 
 from cpython cimport array as c_array

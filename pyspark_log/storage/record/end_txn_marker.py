@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
-from pyspark_log.storage.record.compression import decompress
+from pyspark_log.storage.record.codecs.compression import decompress
 from pyspark_log.storage.record.layout import HEADER_SIZE, BatchHeader
 
 _ABORT, _COMMIT = 0, 1

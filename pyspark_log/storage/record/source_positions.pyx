@@ -7,7 +7,7 @@ the source is all before them, any bytes. Of one source each record has a higher
 
 from pyspark_log.errors import InvalidRecordError
 from pyspark_log.storage.record import layout
-from pyspark_log.storage.record.compression import compress
+from pyspark_log.storage.record.codecs.compression import compress
 from pyspark_log.storage.record.layout import CODECS
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -15,7 +15,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcmp
 
 from pyspark_log.storage.record.headers cimport Header, corrupt, write_header
-from pyspark_log.storage.record.record_fields cimport RecordFields, take_any, take_usual
+from pyspark_log.storage.record.decoding.record_fields cimport RecordFields, take_any, take_usual
 from pyspark_log.storage.record.walk cimport BatchWalk
 from pyspark_log.storage.record.wire cimport read_varint
 

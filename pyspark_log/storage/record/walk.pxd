@@ -4,7 +4,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from pyspark_log.storage.record.headers cimport Bytes, Header
-from pyspark_log.storage.record.unpacked cimport Unpacked
+from pyspark_log.storage.record.codecs.unpacked cimport Unpacked
 
 
 cdef struct Record:

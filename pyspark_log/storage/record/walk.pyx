@@ -20,11 +20,11 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 
 from pyspark_log.storage.record.headers cimport MESSAGE_TIME_AT, Bytes, Header, check_crc, corrupt, read_header
-from pyspark_log.storage.record.parse_legacy cimport fields, measure, survey, take_field, wrapped_set
-from pyspark_log.storage.record.row_buffers cimport time_fits
-from pyspark_log.storage.record.parse_v2 cimport read_record_headers
-from pyspark_log.storage.record.record_fields cimport SMALLEST_RECORD, RecordFields, take_any, take_usual
-from pyspark_log.storage.record.unpacked cimport Unpacked
+from pyspark_log.storage.record.decoding.parse_legacy cimport fields, measure, survey, take_field, wrapped_set
+from pyspark_log.storage.record.decoding.row_buffers cimport time_fits
+from pyspark_log.storage.record.decoding.parse_v2 cimport read_record_headers
+from pyspark_log.storage.record.decoding.record_fields cimport SMALLEST_RECORD, RecordFields, take_any, take_usual
+from pyspark_log.storage.record.codecs.unpacked cimport Unpacked
 from pyspark_log.storage.record.wire cimport load_i64
 
 cdef Py_ssize_t HEADER_SIZE = layout.HEADER_SIZE

@@ -15,7 +15,7 @@ from pyspark_log.config import INT_MAX, LONG_MAX
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.record import BatchHeader, scan
-from pyspark_log.storage.record.decoder import decode
+from pyspark_log.storage.record.decoding.decoder import decode
 from pyspark_log.storage.record.layout import HEADER_SIZE, LENGTH_AT, LENGTH_PREFIX, MAGIC, MAGIC_AT
 from pyspark_log.storage.segment.batch_stream import BatchStream, batch_at
 

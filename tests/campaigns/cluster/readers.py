@@ -9,7 +9,7 @@ from pyspark_log.kafka.client_config import ClientConfig
 from pyspark_log.kafka.connection import Connection
 from pyspark_log.kafka.errors import ClusterError
 from pyspark_log.kafka.fetcher import Fetcher, Position
-from pyspark_log.storage.record.decoder import decode
+from pyspark_log.storage.record.decoding.decoder import decode
 from pyspark_log.types import TopicPartition
 from tests.campaigns.cluster.acknowledged import taken
 from tests.campaigns.cluster.topics import ALL, TOPICS, Client

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pyspark_log.errors import CorruptRecordError
 from pyspark_log.kafka.errors import ClusterError
 from pyspark_log.storage.record import headers_in, scan
-from pyspark_log.storage.record.decoder import decode
+from pyspark_log.storage.record.decoding.decoder import decode
 from tests.campaigns.cluster.exact import NAME as EXACT
 from tests.campaigns.cluster.load import IDEMPOTENT, PLAIN
 from tests.campaigns.cluster.topics import ALL

@@ -14,7 +14,7 @@ from pyspark_log.errors import CorruptRecordError, LogDamagedError, SegmentOverf
 from pyspark_log.storage.compaction.offset_map import OffsetMap
 from pyspark_log.storage.compaction.rewrite import remove_unfinished, rewrite
 from pyspark_log.storage.record import layout
-from pyspark_log.storage.record.compression import compress, decompress
+from pyspark_log.storage.record.codecs.compression import compress, decompress
 from pyspark_log.storage.record.layout import CODECS
 from pyspark_log.storage.segment.file_names import INDEX, LOG, TIME_INDEX
 from pyspark_log.storage.segment.indexes import OffsetIndex, TimeIndex

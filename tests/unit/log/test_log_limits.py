@@ -12,7 +12,7 @@ from record_tools import read as decoded
 
 from pyspark_log.config import INT_MAX
 from pyspark_log.errors import CorruptRecordError, OffsetOutOfRangeError
-from pyspark_log.storage.record.decoder import decode
+from pyspark_log.storage.record.decoding.decoder import decode
 from pyspark_log.storage.record.empty_batch import empty_batch
 from pyspark_log.storage.record.layout import HEADER_SIZE
 from pyspark_log.storage.segment.file_names import list_segments

@@ -40,8 +40,8 @@ PARTS = {
     "objects": ["race"],
     "record": [
         "builder",
-        "compression",
-        "decoder",
+        "codecs.compression",
+        "decoding.decoder",
         "empty_batch",
         "end_txn_marker",
         "headers",

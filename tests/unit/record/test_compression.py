@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from searching import examples
 
 from pyspark_log.errors import CorruptRecordError, InvalidConfigError
-from pyspark_log.storage.record.compression import LEVELS, compress, decompress
+from pyspark_log.storage.record.codecs.compression import LEVELS, compress, decompress
 from pyspark_log.storage.record.layout import CODECS, HEADER_SIZE
 from tests.paths import KAFKA_JAVA
 from tests.processes import run_at_once

@@ -22,8 +22,8 @@ from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
-from pyspark_log.storage.record.compression import compress
-from pyspark_log.storage.record.decoder import decode
+from pyspark_log.storage.record.codecs.compression import compress
+from pyspark_log.storage.record.decoding.decoder import decode
 from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.record.layout import CODECS, ROW_BYTES
 from pyspark_log.storage.store import Store

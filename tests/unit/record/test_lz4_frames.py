@@ -15,10 +15,10 @@ from searching import examples
 from pyspark_log.config import MAX_BATCH_BYTES
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError
 from pyspark_log.storage.record import layout
-from pyspark_log.storage.record.compression import compress, decompress
-from pyspark_log.storage.record.decoder import decode
+from pyspark_log.storage.record.codecs.compression import compress, decompress
+from pyspark_log.storage.record.codecs.lz4_frame import header_checksum
+from pyspark_log.storage.record.decoding.decoder import decode
 from pyspark_log.storage.record.layout import ROW_BYTES
-from pyspark_log.storage.record.lz4_frame import header_checksum
 
 NOISE = random.Random(1).randbytes(200_000)  # blocks that are stored as they are
 TEXT = b"".join(b"line %d of some text\n" % i for i in range(20_000))

@@ -14,7 +14,7 @@ from searching import examples
 
 from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.record.decoder import decode
+from pyspark_log.storage.record.decoding.decoder import decode
 from pyspark_log.storage.record.headers import assign_offsets, scan, set_log_append_time
 from pyspark_log.storage.record.layout import CODECS, UNKNOWN_COUNT
 from pyspark_log.storage.segment.batch_stream import batch_at

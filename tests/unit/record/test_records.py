@@ -13,8 +13,8 @@ from record_tools import EVERYTHING, HEADERS_TYPE, NOW, Record, build, columns_o
 from pyspark_log.errors import CorruptRecordError, InvalidConfigError, InvalidRecordError, RecordTooLargeError
 from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
-from pyspark_log.storage.record.compression import compress
-from pyspark_log.storage.record.decoder import decode
+from pyspark_log.storage.record.codecs.compression import compress
+from pyspark_log.storage.record.decoding.decoder import decode
 from pyspark_log.storage.record.headers import assign_offsets, scan, set_log_append_time
 from tests.old_messages import three
 from tests.paths import GOLDEN as GOLDEN_FOLDER

@@ -13,7 +13,7 @@ from searching import examples, searched
 from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.builder import BatchBuilder
-from pyspark_log.storage.record.decoder import decode
+from pyspark_log.storage.record.decoding.decoder import decode
 from pyspark_log.storage.record.headers import assign_offsets, scan
 
 # kafka-python needs another package for snappy, whose golden batches are bytes of Kafka itself.

@@ -14,8 +14,8 @@ from searching import examples
 from pyspark_log.config import MAX_BATCH_BYTES
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError
 from pyspark_log.storage.record import layout
-from pyspark_log.storage.record.compression import decompress
-from pyspark_log.storage.record.decoder import decode
+from pyspark_log.storage.record.codecs.compression import decompress
+from pyspark_log.storage.record.decoding.decoder import decode
 from pyspark_log.storage.record.layout import ROW_BYTES
 
 # So large that it is decompressed into the column of values, and so small that it is not.
@@ -39,7 +39,7 @@ def without_loop(monkeypatch):
     def fail(*_: object) -> None:
         raise AssertionError("a usual frame is read as an unusual one")
 
-    monkeypatch.setattr("pyspark_log.storage.record.unpacked.decompress", fail)
+    monkeypatch.setattr("pyspark_log.storage.record.codecs.unpacked.decompress", fail)
 
 
 @pytest.mark.usefixtures("without_loop")

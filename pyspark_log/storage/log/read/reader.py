@@ -43,7 +43,7 @@ from pyspark_log.storage.segment.file_names import LOG, list_segments, segment_p
 from pyspark_log.types import NO_TIMESTAMP, OffsetAndTimestamp
 
 if TYPE_CHECKING:
-    from pyspark_log.storage.record.decoder import Chunk
+    from pyspark_log.storage.record.decoding.decoder import Chunk
 
 _T = TypeVar("_T")
 _P = TypeVar("_P", bound=Piece)
@@ -241,7 +241,7 @@ class LogReader:
                 BatchTooLargeError: it takes more memory than it may.
             LogDamagedError: a segment is missing or shorter than it was.
         """
-        from pyspark_log.storage.record.decoder import decode  # noqa: PLC0415  (Arrow, which a server does not load)
+        from pyspark_log.storage.record.decoding.decoder import decode  # noqa: PLC0415  (Arrow, which a server does not load)
 
         chosen = partial(
             decode, max_bytes=max_bytes, check_crcs=check_crcs,

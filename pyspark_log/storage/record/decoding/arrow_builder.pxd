@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from pyspark_log.storage.record.row_buffers cimport Rows
+from pyspark_log.storage.record.decoding.row_buffers cimport Rows
 
 
 cdef class RowColumns:

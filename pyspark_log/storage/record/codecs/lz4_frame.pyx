@@ -10,7 +10,7 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcpy
 
-from pyspark_log.storage.record.memory cimport Memory, has_room
+from pyspark_log.storage.record.codecs.memory cimport Memory, has_room
 
 cdef enum:
     MAGIC = 0x184D2204

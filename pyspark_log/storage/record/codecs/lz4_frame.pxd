@@ -1,6 +1,6 @@
 from libc.stdint cimport uint8_t
 
-from pyspark_log.storage.record.memory cimport Memory
+from pyspark_log.storage.record.codecs.memory cimport Memory
 
 
 # Decompresses an lz4 frame to the start of `memory`, which grows as needed, to at most `limit` bytes. Returns how many

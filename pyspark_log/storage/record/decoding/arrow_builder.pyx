@@ -7,7 +7,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
-from pyspark_log.storage.record.row_buffers cimport HeaderField, Rows, clear_bit
+from pyspark_log.storage.record.decoding.row_buffers cimport HeaderField, Rows, clear_bit
 from pyspark_log.storage.record.wire cimport BLOCK
 
 cdef object BINARY = pa.binary()

@@ -9,7 +9,7 @@ from zstandard import ZstdError
 
 from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.layout import CODECS
-from pyspark_log.storage.record.compression import contexts, decompress, repair_lz4_header
+from pyspark_log.storage.record.codecs.compression import contexts, decompress, repair_lz4_header
 
 from cpython.buffer cimport PyBUF_READ
 from cpython.memoryview cimport PyMemoryView_FromMemory
@@ -17,8 +17,8 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free
 
 from pyspark_log.storage.record.headers cimport Bytes, Header
-from pyspark_log.storage.record.lz4_frame cimport read_frame
-from pyspark_log.storage.record.zstd_frame cimport frame_room
+from pyspark_log.storage.record.codecs.lz4_frame cimport read_frame
+from pyspark_log.storage.record.codecs.zstd_frame cimport frame_room
 
 cdef int CODEC_MASK = layout.CODEC_MASK
 cdef int LZ4 = CODECS.index("lz4")

@@ -18,15 +18,15 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from pyspark_log.storage.record.headers cimport Bytes, Header, check_crc, read_header
-from pyspark_log.storage.record.parse_legacy cimport read_messages, survey, wrapped_set
-from pyspark_log.storage.record.parse_v2 cimport read_records
-from pyspark_log.storage.record.record_fields cimport SMALLEST_RECORD
-from pyspark_log.storage.record.arrow_builder cimport RowColumns
-from pyspark_log.storage.record.row_buffers cimport Rows
-from pyspark_log.storage.record.lz4_frame cimport content_size, read_frame
-from pyspark_log.storage.record.memory cimport Memory
-from pyspark_log.storage.record.unpacked cimport Unpacked, read_zstd
-from pyspark_log.storage.record.zstd_frame cimport frame_room
+from pyspark_log.storage.record.decoding.parse_legacy cimport read_messages, survey, wrapped_set
+from pyspark_log.storage.record.decoding.parse_v2 cimport read_records
+from pyspark_log.storage.record.decoding.record_fields cimport SMALLEST_RECORD
+from pyspark_log.storage.record.decoding.arrow_builder cimport RowColumns
+from pyspark_log.storage.record.decoding.row_buffers cimport Rows
+from pyspark_log.storage.record.codecs.lz4_frame cimport content_size, read_frame
+from pyspark_log.storage.record.codecs.memory cimport Memory
+from pyspark_log.storage.record.codecs.unpacked cimport Unpacked, read_zstd
+from pyspark_log.storage.record.codecs.zstd_frame cimport frame_room
 
 cdef Py_ssize_t HEADER_SIZE = layout.HEADER_SIZE
 cdef int MAGIC = layout.MAGIC

@@ -26,7 +26,7 @@ import lz4.frame
 import zstandard
 
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError, InvalidConfigError
-from pyspark_log.storage.record.lz4_frame import header_checksum
+from pyspark_log.storage.record.codecs.lz4_frame import header_checksum
 
 #: Any object with contiguous bytes.
 BytesLike = bytes | bytearray | memoryview

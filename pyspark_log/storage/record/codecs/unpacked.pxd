@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t, uint8_t
 
 from pyspark_log.storage.record.headers cimport Bytes, Header
-from pyspark_log.storage.record.memory cimport Memory
+from pyspark_log.storage.record.codecs.memory cimport Memory
 
 # Decompresses a zstd frame, which holds `room` bytes (`is_exact`), or as many at most. None: it is damaged, holds
 # another number of bytes, or more, and another reader must say.

@@ -22,7 +22,7 @@ from pyspark_log.storage.record.headers cimport (
     MESSAGE_ATTRIBUTES_AT, MESSAGE_CRC_AT, MESSAGE_TIME_AT, SMALLEST_MESSAGE_0, SMALLEST_MESSAGE_1,
     message_checksum,
 )
-from pyspark_log.storage.record.row_buffers cimport clear_bit, copy_key, copy_value, time_fits
+from pyspark_log.storage.record.decoding.row_buffers cimport clear_bit, copy_key, copy_value, time_fits
 from pyspark_log.storage.record.wire cimport load_i32, load_i64, load_u32
 
 cdef Py_ssize_t LENGTH_AT = layout.LENGTH_AT

@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from pyspark_log.storage.record.headers cimport Header
-from pyspark_log.storage.record.row_buffers cimport Rows
+from pyspark_log.storage.record.decoding.row_buffers cimport Rows
 
 # Reads the headers [p, stop) of a record, and notes them in `rows` if they are kept; returns what is wrong, or NULL.
 cdef const char* read_record_headers(

@@ -10,10 +10,10 @@ from pyspark_log.storage.record import layout
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
 
 from pyspark_log.storage.record.headers cimport Header
-from pyspark_log.storage.record.row_buffers cimport (
+from pyspark_log.storage.record.decoding.row_buffers cimport (
     HeaderField, Rows, clear_bit, copy_key, copy_value, note_header, time_fits,
 )
-from pyspark_log.storage.record.record_fields cimport RecordFields, pass_bytes, take_any, take_usual
+from pyspark_log.storage.record.decoding.record_fields cimport RecordFields, pass_bytes, take_any, take_usual
 from pyspark_log.storage.record.wire cimport read_varint
 
 cdef int LOG_APPEND_TIME = layout.LOG_APPEND_TIME

@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from pyspark_log.storage.record.headers cimport Header
-from pyspark_log.storage.record.row_buffers cimport Rows
+from pyspark_log.storage.record.decoding.row_buffers cimport Rows
 
 
 # The value of a complete message that is a compressed set: from the returned pointer up to `stop`,

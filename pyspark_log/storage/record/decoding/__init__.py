@@ -1,0 +1,1 @@
+"""Record batches as Arrow columns, formats 0 to 2."""
