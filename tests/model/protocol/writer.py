@@ -1,7 +1,7 @@
 """Changes one partition's log: appends, flushes, and what lets records go.
 
-Models pyspark_log/storage/log/appending/writer.py and append.py, and delete_before of retention.py and truncate of
-replica.py;
+Models pyspark_log/storage/log/appending/writer.py and append.py, truncate of replica.py beside them, and delete_before
+of pyspark_log/storage/log/retention.py;
 docs/internals/protocol.md, "the steps of an append", 4 to 7, and "how records and topics go".
 """
 

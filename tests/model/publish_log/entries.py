@@ -1,6 +1,6 @@
 """Decisions, and the state of the store, which is a fold of them: one partition, one group with one committed offset.
 
-Models pyspark_log/storage/publish_log/entries/entry.py and state.py.
+Models pyspark_log/storage/publish_log/entries/entry.py and pyspark_log/storage/publish_log/state.py.
 """
 
 from __future__ import annotations

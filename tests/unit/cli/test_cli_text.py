@@ -34,6 +34,7 @@ VARIES = (
     (r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "UUID"),
     (r"\b\d+(\.\d+)? m?s\b", "N s"),
     (r"\b\d+(\.\d+)? [GT]iB\b", "N GiB"),
+    (r" +FREE", "  FREE"),  # as wide as the figure below it
     (r"(?<=\"free\": )\d+|(?<=\"total\": )\d+|(?<=\"process\": )\d+|(?<=process )\d+|(?<=\"seconds\": )[\d.]+", "N"),
     (r"\b(47\d|72\d)\b", "N"),  # bytes with those of the decision, whose times take one more or less
     (r"\b[0-9a-f]{32}\b", "HEX"),
