@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from pyspark_log import Store
 from pyspark_log.kafka.error_codes import ErrorCode
@@ -54,9 +53,11 @@ def servers(store, tmp_path):
 
 
 def described(server):
-    cluster = AdminClient({"bootstrap.servers": server.bootstrap}).list_topics("t", 30)
-    leaders = {number: part.leader for number, part in cluster.topics["t"].partitions.items()}
-    return {node_id: (one.host, one.port) for node_id, one in cluster.brokers.items()}, leaders
+    """The servers, and the leaders of a topic, as this one knows them: a client would ask whichever it has reached."""
+    with Peer(server) as peer:
+        answer = peer.ask(metadata("t"), 12)
+    leaders = {part.partition_index: part.leader_id for part in answer.topics[0].partitions}
+    return {one.node_id: (one.host, one.port) for one in answer.brokers}, leaders
 
 
 def test_partitions_are_shared(servers):
