@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark_log.server.appends import Appends
 from pyspark_log.server.cluster_view import ClusterView
-from pyspark_log.server.counts import Counts
-from pyspark_log.server.fetch_sessions import FetchSessions
 from pyspark_log.server.groups import Groups
 from pyspark_log.server.network import Loop, Workers
-from pyspark_log.server.producer_ids import ProducerIds
 from pyspark_log.server.quotas import ClientQuotas, Throttles
 from pyspark_log.server.security import Acls, Users
 from pyspark_log.server.served import ServedLogs
-from pyspark_log.server.topic_ids import TopicIds
+from pyspark_log.server.state.appends import Appends
+from pyspark_log.server.state.counts import Counts
+from pyspark_log.server.state.fetch_sessions import FetchSessions
+from pyspark_log.server.state.producer_ids import ProducerIds
+from pyspark_log.server.state.topic_ids import TopicIds
 from pyspark_log.server.transactions import Admission, Coordinator
 from pyspark_log.storage.store import Store
 

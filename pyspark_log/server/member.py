@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyspark_log.errors import InvalidTopicError, UnknownTopicError
 from pyspark_log.kafka.error_codes import ErrorCode
-from pyspark_log.server.appends import Appends
 from pyspark_log.server.cluster.image import FeatureRange
 from pyspark_log.server.cluster_view import NO_EPOCH, ClusterView, Features, LogEnd
 from pyspark_log.server.coordinator import Settings, Topic
 from pyspark_log.server.groups import Groups
 from pyspark_log.server.network import Loop, Wait, Workers
-from pyspark_log.server.producer_ids import ProducerIds
 from pyspark_log.server.served import ServedLogs
-from pyspark_log.server.topic_ids import TopicIds
+from pyspark_log.server.state.appends import Appends
+from pyspark_log.server.state.producer_ids import ProducerIds
+from pyspark_log.server.state.topic_ids import TopicIds
 from pyspark_log.server.transactions import Admission, Coordinator, Transactions
 from pyspark_log.storage.catalog import PUBLISH_TOPIC
 from pyspark_log.storage.catalog.topics import id_bytes

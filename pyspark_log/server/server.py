@@ -16,24 +16,24 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark_log.config import int_config
 from pyspark_log.errors import InvalidConfigError
 from pyspark_log.monitoring import is_loopback
-from pyspark_log.server.appends import Appends
 from pyspark_log.server.broker import Broker
 from pyspark_log.server.coordinator import Settings
-from pyspark_log.server.counts import Counts
-from pyspark_log.server.fetch_sessions import FetchSessions
 from pyspark_log.server.handlers import Api, Client, node_apis
 from pyspark_log.server.kinds import in_folder, kind_of
 from pyspark_log.server.member import Member, Parts
 from pyspark_log.server.network import ClosedByServerError, Limits, Listener, Loop, Workers
 from pyspark_log.server.node.config import ClusterConfig
 from pyspark_log.server.pages.pages import Pages
-from pyspark_log.server.producer_ids import ProducerIds
 from pyspark_log.server.quotas import ClientQuotas, Throttles
 from pyspark_log.server.security import Acls, Login, PrincipalRules, Sasl, SaslConfig, TlsConfig, Users, subject, user
 from pyspark_log.server.security.sasl import BEARER
 from pyspark_log.server.served import ServedLogs
 from pyspark_log.server.session import ClientSession, SaslSession
-from pyspark_log.server.topic_ids import TopicIds
+from pyspark_log.server.state.appends import Appends
+from pyspark_log.server.state.counts import Counts
+from pyspark_log.server.state.fetch_sessions import FetchSessions
+from pyspark_log.server.state.producer_ids import ProducerIds
+from pyspark_log.server.state.topic_ids import TopicIds
 from pyspark_log.server.upkeep import Upkeep
 from pyspark_log.storage.fs import contextmanager
 from pyspark_log.storage.store import Store

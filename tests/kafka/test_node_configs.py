@@ -8,7 +8,7 @@ from node_tools import NODE, NodeServer
 
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
-from pyspark_log.server.configs import Source
+from pyspark_log.server.answers.configs import Source
 from tests import requests as r
 from tests.server_tools import Peer, running
 from tests.waiting import wait_until

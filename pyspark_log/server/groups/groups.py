@@ -11,6 +11,7 @@ from pyspark_log.errors import GroupNotEmptyError
 from pyspark_log.group_records import RecordKey, Value
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import ListGroupsRequest
+from pyspark_log.server.answers.refusal import RefusedError
 from pyspark_log.server.coordinator import (
     Coordinator,
     Effects,
@@ -25,7 +26,6 @@ from pyspark_log.server.coordinator import (
 from pyspark_log.server.groups.log import GroupLog
 from pyspark_log.server.groups.topics import GroupTopics
 from pyspark_log.server.network import Loop, Timer, Wait, Workers
-from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.served import ServedLogs
 from pyspark_log.storage.groups import GroupMember
 from pyspark_log.storage.groups.changes import GroupChange

@@ -10,11 +10,11 @@ from functools import cached_property
 
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.schemas import Struct, message
+from pyspark_log.server.answers.refusal import RefusedError
 from pyspark_log.server.broker import Broker
 from pyspark_log.server.cluster_view import ClusterView
 from pyspark_log.server.network import Wait
 from pyspark_log.server.quotas import Throttle
-from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security import ANONYMOUS, Login
 from pyspark_log.server.security.acls import OPERATIONS, Operation, Resource, Rules, host_of
 from pyspark_log.types import TopicPartition

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from pyspark_log.config import OWN_TOPIC_CONFIGS, STORE_CONFIGS, TOPIC_CONFIGS, ConfigKey
+from pyspark_log.server.answers.configs import Config, Layers, Source, Synonym, Type, of_brokers, topic_config, type_of
 from pyspark_log.server.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE, Image, Resource
-from pyspark_log.server.configs import Config, Layers, Source, Synonym, Type, of_brokers, topic_config, type_of
 from pyspark_log.units import truth
 
 # Kafka's configs of topics that mean nothing where there is one copy, with its defaults.

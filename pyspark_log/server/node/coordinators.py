@@ -9,17 +9,17 @@ from typing import Final
 
 from pyspark_log.errors import PylogError, UnknownTopicError
 from pyspark_log.kafka.error_codes import ErrorCode
-from pyspark_log.server.appends import PartitionKey
+from pyspark_log.server.answers.errors import code_of
+from pyspark_log.server.answers.refusal import RefusedError
 from pyspark_log.server.cluster.image import NO_LEADER
 from pyspark_log.server.coordinator import Topic
-from pyspark_log.server.errors import code_of
 from pyspark_log.server.groups import Groups
 from pyspark_log.server.member import Parts
 from pyspark_log.server.network import Wait
 from pyspark_log.server.node.gate import Gate
 from pyspark_log.server.node.node import Node
 from pyspark_log.server.node.peers import Peers
-from pyspark_log.server.refusal import RefusedError
+from pyspark_log.server.state.appends import PartitionKey
 from pyspark_log.server.transactions import Transactions
 from pyspark_log.storage.catalog import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from pyspark_log.storage.groups.log.records import partition_for

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from pyspark_log.kafka.error_codes import ErrorCode
-from pyspark_log.server.appends import PartitionKey
 from pyspark_log.server.cluster import Image
 from pyspark_log.server.cluster.features import SUPPORTED
 from pyspark_log.server.cluster_view import Features, LogEnd
@@ -16,6 +15,7 @@ from pyspark_log.server.node.cluster_clients import ClusterClients
 from pyspark_log.server.node.config import ClusterConfig
 from pyspark_log.server.node.coordinators import Coordinators
 from pyspark_log.server.node.node import Node
+from pyspark_log.server.state.appends import PartitionKey
 from pyspark_log.server.transactions import Admission, Coordinator
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.types import TopicPartition

@@ -10,10 +10,10 @@ from server_requests import values
 from pyspark_log import Store
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
-from pyspark_log.server.appends import Appends
-from pyspark_log.server.fetch_sessions import FetchSessions, Reader
-from pyspark_log.server.refusal import RefusedError
+from pyspark_log.server.answers.refusal import RefusedError
 from pyspark_log.server.security.acls import Rules
+from pyspark_log.server.state.appends import Appends
+from pyspark_log.server.state.fetch_sessions import FetchSessions, Reader
 from tests.server_tools import Peer, served
 
 _LONG = 60_000

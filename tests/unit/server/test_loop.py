@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log import Store
-from pyspark_log.server.appends import Appends, PartitionKey
 from pyspark_log.server.network import Loop, OthersFirst
 from pyspark_log.server.served import Stored
+from pyspark_log.server.state.appends import Appends, PartitionKey
 
 
 @pytest.fixture

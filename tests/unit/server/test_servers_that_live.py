@@ -9,12 +9,11 @@ import pytest
 from pyspark_log import Store, TopicPartition
 from pyspark_log.errors import GroupNotEmptyError, InvalidConfigError, ObjectStoreError, StoreError
 from pyspark_log.kafka.error_codes import ErrorCode
+from pyspark_log.server.answers.refusal import RefusedError
 from pyspark_log.server.coordinator import Settings
 from pyspark_log.server.handlers.coordinators.group_offsets import offset_commit
 from pyspark_log.server.handlers.coordinators.transactions import txn_offset_commit
 from pyspark_log.server.network import Loop, Workers
-from pyspark_log.server.producer_ids import ProducerIds
-from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.served import servers as servers_of_a_store
 from pyspark_log.server.served.objects import servers as object_servers
 from pyspark_log.server.served.objects import upkeep as object_upkeep
@@ -26,6 +25,7 @@ from pyspark_log.server.served.objects.servers import DEAD, ObjectServers
 from pyspark_log.server.served.objects.upkeep import ObjectUpkeep
 from pyspark_log.server.served.servers import Server
 from pyspark_log.server.several.over_objects import SeveralOverObjects
+from pyspark_log.server.state.producer_ids import ProducerIds
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.groups import GroupMember, GroupState, OffsetAndMetadata
 from pyspark_log.storage.groups.changes import GroupChange

@@ -9,9 +9,9 @@ from record_tools import Record, build
 from pyspark_log import Store, TopicPartition
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.network import Loop, Workers
-from pyspark_log.server.producer_ids import ProducerIds
 from pyspark_log.server.served.logs import Batch, Stored
 from pyspark_log.server.served.objects import ObjectLogs
+from pyspark_log.server.state.producer_ids import ProducerIds
 from pyspark_log.server.transactions import DecidedTransactions
 from pyspark_log.storage.groups import OffsetAndMetadata
 from pyspark_log.storage.groups.changes import GroupChange

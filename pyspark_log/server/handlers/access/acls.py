@@ -15,9 +15,9 @@ from pyspark_log.kafka.messages import (
     DescribeAclsRequest,
     DescribeAclsResponse,
 )
-from pyspark_log.server.errors import attempt
+from pyspark_log.server.answers.errors import attempt
+from pyspark_log.server.answers.refusal import RefusedError
 from pyspark_log.server.handlers.call import Call
-from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import ANY, CLUSTER_NAME, Acl, Operation, Pattern, Permission, Resource
 
 _E = TypeVar("_E", bound=IntEnum)

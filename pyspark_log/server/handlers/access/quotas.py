@@ -12,10 +12,10 @@ from pyspark_log.kafka.messages import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
-from pyspark_log.server.errors import attempt
+from pyspark_log.server.answers.errors import attempt
+from pyspark_log.server.answers.refusal import RefusedError
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.quotas import DEFAULT, KINDS, Entity, Quotas, check_entity, check_quota
-from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 
 _Described = DescribeClientQuotasResponse.EntryData

@@ -13,9 +13,9 @@ from pyspark_log.kafka.messages import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
-from pyspark_log.server.errors import attempt
+from pyspark_log.server.answers.errors import attempt
+from pyspark_log.server.answers.refusal import RefusedError
 from pyspark_log.server.handlers.call import Call
-from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 from pyspark_log.server.security.users import (
     LEAST_ITERATIONS,

@@ -16,11 +16,11 @@ from pyspark_log.kafka.messages import (
     OffsetFetchResponse,
     TxnOffsetCommitRequest,
 )
+from pyspark_log.server.answers.errors import code_of
 from pyspark_log.server.coordinator import of_storing
-from pyspark_log.server.errors import code_of
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.security.acls import Operation, Resource
-from pyspark_log.server.topic_ids import NO_ID
+from pyspark_log.server.state.topic_ids import NO_ID
 from pyspark_log.storage.groups import OffsetAndMetadata
 from pyspark_log.storage.groups.changes import GroupChange
 from pyspark_log.storage.groups.committed_offsets import MAX_METADATA_BYTES

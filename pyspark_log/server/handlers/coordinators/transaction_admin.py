@@ -16,7 +16,7 @@ from pyspark_log.kafka.messages import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from pyspark_log.server.errors import code_of
+from pyspark_log.server.answers.errors import code_of
 from pyspark_log.server.groups.topics import matching
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.coordinators.group_offsets import unknown

@@ -18,11 +18,11 @@ from pyspark_log.kafka.messages import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
+from pyspark_log.server.answers.errors import code_of
+from pyspark_log.server.answers.refusal import RefusedError
 from pyspark_log.server.coordinator import of_storing
-from pyspark_log.server.errors import code_of
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.coordinators.group_offsets import refusal, unknown
-from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 from pyspark_log.storage.catalog import TRANSACTIONS_TOPIC
 from pyspark_log.storage.groups import OffsetAndMetadata

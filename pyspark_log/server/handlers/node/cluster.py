@@ -16,12 +16,12 @@ from pyspark_log.kafka.messages import (
     MetadataRequest,
     MetadataResponse,
 )
+from pyspark_log.server.answers.refusal import RefusedError
 from pyspark_log.server.cluster.image import Broker, Topic
 from pyspark_log.server.handlers.call import NOT_ALLOWED, Call
 from pyspark_log.server.handlers.coordinators.membership import KINDS
 from pyspark_log.server.handlers.node.topics import create_missing, create_own
 from pyspark_log.server.handlers.topics.metadata import NOT_ASKED, cluster_operations, require_create
-from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import Operation, Resource
 from pyspark_log.storage.catalog import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, check_name
 from pyspark_log.storage.groups.log.records import partition_for

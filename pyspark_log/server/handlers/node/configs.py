@@ -14,12 +14,12 @@ from pyspark_log.kafka.messages import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from pyspark_log.server.configs import Config
+from pyspark_log.server.answers.configs import Config
+from pyspark_log.server.answers.refusal import RefusedError
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.topics.configs import ResourceKind, described_configs, listed_resources
 from pyspark_log.server.handlers.topics.metadata import advertised
 from pyspark_log.server.node import configs
-from pyspark_log.server.refusal import RefusedError
 from pyspark_log.storage.catalog import check_name
 
 if TYPE_CHECKING:

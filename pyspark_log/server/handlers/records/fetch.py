@@ -12,14 +12,14 @@ from typing import Protocol
 from pyspark_log.errors import OffsetOutOfRangeError, PylogError, UnknownTopicError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import FetchRequest, FetchResponse
-from pyspark_log.server.appends import PartitionKey, Seen
-from pyspark_log.server.errors import code_of
-from pyspark_log.server.fetch_sessions import INITIAL_EPOCH, Entry, Reader, Session
+from pyspark_log.server.answers.errors import code_of
+from pyspark_log.server.answers.refusal import RefusedError
 from pyspark_log.server.handlers.call import Call, key_of
 from pyspark_log.server.handlers.records.leader_epochs import NO_EPOCH, check_epoch, divergence
-from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import Operation, Resource
 from pyspark_log.server.served import LogView, MustWaitError, ServedTopic
+from pyspark_log.server.state.appends import PartitionKey, Seen
+from pyspark_log.server.state.fetch_sessions import INITIAL_EPOCH, Entry, Reader, Session
 from pyspark_log.storage.catalog import PUBLISH_TOPIC
 
 _Topic = FetchResponse.FetchableTopicResponse

@@ -8,7 +8,7 @@ from pyspark_log.config import LONG_MAX
 from pyspark_log.errors import PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
-from pyspark_log.server.errors import code_of
+from pyspark_log.server.answers.errors import code_of
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 from pyspark_log.server.served import LogView

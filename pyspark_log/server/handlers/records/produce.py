@@ -10,14 +10,14 @@ from typing import cast
 from pyspark_log.errors import InvalidRecordError, PylogError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import ProduceRequest, ProduceResponse
-from pyspark_log.server.appends import PartitionKey
+from pyspark_log.server.answers.errors import code_of
 from pyspark_log.server.cluster_view import LogEnd
-from pyspark_log.server.counts import Counts
-from pyspark_log.server.errors import code_of
 from pyspark_log.server.handlers.call import Call, key_of
 from pyspark_log.server.network import ClosedByServerError, OthersFirst
 from pyspark_log.server.security.acls import Operation, Resource
 from pyspark_log.server.served import Batch, Refused, Stored
+from pyspark_log.server.state.appends import PartitionKey
+from pyspark_log.server.state.counts import Counts
 from pyspark_log.storage.record import crc32c
 from pyspark_log.storage.record.layout import (
     ATTRIBUTES_AT,

@@ -16,13 +16,13 @@ from pyspark_log.kafka.messages import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from pyspark_log.server.configs import checked, of_topic
-from pyspark_log.server.errors import attempt
+from pyspark_log.server.answers.configs import checked, of_topic
+from pyspark_log.server.answers.errors import attempt
+from pyspark_log.server.answers.refusal import RefusedError
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.topics.metadata import check_replicas, require_create
-from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import Operation, Resource
-from pyspark_log.server.topic_ids import NO_ID
+from pyspark_log.server.state.topic_ids import NO_ID
 from pyspark_log.storage.catalog import check_name, check_not_internal
 from pyspark_log.storage.catalog.topics import MAX_PARTITIONS, id_bytes
 from pyspark_log.types import TopicDescription

@@ -16,11 +16,11 @@ from pyspark_log.kafka.messages import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from pyspark_log.server.errors import attempt, code_of
+from pyspark_log.server.answers.errors import attempt, code_of
+from pyspark_log.server.answers.refusal import RefusedError
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.topics.metadata import address_of, check_replicas, cluster_operations
 from pyspark_log.server.network import Wait
-from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 from pyspark_log.storage.catalog import INTERNAL_TOPICS
 from pyspark_log.types import LATEST, TopicPartition

@@ -18,12 +18,12 @@ from pyspark_log.kafka.messages import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from pyspark_log.server import configs
-from pyspark_log.server.configs import Change, Config
-from pyspark_log.server.errors import attempt
+from pyspark_log.server.answers import configs
+from pyspark_log.server.answers.configs import Change, Config
+from pyspark_log.server.answers.errors import attempt
+from pyspark_log.server.answers.refusal import RefusedError
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.handlers.topics.metadata import advertised
-from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 from pyspark_log.storage.catalog import PUBLISH_TOPIC, check_name
 

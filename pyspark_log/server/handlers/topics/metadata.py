@@ -8,13 +8,13 @@ from pyspark_log.config import int_config
 from pyspark_log.errors import PylogError, UnknownTopicError
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import MetadataRequest, MetadataResponse
-from pyspark_log.server.errors import code_of
+from pyspark_log.server.answers.errors import code_of
+from pyspark_log.server.answers.refusal import RefusedError
 from pyspark_log.server.handlers.call import Call
 from pyspark_log.server.network import ClosedByServerError
-from pyspark_log.server.refusal import RefusedError
 from pyspark_log.server.security.acls import CLUSTER_NAME, Operation, Resource
 from pyspark_log.server.served import Server
-from pyspark_log.server.topic_ids import NO_ID
+from pyspark_log.server.state.topic_ids import NO_ID
 from pyspark_log.storage.catalog import INTERNAL_TOPICS, PUBLISH_TOPIC, check_name
 from pyspark_log.storage.catalog.topics import id_bytes
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark_log.errors import InvalidTxnStateError
 from pyspark_log.kafka.error_codes import ErrorCode
-from pyspark_log.server.refusal import RefusedError
+from pyspark_log.server.answers.refusal import RefusedError
 from pyspark_log.server.served.logs import GroupMembers, SharedGroups
 from pyspark_log.server.served.objects.collector import Collector
 from pyspark_log.server.served.objects.follower import Follower

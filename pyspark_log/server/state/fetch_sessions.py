@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.messages import FetchRequest, FetchResponse
-from pyspark_log.server.appends import Appends, PartitionKey, Waiting
-from pyspark_log.server.refusal import RefusedError
+from pyspark_log.server.answers.refusal import RefusedError
 from pyspark_log.server.security.acls import Rules
+from pyspark_log.server.state.appends import Appends, PartitionKey, Waiting
 
 #: The epochs of a request without a session, and of one that begins one (Kafka's FetchMetadata).
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from pyspark_log import errors
 from pyspark_log.kafka.error_codes import ErrorCode
-from pyspark_log.server.refusal import RefusedError
+from pyspark_log.server.answers.refusal import RefusedError
 
 _log = logging.getLogger(__name__)
 

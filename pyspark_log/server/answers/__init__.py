@@ -1,0 +1,1 @@
+"""What answers are made of: error codes, refusals, configs as Kafka describes them."""

@@ -1,0 +1,1 @@
+"""What a server keeps between requests: fetches that wait, sessions, counts, ids."""
