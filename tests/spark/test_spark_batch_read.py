@@ -117,7 +117,7 @@ def test_a_path_can_be_relative_or_a_uri(spark, store):
         ),
         (
             {"endingOffsets": '{"t":{"0":0,"1":0,"2":0}}'},
-            r"\[PYLOG_END_OFFSET_DOES_NOT_MATCH_ASSIGNED\].*Specified: t-0, t-1, t-2 Assigned: t-0, t-1",
+            r"\[PYLOG_END_OFFSET_DOES_NOT_MATCH_ASSIGNED\].*latest\. Specified: t-0, t-1, t-2 Assigned: t-0, t-1",
         ),
         (
             {"startingOffsets": '{"t":{"0":4,"1":0}}'},

@@ -29,6 +29,12 @@ from pyspark_log.types import EARLIEST, LATEST, TopicPartition
 if TYPE_CHECKING:  # Options are parsed in processes that do not load the engine.
     from pyspark_log.storage.store import Store
 
+# By the side of a range: its offsets name other partitions than those that are read.
+_NOT_ASSIGNED = {
+    "start": "PYLOG_START_OFFSET_DOES_NOT_MATCH_ASSIGNED",
+    "end": "PYLOG_END_OFFSET_DOES_NOT_MATCH_ASSIGNED",
+}
+
 
 @dataclass(frozen=True)
 class OffsetRange:
@@ -45,15 +51,14 @@ def names(partitions: Iterable[TopicPartition]) -> str:
 
 
 @contextmanager
-def missing_is_lost(read: Iterable[TopicPartition]) -> Iterator[None]:
-    """Reports a missing topic as data loss if a query has read partitions (`read`). ConnectorError, PYLOG_DATA_LOSS."""
+def missing_is_lost(store: Store, read: Collection[TopicPartition]) -> Iterator[None]:
+    """Reports a missing topic as data loss if a query has read it (`read`). ConnectorError, PYLOG_DATA_LOSS."""
     try:
         yield
     except UnknownTopicError as error:
-        known = names(read)
-        if not known:
-            raise
-        raise data_loss("PARTITIONS_DELETED", f"{error}; the query had read {known}.") from error
+        if {at.topic for at in read}.issubset(store.topics()):
+            raise  # It is another one, which the query was to read, too.
+        raise data_loss("PARTITIONS_DELETED", f"{error}; the query had read {names(read)}.") from error
 
 
 def check_not_lost(
@@ -251,7 +256,9 @@ def offsets_at(
     if isinstance(position, Everywhere):
         return dict.fromkeys(assigned, position.offset)
     if isinstance(position, Specific):
-        _check_named(position.offsets, assigned, f"{side.upper()}_OFFSET", f"{side} offsets")
+        advice = "use -1 for latest" + (", -2 for earliest" if side == "start" else "")
+        condition = _NOT_ASSIGNED[side]
+        _check_named(position.offsets, assigned, condition, f"{side} offsets", f"; {advice}")
         return dict(position.offsets)
     if isinstance(position, AtCommitted):
         committed = store.groups[position.group].committed()
@@ -259,7 +266,8 @@ def offsets_at(
     if isinstance(position, AtTimestamp):
         timestamps = dict.fromkeys(assigned, position.timestamp)
     else:
-        _check_named(position.timestamps, assigned, "TIMESTAMP_OFFSET", f"{side} timestamps")
+        condition = "PYLOG_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED"
+        _check_named(position.timestamps, assigned, condition, f"{side} timestamps")
         timestamps = position.timestamps
     return {
         at: _offset_at_timestamp(store, at, timestamp, isolation_level, or_latest=position.or_latest)
@@ -267,11 +275,12 @@ def offsets_at(
     }
 
 
-def _check_named(given: Iterable[TopicPartition], assigned: Iterable[TopicPartition], what: str, words: str) -> None:
+def _check_named(
+    given: Iterable[TopicPartition], assigned: Iterable[TopicPartition], condition: str, words: str, advice: str = ""
+) -> None:
     if set(given) != set(assigned):
-        advice = "" if "timestamps" in words else "; use -1 for latest, -2 for earliest"
         raise ConnectorError(
-            f"PYLOG_{what}_DOES_NOT_MATCH_ASSIGNED",
+            condition,
             f"Partitions specified for {words} don't match what are assigned. All of them must be named{advice}. "
             f"Specified: {names(given)} Assigned: {names(assigned)}",
         )

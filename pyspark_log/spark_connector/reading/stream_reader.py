@@ -193,7 +193,7 @@ class StreamReader(SentToTasks, DataSourceStreamReader):
 
     def _current_partitions(self, store: Store, known: SourceOffset) -> tuple[list[TopicPartition], Identity]:
         """The partitions that the query is of now, and their identity. Raises if that is not the one of the offsets."""
-        with missing_is_lost(known.offsets):
+        with missing_is_lost(store, known.offsets):
             while True:
                 partitions = self._partitions(store)
                 topics = {at.topic for at in partitions}

@@ -432,6 +432,17 @@ def test_a_topic_that_was_never_there_is_an_error_all_the_same(store):
         reader_of(store, subscribe="t,nosuch", failOnDataLoss="false").initialOffset()
 
 
+def test_a_topic_that_a_restarted_query_does_not_find_is_no_lost_data(store):
+    append(store, 0, 1)
+    end, _ = batch(reader_of(store, subscribe="t"), reader_of(store, subscribe="t").initialOffset())
+    with pytest.raises(ConnectorError, match=r"\[PYLOG_UNKNOWN_TOPIC.*'t3'"):
+        reader_of(store, subscribe="t,t3").latestOffset(end, ALL)
+    store.create_topic("t2", 1)
+    store.delete_topic("t")
+    with pytest.raises(ConnectorError, match=r"PARTITIONS_DELETED\] there is no topic 't'.*had read t-0, t-1"):
+        reader_of(store, subscribe="t").latestOffset(end, ALL)
+
+
 def test_partitions_that_the_options_do_not_name_any_more_can_be_gone_on_without(store):
     append(store, 0, 3)
     append(store, 1, 3)
