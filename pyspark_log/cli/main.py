@@ -20,7 +20,7 @@ from pyspark_log.cli import interrupts
 from pyspark_log.cli.kafka_spelling import kafka_spelling
 from pyspark_log.cli.support import CommandGroup, one_line, with_store_option
 from pyspark_log.cli.target import Target
-from pyspark_log.errors import PylogError
+from pyspark_log.errors import PylogError, condition_of
 
 _BROKEN_PIPE = 141
 
@@ -49,7 +49,7 @@ COMMANDS = {
     "offsets": "Print the earliest and latest offset and the size of each partition of TOPIC.",
     "perf": "Measure how fast this store can be written and read.",
     "produce": "Append each line of standard input to TOPIC as a record.",
-    "publishers": "List, describe and delete publishers: streaming queries and transactional ids.",
+    "publishers": "List, describe and delete publishers: streaming queries, and transactions of Python's Producer.",
     "quotas": "Set, list and remove how much clients of `pylog serve` may use.",
     "recover": "Apply publishes that are decided but not visible everywhere yet.",
     "repair": "Create a repaired copy of a damaged store in a new folder.",
@@ -163,8 +163,12 @@ def _without_right(error: PermissionError, target: Target | None) -> str:
         user = pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
         user = str(os.geteuid())
-    what = "read" if files.exists(file) and not files.may(file, os.R_OK) else "write to"
-    return f"user {user} may not {what} {file}, of the store {path}: see docs/guides/troubleshooting.md#several-users"
+    reads = not files.may(path, os.X_OK) or (files.exists(file) and not files.may(file, os.R_OK))
+    what = "read" if reads else "write to"
+    return (
+        f"[{condition_of(error)}] user {user} may not {what} {file}, of the store {path}: see "
+        "docs/guides/troubleshooting.md#several-users"
+    )
 
 
 def _keep_store(ctx: click.Context, _parameter: click.Parameter, path: str | None) -> None:

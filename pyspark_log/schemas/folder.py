@@ -29,7 +29,8 @@ class SchemaFolder:
         schema = self._file(subject, None)
         if schema is None:
             names = " or ".join(f"{subject}{ending}" for ending in ENDINGS)
-            raise SchemaError(f"there is no schema of {subject}: {self.path} has no {names}")
+            lack = f"{self.path} has no {names}" if files.is_folder(self.path) else f"there is no folder {self.path}"
+            raise SchemaError(f"there is no schema of {subject}: {lack}")
         return schema
 
     def by_id(self, number: int, subject: str) -> Schema:

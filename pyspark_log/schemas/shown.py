@@ -47,6 +47,8 @@ def as_json(values: pa.Array) -> pa.Array:
 def _text(value: object) -> str:
     if isinstance(value, datetime.timedelta):  # as Protobuf has it in JSON
         return f"{value.total_seconds():.6f}".rstrip("0").rstrip(".") + "s"
+    if isinstance(value, (datetime.date, datetime.time)):  # a time with its day is a date, too
+        return value.isoformat()
     if not isinstance(value, bytes):
         return str(value)
     try:

@@ -16,9 +16,10 @@ from pyspark_log.storage.store import Store
 
 @click.group(cls=CommandGroup)
 def publishers() -> None:
-    """List, describe and delete publishers: streaming queries and transactional ids.
+    """List, describe and delete publishers: streaming queries, and transactions of Python's Producer.
 
-    A batch write with a publishId is a publisher, too.
+    A batch write with a publishId is a publisher, too. Transactions of Kafka's clients are known to `pylog serve`:
+    kafka-transactions.sh and its page list them.
     """
 
 

@@ -95,19 +95,19 @@ def _decoder(topic: str, settings: dict[str, str]) -> Decoded:
         raise click.UsageError(str(error)) from None
     forms = [(form.part, TypedValues(form)) for form in both if form is not None]
 
-    def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            decoded = batch
-            for part, values in forms:
-                place = decoded.schema.get_field_index(part)
-                array, bad = values.decode(decoded.column(place))
-                if bad:
-                    partition, offset = (batch.column(name)[bad[0].row].as_py() for name in ("partition", "offset"))
-                    raise BadValueError(bad[0].reason, part, topic, partition, offset, bad[0].schema_id)
-                decoded = decoded.set_column(place, decoded.schema.field(place), as_json(array))
-            yield decoded
+    def decode(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        decoded = batch
+        for part, values in forms:
+            place = decoded.schema.get_field_index(part)
+            array, bad = values.decode(decoded.column(place))
+            if bad:
+                yield from decode(batch.slice(0, bad[0].row))  # What is before it is shown.
+                partition, offset = (batch.column(name)[bad[0].row].as_py() for name in ("partition", "offset"))
+                raise BadValueError(bad[0].reason, part, topic, partition, offset, bad[0].schema_id)
+            decoded = decoded.set_column(place, decoded.schema.field(place), as_json(array))
+        yield decoded
 
-    return decode
+    return lambda batches: (decoded for batch in batches for decoded in decode(batch))
 
 
 def typed_records(topic: str, settings: dict[str, str] | None) -> Encoded:

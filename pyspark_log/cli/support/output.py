@@ -13,7 +13,7 @@ from itertools import zip_longest
 
 import click
 
-from pyspark_log.errors import PylogError
+from pyspark_log.errors import PylogError, condition_of
 
 #: Shown where a table has nothing to say.
 NOTHING = "-"
@@ -39,10 +39,11 @@ def warn(text: str) -> None:
 
 
 def one_line(error: Exception) -> str:
-    """An error in one line, those of the engine with their names."""
+    """An error in one line, those of the engine and of files with their names."""
     if isinstance(error, click.ClickException):
         return error.format_message()
-    return " ".join((f"[{error.condition}] {error}" if isinstance(error, PylogError) else str(error)).split())
+    named = isinstance(error, (PylogError, OSError))
+    return " ".join((f"[{condition_of(error)}] {error}" if named else str(error)).split())
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -14,6 +14,10 @@ from pyspark_log.storage.groups.members.file_group import FileGroup
 from pyspark_log.storage.groups.members.member_files import MemberFiles
 from pyspark_log.storage.seam import Membership
 from pyspark_log.types import TopicPartition
+from pyspark_log.units import plural
+
+# How many members an error names.
+_MOST_NAMED = 3
 
 #: A group before its first member comes.
 NO_MEMBERS = FileGroup(0, "", {})
@@ -68,8 +72,8 @@ def check_empty(group: GroupDescription) -> None:
     """Refuses a group whose committed offsets may belong to members. GroupNotEmptyError."""
     if group.may_have_members:
         raise GroupNotEmptyError(
-            f"group {group.group!r} {members_of(group)}; it must be empty first. A server removes members that are "
-            "gone once their session time-out is over: if none runs, start one (`pylog serve`)"
+            f"group {group.group!r} {members_of(group)}; it must be empty first: end them. Those of Kafka's clients "
+            "that have died are removed by a server (`pylog serve`), once their session time-out is over"
         )
 
 
@@ -77,4 +81,6 @@ def members_of(group: GroupDescription) -> str:
     """What is known of its members, for an error."""
     if group.state is GroupState.UNKNOWN:
         return f"has records of the protocol {group.protocol_type} that are not understood here, so it may have members"
-    return f"has {len(group.members)} members"
+    members = [f"{member.client_id} on {member.client_host}" for member in group.members[:_MOST_NAMED]]
+    more = ", ..." if len(group.members) > _MOST_NAMED else ""
+    return f"has {plural(len(group.members), 'member')} ({', '.join(members)}{more})"

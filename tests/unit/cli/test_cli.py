@@ -525,7 +525,7 @@ def test_an_error_of_the_system_is_one_line(path):
     (path / "store.json").mkdir(parents=True)
     result = pylog(path, "topics", "list")
     assert result.exit_code == 1
-    assert result.stderr == f"Error: [Errno 21] Is a directory: '{path}/store.json'\n"
+    assert result.stderr == f"Error: [PYLOG_IO_ERROR] [Errno 21] Is a directory: '{path}/store.json'\n"
 
 
 def test_version_and_help():

@@ -65,6 +65,7 @@ def test_json_that_was_printed_is_encoded_to_the_same_bytes():
     data = writer(PROTO, "protobuf").encode([message])
     (text,) = as_json(decoder_of(Schema("protobuf", PROTO), "").decode(data, 0, None)[0]).to_pylist()
     assert json.loads(text)["took"] == "86400.000005s"
+    assert json.loads(text)["at"] == "2026-01-02T03:04:05.000006+00:00"
     assert writer(PROTO, "protobuf").encode([json.loads(text)]) == data
 
 

@@ -118,6 +118,8 @@ def test_schemas_in_a_folder(tmp_path):
         folder.latest("u-value")
     with pytest.raises(SchemaError, match="no name of a file"):
         folder.latest("../t-value")
+    with pytest.raises(SchemaError, match=f"there is no folder {tmp_path}/no"):
+        SchemaFolder(f"{tmp_path}/no").latest("t-value")
 
 
 def test_sources_by_settings():

@@ -126,7 +126,7 @@ def test_a_command_says_which_user_may_not_write(folder):
 
     said = in_process_of(_USERS[0], produce)
     assert said == (
-        f"Error: user {_USERS[0]} may not write to {path}/state/topics.lock, of the store {path}: see "
+        f"Error: [PYLOG_IO_ERROR] user {_USERS[0]} may not write to {path}/state/topics.lock, of the store {path}: see "
         "docs/guides/troubleshooting.md#several-users\n"
     )
 
