@@ -97,6 +97,8 @@ class ConfigKey:
 
     def value(self, text: str) -> Value:
         """Parses `text`. InvalidConfigError names the config."""
+        if not isinstance(text, str):  # A number, where a program's types are not checked.
+            raise InvalidConfigError(f"{self.name} = {text!r}: must be a text, as {str(text)!r}")
         try:
             return self.parse(text.strip())
         except ValueError as error:

@@ -84,8 +84,8 @@ def check_added(topic: TopicDescription, total: int) -> None:
 
 def check_partitions(name: str, partitions: int) -> None:
     """Refuses a number of partitions that no topic can have. InvalidConfigError."""
-    if not 1 <= partitions <= MAX_PARTITIONS:
-        raise InvalidConfigError(f"topic {name!r}: {partitions} partitions; it can have 1 to {MAX_PARTITIONS}")
+    if not isinstance(partitions, int) or not 1 <= partitions <= MAX_PARTITIONS:
+        raise InvalidConfigError(f"topic {name!r}: {partitions!r} partitions; it can have 1 to {MAX_PARTITIONS}")
 
 
 def check_id(text: str) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_log.errors import InvalidConfigError, InvalidRecordError
+from pyspark_log.near_names import did_you_mean
 from pyspark_log.storage.record.arrow_view import BYTES_TYPES
 from pyspark_log.storage.record.builder import RecordColumns
 
@@ -120,7 +121,11 @@ def to_arrow(rows: Rows) -> pa.RecordBatch | pa.Table:
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Dicts as a table. A column that is missing in a dict is null there."""
+    """Dicts as a table. A column that is missing in a dict is null there; a name that is none is refused."""
+    names = _ROW_SCHEMA_WITH_HEADERS.names
+    for number, row in enumerate(rows):
+        for name in row.keys() - names:
+            raise InvalidRecordError(f"row {number} has {name!r}, which is no column{did_you_mean(name, names)}")
     columns = {name: [row.get(name) for row in rows] for name in dict.fromkeys(name for row in rows for name in row)}
     headers = columns.pop("headers", None)
     arrays = {name: pa.array(values) for name, values in columns.items()}

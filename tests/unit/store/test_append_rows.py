@@ -68,6 +68,13 @@ def test_a_column_that_the_first_dict_has_not_is_kept(store):
     assert [row["key"] for row in rows(store)] == [None, b"k"]
 
 
+def test_a_name_in_a_dict_that_is_no_column_is_refused(store):
+    """It would be a record without a key, in another partition."""
+    with pytest.raises(InvalidRecordError, match="row 1 has 'ky', which is no column; did you mean 'key'"):
+        store.topic("orders").append([{"key": "k", "value": "tea"}, {"ky": "k", "value": "jam"}])
+    assert rows(store) == []
+
+
 def test_no_time_is_appended_as_it_is_read(store):
     for times in ([-1], pa.array([-1000], pa.timestamp("us", "UTC"))):
         store.append("orders", pa.record_batch({"value": ["v"], "timestamp": times}))

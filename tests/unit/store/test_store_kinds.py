@@ -114,6 +114,14 @@ def test_a_topic_is_made_as_asked_where_writes_make_none(place):
         assert (strict.ensure_topic("t", 2), strict.ensure_topic("u", configs={"retention.ms": "-1"})) == (True, True)
 
 
+def test_arguments_of_other_types(store):
+    with pytest.raises(InvalidConfigError, match=r"retention\.ms = -1: must be a text, as '-1'"):
+        store.create_topic("u", 1, {"retention.ms": -1})
+    with pytest.raises(InvalidConfigError, match="'2' partitions; it can have 1 to"):
+        store.ensure_topic("u", "2")
+    assert store.topics() == ["t"]
+
+
 @pytest.mark.parametrize("name", ["", "a/b", "..", "x" * 250])
 def test_names_that_no_topic_can_have(store, name):
     for call in (
