@@ -7,7 +7,7 @@ import os
 import sys
 
 from pyspark_log.warm_python.loaded import Loaded, load
-from pyspark_log.warm_python.server import Server, lock
+from pyspark_log.warm_python.server import Server, lock, remove_leftovers
 from pyspark_log.warm_python.start import THREADS
 
 
@@ -17,6 +17,7 @@ def main() -> None:
     locked = lock(path)
     if locked is None:
         return
+    remove_leftovers(path)
     del sys.path[0]  # The current folder, which `-m` has put there; each child has its own.
     # jemalloc, which Arrow brings along and does not use, would start a thread, too.
     os.environ.update(dict.fromkeys(THREADS, "1"), JE_ARROW_MALLOC_CONF="background_thread:false")

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import selectors
 import socket
 import struct
 import sys
+import time
 
 from pyspark_log.warm_python.loaded import Loaded
 from pyspark_log.warm_python.start import Start
 
 #: How long the process stays while it has nothing to do, in seconds.
 IDLE_SECONDS = 600.0
+# How long what a process has left is kept, for those that look for a fault, in seconds.
+_KEPT_SECONDS = 24 * 3600.0
 # How long a launcher may take to send its request, in seconds: the next one waits meanwhile.
 _PATIENCE = 2.0
 _PEER = struct.Struct("3i")  # struct ucred: process, user, group
@@ -28,6 +32,22 @@ def lock(path: str) -> int | None:
         os.close(file)
         return None
     return file
+
+
+def remove_leftovers(path: str) -> None:
+    """Removes what processes of other days have left beside a socket: one that is killed removes nothing, and a name
+    is that of an environment and the versions in it, which may never come back.
+    """
+    folder, end = os.path.dirname(path), time.time() - _KEPT_SECONDS
+    for name in os.listdir(folder):
+        other = f"{folder}/{name.removesuffix('.lock')}"
+        if name.endswith(".lock") and other != path and os.stat(f"{folder}/{name}").st_mtime < end:
+            locked = lock(other)
+            if locked is not None:
+                for left in (other, f"{other}.log", f"{other}.lock"):
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(left)
+                os.close(locked)
 
 
 class Server:

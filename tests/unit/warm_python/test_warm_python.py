@@ -6,10 +6,12 @@ import shutil
 import signal
 import subprocess
 import zipfile
+from pathlib import Path
 
 import pytest
 from warm_tools import IS_WARM, LAUNCHER, PYTHON
 
+from pyspark_log.warm_python.server import lock, remove_leftovers
 from tests.waiting import wait_until
 
 # What a process can find out about how it was started; Python is asked, too.
@@ -261,6 +263,19 @@ def test_it_goes_when_it_has_been_idle(warm, tmp_path):
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert not (tmp_path / "a").exists()
+
+
+def test_what_others_have_left_a_day_ago_is_removed(tmp_path):
+    own, *others = (str(tmp_path / name) for name in ("own", "young", "old", "runs"))
+    for path in (own, *others):
+        for ending in ("", ".log", ".lock"):
+            Path(path + ending).touch()
+            if path not in {own, others[0]}:
+                os.utime(path + ending, (0, 0))
+    locked = lock(others[2])
+    remove_leftovers(own)
+    os.close(locked)
+    assert {path.name.partition(".")[0] for path in tmp_path.iterdir()} == {"own", "young", "runs"}
 
 
 def test_there_is_one_for_a_name(warm):
