@@ -6,7 +6,15 @@ import dataclasses
 
 import click
 
-from pyspark_log.cli.support import NOTHING, ProgressBar, human_size, json_option, print_json, print_table
+from pyspark_log.cli.support import (
+    NOTHING,
+    ProgressBar,
+    human_size,
+    incomplete_if_interrupted,
+    json_option,
+    print_json,
+    print_table,
+)
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.maintenance.repair import Loss, RepairReport
 from pyspark_log.storage.maintenance.repair import repair as repair_store
@@ -22,7 +30,7 @@ def repair(target: Target, into: str, as_json: bool) -> None:
     The store itself is not changed. Stop all writers first. Undamaged batches are copied with their offsets; damaged
     bytes are left out, reported, and kept in FOLDER/cut. The exit code is 1 if the copy lacks anything.
     """
-    with ProgressBar("repair") as progress:
+    with incomplete_if_interrupted(into), ProgressBar("repair") as progress:
         report = repair_store(target.folder_path(), into, progress=progress)
     if as_json:
         print_json(_document(report))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
 
 import click
@@ -36,6 +37,16 @@ def print_json(document: object) -> None:
 def warn(text: str) -> None:
     """Prints a warning on standard error."""
     click.echo(f"Warning: {text}", err=True)
+
+
+@contextlib.contextmanager
+def incomplete_if_interrupted(folder: str) -> Iterator[None]:
+    """Warns at Ctrl-C that what is made in a folder is not complete."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        warn(f"interrupted: what is in {folder} is incomplete; delete it before the next try")
+        raise
 
 
 def one_line(error: Exception) -> str:

@@ -6,7 +6,7 @@ import dataclasses
 
 import click
 
-from pyspark_log.cli.support import ProgressBar, human_size, json_option, plural, print_json
+from pyspark_log.cli.support import ProgressBar, human_size, incomplete_if_interrupted, json_option, plural, print_json
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.fs.clock import format_time
 from pyspark_log.storage.maintenance.object_backup import back_up_store
@@ -23,7 +23,7 @@ def backup(target: Target, into: str, as_json: bool) -> None:
     store in a folder pause at that moment; the command prints for how long. From a folder to a URL the copy is made in
     a temporary folder first, so there must be room for it.
     """
-    with ProgressBar("backup") as progress:
+    with incomplete_if_interrupted(into), ProgressBar("backup") as progress:
         done = back_up_store(target.open(), into, progress=progress)
     if as_json:
         print_json(dataclasses.asdict(done))

@@ -528,6 +528,18 @@ def test_an_error_of_the_system_is_one_line(path):
     assert result.stderr == f"Error: [PYLOG_IO_ERROR] [Errno 21] Is a directory: '{path}/store.json'\n"
 
 
+@pytest.mark.parametrize(("command", "made"), [("repair", "repair.repair_store"), ("backup", "backup.back_up_store")])
+def test_ctrl_c_says_that_a_copy_is_not_complete(store, tmp_path, monkeypatch, command, made):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    folder = "maintenance" if command == "repair" else "transfer"
+    monkeypatch.setattr(f"pyspark_log.cli.{folder}.{made}", interrupt)
+    result = pylog(store.path, command, "--into", tmp_path / "copy")
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert f"interrupted: what is in {tmp_path}/copy is incomplete" in result.stderr
+
+
 def test_version_and_help():
     assert CliRunner().invoke(main, ["--version"]).stdout == f"pylog, version {pyspark_log.__version__}\n"
     assert "consume" in CliRunner().invoke(main, ["-h"]).stdout

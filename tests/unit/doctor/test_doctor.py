@@ -218,7 +218,7 @@ def _create_over(path):
         ("visibility", os, "pwrite", lambda _fd, data, _at: len(data), "not seen by the next holder"),
         ("state slots", state_file, "decode_body", lambda *_: PartitionState(next_offset=5), "made of two"),
         ("truncation", os, "ftruncate", lambda *_: None, "a cut was not seen"),
-        ("file mode", files, "create", _refuse(errno.ENOSPC), "No space left on device"),
+        ("file mode", files, "create", _refuse(errno.EACCES), "Permission denied"),
     ],
 )
 def test_each_check_can_fail(bench, monkeypatch, name, place, primitive, spoilt, seen):
@@ -239,6 +239,13 @@ def test_every_check_is_among_those_that_can_fail():
 def test_a_link_that_is_a_copy_is_seen(bench, monkeypatch):
     monkeypatch.setattr(os.path, "samefile", lambda *_: False)
     assert "is a copy" in conduct(CHECKS["hard link"], bench).measured
+
+
+def test_a_full_disk_is_not_taken_for_a_bad_one(bench, monkeypatch):
+    monkeypatch.setattr(files, "link", _refuse(errno.ENOSPC))
+    finding = conduct(CHECKS["hard link"], bench)
+    assert (finding.verdict, finding.measured) == (Verdict.WARNING, "No space left on device")
+    assert finding.meaning.startswith("not checked")
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from typing import NamedTuple
 
 from pyspark_log.errors import PylogError
 from pyspark_log.storage.maintenance.doctor.findings import Finding, Verdict
 from pyspark_log.storage.maintenance.doctor.operations import Operations, Side
+
+# The system's errors where there is no room: they say nothing of what is checked.
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class RefutedError(Exception):
@@ -63,6 +67,8 @@ def conduct(check: Check, bench: Bench) -> Finding:
     except RefutedError as refuted:
         return Finding(check.name, Verdict.FAILED, str(refuted), check.bad)
     except (OSError, PylogError) as error:
+        if isinstance(error, OSError) and error.errno in _FULL:
+            return Finding(check.name, Verdict.WARNING, error.strerror, "not checked: it needs some room")
         return Finding(check.name, Verdict.FAILED, f"{type(error).__name__}: {error}", check.bad)
     if isinstance(outcome, Remark):
         return Finding(check.name, Verdict.WARNING, outcome.measured, outcome.meaning)
