@@ -44,9 +44,9 @@ def remove_leftovers(path: str) -> None:
         if name.endswith(".lock") and other != path and os.stat(f"{folder}/{name}").st_mtime < end:
             locked = lock(other)
             if locked is not None:
-                for left in (other, f"{other}.log", f"{other}.lock"):
+                for file in (other, f"{other}.log", f"{other}.lock"):
                     with contextlib.suppress(FileNotFoundError):
-                        os.unlink(left)
+                        os.unlink(file)
                 os.close(locked)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -68,7 +69,7 @@ def conduct(check: Check, bench: Bench) -> Finding:
         return Finding(check.name, Verdict.FAILED, str(refuted), check.bad)
     except (OSError, PylogError) as error:
         if isinstance(error, OSError) and error.errno in _FULL:
-            return Finding(check.name, Verdict.WARNING, error.strerror, "not checked: it needs some room")
+            return Finding(check.name, Verdict.WARNING, os.strerror(error.errno), "not checked: it needs some room")
         return Finding(check.name, Verdict.FAILED, f"{type(error).__name__}: {error}", check.bad)
     if isinstance(outcome, Remark):
         return Finding(check.name, Verdict.WARNING, outcome.measured, outcome.meaning)
