@@ -43,12 +43,18 @@ def check_length(place: PartitionPath, path: str, size: int, held: int) -> None:
 
 def no_state(place: PartitionPath) -> UnknownTopicError | LogDamagedError:
     """Returns the error for a partition that has segments but no state file."""
-    if list_segments(place.folder) and place.owner() in ("", place.topic_id):
+    if not list_segments(place.folder):
+        return UnknownTopicError(f"{place}: the topic was deleted")
+    owner = place.owner()
+    if owner in ("", place.topic_id):
         return LogDamagedError(
             f"{place}: {place.folder} holds segments, but its state file {place.state_path} is missing",
             "restore it from a copy of the store",
         )
-    return UnknownTopicError(f"{place}: the topic was deleted")
+    return UnknownTopicError(
+        f"{place}: the topic was deleted; or, if it is there, {place.folder} is of an earlier one of that name, "
+        f"with the topic id {owner}: see `pylog verify`"
+    )
 
 
 def holds_segments(folders: LogDirs | None, place: PartitionPath) -> bool:

@@ -421,3 +421,16 @@ def test_a_copy_that_has_a_folder_by_both_names(clock, store):
     shutil.copytree(f"{store.path}/data/{grave}", f"{store.path}/data/t-0")
     store.create_topic("t", 3)
     assert entries(store, "data") == [grave]
+
+
+def test_a_folder_of_an_earlier_topic_is_named(tmp_path):
+    """As where the description of a topic was lost, and it is created again."""
+    store = Store.create(tmp_path / "store")
+    old = store.create_topic("t", 1).topic_id
+    store.append("t", rows(b"a"))
+    (tmp_path / "store/topics/t.json").unlink()
+    again = Store.open(store.path)
+    again.create_topic("t", 1)
+    for call in (lambda: again.append("t", rows(b"b")), lambda: again.latest_offset("t", 0)):
+        with pytest.raises(UnknownTopicError, match=rf"data/t-0 is of an earlier one .* topic id {old}: see"):
+            call()
