@@ -128,7 +128,7 @@ def raising(error):
     [
         (UnknownTopicError("no\nsuch topic"), 1, "Error: [PYLOG_UNKNOWN_TOPIC_OR_PARTITION] no such topic\n"),
         (JobError("lost", "PYLOG_DATA_LOSS"), 1, "Error: [PYLOG_DATA_LOSS] lost\n"),
-        (OSError(28, "full"), 1, "Error: [PYLOG_IO_ERROR] [Errno 28] full\n"),
+        (OSError(28, "full"), 1, "Error: [Errno 28] full\n"),
         (KeyboardInterrupt(), 130, ""),
     ],
 )

@@ -53,7 +53,7 @@ def one_line(error: Exception) -> str:
     """An error in one line, those of the engine and of files with their names."""
     if isinstance(error, click.ClickException):
         return error.format_message()
-    named = isinstance(error, (PylogError, OSError))
+    named = isinstance(error, PylogError) or (isinstance(error, OSError) and error.filename is not None)
     return " ".join((f"[{condition_of(error)}] {error}" if named else str(error)).split())
 
 
