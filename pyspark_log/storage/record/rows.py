@@ -122,11 +122,11 @@ def to_arrow(rows: Rows) -> pa.RecordBatch | pa.Table:
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     """Dicts as a table. A column that is missing in a dict is null there; a name that is none is refused."""
-    names = _ROW_SCHEMA_WITH_HEADERS.names
-    for number, row in enumerate(rows):
-        for name in row.keys() - names:
-            raise InvalidRecordError(f"row {number} has {name!r}, which is no column{did_you_mean(name, names)}")
     columns = {name: [row.get(name) for row in rows] for name in dict.fromkeys(name for row in rows for name in row)}
+    for name in columns.keys() - set(_ROW_SCHEMA_WITH_HEADERS.names):
+        number = next(number for number, row in enumerate(rows) if name in row)
+        near = did_you_mean(name, _ROW_SCHEMA_WITH_HEADERS.names)
+        raise InvalidRecordError(f"row {number} has {name!r}, which is no column{near}")
     headers = columns.pop("headers", None)
     arrays = {name: pa.array(values) for name, values in columns.items()}
     if headers is not None:
