@@ -65,9 +65,7 @@ class LogReader:
             max_batch_bytes: the most that one batch may take in memory; a larger one is refused.
             log_dirs: of the store; None: the partition never moves.
         """
-        self.place = place
-        self._log_dirs = log_dirs
-        self._max_batch_bytes = max_batch_bytes
+        self.place, self._log_dirs, self._max_batch_bytes = place, log_dirs, max_batch_bytes
         self._written = False  # whether it ever had a state file
         self._loaded: Loaded | None = None  # what it held last
         self._segments: tuple[int, list[int]] = (-1, [])
