@@ -118,10 +118,10 @@ class StreamReader(SentToTasks, DataSourceStreamReader):
             steps.done("group")
             store.publishes.apply_pending()
             steps.done("pending publishes")
-            ends = self._up_to_target(self._log_ends_after(store, partitions, begin.offsets), begin.offsets)
+            known = of_same_topics(begin.offsets, begin.identity, identity)
+            ends = self._up_to_target(self._log_ends_after(store, partitions, known), begin.offsets)
             self._seen = ends
             steps.done("ends")
-            known = of_same_topics(begin.offsets, begin.identity, identity)
             begins = starts_of(known, ends, partial(earliest, store), self._options.subscription, self._loss)
             steps.done("begins")
             waits = is_limited and self._waits(begins, ends)
