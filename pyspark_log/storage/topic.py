@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark_log.arguments import to_ms
+from pyspark_log.errors import InvalidConfigError
 from pyspark_log.storage.log.read import READ_BYTES
 from pyspark_log.types import (
     EARLIEST,
@@ -163,8 +164,10 @@ class Topic:
         elif isinstance(bound, datetime):
             found = {n: self.store.offset_for_timestamp(self.name, n, to_ms(bound)) for n in numbers}
             bounds = {n: LATEST if one is None else one.offset for n, one in found.items()}
-        else:
+        elif isinstance(bound, int):
             bounds = dict.fromkeys(numbers, bound)
+        else:
+            raise InvalidConfigError(f"{bound!r}: must be an offset, a datetime, or offsets by partition")
         for number, offset in bounds.items():
             if offset == EARLIEST:
                 bounds[number] = self.store.earliest_offset(self.name, number)

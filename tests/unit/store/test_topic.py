@@ -52,6 +52,11 @@ def test_a_read_is_a_data_frame_of_pandas(store):
     assert topic.read().to_pandas()["value"].tolist() == [b"a", b"b"]
 
 
+def test_a_bound_that_is_none(topic):
+    with pytest.raises(InvalidConfigError, match="'2026-01-01': must be an offset, a datetime, or offsets by"):
+        topic.read("2026-01-01")
+
+
 def test_all_partitions_are_read_in_one_call(topic):
     scan = topic.read()
     assert values(scan) == values(scan) == [f"v{n}" for n in range(9)]
