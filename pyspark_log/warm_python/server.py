@@ -10,6 +10,7 @@ import socket
 import struct
 import sys
 import time
+from pathlib import Path
 
 from pyspark_log.warm_python.loaded import Loaded
 from pyspark_log.warm_python.start import Start
@@ -41,12 +42,12 @@ def remove_leftovers(path: str) -> None:
     folder, end = os.path.dirname(path), time.time() - _KEPT_SECONDS
     for name in os.listdir(folder):
         other = f"{folder}/{name.removesuffix('.lock')}"
-        if name.endswith(".lock") and other != path and os.stat(f"{folder}/{name}").st_mtime < end:
-            locked = lock(other)
-            if locked is not None:
-                for file in (other, f"{other}.log", f"{other}.lock"):
-                    with contextlib.suppress(FileNotFoundError):
-                        os.unlink(file)
+        if not name.endswith(".lock") or other == path:
+            continue
+        with contextlib.suppress(FileNotFoundError):  # Another process removes them, too.
+            if os.stat(f"{other}.lock").st_mtime < end and (locked := lock(other)) is not None:
+                for ending in ("", ".log", ".lock"):
+                    Path(other + ending).unlink(missing_ok=True)
                 os.close(locked)
 
 

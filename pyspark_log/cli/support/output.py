@@ -45,7 +45,7 @@ def incomplete_if_interrupted(folder: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        warn(f"interrupted: what is in {folder} is incomplete; delete it before the next try")
+        warn(f"interrupted: what is in {folder} is incomplete, and a copy is made only in a new or empty place")
         raise
 
 

@@ -278,6 +278,11 @@ def test_what_others_have_left_a_day_ago_is_removed(tmp_path):
     assert {path.name.partition(".")[0] for path in tmp_path.iterdir()} == {"own", "young", "runs"}
 
 
+def test_what_another_process_removes_meanwhile_is_no_fault(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "listdir", lambda _: ["gone.lock"])
+    remove_leftovers(str(tmp_path / "own"))
+
+
 def test_there_is_one_for_a_name(warm):
     """A second one ends before it has loaded anything."""
     command = [PYTHON, "-X", "importtime", "-m", "pyspark_log.warm_python", warm.folder, warm.socket.name]

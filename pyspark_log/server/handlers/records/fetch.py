@@ -211,8 +211,9 @@ async def _wait_for_records(
             if not changed:
                 return
             if session is not None:
+                by_name = dict[str, ServedTopic]()
                 for key in changed.keys() - by_key.keys():
-                    by_key[key] = await _of_session(call, session, session.of_key(key), request.rack_id, {})
+                    by_key[key] = await _of_session(call, session, session.of_key(key), request.rack_id, by_name)
                     parts.append(by_key[key])
             for key, seen in changed.items():
                 by_key[key].seen = seen

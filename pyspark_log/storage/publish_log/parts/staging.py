@@ -137,7 +137,7 @@ def outputs(objects: Objects, parts: Iterable[StagedPart], now: int) -> tuple[li
     if sum(part.size for part in inline) > MOST_INLINE:
         moved = iter(put(objects, inline, now))
         parts = [part if part.file else next(moved) for part in parts]
-    listed, data, position = list[Output](), list[bytes](), 0
+    added, data, position = list[Output](), list[bytes](), 0
     for part in parts:
         if part.file:
             region = Region(part.file, part.position, part.size, part.count, part.max_timestamp, crc32c(part.crcs))
@@ -145,8 +145,8 @@ def outputs(objects: Objects, parts: Iterable[StagedPart], now: int) -> tuple[li
             region = Region("", position, part.size, part.count, _max_timestamp(part.data), crc32c(part.crcs))
             data.append(part.data)
             position += part.size
-        listed.append(Output(part.topic, part.topic_id, part.partition, (region,)))
-    return listed, data
+        added.append(Output(part.topic, part.topic_id, part.partition, (region,)))
+    return added, data
 
 
 def _max_timestamp(data: bytes) -> int:
