@@ -13,7 +13,7 @@ from pyspark_log.server.served import ServedLogs
 from pyspark_log.server.served.servers import OnlyServer
 from pyspark_log.storage.abilities import Missing, refuse
 from pyspark_log.storage.folder_store import FolderStore
-from pyspark_log.storage.fs.machine.mounts import is_shared
+from pyspark_log.storage.fs.mounts import is_shared
 from pyspark_log.storage.kinds import by_store
 from pyspark_log.storage.store import Store
 

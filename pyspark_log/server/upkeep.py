@@ -19,7 +19,7 @@ _APPLY, _CLEAN = 1.0, 300.0
 
 
 class Upkeep:
-    """Applies publishes that were decided, deletes what exceeds retention, and begins what is done in the background."""
+    """Applies publishes that were decided, deletes what exceeds retention, and begins what else is done for a store."""
 
     def __init__(self, loop: Loop, workers: Workers, store: Store, logs: ServedLogs) -> None:
         """Begins with nothing yet."""

@@ -9,7 +9,7 @@ from pyspark_log.errors import UnknownTopicError
 from pyspark_log.storage import seam
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 from pyspark_log.storage.fs.file_events import FileEvents
-from pyspark_log.storage.fs.machine.mounts import is_shared
+from pyspark_log.storage.fs.mounts import is_shared
 from pyspark_log.storage.log.state import StateWatch
 from pyspark_log.storage.log_manager import LogManager, PartitionDescription, describe_partition
 from pyspark_log.storage.record import BatchHeader

@@ -37,6 +37,6 @@ __all__ = [
     "NOTHING", "Address", "Colour", "CommandGroup", "Pattern", "ProgressBar", "alert", "cell", "check_jinja",
     "check_prometheus_client", "check_schemas", "complete_groups", "complete_topics", "confirm", "good",
     "human_size", "incomplete_if_interrupted", "interval_option", "is_end", "json_option", "named_values", "one_line",
-    "options_as", "partitions_option", "plural", "print_json", "print_table", "source_of", "strong", "table_text", "to_ms",
-    "warn", "watch", "with_options", "with_store_option", "yes_option",
+    "options_as", "partitions_option", "plural", "print_json", "print_table", "source_of", "strong", "table_text",
+    "to_ms", "warn", "watch", "with_options", "with_store_option", "yes_option",
 ]  # fmt: skip

@@ -15,7 +15,7 @@ from pyspark_log.config import MAX_BATCH_BYTES, TopicConfig
 from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.fs.machine.mounts import is_shared
+from pyspark_log.storage.fs.mounts import is_shared
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log.state.partition_state import Flags, Intent, PartitionState
 from pyspark_log.storage.record import BatchHeader

@@ -25,7 +25,7 @@ from pyspark_log.storage.catalog.store_json import STATE_FOLDER, TOPICS_FOLDER, 
 from pyspark_log.storage.fs import Mutex, files
 from pyspark_log.storage.fs.clock import StoreClock
 from pyspark_log.storage.fs.locking import timeouts
-from pyspark_log.storage.fs.machine.mounts import is_shared
+from pyspark_log.storage.fs.mounts import is_shared
 from pyspark_log.storage.log import HeldLog, Turnstile
 from pyspark_log.storage.log.missing import holds_segments, no_state
 from pyspark_log.storage.log.producers import ProducerEntry

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from pyspark_log.errors import CorruptRecordError, StagedOutputError
 from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs.links import forbids_links
 from pyspark_log.storage.fs.locking.timeouts import DEFAULT_TIMEOUT
-from pyspark_log.storage.fs.machine.links import forbids_links
 from pyspark_log.storage.log import AppendPlan, Copy, Decided, Turnstile
 from pyspark_log.storage.log.appending.append import append
 from pyspark_log.storage.log.appending.new_segment import NewSegment

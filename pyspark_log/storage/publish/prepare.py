@@ -18,7 +18,7 @@ from pyspark_log.config import INT_MAX, TopicConfig
 from pyspark_log.errors import CorruptRecordError, PylogError, StagedOutputError, UnknownTopicError
 from pyspark_log.storage.catalog.store_json import STAGING_FOLDER, STATE_FOLDER
 from pyspark_log.storage.fs import files, side_by_side
-from pyspark_log.storage.fs.machine.mounts import is_shared
+from pyspark_log.storage.fs.mounts import is_shared
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.publish.applier import Entries, entries_of, staging_folder, unlink_all
 from pyspark_log.storage.publish.decision import TopicIdPartition

@@ -19,8 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from pyspark_log.cli.maintenance.doctor import doctor
-from pyspark_log.storage.fs import files
-from pyspark_log.storage.fs.machine import mounts
+from pyspark_log.storage.fs import files, mounts
 from pyspark_log.storage.log.state import state_file
 from pyspark_log.storage.log.state.partition_state import PartitionState
 from pyspark_log.storage.maintenance.doctor import checks, environment, examination, mount_options, peer, second_process

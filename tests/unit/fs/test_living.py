@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from pyspark_log.storage.fs import living
+from pyspark_log.storage.fs.locking import living
 
 
 class Thing:

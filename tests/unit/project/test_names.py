@@ -55,7 +55,7 @@ MOST = {
     "storage/broker": 15,
     "storage/catalog": 27,
     "storage/compaction": 19,
-    "storage/fs": 9,
+    "storage/fs": 6,
     "storage/groups": 12,
     "storage/groups/log": 16,
     "storage/groups/members": 24,

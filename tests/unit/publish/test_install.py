@@ -18,9 +18,8 @@ from pyspark_log.errors import (
     StagedOutputError,
 )
 from pyspark_log.storage.catalog.topics import PUBLISH_TOPIC
-from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs import files, mounts
 from pyspark_log.storage.fs.clock import now_ms
-from pyspark_log.storage.fs.machine import mounts
 from pyspark_log.storage.log.appending import new_segment
 from pyspark_log.storage.log.appending.new_segment import NewSegment, is_prepared_name
 from pyspark_log.storage.maintenance import janitor

@@ -23,7 +23,7 @@ import time
 from pyspark_log.errors import LockTimeoutError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.guarded import GuardedLock
-from pyspark_log.storage.fs.living import Living
+from pyspark_log.storage.fs.locking.living import Living
 from pyspark_log.storage.fs.timings import LOCK_WAITS
 
 # Polling keeps timeouts possible in any thread. The first pause, in seconds, is short, as most holders release soon;

@@ -27,7 +27,7 @@ from pyspark_log.config import TopicConfig
 from pyspark_log.errors import StagedOutputError
 from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.fs.machine.links import forbids_links, on_one_device
+from pyspark_log.storage.fs.links import forbids_links, on_one_device
 from pyspark_log.storage.record import BatchHeader
 from pyspark_log.storage.record.layout import BASE_OFFSET_AT, LEADER_EPOCH_AT, crcs_of
 from pyspark_log.storage.segment import SegmentWriter, read_headers

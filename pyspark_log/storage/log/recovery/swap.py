@@ -22,7 +22,7 @@ import logging
 
 from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.fs.machine.links import forbids_links
+from pyspark_log.storage.fs.links import forbids_links
 from pyspark_log.storage.log.held_log import HeldLog
 from pyspark_log.storage.log.state.partition_state import Intent, PartitionState
 from pyspark_log.storage.segment import read_headers

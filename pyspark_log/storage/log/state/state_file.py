@@ -24,7 +24,7 @@ from typing import NamedTuple, TypeVar
 
 from pyspark_log.errors import LogDamagedError
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.fs.machine.mounts import is_shared
+from pyspark_log.storage.fs.mounts import is_shared
 from pyspark_log.storage.log.state import partition_state
 from pyspark_log.storage.log.state.partition_state import (
     CRC_AT,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pyspark_log.storage.fs.machine.mounts import NFS, SHARED, SMB, Mount, mount_of
+from pyspark_log.storage.fs.mounts import NFS, SHARED, SMB, Mount, mount_of
 from pyspark_log.storage.maintenance.doctor.findings import Finding, Verdict
 
 _RECOVER_LOST_LOCKS = "/sys/module/nfs/parameters/recover_lost_locks"

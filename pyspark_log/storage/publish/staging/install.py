@@ -11,7 +11,7 @@ from pyspark_log.config import TopicConfig
 from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.fs.machine.links import on_one_device
+from pyspark_log.storage.fs.links import on_one_device
 from pyspark_log.storage.publish.staging.staged_file import StagedRegion
 from pyspark_log.storage.record.layout import LOG_APPEND_TIME
 from pyspark_log.storage.segment import read_headers

@@ -26,7 +26,7 @@ class Living(Generic[_T]):
         self._most = _LEAST
 
     def __iter__(self) -> Iterator[_T]:
-        return (found for one in list(self._references.values()) if (found := one()) is not None)
+        return (thing for reference in list(self._references.values()) if (thing := reference()) is not None)
 
     def get(self, key: Hashable) -> _T | None:
         """The object of a key; None: there is none, or it has died."""
@@ -37,9 +37,9 @@ class Living(Generic[_T]):
         """Enters an object under a key."""
         if len(self._references) >= self._most:
             # A copy is made at once. A list of pairs is not: Python may collect garbage in between, and run other code.
-            for known, reference in self._references.copy().items():
+            for entered, reference in self._references.copy().items():
                 if reference() is None:
-                    self._references.pop(known, None)
+                    self._references.pop(entered, None)
             self._most = max(_LEAST, 2 * len(self._references))
         self._references[key] = weakref.ref(thing)
 

@@ -1,1 +1,0 @@
-"""Facts of the machine: mounts, links, processes."""
