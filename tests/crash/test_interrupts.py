@@ -22,7 +22,12 @@ from tests.store_tools import publish, stage
 # A generator that is dropped half-way is closed. That looks like a call of it, although Python runs no handlers there;
 # it reports what is raised then, and continues.
 _ENDED = pytest.mark.filterwarnings("ignore:Exception ignored in. <generator:pytest.PytestUnraisableExceptionWarning")
-pytestmark = [pytest.mark.usefixtures("little_logs"), _ENDED, *SAMPLED]
+# A file of /proc that was just opened is dropped, which closes it; Python warns of that. Those of a store warn of
+# nothing.
+_DROPPED = pytest.mark.filterwarnings(
+    "ignore:Exception ignored in. <_io.FileIO name='/proc/:pytest.PytestUnraisableExceptionWarning"
+)
+pytestmark = [pytest.mark.usefixtures("little_logs"), _ENDED, _DROPPED, *SAMPLED]
 
 TOPIC, GROUP = "t", "g"
 _ENGINE = os.path.join(os.path.dirname(pyspark_log.__file__), "storage", "")
