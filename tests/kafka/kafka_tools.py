@@ -35,6 +35,9 @@ _STARTED = "Kafka Server started"
 QUICK = {
     "group.initial.rebalance.delay.ms": 0,
     "group.consumer.assignment.interval.ms": 0,
+    # A member that a test leaves stays, however slow the machine is.
+    "group.consumer.max.session.timeout.ms": 3_600_000,
+    "group.consumer.session.timeout.ms": 3_600_000,
     # The indexes that are written to are made this large, and mapped.
     "log.index.size.max.bytes": 65536,
     "log.cleaner.dedupe.buffer.size": 2097152,

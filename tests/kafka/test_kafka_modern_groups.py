@@ -29,7 +29,7 @@ def topics(broker):
     made = make_topics(KafkaGroups(broker), [4, 3, 1])
     # The coordinator may see them a little later.
     probe = BothSides(broker, made, "probe")
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while True:
         try:
             probe.enter("p", made)
