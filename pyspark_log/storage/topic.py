@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from operator import index
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 from pyspark_log.arguments import to_ms
 from pyspark_log.errors import InvalidConfigError
@@ -164,8 +165,8 @@ class Topic:
         elif isinstance(bound, datetime):
             found = {n: self.store.offset_for_timestamp(self.name, n, to_ms(bound)) for n in numbers}
             bounds = {n: LATEST if one is None else one.offset for n, one in found.items()}
-        elif isinstance(bound, int):
-            bounds = dict.fromkeys(numbers, bound)
+        elif isinstance(bound, SupportsIndex):  # also an offset of NumPy's, as from a column
+            bounds = dict.fromkeys(numbers, index(bound))
         else:
             raise InvalidConfigError(f"{bound!r}: must be an offset, a datetime, or offsets by partition")
         for number, offset in bounds.items():

@@ -3,6 +3,7 @@
 import threading
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -50,6 +51,10 @@ def test_a_read_is_a_data_frame_of_pandas(store):
     topic = store.topic("orders")
     topic.append([{"value": "a"}, {"value": "b"}], partition=0)
     assert topic.read().to_pandas()["value"].tolist() == [b"a", b"b"]
+
+
+def test_a_bound_of_numpy(topic):
+    assert values(topic.read(np.int64(1))) == values(topic.read(1))
 
 
 def test_a_bound_that_is_none(topic):
