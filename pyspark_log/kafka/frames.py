@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from typing import TYPE_CHECKING
 
@@ -34,24 +35,21 @@ def decode_request(frame: bytes | bytearray | memoryview) -> tuple[Struct, Struc
         raise MessageError(f"a frame of {len(frame)} bytes is no request")
     key, version, correlation_id = _START.unpack_from(frame)
     try:
-        request, _ = api(key)
+        header_plan, plan = _request_plans(key, version)
     except KeyError:
         raise UnsupportedVersionError(key, version, correlation_id) from None
-    if version not in request.versions:
-        raise UnsupportedVersionError(key, version, correlation_id)
-    header, position = decode(_request_header(request, version), frame, 0)
+    header, position = decode(header_plan, frame, 0)
     try:
         # As Kafka, without a look at what may follow: librdkafka 2.16 adds bytes to some of its requests for metadata.
-        return header, decode(request.plan(version), frame, position)[0]
+        return header, decode(plan, frame, position)[0]
     except MessageError as error:
-        raise MessageError(f"{request.name} version {version}: {error}") from None
+        raise MessageError(f"{api(key)[0].name} version {version}: {error}") from None
 
 
 def encode_response(response: Struct, version: int, correlation_id: int) -> list[Chunk]:
     """Writes a response, in chunks as `wire.encode` does. MessageError: a value does not fit its field."""
-    of = message_of(response)
-    header = _response_header(of, version)
-    return encode(header, header.struct(correlation_id), of.plan(version), response)
+    header, plan = _response_plans(type(response), version)  # type: ignore[arg-type]  # classes are hashable
+    return encode(header, header.struct(correlation_id), plan, response)
 
 
 def encode_request(request: Struct, version: int, correlation_id: int, client_id: str | None = None) -> list[Chunk]:
@@ -72,6 +70,22 @@ def decode_response(api_key: int, version: int, frame: bytes | bytearray | memor
     if end != len(frame):
         raise MessageError(f"{response.name} version {version}: {len(frame) - end} bytes too many")
     return header.correlation_id, value
+
+
+# Found once: a server needs them for each request and response.
+@functools.cache
+def _request_plans(key: int, version: int) -> tuple[Plan, Plan]:
+    """Those of a request's header and of the request. KeyError: the API, or its version, is not known."""
+    request, _ = api(key)
+    if version not in request.versions:
+        raise KeyError(version)
+    return _request_header(request, version), request.plan(version)
+
+
+@functools.cache
+def _response_plans(struct: type[Struct], version: int) -> tuple[Plan, Plan]:
+    response = message_of(struct())
+    return _response_header(response, version), response.plan(version)
 
 
 def _request_header(request: Message, version: int) -> Plan:
