@@ -163,20 +163,23 @@ class ProducerStates:
         if entry is None:
             # Its records may have been deleted or have expired, so any sequence may be the next.
             return None
-        if not header.is_control:
-            duplicate = _duplicate(entry, header)
+        is_control = header.is_control
+        # Nearly each is the batch after the last one: it is none of those that are remembered, and in order.
+        is_next = header.base_sequence == entry.last_sequence + 1 and header.producer_epoch == entry.epoch
+        if is_control or not is_next:
+            duplicate = None if is_control else _duplicate(entry, header)
             if duplicate is not None:
                 return duplicate
-        _check_epoch(entry, header)
-        if marker is not None:
-            _check_coordinator(entry, header, marker)
-        elif not header.is_control:
-            _check_sequence(entry, header)
-            if entry.txn_first_offset is not None and not header.is_transactional:
-                raise InvalidTxnStateError(
-                    f"producer {header.producer_id} has a transaction open since offset {entry.txn_first_offset}: "
-                    "a batch outside of it is refused until that is committed or aborted"
-                )
+            _check_epoch(entry, header)
+            if marker is not None:
+                _check_coordinator(entry, header, marker)
+            elif not is_control:
+                _check_sequence(entry, header)
+        if entry.txn_first_offset is not None and not is_control and not header.is_transactional:
+            raise InvalidTxnStateError(
+                f"producer {header.producer_id} has a transaction open since offset {entry.txn_first_offset}: "
+                "a batch outside of it is refused until that is committed or aborted"
+            )
         return None
 
     def aborted_by(self, header: BatchHeader, marker: EndTxnMarker) -> AbortedTransaction | None:
