@@ -57,7 +57,7 @@ class ClusterView(Protocol):
         """Whether the high watermark may be lower than one that consumers have seen of an earlier leader (KIP-207)."""
 
     async def replicate(
-        self, ends: Mapping[TopicPartition, LogEnd], deadline: float | None
+        self, ends: Sequence[tuple[TopicPartition, LogEnd]], deadline: float | None
     ) -> Mapping[TopicPartition, ErrorCode]:
         """Has the replicas get what was appended to partitions.
 

@@ -133,7 +133,7 @@ class Alone:
         return False
 
     async def replicate(
-        self, _ends: Mapping[TopicPartition, LogEnd], _deadline: float | None
+        self, _ends: Sequence[tuple[TopicPartition, LogEnd]], _deadline: float | None
     ) -> Mapping[TopicPartition, ErrorCode]:
         return {}
 

@@ -55,8 +55,9 @@ class ClientSession:
         counts.requests[key][version] += 1
         self.client.client_id = header.client_id or ""
         throttle = None
-        if self.is_authenticated and key in _LIMITED:
-            throttle = self._broker.throttles.of(self.client.name, header.client_id or "")
+        throttles = self._broker.throttles
+        if throttles.limit_clients and self.is_authenticated and key in _LIMITED:
+            throttle = throttles.of(self.client.name, header.client_id or "")
         call = Call(self._broker, self.client, header.client_id, version, throttle)
         if throttle is None:
             response = await served.handler(call, request)

@@ -101,7 +101,7 @@ class Client:
         return host_of(self.peer.rpartition(":")[0])
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Call:
     """The circumstances of a request.
 
@@ -118,11 +118,14 @@ class Call:
     client_id: str | None
     version: int
     throttle: Throttle | None = None
+    _rules: Rules | None = field(default=None, init=False)
 
-    @cached_property
+    @property
     def rules(self) -> Rules | None:
-        """The rules of this request; None: it may do everything."""
-        return None if self.broker.acls is None else self.broker.acls.current()
+        """The rules of this request, the same to its end; None: it may do everything."""
+        if self._rules is None and self.broker.acls is not None:
+            self._rules = self.broker.acls.current()
+        return self._rules
 
     @property
     def cluster(self) -> ClusterView:

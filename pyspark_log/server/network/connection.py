@@ -196,6 +196,8 @@ class Connection:
     @property
     def is_idle(self) -> bool:
         """Whether the next request may be handled: none is being handled or answered, and there is no pause."""
+        if not self._requests:
+            return not self._is_sending and self._pause is None
         return self._may_begin(self._rest, 0)
 
     def _may_begin(self, data: memoryview | bytes, position: int) -> bool:
@@ -240,12 +242,6 @@ class Connection:
 
     # ---- what the loop calls
 
-    def _readable(self) -> None:
-        self._guard(self._receive)
-
-    def _writable(self) -> None:
-        self._guard(self._send_on)
-
     def _request_can_go_on(self, request: _Request) -> None:
         # Not at once: what the request does next may finish the wait of another one, and so on.
         self._loop.call_soon(self._guard, partial(self._run_on, request))
@@ -285,7 +281,7 @@ class Connection:
     def _read_on(self) -> None:
         if not self._is_reading and not self.is_closed:
             self._is_reading = True
-            self._loop.add_reader(self._socket.fileno(), self._readable)
+            self._loop.add_reader(self._socket.fileno(), partial(self._guard, self._receive))
 
     def _stop_reading(self) -> None:
         if self._is_reading:
@@ -347,7 +343,7 @@ class Connection:
             # Also what was ready before a request for which the connection is closed.
             self._send()
         self._keep(data, position)
-        if self.is_idle:
+        if not self._is_reading and self.is_idle:
             self._read_on()
 
     def _keep(self, data: memoryview | bytes, position: int) -> None:
@@ -393,6 +389,8 @@ class Connection:
 
     def _count(self) -> None:
         """Has the bytes counted that this connection holds."""
+        if not (self._counted or self._requests or self._rest or self._frame):
+            return
         now = len(self._rest) + (self._received if self._frame is not None else 0)
         for request in self._requests:
             now += request.size
@@ -443,6 +441,8 @@ class Connection:
 
     def _send(self) -> None:
         """Sends what is ready, as far as the system takes it now. OSError."""
+        if not self._unsent and not self._is_sending:
+            return
         is_all = not self._output or self._output.send()
         self._holds_file = False
         if is_all and self._is_sending:
@@ -450,7 +450,7 @@ class Connection:
             self._loop.remove_writer(self._socket.fileno())
         elif not is_all:
             self._wait_for_room()
-        if is_all and self._unsent:
+        if is_all:
             self._times.note(self._unsent, self._clock())
             self._unsent.clear()
 
@@ -458,10 +458,16 @@ class Connection:
         """Continues when the system takes more; until then nothing is received."""
         if not self._is_sending:
             self._is_sending = True
-            self._loop.add_writer(self._socket.fileno(), self._writable)
+            self._loop.add_writer(self._socket.fileno(), partial(self._guard, self._send_on))
 
     def _send_on(self) -> None:
         """Sends what is ready; if that was all, continues with the requests that came meanwhile."""
         self._send()
-        if self.is_idle:
+        if not self.is_idle:
+            return
+        if self._rest:
             self._handle(self._rest)
+        else:
+            self._count()
+            if not self._is_reading:
+                self._read_on()

@@ -115,15 +115,15 @@ class NodeView:
         return self._leaders.is_behind(at, high_watermark)
 
     async def replicate(
-        self, ends: Mapping[TopicPartition, LogEnd], deadline: float | None
+        self, ends: Sequence[tuple[TopicPartition, LogEnd]], deadline: float | None
     ) -> Mapping[TopicPartition, ErrorCode]:
         """Wakes when the high watermarks move."""
-        for at in ends:
+        for at, _ in ends:
             self._leaders.appended(at)
         if deadline is None or not ends:
             return {}
         logs, waiting, errors = self._parts.logs, dict(ends), dict[TopicPartition, ErrorCode]()
-        keys = [PartitionKey(logs.topic(at.topic).topic_id, at.partition) for at in ends]
+        keys = [PartitionKey(logs.topic(at.topic).topic_id, at.partition) for at, _ in ends]
 
         def is_done() -> bool:
             for at, end in list(waiting.items()):

@@ -75,6 +75,13 @@ class Throttles:
         self._connections: dict[str, Rate] = {}
         self._mutations = threading.Lock()
 
+    @property
+    def limit_clients(self) -> bool:
+        """Whether anything limits any client; without that `of` need not be asked."""
+        if self._clock() >= self._next_look:
+            self._look()
+        return self._table.limits_clients
+
     def of(self, user: str, client_id: str) -> Throttle | None:
         """The throttle for a request of a client; None: nothing limits it."""
         table = self._looked_at()
@@ -110,16 +117,16 @@ class Throttles:
             yield Usage(name, user, client_id, one.rate.measure(now)[0], one.bound, one.throttled, pause)
 
     def _looked_at(self) -> Table:
-        time = self._clock()
-        if time >= self._next_look:
-            self._next_look = time + _LOOK
+        if self._clock() >= self._next_look:
             self._look()
-            if time >= self._next_sweep:
-                self._next_sweep = time + _SWEEP
-                self._sweep()
         return self._table
 
     def _look(self) -> None:
+        time = self._clock()
+        self._next_look = time + _LOOK
+        if time >= self._next_sweep:
+            self._next_sweep = time + _SWEEP
+            self._sweep()
         try:
             self._table, self._complaint = self._quotas.table(), ""
         except (PylogError, OSError) as error:

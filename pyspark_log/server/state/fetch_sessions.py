@@ -42,15 +42,17 @@ class Entry:
 
     Attributes:
         topic, topic_id: as the client names its topic.
+        name: the topic's, as it was found last; None: it was not.
         request: what the client asks for.
         key: by which its changes are noted; None: it was not found yet.
         is_due: whether it is to be looked at.
     """
 
-    __slots__ = ("_high_watermark", "_log_start", "is_due", "key", "request", "topic", "topic_id")
+    __slots__ = ("_high_watermark", "_log_start", "is_due", "key", "name", "request", "topic", "topic_id")
 
     def __init__(self, topic: str, topic_id: bytes, request: FetchRequest.FetchPartition) -> None:
         self.topic, self.topic_id, self.request = topic, topic_id, request
+        self.name: str | None = None
         self.key: PartitionKey | None = None
         self.is_due = True
         self._high_watermark = self._log_start = -1

@@ -174,8 +174,13 @@ async def _parts(call: Call, request: FetchRequest, replica: Replica | None, ses
 
 
 async def _of_session(call: Call, session: Session, entry: Entry, rack: str, by_name: dict[str, ServedTopic]) -> _Part:
-    name = entry.topic if call.version < _FIRST_BY_ID else await call.cluster.name_of(entry.topic_id)
-    part = _part(call, name, (entry.topic, entry.topic_id), entry.request, rack, None, by_name)
+    asked = entry.topic, entry.topic_id
+    # A topic that has the name still, and the id, need not be found by its id.
+    known = entry.key is not None and entry.name is not None
+    part = _part(call, entry.name, asked, entry.request, rack, None, by_name) if known else None
+    if part is None or part.key != entry.key:
+        name = entry.topic if call.version < _FIRST_BY_ID else await call.cluster.name_of(entry.topic_id)
+        part, entry.name = _part(call, name, asked, entry.request, rack, None, by_name), name
     part.entry = entry
     if part.is_open:
         session.watch(entry, part.key)
@@ -287,7 +292,7 @@ class _Search:
             self._look_at(part, may_wait=True)
 
     def _look_at(self, part: _Part, *, may_wait: bool) -> None:
-        if part.topic is None or self._is_as_seen(part, part.topic, may_wait=may_wait):
+        if part.topic is None or (part.end >= 0 and self._is_as_seen(part, part.topic, may_wait=may_wait)):
             return
         self.size -= part.size
         self.there -= part.there
@@ -301,7 +306,7 @@ class _Search:
 
     def _is_as_seen(self, part: _Part, topic: ServedTopic, *, may_wait: bool) -> bool:
         """Whether there is nothing new for a follower: the high watermark alone has moved."""
-        if part.end < 0 or part.error:
+        if part.error:
             return False
         try:
             return topic.view(part.request.partition, may_wait=may_wait).next_offset == part.end

@@ -69,7 +69,11 @@ async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None
     else:
         appends = await _appended(call, request, _no_order)
     await _replicate(call, request, appends, started)
-    if 0 < sum(append.woken for topic in appends for append in topic) <= _MOST_FIRST:
+    woken = 0
+    for topic in appends:
+        for append in topic:
+            woken += append.woken
+    if 0 < woken <= _MOST_FIRST:
         await OthersFirst()
     responses = [
         _Topic(topic.name, topic.topic_id, [append.response for append in parts if append.response is not None])
@@ -101,11 +105,12 @@ async def _appended(call: Call, request: ProduceRequest, on_order: Callable[[], 
 
 async def _replicate(call: Call, request: ProduceRequest, appends: Iterable[Sequence[_Append]], started: float) -> None:
     """Waits until all replicas in sync have what was appended, if acks=all asks for that; the answers say so."""
-    appended = {append.at: append for topic in appends for append in topic if append.end is not None}
-    ends = {at: append.end for at, append in appended.items() if append.end is not None}
+    ends = [(append.at, append.end) for topic in appends for append in topic if append.end is not None]
     deadline = started + request.timeout_ms / 1000 if request.acks == _ALL else None
-    for at, error in (await call.cluster.replicate(ends, deadline)).items():
-        appended[at].take_back(error)
+    errors = await call.cluster.replicate(ends, deadline)
+    for append in (append for topic in appends for append in topic) if errors else ():
+        if append.end is not None and append.at in errors:
+            append.take_back(errors[append.at])
 
 
 async def _append_in_transaction(
@@ -163,13 +168,17 @@ async def _append(
     on_order: Callable[[], object],
 ) -> Sequence[Sequence[_Append]]:  # fmt: skip
     """Appends all batches but those that are `refused`."""
-    appends = [
-        [_Append(call, request, name, part, refused) for part in topic.partition_data]
-        for topic, name in zip(request.topic_data, names, strict=True)
-    ]
-    unanswered = [append for topic in appends for append in topic if append.response is None]
+    appends, unanswered, batches = list[list[_Append]](), list[_Append](), list[Batch]()
+    for topic, name in zip(request.topic_data, names, strict=True):
+        appends.append([])
+        for part in topic.partition_data:
+            append = _Append(call, request, name, part, refused)
+            appends[-1].append(append)
+            if append.response is None:
+                unanswered.append(append)
+                batches.append(append.batch)
     sync = request.acks == _ALL and call.broker.sync_acks_all
-    outcomes = await call.broker.logs.append([append.batch for append in unanswered], sync=sync, on_order=on_order)
+    outcomes = await call.broker.logs.append(batches, sync=sync, on_order=on_order)
     for append, outcome in zip(unanswered, outcomes, strict=True):
         append.answer(outcome)
         if isinstance(outcome, Stored) and outcome.topic_id:
@@ -215,7 +224,7 @@ class _Append:
         self.size = len(self.batch.records)
         self.response: ProduceResponse.PartitionProduceResponse | None = None
         why = _refusal(call, request, topic, self.at, self.batch.records)
-        if why is None and (code := refused.get(self.at)):
+        if why is None and refused and (code := refused.get(self.at)):
             why = code, f"not in the transaction of {request.transactional_id}: {code.name}"
         if why is not None:
             self._refuse(*why)
