@@ -5,7 +5,7 @@ import random
 import threading
 
 import pytest
-from server_requests import values
+from server_requests import FETCH_BY_ID, id_of, values
 
 from pyspark_log import Store
 from pyspark_log.kafka import messages as m
@@ -126,6 +126,19 @@ def test_an_error_is_answered_until_it_is_gone(peer, store, wide):
     consumer.fetch({0: 1})
     store.delete_topic(wide)
     assert {part.error_code for part in consumer.fetch(wait=_LONG).values()} == {3}
+
+
+def test_an_id_means_its_topic_also_where_another_has_the_name(peer, store, topic):
+    append(store, topic, 0, b"a")
+    asked = request_of("", {0: 0}, 0)
+    asked = asked._replace(topics=[asked.topics[0]._replace(topic_id=id_of(store, topic))])
+    session_id = peer.ask(asked, FETCH_BY_ID).session_id
+    store.delete_topic(topic)
+    store.create_topic(topic, 1)
+    append(store, topic, 0, b"b")
+    for epoch in (1, 2):
+        [[part]] = [one.partitions for one in peer.ask(request_of("", {}, epoch, session_id), FETCH_BY_ID).responses]
+        assert (part.error_code, bytes(part.records)) == (ErrorCode.UNKNOWN_TOPIC_ID, b"")
 
 
 def test_a_session_is_for_the_names_or_the_ids_of_topics(peer, wide):
