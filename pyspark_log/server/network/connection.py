@@ -350,6 +350,8 @@ class Connection:
         """Keeps what was received of requests that are not handled yet, a large one in a buffer of its size."""
         if position == len(data):
             self._rest = b""
+            if not (self._counted or self._requests):
+                return
         elif (
             not self._may_begin(data, position)
             or (size := self._size_of(data, position)) is None
@@ -389,8 +391,6 @@ class Connection:
 
     def _count(self) -> None:
         """Has the bytes counted that this connection holds."""
-        if not (self._counted or self._requests or self._rest or self._frame):
-            return
         now = len(self._rest) + (self._received if self._frame is not None else 0)
         for request in self._requests:
             now += request.size

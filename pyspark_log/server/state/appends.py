@@ -162,7 +162,10 @@ class Appends:
 
     def _wake(self, key: PartitionKey, seen: Seen | None = None) -> int:
         self._kept.pop(key, None)
-        return sum([waiting.note(key, seen) for waiting in list(self._waiting.get(key, ()))])
+        woken = 0
+        for waiting in list(self._waiting.get(key, ())):
+            woken += waiting.note(key, seen)
+        return woken
 
 
 class Waiting:

@@ -122,7 +122,7 @@ async def fetch(call: Call, request: FetchRequest, replica: Replica | None = Non
     parts = await _parts(call, request, replica, session)
     search = _Search(call, request, replica)
     may_wait = request.max_wait_ms > 0 and request.min_bytes > 0 and (session is not None or len(parts) > 0)
-    if may_wait and all(part.is_open for part in parts):
+    if may_wait and not [part for part in parts if not part.is_open]:
         await _wait_for_records(call, request, search, parts, session)
     else:
         await search.look(parts)
@@ -167,7 +167,7 @@ async def _parts(call: Call, request: FetchRequest, replica: Replica | None, ses
     call.broker.appends.refresh_kept()
     parts = []
     for topic in request.topics:
-        name = topic.topic if call.version < _FIRST_BY_ID else await call.cluster.name_of(topic.topic_id)
+        name = topic.topic if call.version < _FIRST_BY_ID else await call.broker.cluster.name_of(topic.topic_id)
         asked = topic.topic, topic.topic_id
         parts += [_part(call, name, asked, part, request.rack_id, replica, by_name) for part in topic.partitions]
     return parts
@@ -179,7 +179,7 @@ async def _of_session(call: Call, session: Session, entry: Entry, rack: str, by_
     known = entry.key is not None and entry.name is not None
     part = _part(call, entry.name, asked, entry.request, rack, None, by_name) if known else None
     if part is None or part.key != entry.key:
-        name = entry.topic if call.version < _FIRST_BY_ID else await call.cluster.name_of(entry.topic_id)
+        name = entry.topic if call.version < _FIRST_BY_ID else await call.broker.cluster.name_of(entry.topic_id)
         part, entry.name = _part(call, name, asked, entry.request, rack, None, by_name), name
     part.entry = entry
     if part.is_open:

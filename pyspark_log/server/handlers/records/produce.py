@@ -95,7 +95,7 @@ def _no_order() -> None:
 async def _appended(call: Call, request: ProduceRequest, on_order: Callable[[], object]) -> Sequence[Sequence[_Append]]:
     """Appends the batches of a request; `on_order` as of ServedLogs.append."""
     names = [
-        topic.name if call.version < _FIRST_BY_ID else await call.cluster.name_of(topic.topic_id)
+        topic.name if call.version < _FIRST_BY_ID else await call.broker.cluster.name_of(topic.topic_id)
         for topic in request.topic_data
     ]
     if request.transactional_id is None:
@@ -107,7 +107,7 @@ async def _replicate(call: Call, request: ProduceRequest, appends: Iterable[Sequ
     """Waits until all replicas in sync have what was appended, if acks=all asks for that; the answers say so."""
     ends = [(append.at, append.end) for topic in appends for append in topic if append.end is not None]
     deadline = started + request.timeout_ms / 1000 if request.acks == _ALL else None
-    errors = await call.cluster.replicate(ends, deadline)
+    errors = await call.broker.cluster.replicate(ends, deadline)
     for append in (append for topic in appends for append in topic) if errors else ():
         if append.end is not None and append.at in errors:
             append.take_back(errors[append.at])
@@ -218,7 +218,7 @@ class _Append:
     ) -> None:  # fmt: skip
         self.topic, self._part, self.messages, self.woken = topic, part, 0, 0
         self.at, self.end = TopicPartition(topic or "", part.index), None
-        self._leader_epoch = call.cluster.leader_epoch(self.at)
+        self._leader_epoch = call.broker.cluster.leader_epoch(self.at)
         # A view of the request's frame, which does all that bytes do here.
         self.batch = Batch(self.at, cast("bytes", part.records or b""))
         self.size = len(self.batch.records)
@@ -271,7 +271,7 @@ def _refusal(
         return refusal
     if request.acks not in _ACKS:
         return ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}; it must be 0, 1 or -1 (all)"
-    if error := call.cluster.refusal(at, request.acks):
+    if error := call.broker.cluster.refusal(at, request.acks):
         return error, "another broker leads it" if error == ErrorCode.NOT_LEADER_OR_FOLLOWER else "too few are in sync"
     if len(records) <= FLAGS_AT:
         return ErrorCode.INVALID_RECORD, f"{len(records)} bytes are no record batch"

@@ -22,10 +22,13 @@ _AT_ONCE_BYTES = 64 * 1024
 
 async def append(logs: LogManager, workers: Workers, batches: Sequence[Batch], *, sync: bool) -> list[Stored | Refused]:
     """See ServedLogs.append."""
-    appends = [_Append(logs, batch) for batch in batches]
-    remaining = appends
-    if not sync and sum(len(batch.records) for batch in batches) <= _AT_ONCE_BYTES:
-        remaining = [append for append in appends if not append.is_done_at_once()]
+    appends, remaining, size = list[_Append](), list[_Append](), 0
+    for batch in batches:
+        appends.append(_Append(logs, batch))
+        size += len(batch.records)
+    for append in appends:
+        if sync or size > _AT_ONCE_BYTES or not append.is_done_at_once():
+            remaining.append(append)
     if remaining:
         await workers.run(_finish, remaining, sync)
     return [append.outcome for append in appends]

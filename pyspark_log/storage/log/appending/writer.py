@@ -148,9 +148,8 @@ class LogWriter:
 
     def _check_one(self, header: BatchHeader) -> Outcomes:
         """As `_check_each` for the only batch, which has a producer id: nothing need be copied for those after it."""
-        held = self.log.lease.held
-        # Without the bytes of the file, which `held.state` puts together.
-        state = held.stored._replace(next_offset=held.next_offset, position=held.position)
+        # Without the bytes of the file, which `state` puts together.
+        state = self.log.lease.held.moved()
         try:
             duplicate = self.log.producers.validate(state, b"", header, self.log.clock()).duplicate
         except ProducerError as error:

@@ -115,7 +115,7 @@ class ProducerStateManager:
         assert self._states is not None
         self._states.enter(numbered.header, numbered.marker)
         # No other replica has to acknowledge it.
-        self._states.acknowledge(numbered.header.next_offset)
+        self._states.acknowledge(self._states.end_offset)
 
     def skip(self, base_offset: int, next_offset: int) -> None:
         """Skips the batches appended in [base_offset, next_offset), which have no producer ids."""
