@@ -105,8 +105,8 @@ class FolderEvents(seam.PartitionEvents):
 
     def changed(self) -> set[tuple[str, int]] | None:
         names = self._files.changed()
-        if names is None:
-            return None
+        if not names:
+            return None if names is None else set()
         parts = (name.rpartition("-") for name in names)
         return {(topic_id, int(number)) for topic_id, _, number in parts if number.isdecimal()}
 

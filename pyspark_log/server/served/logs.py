@@ -137,10 +137,16 @@ class ServedTopic(Protocol):
 
 
 class Batch(NamedTuple):
-    """A client's record batch on its way into a partition; its bytes are as the client has sent them."""
+    """A client's record batch on its way into a partition; its bytes are as the client has sent them.
+
+    Attributes:
+        on_written: may be called with the partition, by the id of its topic, once the batch is there and before anyone
+            else can change the partition; in the loop's thread, and nothing comes between this and the outcome.
+    """
 
     at: TopicPartition
     records: bytes
+    on_written: Callable[[str, int], object] | None = None
 
 
 class Stored(NamedTuple):

@@ -14,6 +14,8 @@ _POLL = 0.02
 # How long a log that was looked at is taken as it was, at most (s), and of how many partitions that is. Not all that
 # becomes of a partition is reported: that the store's folder is replaced by a copy.
 _KEPT, _MOST_KEPT = 0.5, 10_000
+# The most bytes of records that are in memory with them.
+_MOST_KEPT_BYTES = 8 * 1024 * 1024
 # After events that nothing waits for have come so often, they are not read any more until something does.
 _MOST_IDLE = 100
 
@@ -42,6 +44,7 @@ class Appends:
         self._poll: Timer | None = None
         self._is_reading = False
         self._kept = dict[PartitionKey, tuple[float, LogView]]()
+        self._room = _MOST_KEPT_BYTES
         self._idle = 0  # how often events came since something has begun to wait
 
     @property
@@ -98,10 +101,25 @@ class Appends:
         """Wakes what waits for a partition: this server knows of the change before the system reports it, or alone."""
         self._wake(key)
 
-    def appended(self, key: PartitionKey, stored: Stored) -> int:
-        """The same once a batch is appended, which what waits then need not read from the files; how many are woken."""
+    def written(self, topic_id: str, partition: int) -> None:
+        """Drops what the system has reported of a partition until now: it was this server, which calls `appended` next.
+
+        To be called before anyone else can change the partition.
+        """
+        key = PartitionKey(topic_id, partition)
+        if self._is_reading and key in self._waiting:
+            self._changed(but=key)
+
+    def appended(self, key: PartitionKey, stored: Stored, size: int) -> int:
+        """The same once a batch is appended, which what waits, or asks soon, need not read from the files.
+
+        `size`: the batch's, in bytes. Returns how many are woken.
+        """
         log = stored.as_left() if key in self._waiting and stored.as_left is not None else None
-        return self._wake(key, None if log is None else Seen(stored.base_offset, log))
+        woken = self._wake(key, None if log is None else Seen(stored.base_offset, log))
+        if log is not None:
+            self.keep(key, log, size)
+        return woken
 
     def look(self) -> None:
         """Notes the changes that the system has reported until now, for what waits."""
@@ -113,10 +131,12 @@ class Appends:
         if self._kept:
             self.look()
 
-    def keep(self, key: PartitionKey, log: LogView) -> None:
-        """Keeps a partition's log as it was just looked at, until a change is reported."""
-        if len(self._kept) == _MOST_KEPT:
+    def keep(self, key: PartitionKey, log: LogView, size: int = 0) -> None:
+        """Keeps a partition's log as it was just looked at, until a change is reported; with `size` bytes of records."""
+        self._room -= size
+        if len(self._kept) == _MOST_KEPT or self._room < 0:
             self._kept.clear()
+            self._room = _MOST_KEPT_BYTES - size
         self._kept[key] = self._loop.time(), log
 
     def kept(self, key: PartitionKey) -> LogView | None:
@@ -138,7 +158,7 @@ class Appends:
             self._is_reading = True
             self._loop.add_reader(self._events.fd, self._changed)
 
-    def _changed(self) -> None:
+    def _changed(self, but: PartitionKey | None = None) -> None:
         assert self._events is not None
         changed = self._events.changed()
         if not self._waiting:
@@ -151,7 +171,8 @@ class Appends:
         if changed is None:
             self._kept.clear()
         for key in list(self._waiting) if changed is None else changed:
-            self._wake(PartitionKey(*key))
+            if key != but:
+                self._wake(PartitionKey(*key))
 
     def _look_at_all(self) -> None:
         self._poll = None

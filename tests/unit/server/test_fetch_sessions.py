@@ -5,7 +5,7 @@ import random
 import threading
 
 import pytest
-from server_requests import FETCH_BY_ID, id_of, values
+from server_requests import FETCH_BY_ID, batch, id_of, produce, values
 
 from pyspark_log import Store
 from pyspark_log.kafka import messages as m
@@ -94,6 +94,42 @@ def test_a_partition_that_the_request_does_not_name_ends_the_wait(peer, store, w
         threading.Timer(0.01, append, (store, wide, number, b"a")).start()
         assert [*consumer.answer()] == [number]
         consumer.fetch({number: 1})
+
+
+def test_what_the_server_appends_and_what_others_do_end_the_wait(server, peer, store, topic):
+    """One after the other, and at once. A report that is lost would be a wait of a minute that ends with nothing."""
+    draw, end, there = random.Random(11), 0, 0
+    consumer = Consumer(peer, topic, {0: 0})
+    with Peer(server) as producer:
+
+        def write(count, *, ours):
+            for _ in range(count):
+                if ours:
+                    assert produce(producer, topic, batch(b"a")).error_code == ErrorCode.NONE
+                else:
+                    append(store, topic, 0, b"b")
+
+        for number in range(120):
+            consumer.send({0: end}, wait=_LONG)
+            if number % 4:
+                counts = draw.choice([(0, 1), (1, 0), (1, 1), (2, 1)])
+                for count, ours in draw.sample(list(zip(counts, (True, False), strict=True)), 2):
+                    write(count, ours=ours)
+            else:
+                counts = 5, 5
+                other = threading.Thread(target=write, args=(5,), kwargs={"ours": False})
+                other.start()
+                write(5, ours=True)
+                other.join()
+            there += sum(counts)
+            answer = consumer.answer()
+            while True:
+                found = values(answer[0])
+                assert list(found) == list(range(end, end + len(found)))
+                end += len(found)
+                if end == there:
+                    break
+                answer = consumer.fetch({0: end}, wait=_LONG)
 
 
 def test_any_sequence_of_requests_gets_all(peer, store, wide):

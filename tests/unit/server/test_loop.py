@@ -158,7 +158,7 @@ def test_consumers_that_wait_come_before_the_producer_that_has_woken_them(loop):
         came.append(number)
 
     async def produce():
-        came.append(appends.appended(key, Stored(0, 1, 0, -1, False, "topic", None)))
+        came.append(appends.appended(key, Stored(0, 1, 0, -1, False, "topic", None), 0))
         await OthersFirst()
         came.append("the producer")
         loop.stop()
@@ -194,5 +194,45 @@ def test_a_log_is_kept_until_a_change_of_it_is_reported_or_half_a_second(loop, c
         assert appends.kept(quiet) is log
         clock[0] += 0.2
         assert appends.kept(quiet) is None
+        waiting.close()
+        appends.close()
+
+
+def test_what_the_server_writes_itself_is_not_reported_to_it(loop, tmp_path):
+    with Store.create(tmp_path / "store") as store:
+        store.create_topic("t", 2)
+        topic_id = store.describe_topic("t").topic_id
+        own, other = PartitionKey(topic_id, 0), PartitionKey(topic_id, 1)
+        appends, log = Appends(loop, store.partitions.events()), object()
+        waiting = appends.waiting([own, other])
+
+        def append(partition):
+            store.append("t", pa.record_batch({"value": [b"a"]}), partition=partition)
+
+        append(1)
+        append(0)
+        appends.written(*own)
+        appends.look()
+        assert list(waiting.take()) == [other]
+        stored = Stored(0, 1, 0, -1, False, topic_id, lambda: log)
+        assert (appends.appended(own, stored, 10), appends.kept(own)) == (0, log)
+        assert waiting.take() == {own: (0, log)}
+        append(0)  # another process
+        appends.look()
+        assert (waiting.take(), appends.kept(own)) == ({own: None}, None)
+        waiting.close()
+        appends.close()
+
+
+def test_what_is_kept_has_few_bytes_of_records(loop, tmp_path):
+    with Store.create(tmp_path / "store") as store:
+        store.create_topic("t", 1)
+        appends = Appends(loop, store.partitions.events())
+        keys = [PartitionKey("t", number) for number in range(100)]
+        waiting = appends.waiting(keys)
+        for key in keys:
+            appends.keep(key, object(), 1 << 20)
+        assert sum(appends.kept(key) is not None for key in keys) <= 8
+        assert appends.kept(keys[-1]) is not None
         waiting.close()
         appends.close()

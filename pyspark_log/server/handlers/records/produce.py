@@ -182,7 +182,8 @@ async def _append(
     for append, outcome in zip(unanswered, outcomes, strict=True):
         append.answer(outcome)
         if isinstance(outcome, Stored) and outcome.topic_id:
-            append.woken = call.broker.appends.appended(PartitionKey(outcome.topic_id, append.at.partition), outcome)
+            key = PartitionKey(outcome.topic_id, append.at.partition)
+            append.woken = call.broker.appends.appended(key, outcome, append.size)
     _count(call.broker.counts, appends)
     return appends
 
@@ -220,7 +221,7 @@ class _Append:
         self.at, self.end = TopicPartition(topic or "", part.index), None
         self._leader_epoch = call.broker.cluster.leader_epoch(self.at)
         # A view of the request's frame, which does all that bytes do here.
-        self.batch = Batch(self.at, cast("bytes", part.records or b""))
+        self.batch = Batch(self.at, cast("bytes", part.records or b""), call.broker.appends.written)
         self.size = len(self.batch.records)
         self.response: ProduceResponse.PartitionProduceResponse | None = None
         why = _refusal(call, request, topic, self.at, self.batch.records)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from pyspark_log.errors import InvalidRecordError, ProducerError, PylogError
@@ -24,7 +24,8 @@ async def append(logs: LogManager, workers: Workers, batches: Sequence[Batch], *
     """See ServedLogs.append."""
     appends, remaining, size = list[_Append](), list[_Append](), 0
     for batch in batches:
-        appends.append(_Append(logs, batch))
+        # Of several, one may have to wait, so the outcome of another would come later.
+        appends.append(_Append(logs, batch, batch.on_written if len(batches) == 1 else None))
         size += len(batch.records)
     for append in appends:
         if sync or size > _AT_ONCE_BYTES or not append.is_done_at_once():
@@ -48,8 +49,8 @@ class _Append:
 
     outcome: Stored | Refused
 
-    def __init__(self, logs: LogManager, batch: Batch) -> None:
-        self._logs, self._batch = logs, batch
+    def __init__(self, logs: LogManager, batch: Batch, on_written: Callable[[str, int], object] | None) -> None:
+        self._logs, self._batch, self._on_written = logs, batch, on_written
         self._topic: TopicLogs | None = None
         self._writer: Turnstile | None = None
         self._checked: tuple[Turnstile, bytes | bytearray, int] | None = None
@@ -58,7 +59,9 @@ class _Append:
         """Appends the batch unless that may have to wait; whether there is an outcome."""
         try:
             writer, data, time = self._check()
-            outcomes = writer.append_at_once([data])
+            on_written, place = self._on_written, writer.place
+            then = None if on_written is None else partial(on_written, place.topic_id, place.partition)
+            outcomes = writer.append_at_once([data], then)
             if outcomes is None:
                 return False
             self._note(writer, outcomes[0], time, at_hand=data)

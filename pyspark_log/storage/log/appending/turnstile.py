@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from pyspark_log.errors import UnknownTopicError
 from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import contextmanager
 from pyspark_log.storage.fs.locking.timeouts import DEFAULT_TIMEOUT
-from pyspark_log.storage.log.appending.appends import Outcomes, PendingAppend
+from pyspark_log.storage.log.appending.appends import Appended, Outcomes, PendingAppend
 from pyspark_log.storage.log.appending.replica import raise_high_watermark
 from pyspark_log.storage.log.appending.writer import LogWriter
 from pyspark_log.storage.log.held_log import HeldLog
@@ -105,15 +105,17 @@ class Turnstile:
                 raise
         return pending.outcomes()
 
-    def append_at_once(self, batches: Sequence[bytes | bytearray]) -> Outcomes | None:
+    def append_at_once(
+        self, batches: Sequence[bytes | bytearray], then: Callable[[], object] | None = None
+    ) -> Outcomes | None:
         """Appends batches if there is nothing to wait for; else does nothing (None). Raises as `append_each`.
 
         So it is if no other process has the lock or has changed the log, no segment begins, and no sync is due.
+        `then` is called once they are there, before another process can change the log.
         """
+        lease, what = self.log.lease, (batches, then)
         try:
-            return self.log.lease.run_if_kept(self._append_in_room, batches) or self.log.lease.run_if_as_left(
-                self._append_in_room, batches
-            )
+            return lease.run_if_kept(self._append_in_room, what) or lease.run_if_as_left(self._append_in_room, what)
         except OSError as error:
             self.log.fail(error)
 
@@ -122,8 +124,14 @@ class Turnstile:
             return None
         return self._writer.append_each(batches, sync=False)
 
-    def _append_in_room(self, _held: OpenState, batches: Sequence[bytes | bytearray]) -> Outcomes | None:
-        return self._writer.append_each_in_room(batches) if _is_entered_as_left(self.log) else None
+    def _append_in_room(
+        self, _held: OpenState, what: tuple[Sequence[bytes | bytearray], Callable[[], object] | None]
+    ) -> Outcomes | None:
+        batches, then = what
+        outcomes = self._writer.append_each_in_room(batches) if _is_entered_as_left(self.log) else None
+        if outcomes is not None and then is not None and isinstance(outcomes[0], Appended):
+            then()
+        return outcomes
 
     def _append_pending(self, first: PendingAppend) -> None:
         """Appends what this thread has claimed, and what other threads wait for, as far as it fits."""
