@@ -67,6 +67,7 @@ def bare(port: int, path: str) -> None:
     listener, file = socket.create_server((HOST, port)), os.open(path, os.O_RDWR | os.O_CREAT)
     poll, open_ = select.epoll(), dict[int, socket.socket]()
     poll.register(listener, select.EPOLLIN)
+    print("listening", flush=True)
     buffer, waiting, end = memoryview(bytearray(1 << 16)), None, 0
     while True:
         for fd, _ in poll.poll():
@@ -98,7 +99,10 @@ class Bare:
 
     def __init__(self, folder: str) -> None:
         self.host, [self.port] = HOST, free_ports(1)
-        self.process = subprocess.Popen([sys.executable, __file__, "bare", str(self.port), f"{folder}/bare"])
+        command = [sys.executable, __file__, "bare", str(self.port), f"{folder}/bare"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        assert self.process.stdout is not None
+        self.process.stdout.readline()
 
     def kill(self) -> None:
         """Ends it."""
