@@ -132,7 +132,7 @@ class Appends:
             self.look()
 
     def keep(self, key: PartitionKey, log: LogView, size: int = 0) -> None:
-        """Keeps a partition's log as it was just looked at, until a change is reported; with `size` bytes of records."""
+        """Keeps a log as it was just looked at, with `size` bytes of records, until a change of it is reported."""
         self._room -= size
         if len(self._kept) == _MOST_KEPT or self._room < 0:
             self._kept.clear()

@@ -176,8 +176,8 @@ async def _parts(call: Call, request: FetchRequest, replica: Replica | None, ses
 async def _of_session(call: Call, session: Session, entry: Entry, rack: str, by_name: dict[str, ServedTopic]) -> _Part:
     asked = entry.topic, entry.topic_id
     # A topic that has the name still, and the id, need not be found by its id.
-    known = entry.key is not None and entry.name is not None
-    part = _part(call, entry.name, asked, entry.request, rack, None, by_name) if known else None
+    was_found = entry.key is not None and entry.name is not None
+    part = _part(call, entry.name, asked, entry.request, rack, None, by_name) if was_found else None
     if part is None or part.key != entry.key:
         name = entry.topic if call.version < _FIRST_BY_ID else await call.broker.cluster.name_of(entry.topic_id)
         part, entry.name = _part(call, name, asked, entry.request, rack, None, by_name), name

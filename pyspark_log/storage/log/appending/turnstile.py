@@ -113,9 +113,9 @@ class Turnstile:
         So it is if no other process has the lock or has changed the log, no segment begins, and no sync is due.
         `then` is called once they are there, before another process can change the log.
         """
-        lease, what = self.log.lease, (batches, then)
+        lease, append = self.log.lease, (batches, then)
         try:
-            return lease.run_if_kept(self._append_in_room, what) or lease.run_if_as_left(self._append_in_room, what)
+            return lease.run_if_kept(self._append_in_room, append) or lease.run_if_as_left(self._append_in_room, append)
         except OSError as error:
             self.log.fail(error)
 
@@ -125,9 +125,9 @@ class Turnstile:
         return self._writer.append_each(batches, sync=False)
 
     def _append_in_room(
-        self, _held: OpenState, what: tuple[Sequence[bytes | bytearray], Callable[[], object] | None]
+        self, _held: OpenState, append: tuple[Sequence[bytes | bytearray], Callable[[], object] | None]
     ) -> Outcomes | None:
-        batches, then = what
+        batches, then = append
         outcomes = self._writer.append_each_in_room(batches) if _is_entered_as_left(self.log) else None
         if outcomes is not None and then is not None and isinstance(outcomes[0], Appended):
             then()
