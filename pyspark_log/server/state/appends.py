@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from pyspark_log.server.network import Loop, Timer, Wait
 from pyspark_log.server.served import LogView, Stored
 from pyspark_log.storage.seam import PartitionEvents
+
+_log = logging.getLogger(__name__)
 
 # How often all partitions that are waited for are looked at where the OS does not report changes, in seconds.
 _POLL = 0.02
@@ -108,7 +111,11 @@ class Appends:
         """
         key = PartitionKey(topic_id, partition)
         if self._is_reading and key in self._waiting:
-            self._changed(but=key)
+            try:
+                self._changed(but=key)
+            except OSError as error:
+                # The batch is there all the same, and the loop reads again.
+                _log.warning("the changes of partitions cannot be read: %s", error)
 
     def appended(self, key: PartitionKey, stored: Stored, size: int) -> int:
         """The same once a batch is appended, which what waits, or asks soon, need not read from the files.

@@ -108,9 +108,10 @@ async def _replicate(call: Call, request: ProduceRequest, appends: Iterable[Sequ
     ends = [(append.at, append.end) for topic in appends for append in topic if append.end is not None]
     deadline = started + request.timeout_ms / 1000 if request.acks == _ALL else None
     errors = await call.broker.cluster.replicate(ends, deadline)
-    for append in (append for topic in appends for append in topic) if errors else ():
-        if append.end is not None and append.at in errors:
-            append.take_back(errors[append.at])
+    for topic in appends if errors else ():
+        for append in topic:
+            if append.end is not None and append.at in errors:
+                append.take_back(errors[append.at])
 
 
 async def _append_in_transaction(
