@@ -224,6 +224,22 @@ def test_what_the_server_writes_itself_is_not_reported_to_it(loop, tmp_path):
         appends.close()
 
 
+def test_reports_that_cannot_be_read_are_no_error_of_an_append(loop, tmp_path, monkeypatch, caplog):
+    def fail():
+        raise OSError("no memory")
+
+    with Store.create(tmp_path / "store") as store:
+        store.create_topic("t", 1)
+        events, key = store.partitions.events(), PartitionKey("t", 0)
+        appends = Appends(loop, events)
+        waiting = appends.waiting([key])
+        monkeypatch.setattr(events, "changed", fail)
+        appends.written(*key)
+        assert "the changes of partitions cannot be read: no memory" in caplog.text
+        waiting.close()
+        appends.close()
+
+
 def test_what_is_kept_has_few_bytes_of_records(loop, tmp_path):
     with Store.create(tmp_path / "store") as store:
         store.create_topic("t", 1)
