@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import tables
+from fetch_sessions import seconds_of
 from server_clients import create_topic
 
 from pyspark_log import Store
@@ -138,14 +139,10 @@ class Clients:
         part = m.ProduceRequest.PartitionProduceData(0, batch)
         return m.ProduceRequest(None, -1, 30_000, [m.ProduceRequest.TopicProduceData("", self._topic_id, [part])])
 
-    def _processor_time(self) -> float:
-        files = Path(f"/proc/{self._process}/task").glob("*/schedstat")
-        return sum(int(file.read_text().split()[0]) for file in files) / 1e3
-
     def measure(self, records: int, rate: float) -> Times:
         """Sends records, `rate` a second; each is fetched before the next one."""
         until_consumer, until_producer = list[float](), list[float]()
-        used, begun = self._processor_time(), time.perf_counter()
+        used, begun = seconds_of(self._process), time.perf_counter()
         for number in range(records):
             frame = self.producer.encoded(self._produce(), PRODUCE)
             time.sleep(max(0.0, begun + number / rate - time.perf_counter()))
@@ -160,7 +157,7 @@ class Clients:
                     if ready is self.consumer.socket:
                         self._check(answer)
             self.consumer.send(self._fetch(), FETCH)
-        used = (self._processor_time() - used) / records
+        used = (seconds_of(self._process) - used) / records * 1e6
         return Times(statistics.median(until_consumer), statistics.median(until_producer), used)
 
     def _check(self, answer: bytes) -> None:

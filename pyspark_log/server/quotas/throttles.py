@@ -78,9 +78,7 @@ class Throttles:
     @property
     def limit_clients(self) -> bool:
         """Whether anything limits any client; without that `of` need not be asked."""
-        if self._clock() >= self._next_look:
-            self._look()
-        return self._table.limits_clients
+        return self._looked_at().limits_clients
 
     def of(self, user: str, client_id: str) -> Throttle | None:
         """The throttle for a request of a client; None: nothing limits it."""
