@@ -34,7 +34,7 @@ from pyspark_log.spark import with_source_position
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kafka"))
 from tests.kafka.kafka_tools import SPARK_JARS, Broker
-from tests.server_tools import Server
+from tests.server_tools import NewServer
 
 PARTITIONS, KEYS, SIZE = 2, 1_000, 1_000
 WARM_UP = 15.0
@@ -85,7 +85,7 @@ def server_of(name: str, query: str) -> Iterator[str]:
         with Store.create(f"{folder}/store") as store:
             store.create_topic("in", PARTITIONS)
             store.create_topic("out", PARTITIONS, {"source.position.header": "source"} if query == "once" else None)
-        server = Server(f"{folder}/store", folder)
+        server = NewServer(f"{folder}/store", folder)
         server.start()
         try:
             yield server.bootstrap
