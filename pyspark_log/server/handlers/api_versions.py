@@ -40,7 +40,7 @@ async def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsRe
             return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
         call.client.software = " ".join(said)
         _log.debug("%s: %s", call.client.peer, call.client.software)
-    features = call.cluster.features()
+    features = call.broker.cluster.features()
     return ApiVersionsResponse(
         ErrorCode.NONE,
         described(call.broker.served),

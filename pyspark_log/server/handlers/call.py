@@ -12,7 +12,6 @@ from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.kafka.schemas import Struct, message
 from pyspark_log.server.answers.refusal import RefusedError
 from pyspark_log.server.broker import Broker
-from pyspark_log.server.cluster_view import ClusterView
 from pyspark_log.server.network import Wait
 from pyspark_log.server.quotas import Throttle
 from pyspark_log.server.security import ANONYMOUS, Login
@@ -126,11 +125,6 @@ class Call:
         if self._rules is None and self.broker.acls is not None:
             self._rules = self.broker.acls.current()
         return self._rules
-
-    @property
-    def cluster(self) -> ClusterView:
-        """The cluster that the server is one of."""
-        return self.broker.cluster
 
     def leads(self, at: TopicPartition) -> bool:
         """Whether the server leads a partition."""

@@ -54,7 +54,7 @@ async def answer_limited(
 
 def _is_of_follower(call: Call, request: Any) -> bool:  # noqa: ANN401  (a FetchRequest)
     """Whether a fetch is another broker's, and not one of a client that calls itself a broker."""
-    is_follower = call.cluster.is_follower(fetch.follower_of(request, call.version))
+    is_follower = call.broker.cluster.is_follower(fetch.follower_of(request, call.version))
     return is_follower and call.allows(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME)
 
 

@@ -248,10 +248,12 @@ def test_a_commit_that_is_not_stored_is_sent_again(house, store):
             if request.kind != "get" and not request.is_done:
                 raise ObjectStoreError("it is full", retriable=False)
 
-        broker = SimpleNamespace(groups=member.groups, logs=SimpleNamespace(groups=first.groups))
-        call = SimpleNamespace(
-            broker=broker, version=8, client=SimpleNamespace(warned=set()), allows=lambda *_: True,
+        broker = SimpleNamespace(
+            groups=member.groups, logs=SimpleNamespace(groups=first.groups),
             cluster=SimpleNamespace(has_partition=lambda _: True),
+        )  # fmt: skip
+        call = SimpleNamespace(
+            broker=broker, version=8, client=SimpleNamespace(warned=set()), allows=lambda *_: True
         )  # fmt: skip
         set_observer(fail)
         try:
@@ -277,10 +279,10 @@ def test_a_commit_in_a_transaction_that_is_not_stored_is_sent_again(house, store
 
         gate = SimpleNamespace(admit=admit, release=lambda *_: None)
         logs = SimpleNamespace(groups=first.groups, transactions=SimpleNamespace(writable=True))
+        cluster = SimpleNamespace(has_partition=lambda _: True, place_of=place_of)
         call = SimpleNamespace(
-            broker=SimpleNamespace(groups=member.groups, logs=logs, gate=gate, loop=loop), version=5,
+            broker=SimpleNamespace(groups=member.groups, logs=logs, gate=gate, loop=loop, cluster=cluster), version=5,
             client=SimpleNamespace(warned=set()), allows=lambda *_: True,
-            cluster=SimpleNamespace(has_partition=lambda _: True, place_of=place_of),
         )  # fmt: skip
         coordinates_again(first, store)
         answer = loop.start(txn_offset_commit(call, r.commit_in_transaction("tx", "g", (1, 0), "t", 5)))

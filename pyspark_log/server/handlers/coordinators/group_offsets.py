@@ -90,7 +90,7 @@ async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommi
 
 
 async def _name_of(call: Call, name: str, topic_id: bytes) -> str | None:
-    return name if call.version < _FIRST_BY_ID else await call.cluster.name_of(topic_id)
+    return name if call.version < _FIRST_BY_ID else await call.broker.cluster.name_of(topic_id)
 
 
 def refusal(
@@ -130,7 +130,7 @@ def _refusal(
 def unknown(call: Call, topic: str, partition: int) -> ErrorCode:
     """The error of a partition that does not exist; NONE: it does."""
     try:
-        is_there = call.cluster.has_partition(TopicPartition(topic, partition))
+        is_there = call.broker.cluster.has_partition(TopicPartition(topic, partition))
     except (PylogError, OSError) as error:
         return code_of(error)
     return ErrorCode.NONE if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

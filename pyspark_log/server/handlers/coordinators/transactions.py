@@ -130,7 +130,7 @@ async def add_offsets_to_txn(call: Call, request: AddOffsetsToTxnRequest) -> Add
     if not call.allows(*_READ, request.group_id):
         return AddOffsetsToTxnResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     try:
-        at = await call.cluster.place_of(request.group_id)
+        at = await call.broker.cluster.place_of(request.group_id)
     except (PylogError, OSError) as failure:
         return AddOffsetsToTxnResponse(error_code=code_of(failure))
     error = await _add(call, request.transactional_id, request.producer_id, request.producer_epoch, frozenset({at}))
@@ -199,7 +199,7 @@ async def _commit(
     groups, log, gate = call.broker.groups, call.broker.logs.groups, call.broker.gate
     producer = request.transactional_id, request.producer_id, request.producer_epoch
     try:
-        at = await call.cluster.place_of(request.group_id)
+        at = await call.broker.cluster.place_of(request.group_id)
         admitted = await gate.admit(*producer, frozenset({at}), adds=call.version >= _COMMIT_OF_EACH)
         try:
             if error := admitted[at]:

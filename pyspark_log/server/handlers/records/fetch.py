@@ -292,7 +292,7 @@ class _Search:
             self._look_at(part, may_wait=True)
 
     def _look_at(self, part: _Part, *, may_wait: bool) -> None:
-        if part.topic is None or (part.end >= 0 and self._is_as_seen(part, part.topic, may_wait=may_wait)):
+        if part.topic is None or self._is_as_seen(part, part.topic, may_wait=may_wait):
             return
         self.size -= part.size
         self.there -= part.there
@@ -306,7 +306,7 @@ class _Search:
 
     def _is_as_seen(self, part: _Part, topic: ServedTopic, *, may_wait: bool) -> bool:
         """Whether there is nothing new for a follower: the high watermark alone has moved."""
-        if part.error:
+        if part.error or part.end < 0:
             return False
         try:
             return topic.view(part.request.partition, may_wait=may_wait).next_offset == part.end

@@ -85,7 +85,7 @@ def _partition(
         log = call.broker.logs.topic(topic).view(number, may_wait=True, client_end=LONG_MAX)
         error = check_epoch(asked.current_leader_epoch, log.leader_epoch)
         is_client = request.replica_id < 0
-        if not error and time != _EARLIEST and is_client and call.cluster.is_behind(at, log.high_watermark):
+        if not error and time != _EARLIEST and is_client and call.broker.cluster.is_behind(at, log.high_watermark):
             # Else an offset could be lower than one that the leader before has answered (KIP-207).
             error = _NOT_AVAILABLE[call.version >= _SINCE_NOT_AVAILABLE]
         if is_twice:

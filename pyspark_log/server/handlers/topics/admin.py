@@ -187,7 +187,7 @@ async def delete_topics(call: Call, request: DeleteTopicsRequest) -> DeleteTopic
 
 async def _delete(call: Call, name: str, topic_id: bytes) -> DeleteTopicsResponse.DeletableTopicResult:
     if topic_id != NO_ID:
-        name_of_id = None if name else await call.cluster.name_of(topic_id)
+        name_of_id = None if name else await call.broker.cluster.name_of(topic_id)
         if name_of_id is None:
             code = ErrorCode.INVALID_REQUEST if name else ErrorCode.UNKNOWN_TOPIC_ID
             return _Deleted(name or None, topic_id, code, None)

@@ -138,7 +138,7 @@ async def _wait_for_replicas(
     """Waits until all replicas have deleted; they say so when they fetch."""
     at = TopicPartition(topic, result.partition_index)
     try:
-        while not result.error_code and not call.cluster.has_deleted(at, result.low_watermark):
+        while not result.error_code and not call.broker.cluster.has_deleted(at, result.low_watermark):
             if call.broker.loop.time() >= deadline:
                 return _Deleted(result.partition_index, -1, ErrorCode.REQUEST_TIMED_OUT)
             pause: Wait[None] = Wait()
