@@ -122,11 +122,11 @@ class Session:
 
     def due(self, reader: Reader) -> list[Entry]:
         """The partitions to be looked at for a reader, in order."""
+        # So a client gets what was there before it has asked.
+        self._appends.look()
         if reader != self._reader or self.waiting is None or self.used >= self._next_look:
             self._reader, self._next_look = reader, self.used + _LOOK
             return list(self.entries.values())
-        # So a client gets what was there before it has asked.
-        self._appends.look()
         for key in self.waiting.take():
             self._by_key[key].is_due = True
         return [entry for entry in self.entries.values() if entry.is_due]

@@ -12,7 +12,7 @@ from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
 from pyspark_log.server.answers.refusal import RefusedError
 from pyspark_log.server.security.acls import Rules
-from pyspark_log.server.state.appends import Appends
+from pyspark_log.server.state.appends import Appends, PartitionKey
 from pyspark_log.server.state.fetch_sessions import FetchSessions, Reader
 from tests.server_tools import Peer, served
 
@@ -132,6 +132,26 @@ def test_what_the_server_appends_and_what_others_do_end_the_wait(server, peer, s
                 answer = consumer.fetch({0: end}, wait=_LONG)
 
 
+def test_a_log_that_has_changed_while_another_batch_waits_is_not_answered_as_it_was_left(server, peer, store, wide):
+    """A consumer that has read what came meanwhile would be ahead of it, and begin again elsewhere."""
+    consumer = Consumer(peer, wide, {0: 0})
+    with Peer(server) as producer:
+        # What the server has left itself is appended to at once.
+        assert produce(producer, wide, batch(b"a")).error_code == ErrorCode.NONE
+        with store.logs.writer(wide, 1).hold():
+            parts = [m.ProduceRequest.PartitionProduceData(number, batch(b"b")) for number in (0, 1)]
+            topics = [m.ProduceRequest.TopicProduceData(wide, bytes(16), parts)]
+            producer.send(m.ProduceRequest(None, -1, 30_000, topics), 9)
+            end = 0
+            while end < 2:
+                end += len(values(consumer.fetch({0: end}, wait=_LONG)[0]))
+            append(store, wide, 0, b"c")
+            assert values(consumer.fetch({0: 2}, wait=_LONG)[0]) == {2: b"c"}
+        [topic] = producer.response().responses
+    assert [part.error_code for part in topic.partition_responses] == [ErrorCode.NONE] * 2
+    assert [part.error_code for part in consumer.fetch({0: 3}).values()] in ([], [ErrorCode.NONE])
+
+
 def test_any_sequence_of_requests_gets_all(peer, store, wide):
     """What a session is answered has records exactly where a fetch of all partitions has."""
     draw = random.Random(5)
@@ -248,4 +268,18 @@ def test_all_are_due_now_and_then_and_for_another_reader(loop, tmp_path):
         # What a quota holds back is looked at again, and answered.
         sessions.take_back(session.session_id)
         assert due(reader, 6) == 2
+        appends.close()
+
+
+def test_a_look_at_all_takes_no_log_as_it_was_before_the_request(loop, tmp_path):
+    with Store.create(tmp_path / "store") as store:
+        key = PartitionKey(store.create_topic("t", 1).topic_id, 0)
+        appends = Appends(loop, store.partitions.events())
+        session = FetchSessions(appends, Clock(), 2).of(request_of("t", {0: 0}, 0), by_id=False)
+        [entry] = session.due(_ANY)
+        session.watch(entry, key)
+        appends.keep(key, object())
+        append(store, "t", 0, b"a")
+        session.due(_ANY._replace(host="127.0.0.2"))
+        assert appends.kept(key) is None
         appends.close()

@@ -64,7 +64,8 @@ class _Append:
             outcomes = writer.append_at_once([data], then)
             if outcomes is None:
                 return False
-            self._note(writer, outcomes[0], time, at_hand=data)
+            # While another batch of the request waits, others may change the log: it is not as it was left then.
+            self._note(writer, outcomes[0], time, at_hand=None if then is None else data)
         except (PylogError, OSError) as error:
             self._fail(error)
         return True
