@@ -1,6 +1,7 @@
 """What a server serves: the logs of a store, as its handlers ask for them. `logs` has the contracts."""
 
 from pyspark_log.server.served.logs import (
+    AsLeft,
     Batch,
     Batches,
     LogView,
@@ -15,6 +16,7 @@ from pyspark_log.server.served.logs import (
 from pyspark_log.server.served.servers import Server
 
 __all__ = [
+    "AsLeft",
     "Batch",
     "Batches",
     "LogView",

@@ -136,17 +136,25 @@ class ServedTopic(Protocol):
 # ---- appending
 
 
+#: Gives a log as an append has left it, with its batch at hand; None: it cannot. To be called at once.
+AsLeft: TypeAlias = Callable[[], LogView | None]
+
+
 class Batch(NamedTuple):
     """A client's record batch on its way into a partition; its bytes are as the client has sent them.
 
     Attributes:
         on_written: may be called with the partition, by the id of its topic, once the batch is there and before anyone
-            else can change the partition; in the loop's thread, and nothing comes between this and the outcome.
+            else can change the partition; in the loop's thread, and `on_stored` comes next.
+        on_stored: is called in the loop's thread if the server is to wake what waits for the partition, and not only
+            the system's report of the change: with the id of its topic, the batch's offset, and what gives the log;
+            None: nothing does.
     """
 
     at: TopicPartition
     records: bytes
     on_written: Callable[[str, int], object] | None = None
+    on_stored: Callable[[str, int, AsLeft | None], object] | None = None
 
 
 class Stored(NamedTuple):
@@ -157,9 +165,6 @@ class Stored(NamedTuple):
         log_start: the log's first offset.
         time: the time (ms) that its records have got; -1: they keep their own.
         is_duplicate: whether it was there before.
-        topic_id: by which its partition is waited for, if the server is to wake what waits for it: at once, and not
-            when the system reports the change; "": it is not.
-        as_left: gives the log as it is, with the batch at its end and at hand; None: it is not. To be called at once.
     """
 
     base_offset: int
@@ -167,8 +172,6 @@ class Stored(NamedTuple):
     log_start: int
     time: int
     is_duplicate: bool
-    topic_id: str = ""
-    as_left: Callable[[], LogView | None] | None = None
 
 
 class Refused(NamedTuple):

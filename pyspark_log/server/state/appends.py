@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from pyspark_log.server.network import Loop, Timer, Wait
-from pyspark_log.server.served import LogView, Stored
+from pyspark_log.server.served import AsLeft, LogView
 from pyspark_log.storage.seam import PartitionEvents
 
 _log = logging.getLogger(__name__)
@@ -117,13 +117,13 @@ class Appends:
                 # The batch is there all the same, and the loop reads again.
                 _log.warning("the changes of partitions cannot be read: %s", error)
 
-    def appended(self, key: PartitionKey, stored: Stored, size: int) -> int:
+    def appended(self, key: PartitionKey, base_offset: int, size: int, as_left: AsLeft | None) -> int:
         """The same once a batch is appended, which what waits, or asks soon, need not read from the files.
 
-        `size`: the batch's, in bytes. Returns how many are woken.
+        `base_offset`, `size`: the batch's, in bytes. Returns how many are woken.
         """
-        log = stored.as_left() if key in self._waiting and stored.as_left is not None else None
-        woken = self._wake(key, None if log is None else Seen(stored.base_offset, log))
+        log = as_left() if key in self._waiting and as_left is not None else None
+        woken = self._wake(key, None if log is None else Seen(base_offset, log))
         if log is not None:
             self.keep(key, log, size)
         return woken

@@ -10,7 +10,6 @@ import pytest
 
 from pyspark_log import Store
 from pyspark_log.server.network import Loop, OthersFirst
-from pyspark_log.server.served import Stored
 from pyspark_log.server.state.appends import Appends, PartitionKey
 
 
@@ -158,7 +157,7 @@ def test_consumers_that_wait_come_before_the_producer_that_has_woken_them(loop):
         came.append(number)
 
     async def produce():
-        came.append(appends.appended(key, Stored(0, 1, 0, -1, False, "topic", None), 0))
+        came.append(appends.appended(key, 0, 1, None))
         await OthersFirst()
         came.append("the producer")
         loop.stop()
@@ -214,8 +213,7 @@ def test_what_the_server_writes_itself_is_not_reported_to_it(loop, tmp_path):
         appends.written(*own)
         appends.look()
         assert list(waiting.take()) == [other]
-        stored = Stored(0, 1, 0, -1, False, topic_id, lambda: log)
-        assert (appends.appended(own, stored, 10), appends.kept(own)) == (0, log)
+        assert (appends.appended(own, 0, 10, lambda: log), appends.kept(own)) == (0, log)
         assert waiting.take() == {own: (0, log)}
         append(0)  # another process
         appends.look()

@@ -15,7 +15,7 @@ from pyspark_log.server.cluster_view import LogEnd
 from pyspark_log.server.handlers.call import Call, key_of
 from pyspark_log.server.network import ClosedByServerError, OthersFirst
 from pyspark_log.server.security.acls import Operation, Resource
-from pyspark_log.server.served import Batch, Refused, Stored
+from pyspark_log.server.served import AsLeft, Batch, Refused, Stored
 from pyspark_log.server.state.appends import PartitionKey
 from pyspark_log.server.state.counts import Counts
 from pyspark_log.storage.record import crc32c
@@ -182,9 +182,6 @@ async def _append(
     outcomes = await call.broker.logs.append(batches, sync=sync, on_order=on_order)
     for append, outcome in zip(unanswered, outcomes, strict=True):
         append.answer(outcome)
-        if isinstance(outcome, Stored) and outcome.topic_id:
-            key = PartitionKey(outcome.topic_id, append.at.partition)
-            append.woken = call.broker.appends.appended(key, outcome, append.size)
     _count(call.broker.counts, appends)
     return appends
 
@@ -222,7 +219,8 @@ class _Append:
         self.at, self.end = TopicPartition(topic or "", part.index), None
         self._leader_epoch = call.broker.cluster.leader_epoch(self.at)
         # A view of the request's frame, which does all that bytes do here.
-        self.batch = Batch(self.at, cast("bytes", part.records or b""), call.broker.appends.written)
+        self._appends = call.broker.appends
+        self.batch = Batch(self.at, cast("bytes", part.records or b""), self._appends.written, self._wake)
         self.size = len(self.batch.records)
         self.response: ProduceResponse.PartitionProduceResponse | None = None
         why = _refusal(call, request, topic, self.at, self.batch.records)
@@ -230,6 +228,10 @@ class _Append:
             why = code, f"not in the transaction of {request.transactional_id}: {code.name}"
         if why is not None:
             self._refuse(*why)
+
+    def _wake(self, topic_id: str, base_offset: int, as_left: AsLeft | None) -> None:
+        """See Batch.on_stored."""
+        self.woken = self._appends.appended(PartitionKey(topic_id, self.at.partition), base_offset, self.size, as_left)
 
     def answer(self, outcome: Stored | Refused) -> None:
         """Takes in what became of the batch."""

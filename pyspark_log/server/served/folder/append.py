@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from pyspark_log.errors import InvalidRecordError, ProducerError, PylogError
 from pyspark_log.server.network import Workers
 from pyspark_log.server.served.folder.topic import LogAsLeft
-from pyspark_log.server.served.logs import Batch, Refused, Stored
+from pyspark_log.server.served.logs import AsLeft, Batch, Refused, Stored
 from pyspark_log.storage.catalog import check_not_internal
 from pyspark_log.storage.ingest import validate
 from pyspark_log.storage.log import Appended, Turnstile
@@ -22,16 +22,16 @@ _AT_ONCE_BYTES = 64 * 1024
 
 async def append(logs: LogManager, workers: Workers, batches: Sequence[Batch], *, sync: bool) -> list[Stored | Refused]:
     """See ServedLogs.append."""
-    appends, remaining, size = list[_Append](), list[_Append](), 0
+    appends, remaining, size = [_Append(logs, batch) for batch in batches], list[_Append](), 0
     for batch in batches:
-        # Of several, one may have to wait, so the outcome of another would come later.
-        appends.append(_Append(logs, batch, batch.on_written if len(batches) == 1 else None))
         size += len(batch.records)
     for append in appends:
         if sync or size > _AT_ONCE_BYTES or not append.is_done_at_once():
             remaining.append(append)
     if remaining:
         await workers.run(_finish, remaining, sync)
+        for append in remaining:
+            append.wake()
     return [append.outcome for append in appends]
 
 
@@ -49,36 +49,45 @@ class _Append:
 
     outcome: Stored | Refused
 
-    def __init__(self, logs: LogManager, batch: Batch, on_written: Callable[[str, int], object] | None) -> None:
-        self._logs, self._batch, self._on_written = logs, batch, on_written
+    def __init__(self, logs: LogManager, batch: Batch) -> None:
+        self._logs, self._batch = logs, batch
         self._topic: TopicLogs | None = None
         self._writer: Turnstile | None = None
         self._checked: tuple[Turnstile, bytes | bytearray, int] | None = None
 
     def is_done_at_once(self) -> bool:
-        """Appends the batch unless that may have to wait; whether there is an outcome."""
+        """Appends the batch unless that may have to wait; whether there is an outcome. What waits for it is woken."""
         try:
             writer, data, time = self._check()
-            on_written, place = self._on_written, writer.place
+            on_written, place = self._batch.on_written, writer.place
             then = None if on_written is None else partial(on_written, place.topic_id, place.partition)
             outcomes = writer.append_at_once([data], then)
             if outcomes is None:
                 return False
-            # While another batch of the request waits, others may change the log: it is not as it was left then.
-            self._note(writer, outcomes[0], time, at_hand=None if then is None else data)
+            self._note(writer, outcomes[0], time)
         except (PylogError, OSError) as error:
             self._fail(error)
+            return True
+        self.wake(partial(self._log, writer, data))
         return True
 
-    def _log(self, writer: Turnstile, data: bytes | bytearray, placed: Appended) -> LogAsLeft | None:
-        """See Stored.as_left."""
-        state = writer.log.lease.state_left
-        is_end = state is not None and state.next_offset == state.high_watermark == placed.next_offset
+    def wake(self, as_left: AsLeft | None = None) -> None:
+        """Says that the batch is there, if it was appended; see Batch.on_stored."""
+        outcome, on_stored = self.outcome, self._batch.on_stored
+        if on_stored is not None and isinstance(outcome, Stored) and not outcome.is_duplicate:
+            assert self._writer is not None
+            on_stored(self._writer.place.topic_id, outcome.base_offset, as_left)
+
+    def _log(self, writer: Turnstile, data: bytes | bytearray) -> LogAsLeft | None:
+        """See AsLeft."""
+        state, outcome = writer.log.lease.state_left, self.outcome
+        assert isinstance(outcome, Stored)
+        is_end = state is not None and state.next_offset == state.high_watermark == outcome.next_offset
         if self._topic is None or state is None or not is_end or writer.log.sources is not None:
             return None
         records, reader = bytearray(data), self._topic.reader(self._batch.at.partition)
-        assign_offsets(records, 0, len(records), placed.base_offset, state.leader_epoch)
-        return LogAsLeft(reader, state, placed.base_offset, bytes(records))
+        assign_offsets(records, 0, len(records), outcome.base_offset, state.leader_epoch)
+        return LogAsLeft(reader, state, outcome.base_offset, bytes(records))
 
     def finish(self, *, sync: bool) -> None:
         """Appends the batch."""
@@ -100,14 +109,10 @@ class _Append:
             self._checked = writer, data, now if writer.config.log_append_time else -1
         return self._checked
 
-    def _note(
-        self, writer: Turnstile, outcome: Appended | PylogError, time: int, at_hand: bytes | bytearray | None = None
-    ) -> None:
+    def _note(self, writer: Turnstile, outcome: Appended | PylogError, time: int) -> None:
         if isinstance(outcome, Appended):
             base, end, is_old = outcome.base_offset, outcome.next_offset, outcome.duplicate
-            log_start, topic_id = writer.log.lease.log_start_left, "" if is_old else writer.place.topic_id
-            as_left = None if is_old or at_hand is None else partial(self._log, writer, at_hand, outcome)
-            self.outcome = Stored(base, end, log_start, time, is_old, topic_id, as_left)
+            self.outcome = Stored(base, end, writer.log.lease.log_start_left, time, is_old)
         else:
             self._fail(outcome)
 
