@@ -6,7 +6,6 @@ It prints what each step found, as JSON.
 """
 
 import json
-import os
 import sys
 
 from pyspark.errors import PySparkException
@@ -15,10 +14,21 @@ from pyspark.sql import SparkSession
 from pyspark_log import Publish
 from pyspark_log.errors import InvalidConfigError
 from pyspark_log.spark import read, with_source_position, write_stream
+from pyspark_log.warm_python import use_warm_python
+
+
+def start(writes, tries=9):
+    """Starts a query. Spark gives the Python of `foreachBatch` ten seconds; one that takes longer is started again."""
+    try:
+        return writes.start()
+    except PySparkException as error:
+        if tries == 0 or "Python worker failed to connect back" not in str(error):
+            raise
+        return start(writes, tries - 1)
 
 
 def main(folder):
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    use_warm_python()
     spark = SparkSession.builder.remote("local[2]").getOrCreate()
     path, found = f"{folder}/store", {"session": type(spark).__module__}
 
@@ -36,9 +46,8 @@ def main(folder):
             out.write(batch.where("int(string(value)) < 10").select("value"), topic="small")
             out.write(batch.where("int(string(value)) >= 10").select("value"), topic="large")
 
-    stream.writeStream.foreachBatch(publish).option("checkpointLocation", f"{folder}/split").trigger(
-        availableNow=True
-    ).start().awaitTermination()
+    writes = stream.writeStream.foreachBatch(publish).option("checkpointLocation", f"{folder}/split")
+    start(writes.trigger(availableNow=True)).awaitTermination()
     found["split"] = [read(spark, path, topic).count() for topic in ("small", "large")]
 
     found["transformed"] = read(
