@@ -118,7 +118,7 @@ class Appends:
                 _log.warning("the changes of partitions cannot be read: %s", error)
 
     def appended(self, key: PartitionKey, base_offset: int, size: int, as_left: AsLeft | None) -> int:
-        """The same once a batch is appended, which what waits, or asks soon, need not read from the files.
+        """Wakes requests that wait for a batch that was appended; they, and those that come soon, read no file for it.
 
         `base_offset`, `size`: the batch's, in bytes. Returns how many are woken.
         """

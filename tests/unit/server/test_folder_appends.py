@@ -1,5 +1,7 @@
 """Batches on their way into the partitions of a folder: what waits is woken for each as soon as it is there."""
 
+from contextlib import ExitStack
+
 import pytest
 from record_tools import Record, build
 
@@ -62,13 +64,9 @@ def test_what_is_appended_at_once_is_at_hand(said, ask):
 
 def test_one_that_waits_for_a_lock_keeps_no_consumer_of_another_waiting(store, said, ask, loop):
     ask(b"a", b"b")
-    held = store.logs.writer("t", 1).hold()
-    held.__enter__()
-
-    def release():
-        said.append("released")
-        held.__exit__(None, None, None)
-
-    loop.call_soon(release)
-    assert ask(b"c", b"d") == [Stored(1, 2, 0, -1, False)] * 2
+    with ExitStack() as held:
+        held.enter_context(store.logs.writer("t", 1).hold())
+        held.callback(said.append, "released")
+        loop.call_soon(held.close)
+        assert ask(b"c", b"d") == [Stored(1, 2, 0, -1, False)] * 2
     assert said == [("written", 0), ("stored", 0, b"c"), "released", ("stored", 1, None)]
