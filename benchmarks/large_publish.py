@@ -24,7 +24,7 @@ import tables
 from pyspark_log import Store
 from pyspark_log.storage.fs import FileLock
 from pyspark_log.storage.publish import StagedWriter, StagingPlan, prepare
-from pyspark_log.storage.publish.staging import install
+from pyspark_log.storage.publish.staging import staged_file
 
 CHUNK = 16_000  # rows, of 8 and 100 bytes
 TASKS = 250
@@ -96,15 +96,15 @@ def measure(folder: str, other: str | None, size: int, tasks: int, *, copied: bo
     beside = PROCESSES.Process(target=append_beside, args=(store.path, stop, results))
     beside.start()
     results.get()
-    limit = install.copy_limit
-    install.copy_limit = prepare.copy_limit = (lambda _: 1 << 62) if copied else limit
+    limit = staged_file.copy_limit
+    staged_file.copy_limit = prepare.copy_limit = (lambda _: 1 << 62) if copied else limit
     try:
         with Holds() as holds:
             started = time.perf_counter()
             store.publishes.publish("q", 0, parts)
             took = time.perf_counter() - started
     finally:
-        install.copy_limit = prepare.copy_limit = limit
+        staged_file.copy_limit = prepare.copy_limit = limit
         stop.set()
     waited = results.get()
     beside.join()

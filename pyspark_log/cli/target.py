@@ -57,7 +57,7 @@ class Target:
         """
         store = self.open_served() if create else self.open()
         from pyspark_log.server.documents.kinds import documents_of  # noqa: PLC0415
-        from pyspark_log.storage.catalog.own_cluster import check_free  # noqa: PLC0415
+        from pyspark_log.storage.catalog.store_json import check_free  # noqa: PLC0415
 
         if is_clusters:
             check_free(store.path, is_clusters)

@@ -25,9 +25,9 @@ from pyspark_log.storage.log.appending.replica import (
     truncate,
 )
 from pyspark_log.storage.log.leader_epochs import EpochStart
-from pyspark_log.storage.log.owner import MIRROR, NONE
 from pyspark_log.storage.log.retention import delete_before
 from pyspark_log.storage.log.state import EMPTY, state_file
+from pyspark_log.storage.log.state.partition_state import MIRROR, NO_OWNER
 from pyspark_log.storage.record import BatchHeader, scan
 from pyspark_log.storage.record.layout import CODEC_MASK, MAGIC
 from pyspark_log.types import TopicPartition
@@ -338,5 +338,5 @@ def promote(store: FolderStore, at: TopicPartition) -> int:
         held.flush()
         epoch = held.state.leader_epoch + 1
         leader_epochs.begin(held.place.folder, epoch, held.state.next_offset)
-        held.lease.save(held.state._replace(owner_node=NONE, leader_epoch=epoch), durable=True)
+        held.lease.save(held.state._replace(owner_node=NO_OWNER, leader_epoch=epoch), durable=True)
         return held.state.next_offset

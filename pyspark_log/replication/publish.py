@@ -22,8 +22,7 @@ from pyspark_log.kafka.cluster import Cluster
 from pyspark_log.kafka.errors import ClusterError, ProducerFencedError
 from pyspark_log.kafka.transaction import Batch, Transactions
 from pyspark_log.replication.login import read_client_config
-from pyspark_log.storage.catalog.own_cluster import OwnCluster
-from pyspark_log.storage.catalog.store_json import STAGING_FOLDER
+from pyspark_log.storage.catalog.store_json import STAGING_FOLDER, OwnCluster
 from pyspark_log.storage.publish import StagedPart
 from pyspark_log.storage.publish.staging.staged_file import StagedRegion
 from pyspark_log.storage.record import headers_in, with_producer

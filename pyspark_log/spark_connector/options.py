@@ -7,14 +7,15 @@ are accepted without effect: `kafka.*` configs of Kafka's clients and the poll t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from pyspark_log.connector_options import KNOWN_OPTIONS, READ_OPTIONS, WRITE_OPTIONS, concerns_brokers, meant_by
 from pyspark_log.errors import InvalidConfigError, shortened
+from pyspark_log.near_names import one_edit_apart
 from pyspark_log.spark_connector.corruption import OnCorruption
-from pyspark_log.spark_connector.errors import ConnectorError, option_error
-from pyspark_log.spark_connector.option_names import refuse_misspelled
+from pyspark_log.spark_connector.errors import option_error
 from pyspark_log.spark_connector.planning.offsets import (
     AT_EARLIEST,
     AT_LATEST,
@@ -23,10 +24,11 @@ from pyspark_log.spark_connector.planning.offsets import (
     AtTimestamps,
     Position,
     Specific,
+    check_bounds,
     parse_option,
     parse_timestamps,
 )
-from pyspark_log.spark_connector.planning.ranges import Splitting
+from pyspark_log.spark_connector.planning.ranges import Splitting, TriggerLimits
 from pyspark_log.spark_connector.planning.subscription import Subscription, parse_subscription
 from pyspark_log.storage.catalog import local_path
 from pyspark_log.types import EARLIEST, LATEST, READ_UNCOMMITTED, check_isolation
@@ -52,6 +54,16 @@ _REFUSED_FOR_WRITES = {
     "value.serializer": "Values are strings or byte arrays; use DataFrame operations to serialize them.",
 }
 
+#: Without one of them keys and values are bytes; in lower case.
+TYPED_OPTIONS = {"valueformat", "keyformat", "schemaregistry", "flatten", "onbadrecord", "deadlettertopic"}
+_OF_STORE, _HIDDEN = "storage.", "secret."
+# Ends of the names of secrets that Spark takes for other options.
+_SECRETS = ("_key", "_key_base64")
+# What Spark adds for a table in its catalog.
+_OF_TABLES = ("owner", "provider", "location", "option.")
+# Checked where they are used.
+_OF_REGISTRY = "schemaregistry."
+
 
 def lower_names(options: Mapping[str, str]) -> dict[str, str]:
     """The options with their names in lower case: names are case-insensitive, values are not."""
@@ -69,14 +81,6 @@ class StorePlace:
 
     path: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-
-#: Without one of them keys and values are bytes; in lower case.
-TYPED_OPTIONS = {"valueformat", "keyformat", "schemaregistry", "flatten", "onbadrecord", "deadlettertopic"}
-
-_OF_STORE, _HIDDEN = "storage.", "secret."
-# Ends of the names of secrets that Spark takes for other options.
-_SECRETS = ("_key", "_key_base64")
 
 
 def split_storage(options: Options) -> tuple[dict[str, str], dict[str, str]]:
@@ -118,23 +122,6 @@ def store_path(options: Options) -> str:
             f"Option 'path' must be specified{instead}: the folder of the store, or load(path), save(path), start(path)"
         )
     return path
-
-
-@dataclass(frozen=True)
-class TriggerLimits:
-    """How large a micro-batch is.
-
-    Attributes:
-        least: minOffsetsPerTrigger, or None: a trigger with fewer new offsets waits.
-        most: maxOffsetsPerTrigger, or None.
-        most_bytes: maxBytesPerTrigger, or None: about this many bytes, as stored.
-        delay_ms: maxTriggerDelay: this long after the last micro-batch, `least` no longer applies.
-    """
-
-    least: int | None
-    most: int | None
-    most_bytes: int | None
-    delay_ms: int
 
 
 @dataclass(frozen=True)
@@ -260,29 +247,8 @@ class ReadOptions:
                 if offset == EARLIEST:
                     raise option_error(f"ending offset for {at} can't be earliest for batch queries on pylog")
         if isinstance(start, Specific) and isinstance(end, Specific):
-            _check_bounds(start, end)
+            check_bounds(start, end)
         return start, end
-
-
-def _check_bounds(start: Specific, end: Specific) -> None:
-    if start.offsets.keys() != end.offsets.keys():
-        raise ConnectorError(
-            "PYLOG_MISMATCHED_TOPIC_PARTITIONS_BETWEEN_START_OFFSET_AND_END_OFFSET",
-            "The specified start offset and end offset should have the same topic-partitions. "
-            f"For the start: {_names(start)}; for the end: {_names(end)}.",
-        )
-    for at, first in start.offsets.items():
-        last = end.offsets[at]
-        if first > last >= 0:
-            raise ConnectorError(
-                "PYLOG_UNRESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET",
-                f"The specified start offset {first} is greater than the end offset {last} for topic {at.topic} "
-                f"partition {at.partition}.",
-            )
-
-
-def _names(position: Specific) -> str:
-    return ", ".join(str(at) for at in sorted(position.offsets))
 
 
 @dataclass(frozen=True)
@@ -482,3 +448,41 @@ def truth_of(options: Options, name: str, *, default: bool = False) -> bool:
         return truth(text)
     except ValueError as error:
         raise option_error(f"{name} {error}, got {shortened(text)}") from None
+
+
+def refuse_misspelled(names: Iterable[str]) -> None:
+    """Refuses a name that is one letter from a known one: without it the job would do something else.
+
+    Args:
+        names: in lower case.
+
+    Raises:
+        ConnectorError: with the name that is meant.
+    """
+    for name in _others(names):
+        meant = next((known for lower, known in KNOWN_OPTIONS.items() if one_edit_apart(name, lower)), None)
+        if meant is not None:
+            raise option_error(f"there is no option {name}: is {meant} meant?")
+
+
+def without_effect(names: Iterable[str], *, write: bool = False) -> list[str]:
+    """What to warn of, in one line: the options that have no effect, and which ones may be meant. Else nothing.
+
+    Args:
+        names: in lower case.
+        write: whether they are those of a write.
+    """
+    known = {name.lower(): name for name in (WRITE_OPTIONS if write else READ_OPTIONS)}
+    said = []
+    for name in _others(names):
+        meant = meant_by(name, known)
+        said.append(name if meant is None else f"{name} (is {meant} meant?)")
+    return [f"without effect here: {', '.join(said)}"] if said else []
+
+
+def _others(names: Iterable[str]) -> list[str]:
+    return sorted(
+        name
+        for name in names
+        if name not in KNOWN_OPTIONS and not concerns_brokers(name) and not name.startswith((*_OF_TABLES, _OF_REGISTRY))
+    )

@@ -16,7 +16,6 @@ from pyspark.sql.types import StructType
 from pyspark_log.spark_connector.abilities import HAS_ADMISSION
 from pyspark_log.spark_connector.columns import check_names, columns_of, row_schema
 from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown, option_error
-from pyspark_log.spark_connector.option_names import without_effect
 from pyspark_log.spark_connector.options import (
     TYPED_OPTIONS,
     ReadOptions,
@@ -24,6 +23,7 @@ from pyspark_log.spark_connector.options import (
     lower_names,
     split_storage,
     store_path,
+    without_effect,
 )
 from pyspark_log.spark_connector.planning.subscription import only_topic
 from pyspark_log.spark_connector.topic_formats import with_topic_formats

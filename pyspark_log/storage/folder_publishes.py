@@ -9,7 +9,7 @@ from pyspark_log.errors import PylogError
 from pyspark_log.storage import seam
 from pyspark_log.storage.fs import Process
 from pyspark_log.storage.groups import CommittedOffsets, OffsetMoves
-from pyspark_log.storage.ingest.timestamps import is_past_retention, warn_past_retention
+from pyspark_log.storage.ingest.encoder import is_past_retention, warn_past_retention
 from pyspark_log.storage.publish import (
     AgreedTopic,
     Decision,

@@ -16,7 +16,7 @@ from pyspark_log.config import TopicConfig
 from pyspark_log.errors import InvalidConfigError, OffsetOutOfRangeError, PylogError, StoreNotFoundError
 from pyspark_log.storage.broker import BrokerLogDirs, BrokerLogManager
 from pyspark_log.storage.catalog import check_not_internal, local_path, store_json
-from pyspark_log.storage.catalog.own_cluster import read_cluster
+from pyspark_log.storage.catalog.store_json import read_cluster
 from pyspark_log.storage.folder_partitions import FolderPartitions
 from pyspark_log.storage.folder_publishes import FolderPublishes
 from pyspark_log.storage.fs import files

@@ -4,11 +4,11 @@ import logging
 
 import pytest
 
-from pyspark_log.storage.catalog import log_dir
+from pyspark_log.storage.catalog import log_dirs
 from pyspark_log.storage.fs import guarded
 from pyspark_log.storage.groups import committed_offsets
 from pyspark_log.storage.publish import decision_log
-from pyspark_log.storage.publish.staging import install, staged_writer
+from pyspark_log.storage.publish.staging import staged_file, staged_writer
 from tests.scratch import memory_folder
 
 
@@ -16,7 +16,7 @@ from tests.scratch import memory_folder
 def checkpoints_once():
     """Kafka's checkpoints are written by the clock: a slower run would make changes to files that others do not."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(log_dir, "INTERVAL", 3600)
+        patched.setattr(log_dirs, "INTERVAL", 3600)
         yield
 
 
@@ -33,10 +33,10 @@ def little_sizes():
     """Makes some kilobytes a large file, and has Kafka's checkpoints written whenever they can be, not by the clock."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(staged_writer, "INLINE_LIMIT", 4000)
-        patched.setattr(install, "_COPY_LEAST", 3000)
-        patched.setattr(install, "_COPY_MOST", 3000)
-        patched.setattr(install, "_INSTALL_MOST", 1500)
-        patched.setattr(log_dir, "INTERVAL", 0)
+        patched.setattr(staged_file, "_COPY_LEAST", 3000)
+        patched.setattr(staged_file, "_COPY_MOST", 3000)
+        patched.setattr(staged_file, "_INSTALL_MOST", 1500)
+        patched.setattr(log_dirs, "INTERVAL", 0)
         # pytest keeps what is logged, with the errors and all the files that they refer to.
         logging.disable(logging.ERROR)
         yield

@@ -10,7 +10,7 @@ import os
 import threading
 
 from pyspark_log.storage.fs.locking import locks
-from pyspark_log.storage.fs.locking.living import Living
+from pyspark_log.storage.fs.locking.locks import Living
 from tests.store_tools import Stopped, observed
 
 _current = threading.local()

@@ -14,9 +14,9 @@ from sampling import SAMPLED
 from pyspark_log.replication.epoch_gaps import epochs_in, gaps_in
 from pyspark_log.storage.log import leader_epochs
 from pyspark_log.storage.log.appending.replica import append_copied, end_of_agreement, truncate
-from pyspark_log.storage.log.owner import MIRROR
 from pyspark_log.storage.log.retention import delete_before
 from pyspark_log.storage.log.state import EMPTY
+from pyspark_log.storage.log.state.partition_state import MIRROR
 from pyspark_log.storage.record import scan
 from pyspark_log.storage.record.layout import LEADER_EPOCH_AT
 from pyspark_log.storage.store import Store

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.errors import PylogError
-from pyspark_log.storage.catalog import log_dir
+from pyspark_log.storage.catalog import log_dirs
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.locking import locks
 from pyspark_log.storage.log import lease
@@ -47,9 +47,9 @@ ACKNOWLEDGED, FAILED = 0, 3
 def shared_file_system(monkeypatch):
     monkeypatch.setattr(lease, "is_shared", lambda folder: True)
     # Each writer writes Kafka's checkpoints, at whatever time.
-    monkeypatch.setattr(log_dir, "INTERVAL", 0)
+    monkeypatch.setattr(log_dirs, "INTERVAL", 0)
     # Each writer writes Kafka's checkpoints, at whatever time.
-    monkeypatch.setattr(log_dir, "INTERVAL", 0)
+    monkeypatch.setattr(log_dirs, "INTERVAL", 0)
 
 
 def rows(name):

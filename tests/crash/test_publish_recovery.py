@@ -23,7 +23,7 @@ from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.log.appending import new_segment
 from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.publish.recovery import recover
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan, install
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan, staged_file
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 from tests.scratch import memory_folder
@@ -161,7 +161,7 @@ class Base:
 
 @pytest.fixture
 def base(little_sizes, monkeypatch):
-    for module in (install, new_segment):
+    for module in (staged_file, new_segment):
         monkeypatch.setattr(module, "on_one_device", lambda _, folder: not folder.endswith("/second"))
     with memory_folder() as folder:
         yield Base(folder)

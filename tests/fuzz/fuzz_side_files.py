@@ -14,7 +14,7 @@ from mutations import changed, noise, rearranged
 from pyspark_log.errors import ProducerError, SideFileError
 from pyspark_log.storage.catalog import kafka_files
 from pyspark_log.storage.catalog.kafka_files import MetaProperties
-from pyspark_log.storage.catalog.partition_path import PartitionPath
+from pyspark_log.storage.catalog.log_dirs import PartitionPath
 from pyspark_log.storage.log.leader_epochs import LeaderEpochs
 from pyspark_log.storage.log.producers import snapshot
 from pyspark_log.storage.log.producers.state import ProducerEntry, ProducerStates, WrittenBatch

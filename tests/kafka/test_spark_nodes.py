@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark_log import Store
 from pyspark_log.errors import PublishFailedError, PublishNumberError, StagedOutputError
 from pyspark_log.replication.publish import publish
-from pyspark_log.storage.catalog.own_cluster import read_cluster
+from pyspark_log.storage.catalog.store_json import read_cluster
 from pyspark_log.storage.publish import StagedWriter, StagingPlan
 from tests.store_tools import rows
 from tests.waiting import wait_until

@@ -26,7 +26,7 @@ from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.log.state import partition_state, state_file
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.store import verify
-from pyspark_log.storage.publish.partition_applier import apply
+from pyspark_log.storage.publish.applier import apply
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.publish.staging.staged_file import StagedRegion
 from pyspark_log.storage.store import Store

@@ -18,9 +18,9 @@ from pyspark.sql.types import StringType, StructType
 from pyspark_log import Store
 from pyspark_log.spark_connector.source import PylogDataSource
 from pyspark_log.spark_connector.store_access import StoreRef
+from pyspark_log.spark_connector.writing.commit import StagedMessage
 from pyspark_log.spark_connector.writing.query_run import QueryRun, claim_run
-from pyspark_log.spark_connector.writing.task_writer import StagedMessage
-from pyspark_log.storage.catalog import log_dir
+from pyspark_log.storage.catalog import log_dirs
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.objects import observer
 from tests.processes import PROCESSES
@@ -87,7 +87,7 @@ def drive(path, run, first, tell, stop_before, sign, environment):
             os.kill(os.getpid(), sign)
 
     # Kafka's checkpoints are written by the clock: a slower driver would make more changes.
-    log_dir.INTERVAL = 3600
+    log_dirs.INTERVAL = 3600
     files.set_observer(aim)
     observer.set_observer(aim)
     source = PylogDataSource({"path": path, "topic": TOPIC})

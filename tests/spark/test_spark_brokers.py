@@ -7,7 +7,7 @@ from chispa import assert_df_equality
 from spark_tools import all_values_in, batch_sizes, fails, fill, read, read_stream, values_of, write, write_stream
 
 from pyspark_log import Store
-from pyspark_log.storage.catalog import log_dir
+from pyspark_log.storage.catalog import log_dirs
 from tests.crash.numbered import batch, end_transaction
 
 
@@ -22,7 +22,7 @@ def finish(store, *, commit):
 @pytest.fixture
 def logs(store, tmp_path, monkeypatch):
     """A store's folder of logs, as a broker's: plain records, and an aborted, a committed and an open transaction."""
-    monkeypatch.setattr(log_dir, "INTERVAL", 0)
+    monkeypatch.setattr(log_dirs, "INTERVAL", 0)
     fill(store, "t", ["plain"], range(20))
     write_part(store, 0, b"aborted")
     finish(store, commit=False)

@@ -5,8 +5,8 @@ from spark_tools import end_offset, fails, fill, read, read_stream, run_to_the_e
 
 from pyspark_log import Store
 from pyspark_log.storage.log.appending.replica import append_copied, raise_high_watermark
-from pyspark_log.storage.log.owner import MIRROR, of_node
 from pyspark_log.storage.log.state import EMPTY
+from pyspark_log.storage.log.state.partition_state import MIRROR, of_node
 from pyspark_log.storage.record import scan
 
 

@@ -9,7 +9,7 @@ import pytest
 from broker_tools import fill
 from transaction_tools import Log
 
-from pyspark_log.storage.catalog import log_dir
+from pyspark_log.storage.catalog import log_dirs
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.store import Store
 
@@ -24,7 +24,7 @@ def ctrl_c():
 @pytest.fixture
 def prompt_checkpoints(monkeypatch):
     """Checkpoints as late as Kafka's would hide the end of what a store has written."""
-    monkeypatch.setattr(log_dir, "INTERVAL", 0)
+    monkeypatch.setattr(log_dirs, "INTERVAL", 0)
 
 
 @pytest.fixture

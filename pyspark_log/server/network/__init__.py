@@ -2,9 +2,8 @@
 
 from pyspark_log.server.network.connection import Buffers, ClosedByServerError, Connection, Session
 from pyspark_log.server.network.listener import Limits, Listener
-from pyspark_log.server.network.loop import Loop, Timer
+from pyspark_log.server.network.loop import Loop, OthersFirst, Timer, Wait
 from pyspark_log.server.network.request_times import ApiTimes, RequestTimes
-from pyspark_log.server.network.wait import OthersFirst, Wait
 from pyspark_log.server.network.workers import Workers
 
 __all__ = [

@@ -16,10 +16,9 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pyspark_log.server.network.loop import Loop, Timer
+from pyspark_log.server.network.loop import Loop, Timer, Wait
 from pyspark_log.server.network.output import PlainOutput
 from pyspark_log.server.network.request_times import Answered, RequestTimes
-from pyspark_log.server.network.wait import Wait
 
 if TYPE_CHECKING:
     from pyspark_log.server.network.tls import TlsSocket

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from pyspark_log.storage.fs.timings import BOUNDS, Spans
+from pyspark_log.storage.fs.clock import BOUNDS, Spans
 
 _LEAST = BOUNDS[0]
 

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from pyspark_log.server.network.loop import Loop
-from pyspark_log.server.network.wait import Wait
+from pyspark_log.server.network.loop import Loop, Wait
 
 T = TypeVar("T")
 

@@ -32,7 +32,7 @@ from pyspark_log.server.node.controllers import TIMEOUT, Connections, envelope
 from pyspark_log.server.node.leaders import Leaders
 from pyspark_log.server.node.replicas import NodeReplicas
 from pyspark_log.storage.catalog.kafka_files import META_PROPERTIES, read_meta_properties
-from pyspark_log.storage.catalog.own_cluster import OwnCluster, note_cluster
+from pyspark_log.storage.catalog.store_json import OwnCluster, note_cluster
 from pyspark_log.storage.catalog.topics import id_bytes
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.types import TopicPartition

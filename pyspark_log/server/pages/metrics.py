@@ -25,7 +25,7 @@ from pyspark_log.server.network import ApiTimes, Listener
 from pyspark_log.server.pages.loop_calls import LoopStuckError, in_loop
 from pyspark_log.server.quotas import Usage
 from pyspark_log.server.session import ClientSession
-from pyspark_log.storage.fs.timings import BOUNDS, LOCK_WAITS, SYNCS, Spans
+from pyspark_log.storage.fs.clock import BOUNDS, LOCK_WAITS, SYNCS, Spans
 
 # Clients say their own names: so many, of so many characters, get series of their own.
 _MOST_SOFTWARE, _MOST_CHARACTERS = 100, 64

@@ -3,7 +3,6 @@
 Names, levels and times are Kafka's (KIP-13, 55, 124, 219, 599, 612).
 """
 
-from pyspark_log.server.quotas.client_quotas import ClientQuotas
 from pyspark_log.server.quotas.entities import (
     DEFAULT,
     KINDS,
@@ -15,7 +14,7 @@ from pyspark_log.server.quotas.entities import (
     check_quota,
 )
 from pyspark_log.server.quotas.table import Table
-from pyspark_log.server.quotas.throttles import Throttle, Throttles, Usage
+from pyspark_log.server.quotas.throttles import ClientQuotas, Throttle, Throttles, Usage
 
 __all__ = [
     "DEFAULT", "KINDS", "OF_ADDRESSES", "OF_CLIENTS", "ClientQuotas", "Entity", "Quotas", "Table", "Throttle",

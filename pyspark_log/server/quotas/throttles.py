@@ -1,21 +1,36 @@
-"""What clients have used of their quotas, and how long one has to wait whose request was too much."""
+"""The quotas of clients, what they have used of them, and how long one has to wait whose request was too much."""
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from pyspark_log.errors import PylogError
-from pyspark_log.server.quotas.client_quotas import ClientQuotas
-from pyspark_log.server.quotas.entities import FETCH, MOST_NAME, MUTATION, PRODUCE, REQUEST
+from pyspark_log.errors import InvalidConfigError, PylogError
+from pyspark_log.server.documents import Documents, Followed
+from pyspark_log.server.quotas.entities import (
+    FETCH,
+    KINDS,
+    MOST_NAME,
+    MUTATION,
+    PRODUCE,
+    REQUEST,
+    Entity,
+    Quotas,
+    check_entity,
+    check_quota,
+)
 from pyspark_log.server.quotas.rates import BURST_S, WINDOW_MS, Rate, TokenBucket
 from pyspark_log.server.quotas.table import Bound, Table
 from pyspark_log.server.security.acls import host_of
+from pyspark_log.storage.catalog.store_json import QUOTAS_FILE
+from pyspark_log.storage.fs.json_fields import Fields
 
 _log = logging.getLogger(__name__)
 
+_VERSION = 1
 # How long a change by another process may stay unseen, in seconds; a look takes some 3 us.
 _LOOK = 0.1
 # So many are counted each for itself in that time, and further ones together: clients choose their ids.
@@ -24,6 +39,62 @@ _MOST_COUNTED, _OTHERS = 10_000, "(others)"
 _SWEEP = 11.0
 # A client waits no longer for its time of threads, or an address for its connections (ms).
 _MOST_OF_TIME = WINDOW_MS
+
+
+class ClientQuotas:
+    """The quotas of a store, or of a cluster; safe to use from several threads. Each change of them counts at once."""
+
+    def __init__(self, documents: Documents, source: Followed[Table] | None = None) -> None:
+        """Those among the documents of a store; `source`: has them in place of these."""
+        self._source: Followed[Table] = source or documents.followed(
+            QUOTAS_FILE, "list of quotas", Table({}), _decoded, _encoded
+        )
+
+    def table(self) -> Table:
+        """The quotas as they are now; the same object until they change. PylogError, OSError: they cannot be read."""
+        return self._source.content()
+
+    def change(self, make: Callable[[Quotas], Quotas]) -> None:
+        """Replaces the quotas by what `make` makes of them; an entity without any is left out.
+
+        Raises:
+            PylogError, OSError: as of Followed.
+        """
+        self._source.change(
+            lambda table: Table({entity: values for entity, values in make(table.quotas).items() if values})
+        )
+
+
+def _encoded(table: Table) -> bytes:
+    quotas = [
+        {"entity": dict(entity.parts()), "values": dict(sorted(values.items()))}
+        for entity, values in sorted(table.quotas.items(), key=lambda one: list(one[0].parts()))
+    ]
+    return json.dumps({"version": _VERSION, "quotas": quotas}, indent=2).encode() + b"\n"
+
+
+def _decoded(data: bytes) -> Table:
+    content = Fields.parse(data)
+    content.check_version(_VERSION, "the list of quotas")
+    quotas = {}
+    for one in content.list("quotas"):
+        fields = Fields(one)
+        parts = fields.texts("entity")
+        if not parts.keys() <= set(KINDS):
+            raise ValueError(f"'entity' has other parts than {', '.join(KINDS)}")
+        entity = Entity(*(parts.get(kind) for kind in KINDS))
+        quotas[entity] = _checked(entity, fields.numbers("values"))
+    return Table(quotas)
+
+
+def _checked(entity: Entity, values: Mapping[str, float]) -> Mapping[str, float]:
+    try:
+        check_entity(entity)
+        for name, value in values.items():
+            check_quota(entity, name, value)
+    except InvalidConfigError as error:
+        raise ValueError(str(error)) from None
+    return values
 
 
 class Usage(NamedTuple):

@@ -201,3 +201,25 @@ Position = Everywhere | Specific | AtTimestamp | AtTimestamps | AtCommitted
 
 AT_EARLIEST = Everywhere(EARLIEST)
 AT_LATEST = Everywhere(LATEST)
+
+
+def check_bounds(start: Specific, end: Specific) -> None:
+    """Refuses ends of other partitions than the starts, and those before them. ConnectorError."""
+    if start.offsets.keys() != end.offsets.keys():
+        raise ConnectorError(
+            "PYLOG_MISMATCHED_TOPIC_PARTITIONS_BETWEEN_START_OFFSET_AND_END_OFFSET",
+            "The specified start offset and end offset should have the same topic-partitions. "
+            f"For the start: {_names(start)}; for the end: {_names(end)}.",
+        )
+    for at, first in start.offsets.items():
+        last = end.offsets[at]
+        if first > last >= 0:
+            raise ConnectorError(
+                "PYLOG_UNRESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET",
+                f"The specified start offset {first} is greater than the end offset {last} for topic {at.topic} "
+                f"partition {at.partition}.",
+            )
+
+
+def _names(position: Specific) -> str:
+    return ", ".join(str(at) for at in sorted(position.offsets))

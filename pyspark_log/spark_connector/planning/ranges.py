@@ -302,6 +302,23 @@ def _offset_at_timestamp(
 
 
 @dataclass(frozen=True)
+class TriggerLimits:
+    """How large a micro-batch is.
+
+    Attributes:
+        least: minOffsetsPerTrigger, or None: a trigger with fewer new offsets waits.
+        most: maxOffsetsPerTrigger, or None.
+        most_bytes: maxBytesPerTrigger, or None: about this many bytes, as stored.
+        delay_ms: maxTriggerDelay: this long after the last micro-batch, `least` no longer applies.
+    """
+
+    least: int | None
+    most: int | None
+    most_bytes: int | None
+    delay_ms: int
+
+
+@dataclass(frozen=True)
 class Splitting:
     """How a read is split into tasks; by default, one task per topic-partition.
 

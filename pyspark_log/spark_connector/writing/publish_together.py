@@ -25,13 +25,14 @@ from pyspark_log.spark_connector.errors import conditions_shown, option_error, o
 from pyspark_log.spark_connector.options import StorePlace, WriteOptions
 from pyspark_log.spark_connector.store_access import open_for_write
 from pyspark_log.spark_connector.writing.commit import (
+    StagedMessage,
     check_agreements,
     end_agreements,
     keep_old_records,
+    stage,
     warn_of_old_times,
 )
 from pyspark_log.spark_connector.writing.query_run import ITS_OWN, QueryRun
-from pyspark_log.spark_connector.writing.task_writer import StagedMessage, stage
 from pyspark_log.spark_connector.writing.writer import plan_write
 from pyspark_log.storage.publish import PublishResult
 from pyspark_log.types import TopicPartition

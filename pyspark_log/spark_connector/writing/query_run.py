@@ -1,16 +1,41 @@
-"""A run of a streaming query, as its tasks know it, and its claim to publish for the query."""
+"""What is known of a streaming query where it writes: its run, other queries that wrote before, and what it has read.
+
+Its tasks know the run, which claims to publish for the query. Another query that has written to a topic before may be
+the same one with a new checkpoint. The offsets that a micro-batch has read of the store that it is written to are
+committed by the publish itself. A sink learns nothing of its sources from Spark. But Spark writes the end offset of
+each source to the query's checkpoint before it runs a micro-batch: a line with a version, one with metadata, and one
+for each source.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
+import logging
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from pyspark import TaskContext
 
-from pyspark_log.spark_connector.errors import outcome_shown
+from pyspark_log.errors import PylogError
+from pyspark_log.spark_connector.errors import ConnectorError, option_error, outcome_shown
+from pyspark_log.spark_connector.planning.offsets import Offsets, SourceOffset, is_own
 from pyspark_log.spark_connector.store_access import StoreRef
+from pyspark_log.storage.fs.clock import format_time
+from pyspark_log.storage.publish import Decision, StagedPart
+from pyspark_log.storage.publish.decision import About
+from pyspark_log.storage.store import Store
+from pyspark_log.types import OffsetStep, TopicPartition
+
+log = logging.getLogger(__name__)
+
+# The publishers that this process has looked at. It lives as long as the query runs.
+_seen: set[str] = set()
+# Of a file of offsets in a checkpoint.
+_VERSION = "v1"
 
 
 @dataclass(frozen=True)
@@ -145,3 +170,133 @@ def plan_of(location: str, batch_id: int) -> str:
         except OSError:
             pass
     return f"at {location}" if location else ""
+
+
+def about(query: str, location: str, batch_id: int, parts: Sequence[StagedPart]) -> About:
+    """What is known of a query by its micro-batch: its name, its checkpoint, and topics that it reads and writes."""
+    reads: tuple[str, ...] = ()
+    with contextlib.suppress(ConnectorError):  # The checkpoint cannot be read here.
+        reads = topics_read(location, batch_id)
+    return About(query, location, reads, tuple(sorted({part.topic for part in parts if part.count})))
+
+
+def warn_of_earlier(store: Store, publisher: str, now: About) -> None:
+    """Warns if a query's first output goes to a topic that an earlier query of the same kind wrote; before it is out.
+
+    Of the same kind: with this checkpoint, name, or topics to read.
+
+    Args:
+        store: the store that is written to.
+        publisher: the query's.
+        now: what is known of it.
+    """
+    if not now.writes or publisher in _seen:
+        return
+    _seen.add(publisher)
+    with contextlib.suppress(PylogError, OSError):  # The publish meets the same.
+        found = store.publishes.publishers()
+        if any(one.publisher == publisher and one.about.writes for one in found):
+            return
+        for other in found:
+            why = _likeness(now, other) if other.publisher != publisher else ""
+            if why:
+                log.warning("%s: %s", store.path, _said(publisher, now, other, why))
+                return
+
+
+def _likeness(now: About, other: Decision) -> str:
+    """What two queries that write to the same topic have in common; "": nothing, or the other one runs."""
+    before = other.about
+    if set(now.writes).isdisjoint(before.writes):
+        return ""
+    if now.checkpoint and now.checkpoint == before.checkpoint:
+        return "with the same checkpoint location"
+    if now.query and now.query == before.query:
+        return "of the same name"
+    if now.reads and now.reads == before.reads and not other.may_run():
+        return "that read the same topics"
+    return ""
+
+
+def _said(publisher: str, now: About, other: Decision, why: str) -> str:
+    topics = ", ".join(sorted(set(now.writes) & set(other.about.writes)))
+    return (
+        f"the query {now.query or publisher} writes to {topics} for the first time, which another query {why} has "
+        f"written to before ({other.publisher}, last {format_time(other.time)}). If it is the same query, whose "
+        "checkpoint was lost, it has begun again at startingOffsets, and its output may be there twice. A query with a "
+        "publishId, or with publishOffsets, is refused then or continues: "
+        "docs/guides/streaming.md#when-a-checkpoint-is-lost"
+    )
+
+
+def steps_of(store: Store, location: str, batch_id: int) -> list[OffsetStep]:
+    """The moves of committed offsets from where a micro-batch begins to where it ends, for each source in the store.
+
+    A group that has no committed offset of a partition may begin anywhere. Any other must be where the micro-batch
+    begins: what it reads was not read by another query of the group, and nothing was left out.
+
+    Args:
+        store: the store that the micro-batch is written to.
+        location: the query's checkpoint, as from `location_of`.
+        batch_id: the micro-batch's id.
+
+    Raises:
+        ConnectorError: the checkpoint cannot be read here; or no source reads this store.
+    """
+    steps: dict[tuple[str, TopicPartition], OffsetStep] = {}
+    for start, end in _ranges(store, location, batch_id):
+        group = end.group or ""
+        committed = store.groups[group].committed()
+        for at, offset in end.offsets.items():
+            if offset != start.get(at):
+                steps[group, at] = OffsetStep(group, at, start.get(at) if at in committed else None, offset)
+    return list(steps.values())
+
+
+def topics_read(location: str, batch_id: int) -> tuple[str, ...]:
+    """The topics of all pylog sources of a query, sorted. ConnectorError: the checkpoint cannot be read here."""
+    ends = [end for end in _offsets_of(location, batch_id) if end is not None]
+    return tuple(sorted({at.topic for end in ends for at in end.offsets}))
+
+
+def _ranges(store: Store, location: str, batch_id: int) -> Iterator[tuple[Offsets, SourceOffset]]:
+    """The start and the end of each source that reads the store."""
+    ends = _offsets_of(location, batch_id)
+    starts = _offsets_of(location, batch_id - 1) if batch_id else [None for _ in ends]
+    found = 0
+    for before, end in zip(starts, ends, strict=True):
+        if end is not None and end.identity.cluster_id == store.cluster_id:
+            found += 1
+            yield (before.offsets if before is not None else end.start or {}), end
+    if not found:
+        raise option_error(
+            f"publishOffsets: no source of this query reads the store {store.path}: a publish can commit offsets "
+            "only of topics in the store that it writes to"
+        )
+
+
+def _offsets_of(location: str, batch_id: int) -> list[SourceOffset | None]:
+    """The end offsets of a micro-batch's sources; None for a source of another kind."""
+    path = f"{location}/offsets/{batch_id}"
+    try:
+        with open(path, encoding="utf-8") as file:
+            version, _, *lines = file.read().splitlines()
+    except (OSError, ValueError) as error:
+        raise ConnectorError(
+            "PYLOG_CHECKPOINT_NOT_READABLE",
+            f"publishOffsets needs the query's checkpoint in a folder that the driver can read: {error or path}",
+        ) from error
+    if version != _VERSION:
+        raise ConnectorError(
+            "PYLOG_CHECKPOINT_NOT_READABLE", f"{path} has the version {version}; {_VERSION} is understood"
+        )
+    return [SourceOffset.from_json(nested) if any(map(is_own, nested := _parsed(line))) else None for line in lines]
+
+
+def _parsed(line: str) -> dict[str, object]:
+    """An offset as JSON; empty if it is that of another kind of source, or of one without new data."""
+    try:
+        nested = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return nested if isinstance(nested, dict) else {}

@@ -1,4 +1,4 @@
-"""Batch and streaming writes: tasks stage (task_writer.py), the driver publishes (commit.py).
+"""Batch and streaming writes: tasks stage and the driver publishes (commit.py).
 
 A streaming query's micro-batches are published exactly once. So are batch writes with `publishId` and
 `publishNumber`: if such a write fails, it can be repeated. For any other batch write, the error's first words after the
@@ -26,14 +26,18 @@ from pyspark_log.spark_connector import worker_process
 from pyspark_log.spark_connector.abilities import StreamArrowWriter
 from pyspark_log.spark_connector.columns import check_columns
 from pyspark_log.spark_connector.errors import conditions_shown
-from pyspark_log.spark_connector.option_names import without_effect
-from pyspark_log.spark_connector.options import TYPED_OPTIONS, Options, StorePlace, WriteOptions
+from pyspark_log.spark_connector.options import TYPED_OPTIONS, Options, StorePlace, WriteOptions, without_effect
 from pyspark_log.spark_connector.store_access import StoreRef, open_for_write, warn_of_new_topic, warn_of_options
 from pyspark_log.spark_connector.topic_formats import with_topic_formats
 from pyspark_log.spark_connector.worker_process import SentToTasks, is_spark_process, spare_modules
-from pyspark_log.spark_connector.writing.commit import publish_batch, publish_micro_batch
+from pyspark_log.spark_connector.writing.commit import (
+    StagedMessage,
+    WritePlan,
+    publish_batch,
+    publish_micro_batch,
+    stage,
+)
 from pyspark_log.spark_connector.writing.query_run import QueryPublisher, claim_in_first_task
-from pyspark_log.spark_connector.writing.task_writer import StagedMessage, WritePlan, stage
 from pyspark_log.storage.catalog import check_name, check_not_internal
 from pyspark_log.storage.fs import Process
 from pyspark_log.units import plural

@@ -20,9 +20,9 @@ from pyspark_log.storage.broker.log_dir import LOG_NAME, BrokerLogDir
 from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.catalog.kafka_files import LOG_START
 from pyspark_log.storage.fs import Mutex, files
-from pyspark_log.storage.log.missing import missing_is_damage
 from pyspark_log.storage.log.read import LogReader, aborted_between
 from pyspark_log.storage.log.state import EMPTY, Flags, PartitionState
+from pyspark_log.storage.log.state.partition_state import missing_is_damage
 from pyspark_log.storage.record import BatchHeader
 from pyspark_log.storage.segment import AbortedTransaction, SegmentReader
 from pyspark_log.storage.segment.batch_stream import batch_at, header_at, is_intact

@@ -1,8 +1,6 @@
 """A store's descriptions: store.json, topics, log dirs, and the small files that Kafka keeps beside logs."""
 
-from pyspark_log.storage.catalog.log_dir import LogDir
-from pyspark_log.storage.catalog.log_dirs import LogDirs
-from pyspark_log.storage.catalog.partition_path import PartitionPath
+from pyspark_log.storage.catalog.log_dirs import LogDir, LogDirs, PartitionPath
 from pyspark_log.storage.catalog.store_json import local_path, location
 from pyspark_log.storage.catalog.topics import (
     INTERNAL_TOPICS,

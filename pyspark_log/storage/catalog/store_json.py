@@ -1,4 +1,4 @@
-"""The folder of a store: its layout, and store.json, which describes the store."""
+"""The folder of a store: its layout, store.json, which describes it, and where its cluster is, if a node has it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ import json
 import logging
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from pyspark_log.arguments import check_path
 from pyspark_log.config import check_store_configs
-from pyspark_log.errors import DescriptionError, InvalidConfigError, StoreExistsError, StoreNotFoundError, shortened
+from pyspark_log.errors import (
+    DescriptionError,
+    InvalidConfigError,
+    PartitionOwnedError,
+    StoreError,
+    StoreExistsError,
+    StoreNotFoundError,
+    shortened,
+)
 from pyspark_log.storage.catalog import log_dir_list, log_dir_owner
 from pyspark_log.storage.catalog.kafka_files import META_PROPERTIES
 from pyspark_log.storage.catalog.log_dir_list import MOST_FOLDERS, ListedLogDir
@@ -35,6 +43,8 @@ USERS_FILE, ACLS_FILE, QUOTAS_FILE = "users.json", "acls.json", "quotas.json"
 #: Likewise: the servers that live, where several serve the store (server/served/folder/servers.py).
 SERVERS_FOLDER = "servers"
 SERVERS_FILES = (USERS_FILE, ACLS_FILE, QUOTAS_FILE, SERVERS_FOLDER)
+#: Likewise, where the store is a node's: where the cluster is, which the node writes for programs on the same files.
+CLUSTER_FILE: Final = "cluster.json"
 LOG_DIRS = "log.dirs"
 
 # What a process that was killed while it created a store may leave.
@@ -42,6 +52,7 @@ _NUMBER = re.compile(r"0|[1-9]\d{0,4}")
 _LOCK = re.compile(r".+\.(lock|turn|tmp)")
 # What else than logs is in the folder of a store.
 _OWN_NAMES = (STORE_FILE, STAGING_FOLDER, STATE_FOLDER, TOPICS_FOLDER, CUT_FOLDER)
+_MOST_CLUSTER_BYTES = 1 << 20
 
 
 class StoreDescription(NamedTuple):
@@ -291,3 +302,55 @@ def stamp(folder: str) -> tuple[int, int]:
         return -1, -1
     # The inode alone is not enough: that of a deleted file is given to the next one. And a copy has the old mtime.
     return status.st_ino, status.st_ctime_ns
+
+
+class OwnCluster(NamedTuple):
+    """Where the cluster is of which a store is a node's.
+
+    Attributes:
+        brokers: hosts and ports.
+        client_config: the path of the file that says how to log in; "": that is not needed.
+    """
+
+    brokers: Sequence[tuple[str, int]]
+    client_config: str
+
+
+def note_cluster(path: str, cluster: OwnCluster) -> None:
+    """Writes where the cluster is of the store in the folder `path`. OSError."""
+    content = {"brokers": [f"{host}:{port}" for host, port in cluster.brokers], "client_config": cluster.client_config}
+    files.replace_whole(f"{path}/{STATE_FOLDER}/{CLUSTER_FILE}", json.dumps(content).encode())
+
+
+def read_cluster(path: str) -> OwnCluster | None:
+    """What a node has noted in the store at `path`; None: it is no node's. StoreError, OSError."""
+    read: Callable[[str], OwnCluster | None] = by_kind(path, folder=_read_cluster, objects=lambda _path: None)
+    return read(path)
+
+
+def _read_cluster(path: str) -> OwnCluster | None:
+    place = f"{path}/{STATE_FOLDER}/{CLUSTER_FILE}"
+    try:
+        fields = Fields.parse(files.read_whole(place, _MOST_CLUSTER_BYTES))
+        brokers = [str(one).rpartition(":") for one in fields.list("brokers")]
+        return OwnCluster([(host, int(port)) for host, _, port in brokers], fields.text("client_config"))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise StoreError(f"{place} is damaged, start the node again, which writes it: {error}") from None
+
+
+def check_free(path: str, what: str) -> None:
+    """Refuses a change that the cluster has to make whose node the store is. PartitionOwnedError, StoreError, OSError.
+
+    Args:
+        path: the folder of the store.
+        what: is to be changed.
+    """
+    cluster = read_cluster(path)
+    if cluster is not None:
+        at = ",".join(sorted(f"{host}:{port}" for host, port in cluster.brokers))
+        raise PartitionOwnedError(
+            f"{what}: the store {path} is that of a node of a Kafka cluster: topics, groups, ACLs and quotas are "
+            f"changed in the cluster, with Kafka's tools (--bootstrap-server {at})"
+        )

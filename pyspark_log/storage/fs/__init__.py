@@ -2,7 +2,6 @@
 
 from pyspark_log.storage.fs.guarded import contextmanager
 from pyspark_log.storage.fs.locking.locks import FileLock, Mutex, lock_for
-from pyspark_log.storage.fs.process_id import Process
-from pyspark_log.storage.fs.side_by_side import side_by_side
+from pyspark_log.storage.fs.processes import Process, side_by_side
 
 __all__ = ["FileLock", "Mutex", "Process", "contextmanager", "lock_for", "side_by_side"]

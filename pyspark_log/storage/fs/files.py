@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyspark_log.storage.fs.background import Background
+from pyspark_log.storage.fs.clock import SYNCS
 from pyspark_log.storage.fs.open_file import OpenFile
-from pyspark_log.storage.fs.timings import SYNCS
 
 #: Limited by the umask: executors may run as other users of the same group.
 FILE_MODE = 0o666

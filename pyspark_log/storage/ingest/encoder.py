@@ -1,26 +1,41 @@
-"""Encodes rows into record batches, of one partition of a topic at a time: Arrow's, or pairs of keys and values."""
+"""Encodes rows into record batches: of one partition of a topic at a time, or of all of them as they fill up.
+
+Rows are Arrow's, or pairs of keys and values. Their times are checked as a broker checks them (LogValidator; KIP-937),
+and of records that retention is about to delete, which a broker accepts silently, it warns.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import mmap
 import secrets
 from array import array
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from pyspark_log.config import TopicConfig
-from pyspark_log.errors import InvalidRecordError, RecordTooLargeError
-from pyspark_log.storage.ingest.packs import PIECE_SIZE
-from pyspark_log.storage.ingest.timestamps import check_times, is_past_retention, warn_past_retention
+from pyspark_log.config import LONG_MAX, TopicConfig
+from pyspark_log.errors import InvalidRecordError, InvalidTimestampError, RecordTooLargeError
+from pyspark_log.storage.fs.clock import format_time
 from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
 from pyspark_log.storage.record.layout import HEADER_SIZE, MAX_TIMESTAMP_AT
+from pyspark_log.types import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_log.storage.ingest.partitioner import Partitioner
 
+log = logging.getLogger(__name__)
+
+_Item = TypeVar("_Item")
+#: Receives a finished record batch: partition, bytes, number of records.
+Sink = Callable[[int, bytes, int], None]
+
+#: Bytes of batches that `BatchEncoder.pieces` yields at once: few enough to be in the processor's cache.
+PIECE_SIZE = 2 * 1024 * 1024
+#: Memory (bytes) of batches that are being filled, over all partitions; beyond it they are sealed as they are.
+FILLING_BYTES = 64 * 1024 * 1024
 #: Bytes of records to which a batch is filled, before compression.
 BATCH_SIZE = 512 * 1024
 
@@ -69,7 +84,7 @@ class BatchEncoder:
             partition: of all rows; None: the rows or their keys decide.
 
         Raises:
-            InvalidRecordError: see WriteColumns, and timestamps.py.
+            InvalidRecordError: see WriteColumns, and check_times.
         """
         # Here, as pairs need no Arrow.
         from pyspark_log.storage.ingest.partitioner import Partitioner, group  # noqa: PLC0415
@@ -219,3 +234,124 @@ def encode_pairs(
     """
     encoder = BatchEncoder(topic, 1, config)
     return list(encoder.batches(0, [encoder.assign_pairs(keys, values, now)]))
+
+
+def grouped(items: Iterable[_Item], most: int, size_of: Callable[[_Item], int]) -> Iterator[list[_Item]]:
+    """Items in order, in lists of at most `most` bytes, or of one larger item."""
+    found, size = list[_Item](), 0
+    for item in items:
+        if found and size + size_of(item) > most:
+            yield found
+            found, size = [], 0
+        found.append(item)
+        size += size_of(item)
+    if found:
+        yield found
+
+
+def packed(batches: Iterable[bytes], size: int) -> Iterator[bytearray]:
+    """Joins batches in order for few appends: each of at most `size` bytes, or of one larger batch."""
+    return (bytearray().join(group) for group in grouped(batches, size, len))
+
+
+class RecordAccumulator:
+    """One stream of record batches for each partition of a topic."""
+
+    def __init__(self, topic: str, partitions: int, config: TopicConfig, sink: Sink) -> None:
+        self._encoder = BatchEncoder(topic, partitions, config)
+        self._sink = sink
+        self._builders: dict[int, BatchBuilder] = {}
+
+    def add(self, data: pa.RecordBatch, now: int) -> None:
+        """Adds rows; `now` (ms) is the time of those without one.
+
+        Raises:
+            InvalidRecordError: as `BatchEncoder.assign`. RecordTooLargeError.
+        """
+        encoder = self._encoder
+        records, order, shares = encoder.assign(data, now)
+        for partition, (start, high) in shares.items():
+            low = start
+            while low < high:
+                builder = self._builders.get(partition)
+                if builder is None:
+                    builder = self._builders[partition] = encoder.new_builder()
+                low += encoder.fill(partition, builder, records, order, low, high)
+                if low < high:
+                    self._seal(partition, builder)
+        if self.held > FILLING_BYTES:
+            self.flush()
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory of the batches that are being filled."""
+        return sum(builder.capacity for builder in self._builders.values())
+
+    def _seal(self, partition: int, builder: BatchBuilder) -> None:
+        count = builder.count
+        self._sink(partition, self._encoder.seal(partition, builder), count)
+
+    def flush(self) -> None:
+        """Hands out the remaining batches, which may be small, and frees their memory."""
+        for partition, builder in self._builders.items():
+            if builder.count:
+                self._seal(partition, builder)
+        self._builders.clear()
+
+
+def check_times(
+    bounds: tuple[int, int], times: Callable[[], Iterable[int | None]], config: TopicConfig, now: int, where: object
+) -> None:
+    """Checks the timestamps of records.
+
+    Args:
+        bounds: the smallest and the largest one, in ms.
+        times: returns that of each record, in ms; None and NO_TIMESTAMP are never refused.
+        config: the topic's configs; with LogAppendTime these timestamps are not used.
+        now: the time in ms.
+        where: the topic, for errors.
+
+    Raises:
+        InvalidTimestampError: a time is outside of what message.timestamp.before.max.ms and .after.max.ms allow.
+    """
+    if config.log_append_time:
+        return
+    oldest = max(now - config.message_timestamp_before_max_ms, NO_TIMESTAMP)
+    newest = min(now + config.message_timestamp_after_max_ms, LONG_MAX)
+    if oldest <= bounds[0] and bounds[1] <= newest:
+        return
+    refused = [
+        (row, time)
+        for row, time in enumerate(times())
+        if time is not None and time != NO_TIMESTAMP and not oldest <= time <= newest
+    ]
+    if not refused:
+        return
+    row, time = refused[0]
+    if time > newest:
+        side, limit = "after", config.message_timestamp_after_max_ms
+    else:
+        side, limit = "before", config.message_timestamp_before_max_ms
+    error = InvalidTimestampError(
+        f"{where}: record {row} has the time {time} (ms), and the clock says {now}: more than "
+        f"message.timestamp.{side}.max.ms ({limit}) {side} it; correct the time, or raise that config of the topic"
+    )
+    error.records = tuple(row for row, _ in refused)
+    raise error
+
+
+def is_past_retention(newest: int, config: TopicConfig, now: int) -> bool:
+    """Whether records of the time `newest` (ms) and before are past the topic's retention at the time `now` (ms)."""
+    by_age = config.deletes and config.retention_ms >= 0 and not config.log_append_time
+    return by_age and 0 <= newest < now - config.retention_ms
+
+
+def warn_past_retention(newest: int, config: TopicConfig, where: object) -> None:
+    """Warns that records of the time `newest` (ms) and before, past the topic's retention, are being written."""
+    log.warning(
+        "%s: records of %s and before are past the topic's retention.ms (%d) already: the next "
+        "cleaning deletes them. Set retention.ms=-1 to keep them",
+        where,
+        format_time(newest),
+        config.retention_ms,
+    )

@@ -5,7 +5,7 @@ import array
 
 import pyarrow as pa
 
-from pyspark_log.storage.record.arrow_view import bytes_view, fixed_view
+from pyspark_log.storage.record.rows import bytes_view, fixed_view
 from pyspark_log.errors import InvalidRecordError
 
 from cpython cimport array as c_array

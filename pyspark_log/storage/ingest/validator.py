@@ -10,7 +10,7 @@ from struct import pack_into
 
 from pyspark_log.config import INT_MAX, TopicConfig
 from pyspark_log.errors import BatchTooLargeError, InvalidRecordError, RecordTooLargeError
-from pyspark_log.storage.ingest.timestamps import check_times, is_past_retention, warn_past_retention
+from pyspark_log.storage.ingest.encoder import check_times, is_past_retention, warn_past_retention
 from pyspark_log.storage.record import BatchHeader, crc32c, scan
 from pyspark_log.storage.record.codecs.compression import compress, decompress
 from pyspark_log.storage.record.headers import set_log_append_time

@@ -13,19 +13,17 @@ from typing import NoReturn
 from pyspark_log.config import LONG_MAX, TopicConfig
 from pyspark_log.errors import LogDamagedError, OutcomeUnknownError, PylogError
 from pyspark_log.storage.catalog import LogDir, LogDirs, PartitionPath, kafka_files
-from pyspark_log.storage.catalog.log_dir import LogOffsets
+from pyspark_log.storage.catalog.log_dirs import LogOffsets
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.clock import Clock
 from pyspark_log.storage.fs.locking import timeouts
 from pyspark_log.storage.log import leader_epochs, leftovers
 from pyspark_log.storage.log.lease import Lease
-from pyspark_log.storage.log.missing import check_length
-from pyspark_log.storage.log.owner import NO_EPOCH, NONE
 from pyspark_log.storage.log.producers.manager import ProducerStateManager
 from pyspark_log.storage.log.read import segment_cache
 from pyspark_log.storage.log.source_positions import SourcePositions
 from pyspark_log.storage.log.state import state_file
-from pyspark_log.storage.log.state.partition_state import Flags, PartitionState
+from pyspark_log.storage.log.state.partition_state import NO_EPOCH, NO_OWNER, Flags, PartitionState, check_length
 from pyspark_log.storage.record import BatchHeader
 from pyspark_log.storage.segment import SegmentWriter
 from pyspark_log.storage.segment.file_names import LOG, SEGMENT_SUFFIXES, list_segments, segment_path
@@ -396,7 +394,7 @@ class HeldLog:
 
     def cut_epochs(self, end: int) -> None:
         """Removes the leader epochs that began at or beyond a new log end, which a truncation will save."""
-        if self.state.owner_node == NONE:
+        if self.state.owner_node == NO_OWNER:
             # The current one continues there.
             leader_epochs.begin(self.place.folder, self.state.leader_epoch, end)
         else:

@@ -15,9 +15,8 @@ from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import FileLock, contextmanager, files, lock_for
 from pyspark_log.storage.fs.locking import timeouts
 from pyspark_log.storage.fs.mounts import is_shared
-from pyspark_log.storage.log.missing import no_state
 from pyspark_log.storage.log.state import state_file
-from pyspark_log.storage.log.state.partition_state import Flags, PartitionState
+from pyspark_log.storage.log.state.partition_state import Flags, PartitionState, no_state
 from pyspark_log.storage.log.state.state_file import OpenState
 
 A = TypeVar("A")

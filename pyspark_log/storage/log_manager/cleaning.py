@@ -9,7 +9,7 @@ from pyspark_log.errors import InvalidConfigError, PylogError
 from pyspark_log.storage.catalog import check_not_internal
 from pyspark_log.storage.fs.locking import timeouts
 from pyspark_log.storage.log import retention
-from pyspark_log.storage.log.owner import check_owner
+from pyspark_log.storage.log.state.partition_state import check_owner
 from pyspark_log.storage.log_manager.manager import LogManager
 from pyspark_log.types import LATEST, TopicPartition
 

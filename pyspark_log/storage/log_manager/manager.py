@@ -27,10 +27,10 @@ from pyspark_log.storage.fs.clock import StoreClock
 from pyspark_log.storage.fs.locking import timeouts
 from pyspark_log.storage.fs.mounts import is_shared
 from pyspark_log.storage.log import HeldLog, Turnstile
-from pyspark_log.storage.log.missing import holds_segments, no_state
 from pyspark_log.storage.log.producers import ProducerEntry
 from pyspark_log.storage.log.read import LogReader
 from pyspark_log.storage.log.state import EMPTY, PartitionState, state_file
+from pyspark_log.storage.log.state.partition_state import holds_segments, no_state
 from pyspark_log.storage.log_manager import deletion
 from pyspark_log.types import TopicDescription
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pyspark_log.config import int_config, store_config
 from pyspark_log.errors import LogDirOfflineError, PylogError, TopicExistsError, UnknownTopicError
 from pyspark_log.storage.catalog import PUBLISH_TOPIC, PartitionPath, check_name
-from pyspark_log.storage.catalog.own_cluster import check_free
+from pyspark_log.storage.catalog.store_json import check_free
 from pyspark_log.storage.catalog.topics import check_has_id
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.locking import timeouts

@@ -6,8 +6,7 @@ from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.pending import apply_pending
 from pyspark_log.storage.publish.publishing import PublishResult, publish
 from pyspark_log.storage.publish.staging.agreed_topics import AgreedTopic
-from pyspark_log.storage.publish.staging.plan import PlannedTopic, StagedPart, StagingPlan
-from pyspark_log.storage.publish.staging.staged_writer import StagedWriter
+from pyspark_log.storage.publish.staging.staged_writer import PlannedTopic, StagedPart, StagedWriter, StagingPlan
 
 __all__ = [
     "AgreedTopic",

@@ -18,8 +18,8 @@ from pyspark_log.storage.fs import Mutex, contextmanager
 from pyspark_log.storage.fs.locking.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.storage.ingest import encode_pairs, packed
 from pyspark_log.storage.log import LogWriter
-from pyspark_log.storage.log.read import LogReader, ViewPosition
-from pyspark_log.storage.log.state import EMPTY, PartitionState
+from pyspark_log.storage.log.read import LogReader
+from pyspark_log.storage.log.state import EMPTY, PartitionState, ViewPosition
 from pyspark_log.storage.log_manager import LogManager, TopicAdmin
 from pyspark_log.storage.publish.decision import (
     NO_NUMBER,

@@ -24,10 +24,17 @@ from pyspark_log.storage.publish.applier import Entries, entries_of, staging_fol
 from pyspark_log.storage.publish.decision import TopicIdPartition
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.staging import manifest
-from pyspark_log.storage.publish.staging.install import copy_limit, install_size, is_copied_anywhere, most_batches
-from pyspark_log.storage.publish.staging.plan import StagedPart
-from pyspark_log.storage.publish.staging.staged_file import Job, StagedRegion, job_of, read_region
-from pyspark_log.storage.publish.staging.staged_writer import PartFile
+from pyspark_log.storage.publish.staging.staged_file import (
+    Job,
+    StagedRegion,
+    copy_limit,
+    install_size,
+    is_copied_anywhere,
+    job_of,
+    most_batches,
+    read_region,
+)
+from pyspark_log.storage.publish.staging.staged_writer import PartFile, StagedPart
 from pyspark_log.storage.record import scan
 from pyspark_log.storage.record.headers import set_log_append_time
 from pyspark_log.storage.record.layout import crcs_of
@@ -63,7 +70,7 @@ def gather(logs: LogManager, parts: Sequence[StagedPart]) -> Gathered:
         StagedOutputError: staged output is gone, or is not what was staged.
         OSError: e.g. a full disk. New files were removed.
     """
-    # Where other hosts may have a file open, none becomes a segment; see partition_applier.py.
+    # Where other hosts may have a file open, none becomes a segment; see applier.py.
     if is_copied_anywhere(sum(part.size for part in parts)) or is_shared(f"{logs.path}/{STATE_FOLDER}"):
         return Gathered(list(parts), 0)
     shared_files = {name for name, count in Counter(part.file for part in parts).items() if count > 1 or not name}

@@ -38,22 +38,22 @@ from pyspark_log.storage.catalog import INTERNAL_TOPICS, PUBLISH_TOPIC
 from pyspark_log.storage.compaction import compact_if_due
 from pyspark_log.storage.fs.locking.timeouts import DEFAULT_TIMEOUT
 from pyspark_log.storage.publish.applier import apply_decision, is_applied, remove_staged
-from pyspark_log.storage.publish.checks import (
+from pyspark_log.storage.publish.claims import (
     check_fenced,
     check_given,
     check_log_dirs,
     check_number,
     check_owners,
     check_parts,
+    finish,
 )
-from pyspark_log.storage.publish.claims import finish
 from pyspark_log.storage.publish.decision import UNKNOWN, Decision
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.outcomes import failed_error, pending_error
 from pyspark_log.storage.publish.pending import tidy
 from pyspark_log.storage.publish.prepare import Output
 from pyspark_log.storage.publish.staging import manifest
-from pyspark_log.storage.publish.staging.plan import StagedPart
+from pyspark_log.storage.publish.staging.staged_writer import StagedPart
 from pyspark_log.storage.seam import NewPublish
 from pyspark_log.types import OffsetStep, TopicPartition
 

@@ -21,7 +21,7 @@ from pyspark_log.errors import (
 from pyspark_log.near_names import did_you_mean
 from pyspark_log.storage.catalog.topics import check_added, check_has_id
 from pyspark_log.storage.publish import Decision
-from pyspark_log.storage.publish.checks import check_fenced, check_number
+from pyspark_log.storage.publish.claims import check_fenced, check_number
 from pyspark_log.storage.publish.decision import NO_NUMBER, Origin
 from pyspark_log.storage.publish_log import naming
 from pyspark_log.storage.publish_log.entries.changes import (

@@ -94,7 +94,7 @@ cdef class RecordColumns:
 
     def __init__(self, key, value, timestamp, headers, int64_t now):
         # Here, as records that are no columns need no Arrow.
-        from pyspark_log.storage.record.arrow_view import TIMES, bytes_view, fixed_view
+        from pyspark_log.storage.record.rows import TIMES, bytes_view, fixed_view
 
         lengths = {len(column) for column in (key, value, timestamp, headers) if column is not None}
         if len(lengths) != 1:
@@ -167,7 +167,7 @@ cdef class RecordColumns:
         if array is None:
             return 0
         import pyarrow as pa
-        from pyspark_log.storage.record.arrow_view import bytes_view, list_view, struct_view
+        from pyspark_log.storage.record.rows import bytes_view, list_view, struct_view
 
         if pa.types.is_null(array.type):
             return 0

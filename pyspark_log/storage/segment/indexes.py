@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from pyspark_log.config import LONG_MAX
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.record import BatchHeader
 from pyspark_log.types import NO_TIMESTAMP
 
 #: Returned for an entry that cannot be read: the file was truncated after it was counted. No log confirms it.
@@ -46,35 +45,6 @@ class TimeEntry(NamedTuple):
 
     timestamp: int
     offset: int
-
-
-class IndexSchedule:
-    """Which batches of a segment get entries in its indexes, as in Kafka's LogSegment.append.
-
-    Attributes:
-        largest: the largest time so far, and the offset of the first batch that has it: the time entry that is due
-            with an offset entry, and when the segment ends.
-    """
-
-    def __init__(self, base_offset: int, interval: int) -> None:
-        """Begins at the segment's first batch; `interval` is index.interval.bytes."""
-        self.largest = TimeEntry(NO_TIMESTAMP, base_offset)
-        self._interval = interval
-        self._since_entry = 0
-
-    def take(self, batch: BatchHeader) -> bool:
-        """Takes in the next batch; returns whether it gets an offset entry."""
-        if batch.max_timestamp > self.largest.timestamp:
-            self.largest = TimeEntry(batch.max_timestamp, batch.last_offset)
-        if self._since_entry > self._interval:
-            self._since_entry = batch.size
-            return True
-        self._since_entry += batch.size
-        return False
-
-    def note_entry(self, batch: BatchHeader) -> None:
-        """Notes that the batch that was taken last has an offset entry, though none was due."""
-        self._since_entry = batch.size
 
 
 class OffsetIndex:

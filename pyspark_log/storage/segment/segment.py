@@ -18,7 +18,7 @@ from pyspark_log.storage.fs.clock import Clock, now_ms
 from pyspark_log.storage.record import BatchHeader, crc32c, headers_in
 from pyspark_log.storage.segment.batch_stream import batch_at
 from pyspark_log.storage.segment.file_names import INDEX, LOG, TIME_INDEX, segment_path
-from pyspark_log.storage.segment.indexes import IndexSchedule, OffsetEntry, OffsetIndex, TimeEntry, TimeIndex
+from pyspark_log.storage.segment.indexes import OffsetEntry, OffsetIndex, TimeEntry, TimeIndex
 from pyspark_log.types import NO_TIMESTAMP
 
 #: For a segment of which it is not known where the next one begins.
@@ -239,6 +239,35 @@ class SegmentLimits(NamedTuple):
 
 
 _NO_LIMITS = SegmentLimits(0, 0, NO_TIMESTAMP)
+
+
+class IndexSchedule:
+    """Which batches of a segment get entries in its indexes, as in Kafka's LogSegment.append.
+
+    Attributes:
+        largest: the largest time so far, and the offset of the first batch that has it: the time entry that is due
+            with an offset entry, and when the segment ends.
+    """
+
+    def __init__(self, base_offset: int, interval: int) -> None:
+        """Begins at the segment's first batch; `interval` is index.interval.bytes."""
+        self.largest = TimeEntry(NO_TIMESTAMP, base_offset)
+        self._interval = interval
+        self._since_entry = 0
+
+    def take(self, batch: BatchHeader) -> bool:
+        """Takes in the next batch; returns whether it gets an offset entry."""
+        if batch.max_timestamp > self.largest.timestamp:
+            self.largest = TimeEntry(batch.max_timestamp, batch.last_offset)
+        if self._since_entry > self._interval:
+            self._since_entry = batch.size
+            return True
+        self._since_entry += batch.size
+        return False
+
+    def note_entry(self, batch: BatchHeader) -> None:
+        """Notes that the batch that was taken last has an offset entry, though none was due."""
+        self._since_entry = batch.size
 
 
 class SegmentWriter:

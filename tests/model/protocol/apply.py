@@ -1,6 +1,6 @@
 """Puts what a decision gives to a partition into its log, once.
 
-Models pyspark_log/storage/publish/partition_applier.py, what pyspark_log/storage/log/appending/append.py does with a
+Models pyspark_log/storage/publish/applier.py, what pyspark_log/storage/log/appending/append.py does with a
 decision, and, as `install`, new_segment.py;
 docs/internals/protocol.md, "the steps of a publish",
 4, and "large output becomes segments". What the engine makes ready without the lock is made under it here.

@@ -1,6 +1,6 @@
 """Publishes: claims, decides, and tidies up.
 
-Models pyspark_log/storage/publish/publishing.py and checks.py, and pyspark_log/storage/maintenance/janitor.py;
+Models pyspark_log/storage/publish/publishing.py and claims.py, and pyspark_log/storage/maintenance/janitor.py;
 docs/internals/protocol.md, "the steps of a publish".
 """
 

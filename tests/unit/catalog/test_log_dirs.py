@@ -23,7 +23,7 @@ from pyspark_log.errors import (
     StoreExistsError,
     UnknownTopicError,
 )
-from pyspark_log.storage.catalog import log_dir
+from pyspark_log.storage.catalog import log_dirs
 from pyspark_log.storage.catalog.kafka_files import HIGH_WATERMARK, read_offsets
 from pyspark_log.storage.log.state import partition_state, state_file
 from pyspark_log.storage.maintenance.doctor import environment
@@ -178,7 +178,7 @@ def test_an_added_folder_is_seen_by_processes_that_have_the_store_open(tmp_path)
 
 
 def test_the_checkpoints_of_each_folder_name_its_partitions(store, tmp_path, monkeypatch):
-    monkeypatch.setattr(log_dir, "INTERVAL", 0)
+    monkeypatch.setattr(log_dirs, "INTERVAL", 0)
     store.flush()
     for folder, partitions in ((f"{store.path}/data", {0, 2}), (f"{tmp_path}/second", {1, 3})):
         assert read_offsets(f"{folder}/{HIGH_WATERMARK}") == {TopicPartition("t", number): 1 for number in partitions}
@@ -325,7 +325,7 @@ def test_a_new_partition_is_not_put_where_a_deleted_one_of_its_name_is(store, tm
 
 def test_nothing_is_written_where_a_disk_should_be_mounted(store, tmp_path, monkeypatch):
     """Not the checkpoints either, of which something was noted before."""
-    monkeypatch.setattr(log_dir, "INTERVAL", 0)
+    monkeypatch.setattr(log_dirs, "INTERVAL", 0)
     with store.logs.writer("t", 1).hold() as writer:
         writer.log.note_offsets()
     mount = empty(monkeypatch, str(tmp_path / "second"))
@@ -515,7 +515,7 @@ def test_a_copy_with_logs_of_its_own_is_a_store_of_its_own(store, copy, tmp_path
 
 def test_a_store_that_was_moved_keeps_its_folders_to_itself(store, tmp_path, monkeypatch):
     store.close()
-    monkeypatch.setattr(log_dir, "INTERVAL", 0.0)
+    monkeypatch.setattr(log_dirs, "INTERVAL", 0.0)
     moved = Store.open(os.rename(store.path, tmp_path / "moved") or tmp_path / "moved")
     moved.append("t", rows(b"second"), partition=1, sync=True)
     moved.close()

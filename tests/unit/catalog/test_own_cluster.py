@@ -10,7 +10,7 @@ from pyspark_log import Store
 from pyspark_log.admin import verify
 from pyspark_log.cli.main import main
 from pyspark_log.errors import PartitionOwnedError, StoreError
-from pyspark_log.storage.catalog.own_cluster import CLUSTER_FILE, OwnCluster, note_cluster, read_cluster
+from pyspark_log.storage.catalog.store_json import CLUSTER_FILE, OwnCluster, note_cluster, read_cluster
 from pyspark_log.storage.groups import OffsetsLog
 from pyspark_log.storage.log_manager import TopicAdmin
 from pyspark_log.types import TopicPartition

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from pyspark_log import Store, TopicPartition
 from pyspark_log.cli.main import main
 from pyspark_log.errors import UnsupportedByStoreError
-from pyspark_log.storage.catalog.own_cluster import OwnCluster, note_cluster
+from pyspark_log.storage.catalog.store_json import OwnCluster, note_cluster
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.types import OffsetAndTimestamp
 from tests.store_tools import rows

@@ -11,7 +11,7 @@ from pathlib import Path
 from record_tools import NOW, Record, build, read
 
 from pyspark_log.config import TopicConfig
-from pyspark_log.storage.catalog.partition_path import PartitionPath
+from pyspark_log.storage.catalog.log_dirs import PartitionPath
 from pyspark_log.storage.compaction.build_offset_map import Source, fill
 from pyspark_log.storage.compaction.offset_map import OffsetMap
 from pyspark_log.storage.compaction.rewrite import CLEANED, LastRecord, Round, rewrite

@@ -7,9 +7,8 @@ import pytest
 
 from pyspark_log.spark_connector.errors import ConnectorError
 from pyspark_log.spark_connector.store_access import StoreRef
-from pyspark_log.spark_connector.writing.commit import publish_batch
+from pyspark_log.spark_connector.writing.commit import StagedMessage, publish_batch
 from pyspark_log.spark_connector.writing.query_run import QueryRun
-from pyspark_log.spark_connector.writing.task_writer import StagedMessage
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 

@@ -10,9 +10,14 @@ from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 from pyspark_log import DefaultSource
 from pyspark_log.spark_connector.errors import ConnectorError
 from pyspark_log.spark_connector.store_access import StoreRef
-from pyspark_log.spark_connector.writing.commit import publish_batch, publish_micro_batch
+from pyspark_log.spark_connector.writing.commit import (
+    StagedMessage,
+    WritePlan,
+    publish_batch,
+    publish_micro_batch,
+    stage,
+)
 from pyspark_log.spark_connector.writing.query_run import QueryRun
-from pyspark_log.spark_connector.writing.task_writer import StagedMessage, WritePlan, stage
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.store import Store
 

@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from pyspark_log.spark_connector.writing import earlier_queries
-from pyspark_log.spark_connector.writing.earlier_queries import warn_of_earlier
+from pyspark_log.spark_connector.writing import query_run
+from pyspark_log.spark_connector.writing.query_run import warn_of_earlier
 from pyspark_log.storage.publish.decision import About
 from pyspark_log.storage.store import Store
 from tests.store_tools import rows, stage
@@ -16,7 +16,7 @@ EARLIER = About("delays", "/data/c", ("flights",), ("t", "u"))
 @pytest.fixture
 def store(place, monkeypatch):
     """`spark-1` has written to t, on another machine."""
-    monkeypatch.setattr(earlier_queries, "_seen", set())
+    monkeypatch.setattr(query_run, "_seen", set())
     with Store.create(place) as store:
         store.create_topic("t")
         with monkeypatch.context() as elsewhere:

@@ -10,7 +10,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pyspark_log import DefaultSource, Store
 from pyspark_log.spark_connector.errors import ConnectorError
-from pyspark_log.storage.catalog import log_dir
+from pyspark_log.storage.catalog import log_dirs
 from pyspark_log.storage.catalog.kafka_files import META_PROPERTIES, PARTITION_METADATA
 from pyspark_log.storage.catalog.topics import new_id
 from pyspark_log.storage.groups.offsets import OffsetsLog
@@ -188,7 +188,7 @@ def test_a_batch_of_an_earlier_version_is_run_again(store):
 @pytest.fixture
 def logs(store, tmp_path, monkeypatch):
     """The folder of a broker that keeps no ids: neither the cluster's nor the topics'."""
-    monkeypatch.setattr(log_dir, "INTERVAL", 0)
+    monkeypatch.setattr(log_dirs, "INTERVAL", 0)
     store.append("t", pa.record_batch({"value": [b"v"]}), partition=1)
     store.close()
     logs = tmp_path / "logs"

@@ -7,7 +7,6 @@ import pytest
 from pyspark_log import DefaultSource
 from pyspark_log.connector_options import READ_OPTIONS, WRITE_OPTIONS
 from pyspark_log.spark_connector.errors import ConnectorError
-from pyspark_log.spark_connector.option_names import without_effect
 from pyspark_log.spark_connector.options import (
     ReadOptions,
     StorePlace,
@@ -16,6 +15,7 @@ from pyspark_log.spark_connector.options import (
     lower_names,
     split_storage,
     store_path,
+    without_effect,
 )
 from pyspark_log.spark_connector.planning.offsets import (
     AT_EARLIEST,

@@ -19,7 +19,7 @@ from pyspark_log.spark_connector import worker_process
 from pyspark_log.spark_connector.options import StorePlace, WriteOptions
 from pyspark_log.spark_connector.reading.task_reader import TaskPartition, read_partition
 from pyspark_log.spark_connector.worker_process import spare_modules
-from pyspark_log.spark_connector.writing.task_writer import stage
+from pyspark_log.spark_connector.writing.commit import stage
 from pyspark_log.spark_connector.writing.writer import plan_write
 from tests.store_tools import new_store
 

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from pyspark_log.storage.fs.locking import living
+from pyspark_log.storage.fs.locking import locks
 
 
 class Thing:
@@ -31,7 +31,7 @@ def thresholds():
 
 
 def test_others_are_added_while_dead_ones_are_swept_away(thresholds):
-    table, things = living.Living(), [Thing() for _ in range(living._LEAST)]
+    table, things = locks.Living(), [Thing() for _ in range(locks._LEAST)]
     late, last = Thing(), Thing()
     for thing in things:
         table.add(thing)
@@ -40,7 +40,7 @@ def test_others_are_added_while_dead_ones_are_swept_away(thresholds):
     gc.collect()
     Dying(table, late)
     # Python 3.11 collects where objects are allocated: in the middle of a list of pairs.
-    gc.set_threshold(living._LEAST // 2)
+    gc.set_threshold(locks._LEAST // 2)
     table.add(last)
     gc.collect()
     assert set(table) == {*things, late, last}

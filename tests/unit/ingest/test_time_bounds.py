@@ -11,7 +11,7 @@ from record_tools import Record, build
 
 from pyspark_log.config import LONG_MAX, TopicConfig
 from pyspark_log.errors import InvalidRecordError
-from pyspark_log.storage.ingest.timestamps import check_times
+from pyspark_log.storage.ingest.encoder import check_times
 from pyspark_log.storage.record.walk import check_records
 from pyspark_log.types import NO_TIMESTAMP
 from tests.store_tools import stage, store_with

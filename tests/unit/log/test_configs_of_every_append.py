@@ -16,8 +16,8 @@ from pyspark_log.storage.fs import guarded
 from pyspark_log.storage.log import LogWriter, Turnstile
 from pyspark_log.storage.log.appending.new_segment import NewSegment
 from pyspark_log.storage.log_manager import append as log_manager_append
-from pyspark_log.storage.publish import partition_applier
-from pyspark_log.storage.publish.staging import install, staged_writer
+from pyspark_log.storage.publish import applier
+from pyspark_log.storage.publish.staging import staged_file, staged_writer
 from pyspark_log.storage.record import layout
 from pyspark_log.storage.segment import SegmentReader
 from pyspark_log.storage.segment.file_names import INDEX, TIME_INDEX, list_segments, segment_path
@@ -66,8 +66,8 @@ class Ways:
     def publish_by_install(self, times, value=VALUE, key=b"k"):
         self._monkeypatch.setattr(staged_writer, "INLINE_LIMIT", 0)
         for name in ("_COPY_LEAST", "_COPY_MOST", "_INSTALL_MOST"):
-            self._monkeypatch.setattr(install, name, 0)
-        self._monkeypatch.setattr(install, "install_size", lambda _: 0)
+            self._monkeypatch.setattr(staged_file, name, 0)
+        self._monkeypatch.setattr(staged_file, "install_size", lambda _: 0)
         for time in times:
             self._publish(_rows(time, value, key))
 
@@ -260,7 +260,7 @@ def test_the_ways_are_those_that_they_are_named_for(tmp_path, clock, monkeypatch
         monkeypatch.setattr(owner, name, counted)
 
     count(Turnstile, "_append_at_rest")
-    count(partition_applier, "append")
+    count(applier, "append")
     count(LogWriter, "append_pieces")
     count(NewSegment, "put")
     for way in WAYS:

@@ -8,7 +8,7 @@ import pytest
 from producer_tools import ready
 
 from pyspark_log.errors import OutcomeUnknownError
-from pyspark_log.storage.catalog import log_dir
+from pyspark_log.storage.catalog import log_dirs
 from pyspark_log.storage.catalog.kafka_files import read_offsets
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
@@ -217,7 +217,7 @@ def test_closing_lets_all_files_go_and_the_store_can_be_used_again(make):
 
 
 def test_closing_writes_the_checkpoints(make, monkeypatch):
-    monkeypatch.setattr(log_dir, "INTERVAL", 0)
+    monkeypatch.setattr(log_dirs, "INTERVAL", 0)
     with make() as store:
         append(store, 3)
     for name in ("recovery-point-offset", "replication-offset"):

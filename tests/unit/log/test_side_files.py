@@ -11,7 +11,7 @@ import pytest
 from leader_tools import lead
 from producer_tools import ready
 
-from pyspark_log.storage.catalog import kafka_files, log_dir
+from pyspark_log.storage.catalog import kafka_files, log_dirs
 from pyspark_log.storage.catalog.kafka_files import MetaProperties, read_offsets
 from pyspark_log.storage.fs.locking.locks import lock_for
 from pyspark_log.storage.log.appending.replica import truncate
@@ -33,7 +33,7 @@ store = store_with({"segment.bytes": "1000"})
 @pytest.fixture
 def always(monkeypatch):
     """Checkpoints are written whenever there is something to write."""
-    monkeypatch.setattr(log_dir, "INTERVAL", 0)
+    monkeypatch.setattr(log_dirs, "INTERVAL", 0)
 
 
 def data(store, name=""):
@@ -256,10 +256,10 @@ def test_deleted_topics_go_from_them(store, always):
 
 def test_a_topic_that_another_process_creates_again_gets_no_offsets_of_the_deleted_one(store, monkeypatch):
     other = Store.open(store.path)
-    monkeypatch.setattr(log_dir, "INTERVAL", 0)
+    monkeypatch.setattr(log_dirs, "INTERVAL", 0)
     append(store, 3)
     store.flush()
-    monkeypatch.setattr(log_dir, "INTERVAL", 3600)
+    monkeypatch.setattr(log_dirs, "INTERVAL", 3600)
     append(store, 4)
     store.flush()
     assert offsets(store) == (3, 3, None)  # 7 is noted, and not due.
@@ -267,7 +267,7 @@ def test_a_topic_that_another_process_creates_again_gets_no_offsets_of_the_delet
     assert offsets(store) == (None, None, None)
     other.create_topic("t", 1)
     append(other)
-    monkeypatch.setattr(log_dir, "INTERVAL", 0)
+    monkeypatch.setattr(log_dirs, "INTERVAL", 0)
     store.close()
     assert offsets(store) == (None, None, None)
     assert not faults(store.path)
@@ -276,16 +276,16 @@ def test_a_topic_that_another_process_creates_again_gets_no_offsets_of_the_delet
 
 
 def test_a_copy_that_has_replaced_the_store_keeps_its_offsets(store, monkeypatch, tmp_path):
-    monkeypatch.setattr(log_dir, "INTERVAL", 0)
+    monkeypatch.setattr(log_dirs, "INTERVAL", 0)
     append(store, 3)
     store.flush()
     shutil.copytree(store.path, tmp_path / "copy")
-    monkeypatch.setattr(log_dir, "INTERVAL", 3600)
+    monkeypatch.setattr(log_dirs, "INTERVAL", 3600)
     append(store, 4)
     store.flush()
     os.rename(store.path, tmp_path / "before")
     os.rename(tmp_path / "copy", store.path)
-    monkeypatch.setattr(log_dir, "INTERVAL", 0)
+    monkeypatch.setattr(log_dirs, "INTERVAL", 0)
     store.logs.write_checkpoints()
     assert offsets(store) == (3, 3, None)
 

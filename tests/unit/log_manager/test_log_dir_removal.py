@@ -11,7 +11,7 @@ from cli_tools import pylog
 from log_dir_tools import FAILURES, folders, read_only
 
 from pyspark_log.errors import DescriptionError, InvalidConfigError, LogDamagedError, UnknownTopicError
-from pyspark_log.storage.catalog import log_dir
+from pyspark_log.storage.catalog import log_dirs
 from pyspark_log.storage.catalog.log_dirs import LogDirs
 from pyspark_log.storage.catalog.store_json import describe
 from pyspark_log.storage.fs import files
@@ -59,7 +59,7 @@ def tree(path):
 
 
 def test_an_empty_one_goes_and_its_number_is_not_given_again(store, second, monkeypatch):
-    monkeypatch.setattr(log_dir, "INTERVAL", 0)
+    monkeypatch.setattr(log_dirs, "INTERVAL", 0)
     other = Store.open(store.path)
     store.flush()
     empty_second(store)
@@ -250,7 +250,7 @@ def test_a_process_with_the_old_list_creates_nothing_there(store, second, monkey
 
 
 def test_a_process_about_to_write_checkpoints_writes_none_there(store, second, monkeypatch):
-    monkeypatch.setattr(log_dir, "INTERVAL", 0)
+    monkeypatch.setattr(log_dirs, "INTERVAL", 0)
     stale = Store.open(store.path)
     with stale.logs.writer("t", 1).hold() as writer:
         writer.log.note_offsets()

@@ -23,8 +23,8 @@ from pyspark_log.storage.log_manager import folder_copy
 from pyspark_log.storage.maintenance.verify.log import partition
 from pyspark_log.storage.maintenance.verify.log.partition import PartitionCheck
 from pyspark_log.storage.maintenance.verify.store import verify
-from pyspark_log.storage.publish.partition_applier import _Work
-from pyspark_log.storage.publish.staging import install
+from pyspark_log.storage.publish.applier import _Work
+from pyspark_log.storage.publish.staging import staged_file
 from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
 from pyspark_log.storage.store import Store
 from pyspark_log.types import LATEST, READ_COMMITTED
@@ -335,7 +335,7 @@ def test_what_was_staged_is_applied_after_the_move(store, monkeypatch):
     """Its files may be on another device than the log by then: copies of them become segments, made before the lock."""
     monkeypatch.setattr(apply_intent, "drop", lambda _: pytest.fail("it was begun, and given up"))
     for name in ("_COPY_LEAST", "_COPY_MOST"):
-        monkeypatch.setattr(install, name, 3000)
+        monkeypatch.setattr(staged_file, name, 3000)
     store.alter_configs("t", {"segment.bytes": "400000"})
     copied, copy = [], _Work._copy
     monkeypatch.setattr(_Work, "_copy", lambda work, region: copied.append(region.size) or copy(work, region))

@@ -48,7 +48,7 @@ MOST = {
     "server/quotas": 9,
     "server/security": 33,
     "spark_connector": 16,
-    "spark_connector/planning": 21,
+    "spark_connector/planning": 20,
     "spark_connector/reading": 22,
     "spark_connector/writing": 15,
     "storage": 19,

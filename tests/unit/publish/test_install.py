@@ -26,11 +26,11 @@ from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish import pending
+from pyspark_log.storage.publish.applier import _Work
 from pyspark_log.storage.publish.decision_log import DecisionLog
-from pyspark_log.storage.publish.partition_applier import _Work
 from pyspark_log.storage.publish.pending import help_apply
 from pyspark_log.storage.publish.recovery import set_aside, waiting
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan, install, staged_writer
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan, staged_file, staged_writer
 from pyspark_log.storage.store import Store
 from tests.processes import PROCESSES, run_at_once
 from tests.store_tools import Stopped, decided_only, new_store, observed, publish, roll_log
@@ -41,9 +41,9 @@ CONFIG = {"segment.bytes": "100000", "index.interval.bytes": "500", "max.message
 def small_sizes(monkeypatch, copied=4000, installed=8000):
     """Makes files of little size large ones."""
     monkeypatch.setattr(staged_writer, "INLINE_LIMIT", 0)
-    monkeypatch.setattr(install, "_COPY_LEAST", copied)
-    monkeypatch.setattr(install, "_COPY_MOST", copied)
-    monkeypatch.setattr(install, "_INSTALL_MOST", installed)
+    monkeypatch.setattr(staged_file, "_COPY_LEAST", copied)
+    monkeypatch.setattr(staged_file, "_COPY_MOST", copied)
+    monkeypatch.setattr(staged_file, "_INSTALL_MOST", installed)
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def store(tmp_path, monkeypatch):
 def far(request, monkeypatch):
     """Whether the log is on another device than the staging folder."""
     if request.param:
-        for module in (install, new_segment):
+        for module in (staged_file, new_segment):
             monkeypatch.setattr(module, "on_one_device", lambda *_: False)
     return request.param
 
@@ -462,8 +462,8 @@ def test_a_full_disk_has_room_for_a_segment_that_is_there_already(store, monkeyp
     """Though by its size it would be copied."""
     store.append("t", rows("before", 1))
     parts = stage(store, "p", 60)
-    monkeypatch.setattr(install, "_COPY_LEAST", 10**6)
-    monkeypatch.setattr(install, "_COPY_MOST", 10**6)
+    monkeypatch.setattr(staged_file, "_COPY_LEAST", 10**6)
+    monkeypatch.setattr(staged_file, "_COPY_MOST", 10**6)
     with decided_only():
         publish(store.decisions, "q", 0, parts)
     wanted = staged_inodes(store, parts)
@@ -520,7 +520,7 @@ def test_what_a_killed_helper_made_ready_is_known_and_goes_by_its_age(store, mon
 def test_a_copy_that_a_killed_helper_left_in_a_log_dir_goes_by_its_age(store, monkeypatch):
     parts = stage(store, "p", 300)
     with monkeypatch.context() as patched:
-        for module in (install, new_segment):
+        for module in (staged_file, new_segment):
             patched.setattr(module, "on_one_device", lambda *_: False)
         patched.setattr(NewSegment, "discard", lambda _: None)
         patched.setattr(NewSegment, "put", _no_room)
@@ -545,7 +545,7 @@ def test_a_failed_log_dir_gets_no_copy(tmp_path, monkeypatch):
     second = tmp_path / "second"
     store = new_store(tmp_path, CONFIG, settings={"log.dirs": f"{second},data"})
     store.append("t", rows("before", 1))
-    for module in (install, new_segment):
+    for module in (staged_file, new_segment):
         monkeypatch.setattr(module, "on_one_device", lambda *_: False)
     with decided_only():
         publish(store.decisions, "q", 0, stage(store, "p", 300))
@@ -586,7 +586,7 @@ def test_a_partition_that_is_moved_when_its_copy_is_ready_is_copied_to(tmp_path,
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
         rename(path, target)
 
-    for module in (install, new_segment):
+    for module in (staged_file, new_segment):
         monkeypatch.setattr(module, "on_one_device", lambda *_: False)
     monkeypatch.setattr(NewSegment, "__init__", then_move)
     monkeypatch.setattr(os, "rename", between_devices)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.errors import StagedOutputError
-from pyspark_log.storage.fs.process_id import Process
+from pyspark_log.storage.fs.processes import Process
 from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish.pending import help_apply

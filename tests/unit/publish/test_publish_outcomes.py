@@ -25,10 +25,9 @@ from pyspark_log.errors import (
 )
 from pyspark_log.spark_connector.errors import ConnectorError
 from pyspark_log.spark_connector.store_access import StoreRef
-from pyspark_log.spark_connector.writing.commit import publish_batch, publish_micro_batch
+from pyspark_log.spark_connector.writing.commit import StagedMessage, publish_batch, publish_micro_batch
 from pyspark_log.spark_connector.writing.publish_together import Publish
 from pyspark_log.spark_connector.writing.query_run import ITS_OWN, QueryRun
-from pyspark_log.spark_connector.writing.task_writer import StagedMessage
 from pyspark_log.storage.catalog.topics import PUBLISH_TOPIC
 from pyspark_log.storage.fs.locking.locks import FileLock
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves

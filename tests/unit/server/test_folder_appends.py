@@ -8,7 +8,7 @@ from record_tools import Record, build
 from pyspark_log import Store
 from pyspark_log.server.network import Workers
 from pyspark_log.server.served import Batch, Stored
-from pyspark_log.server.served.folder.append import append
+from pyspark_log.server.served.folder.logs import append
 from pyspark_log.types import TopicPartition
 
 

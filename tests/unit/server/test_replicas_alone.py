@@ -8,7 +8,7 @@ from server_requests import fetch, values
 from pyspark_log import Store
 from pyspark_log.kafka import messages as m
 from pyspark_log.kafka.error_codes import ErrorCode
-from pyspark_log.storage.log.owner import MIRROR, of_node
+from pyspark_log.storage.log.state.partition_state import MIRROR, of_node
 from tests.server_tools import Peer, served
 from tests.waiting import wait_until
 

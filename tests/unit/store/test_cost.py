@@ -7,7 +7,7 @@ import time
 import pyarrow as pa
 import pytest
 
-from pyspark_log.storage.catalog import log_dir
+from pyspark_log.storage.catalog import log_dirs
 from pyspark_log.storage.store import Store
 from tests.amounts import few_or_many
 from tests.scratch import memory_folder
@@ -122,7 +122,7 @@ def test_reading_a_hundred_records_costs_the_same_in_a_long_log(store, action, c
 def test_a_roll_costs_no_more_calls_in_a_long_log(store, monkeypatch):
     """An entry for the segment is added to what is known of all inactive ones, which is not rewritten."""
     # The checkpoints of the folder are written by the clock.
-    monkeypatch.setattr(log_dir, "INTERVAL", 3600)
+    monkeypatch.setattr(log_dirs, "INTERVAL", 3600)
     costs = []
     for topic in ("short", "long"):
         roll(store, topic)

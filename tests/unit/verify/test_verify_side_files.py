@@ -14,7 +14,7 @@ from leader_tools import lead
 from producer_tools import ending, ready
 from record_tools import with_crc
 
-from pyspark_log.storage.catalog import kafka_files, log_dir
+from pyspark_log.storage.catalog import kafka_files, log_dirs
 from pyspark_log.storage.catalog.kafka_files import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT, MetaProperties
 from pyspark_log.storage.log import leader_epochs
 from pyspark_log.storage.log.appending.replica import truncate
@@ -44,7 +44,7 @@ def write(store, batch):
 @pytest.fixture
 def path(tmp_path, monkeypatch):
     """Segments with aborted transactions; one producer that is idle since the first, one with a transaction open."""
-    monkeypatch.setattr(log_dir, "INTERVAL", 0)
+    monkeypatch.setattr(log_dirs, "INTERVAL", 0)
     store = new_store(tmp_path, {"segment.bytes": "700", "index.interval.bytes": "200", "retention.ms": "-1"})
     for number in range(3):
         write(store, ready(number, b"idle", producer=IDLE, timestamp=NOW))

@@ -9,7 +9,7 @@ from pyspark_log.errors import PylogError
 from pyspark_log.storage.catalog import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log.missing import check_length
+from pyspark_log.storage.log.state.partition_state import check_length
 from pyspark_log.storage.segment.file_names import LOG, segment_path
 from pyspark_log.types import TopicPartition
 

@@ -16,21 +16,63 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
 import threading
 import time
+import weakref
+from collections.abc import Hashable, Iterator
+from typing import Generic, TypeVar
 
 from pyspark_log.errors import LockTimeoutError
 from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs.clock import LOCK_WAITS
 from pyspark_log.storage.fs.guarded import GuardedLock
-from pyspark_log.storage.fs.locking.living import Living
-from pyspark_log.storage.fs.timings import LOCK_WAITS
 
+_T = TypeVar("_T")
+
+# Dead ones are swept away at this number of entries, and then at twice the number of those that live.
+_LEAST = 64
 # Polling keeps timeouts possible in any thread. The first pause, in seconds, is short, as most holders release soon;
 # each is twice the one before, up to the longest. The one waiter that has its turn keeps them short, so that the lock
 # is not free for long. A process that has just had the lock lets others try first.
 _FIRST_PAUSE = 0.00002
 _LONGEST_PAUSE, _LONGEST_PAUSE_IN_TURN = 0.001, 0.0002
+
+
+class Living(Generic[_T]):
+    """A table of them. One thread at a time puts objects under keys of its own; any may add and iterate.
+
+    No Python code runs when an object dies. That of the tables in `weakref` does, and a Ctrl-C that comes in it is
+    lost: Python prints it as ignored, and continues.
+    """
+
+    def __init__(self) -> None:
+        self._references: dict[Hashable, weakref.ref[_T]] = {}
+        self._numbers = itertools.count()
+        self._most = _LEAST
+
+    def __iter__(self) -> Iterator[_T]:
+        return (thing for reference in list(self._references.values()) if (thing := reference()) is not None)
+
+    def get(self, key: Hashable) -> _T | None:
+        """The object of a key; None: there is none, or it has died."""
+        reference = self._references.get(key)
+        return None if reference is None else reference()
+
+    def put(self, key: Hashable, thing: _T) -> None:
+        """Enters an object under a key."""
+        if len(self._references) >= self._most:
+            # A copy is made at once. A list of pairs is not: Python may collect garbage in between, and run other code.
+            for entered, reference in self._references.copy().items():
+                if reference() is None:
+                    self._references.pop(entered, None)
+            self._most = max(_LEAST, 2 * len(self._references))
+        self._references[key] = weakref.ref(thing)
+
+    def add(self, thing: _T) -> None:
+        """Enters an object under a key that no other has had."""
+        self.put(next(self._numbers), thing)
 
 
 class Mutex:

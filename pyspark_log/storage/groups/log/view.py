@@ -13,7 +13,8 @@ from pyspark_log.storage.catalog import OFFSETS_TOPIC
 from pyspark_log.storage.groups.log import records
 from pyspark_log.storage.groups.log.modern_group import kept_value, modern_group_of
 from pyspark_log.storage.groups.log.open_transactions import Newest, OpenTransactions
-from pyspark_log.storage.log.read import LogReader, ViewPosition
+from pyspark_log.storage.log.read import LogReader
+from pyspark_log.storage.log.state import ViewPosition
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.types import TopicPartition
 

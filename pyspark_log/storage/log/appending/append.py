@@ -20,10 +20,9 @@ from pyspark_log.storage.log import retention
 from pyspark_log.storage.log.appending.appends import Appended
 from pyspark_log.storage.log.appending.new_segment import NewSegment
 from pyspark_log.storage.log.held_log import HeldLog
-from pyspark_log.storage.log.owner import check_owner
 from pyspark_log.storage.log.producers.manager import ProducerAppendInfo
 from pyspark_log.storage.log.recovery import apply_intent
-from pyspark_log.storage.log.state.partition_state import Flags, Intent, PartitionState
+from pyspark_log.storage.log.state.partition_state import Flags, Intent, PartitionState, check_owner
 from pyspark_log.storage.record import BatchHeader, assign_offsets, scan
 from pyspark_log.storage.segment import SegmentWriter
 

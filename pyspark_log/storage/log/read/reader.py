@@ -22,7 +22,6 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.catalog import LogDirs, PartitionPath
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log.missing import check_length, holds_segments, missing_is_damage, no_state
 from pyspark_log.storage.log.producers.manager import idempotent_batches
 from pyspark_log.storage.log.read.damage import Damage, find_damage, missing_segment
 from pyspark_log.storage.log.read.isolation import AbortedRanges, LastStableOffset, aborted_between
@@ -32,7 +31,14 @@ from pyspark_log.storage.log.read.segment_cache import SegmentCache
 from pyspark_log.storage.log.read.stored_batches import StoredBatches, end_before, locate
 from pyspark_log.storage.log.read.time_search import TimeSearch
 from pyspark_log.storage.log.state import partition_state, state_file
-from pyspark_log.storage.log.state.partition_state import Flags, PartitionState
+from pyspark_log.storage.log.state.partition_state import (
+    Flags,
+    PartitionState,
+    check_length,
+    holds_segments,
+    missing_is_damage,
+    no_state,
+)
 from pyspark_log.storage.log.state.state_file import Loaded
 from pyspark_log.storage.record import BatchHeader
 from pyspark_log.storage.record.end_txn_marker import EndTxnMarker

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.held_log import HeldLog, write_again
-from pyspark_log.storage.log.missing import check_length
 from pyspark_log.storage.log.recovery import swap
-from pyspark_log.storage.log.state.partition_state import Flags
+from pyspark_log.storage.log.state.partition_state import Flags, check_length
 from pyspark_log.storage.record import crc32c
 from pyspark_log.storage.record.layout import crcs_of
 from pyspark_log.storage.segment import SegmentWriter

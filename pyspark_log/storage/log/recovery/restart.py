@@ -22,11 +22,9 @@ from pyspark_log.errors import LogDamagedError
 from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.held_log import HeldLog, write_again
-from pyspark_log.storage.log.missing import check_length
-from pyspark_log.storage.log.owner import NONE
 from pyspark_log.storage.log.recovery import apply_intent, swap
 from pyspark_log.storage.log.state import state_file
-from pyspark_log.storage.log.state.partition_state import Flags, Intent, PartitionState
+from pyspark_log.storage.log.state.partition_state import NO_OWNER, Flags, Intent, PartitionState, check_length
 from pyspark_log.storage.record.empty_batch import empty_batch
 from pyspark_log.storage.segment import SegmentWriter
 from pyspark_log.storage.segment.batch_stream import intact_batches
@@ -67,7 +65,7 @@ def after_restart(held: HeldLog) -> None:
                 found,
                 state.next_offset - 1,
             )
-        end = max(found, state.reserve) if state.owner_node == NONE else found
+        end = max(found, state.reserve) if state.owner_node == NO_OWNER else found
         if file.size() > position:
             file.truncate(position)
         if again:

@@ -1,20 +1,39 @@
-"""The state of a partition, and the slot of the state file that holds one.
+"""The state of a partition, the slot of the state file that holds one, and what follows from it.
+
+Its owner gives the records their offsets: any process that holds the lock, a mirror, or a node of a Kafka cluster. Any
+process may delete, compact and move what is there, as the topic's configs say. A file that is missing or too short by
+its state is damage, or of a deleted topic. A view that a process keeps of a compacted log may be continued, or not.
 
 Layout of a slot (256 bytes, big-endian) is in docs/internals/format.md.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import struct
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
 from pyspark_log.config import INT_MAX, LONG_MAX
-from pyspark_log.errors import StoreVersionError
+from pyspark_log.errors import (
+    LogDamagedError,
+    LogDirOfflineError,
+    PartitionOwnedError,
+    StoreVersionError,
+    UnknownTopicError,
+)
+from pyspark_log.storage.catalog import LogDirs, PartitionPath
 from pyspark_log.storage.record import crc32c
+from pyspark_log.storage.segment.file_names import list_segments
 
 VERSION = 2
 SLOT_SIZE = 256
+#: The owner of a partition that any process may append to, and of one that is mirrored.
+NO_OWNER, MIRROR = 0, -1
+#: No leader epoch: the process leads no partition of a cluster.
+NO_EPOCH = -1
 # Offsets are limited so that sums of them still fit into 64 bits.
 _MAX_OFFSET = 1 << 62
 _BODY = struct.Struct(">BBHIQ8sQqqqIIqqqiIqqqIHxxqIIqi4xqq")
@@ -251,3 +270,125 @@ def move_end(slot: bytearray, seq: int, next_offset: int, position: int, high_wa
     _END.pack_into(slot, _END_AT, next_offset, position)
     _HIGH_WATERMARK.pack_into(slot, _HIGH_WATERMARK_AT, high_watermark)
     _CRC.pack_into(slot, CRC_AT, crc32c(memoryview(slot)[:CRC_AT]))
+
+
+def of_node(node_id: int) -> int:
+    """The owner of the partitions that a node of a Kafka cluster has replicas of; `node_id` is its broker.id."""
+    return node_id + 1
+
+
+def check_owner(place: PartitionPath, state: PartitionState, leads: int = NO_EPOCH) -> None:
+    """Raises PartitionOwnedError if a partition has an owner, so that no other process may append to it.
+
+    `leads`: the leader epoch in which this process, a node of a Kafka cluster, leads it, so that it may.
+    """
+    if state.owner_node == NO_OWNER or (state.owner_node > NO_OWNER and state.leader_epoch == leads):
+        return
+    if state.owner_node == MIRROR:
+        raise PartitionOwnedError(
+            f"{place} is mirrored, with the offsets of its source: write there; or end the mirror and make "
+            f"the topic one of this store with: pylog mirror --promote --topics {place.topic}"
+        )
+    raise PartitionOwnedError(
+        f"{place}: node {state.owner_node - 1} of a Kafka cluster has a replica here: write to the partition's leader, "
+        "with a client of Kafka"
+    )
+
+
+@contextlib.contextmanager
+def missing_is_damage(place: PartitionPath) -> Iterator[None]:
+    """Reports a missing segment file as LogDamagedError."""
+    try:
+        yield
+    except OSError as error:
+        # On a network file system a file that another machine deleted is stale.
+        if error.errno not in (errno.ENOENT, errno.ESTALE):
+            raise
+        raise LogDamagedError(f"{place}: {error.filename} is missing: it was removed or moved") from None
+
+
+def check_length(place: PartitionPath, path: str, size: int, held: int) -> None:
+    """Raises LogDamagedError if a log file is shorter than its state says.
+
+    Args:
+        place: the partition.
+        path: the file.
+        size: its size in bytes.
+        held: its size in bytes by the partition's state.
+    """
+    if size < held:
+        raise LogDamagedError(
+            f"{place}: {path} has {size} bytes, of which {held} were written and acknowledged: another program "
+            "truncated it",
+            "nothing is changed: restore it from a copy, or make a copy of the store without the lost records "
+            "(pylog repair)",
+        )
+
+
+def no_state(place: PartitionPath) -> UnknownTopicError | LogDamagedError:
+    """Returns the error for a partition that has segments but no state file."""
+    if not list_segments(place.folder):
+        return UnknownTopicError(f"{place}: the topic was deleted")
+    owner = place.owner()
+    if owner in ("", place.topic_id):
+        return LogDamagedError(
+            f"{place}: {place.folder} holds segments, but its state file {place.state_path} is missing",
+            "restore it from a copy of the store",
+        )
+    return UnknownTopicError(
+        f"{place}: the topic was deleted; or, if it is there, {place.folder} is of an earlier one of that name, "
+        f"with the topic id {owner}: see `pylog verify`"
+    )
+
+
+def holds_segments(folders: LogDirs | None, place: PartitionPath) -> bool:
+    """Whether a partition without a state has segments; False if its log dir has failed. OSError.
+
+    A partition that was never written to is expected in the first log dir, which a failure must not take offline.
+    """
+    try:
+        return bool(list_segments(place.folder))
+    except OSError as error:
+        if folders is not None and isinstance(folders.explained(error, place), LogDirOfflineError):
+            return False
+        raise
+
+
+class ViewPosition:
+    """The position of a view, and the rule for whether the view may be continued from there.
+
+    Attributes:
+        position: the offset up to which the view has read.
+    """
+
+    def __init__(self) -> None:
+        """Nothing is read yet."""
+        self.position = -1
+        self._at = 0
+        self._seen: tuple[object, int] = (None, -1)
+
+    def must_rebuild(self, state: PartitionState, end: int, now: int, tombstones_stay: int, store: object) -> bool:
+        """Whether the view must be dropped and rebuilt from the log start, which is its position then.
+
+        It must if the log is another one, or was truncated or recovered; also if the view was not followed for half of
+        the time for which compaction keeps tombstones: a tombstone that was never seen may be gone. Records that were
+        read change in no other way, except by a move of the log start.
+
+        Args:
+            state: the log's current state.
+            end: how far it can be read.
+            now: the time before `state` was read, in ms: this process may be suspended in between.
+            tombstones_stay: for how long compaction keeps a tombstone, in ms.
+            store: identifies the store, so that a copy that has replaced it is recognized.
+        """
+        seen = (store, state.incarnation)
+        slept = not 0 <= now - self._at < tombstones_stay // 2
+        again = slept or seen != self._seen or not state.log_start <= self.position <= end
+        if again:
+            # Until `advance`, each call says so: the caller may be stopped before it has dropped the view.
+            self._at, self._seen, self.position = 0, seen, state.log_start
+        return again
+
+    def advance(self, end: int, now: int) -> None:
+        """Records that the view has read up to `end`; a view that could not be read to its end was not followed."""
+        self.position, self._at = end, now

@@ -27,7 +27,7 @@ from pyspark_log.storage.maintenance.verify.decisions import DecisionRecords, ch
 from pyspark_log.storage.maintenance.verify.store import describe, open_damaged, written_places
 from pyspark_log.storage.maintenance.verify.unowned import unknown_files
 from pyspark_log.storage.publish import Decision, TopicIdPartition
-from pyspark_log.storage.publish.partition_applier import apply
+from pyspark_log.storage.publish.applier import apply
 from pyspark_log.storage.publish.staging import manifest
 from pyspark_log.storage.publish.staging.staged_file import StagedRegion, region_fault
 from pyspark_log.types import TopicDescription

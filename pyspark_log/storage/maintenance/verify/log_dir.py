@@ -20,7 +20,7 @@ from pyspark_log.storage.catalog.kafka_files import (
     read_meta_properties,
     read_offsets,
 )
-from pyspark_log.storage.catalog.log_dir import INTERVAL
+from pyspark_log.storage.catalog.log_dirs import INTERVAL
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.appending.new_segment import is_prepared_name

@@ -11,8 +11,8 @@ from pyspark_log.errors import PylogError, UnknownTopicError
 from pyspark_log.storage.catalog import TopicCatalog
 from pyspark_log.storage.catalog.kafka_files import read_partition_metadata
 from pyspark_log.storage.catalog.log_dirs import PARTITION_FOLDER
-from pyspark_log.storage.catalog.own_cluster import CLUSTER_FILE
 from pyspark_log.storage.catalog.store_json import (
+    CLUSTER_FILE,
     CUT_FOLDER,
     SERVERS_FILES,
     STAGING_FOLDER,

@@ -19,8 +19,8 @@ from pyspark_log.errors import PublishError, StagedOutputError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.json_fields import Fields
 from pyspark_log.storage.publish.decision import TopicIdPartition, place_of
-from pyspark_log.storage.publish.staging.plan import StagedPart
 from pyspark_log.storage.publish.staging.staged_file import StagedRegion, is_staged_name
+from pyspark_log.storage.publish.staging.staged_writer import StagedPart
 from pyspark_log.storage.record import crc32c
 from pyspark_log.types import OffsetStep, TopicPartition
 

@@ -4,27 +4,40 @@ A task's output stays in memory while it is small and travels in its commit mess
 few rows creates no file. Larger output goes to files in the store's staging folder, synced before the task
 reports it: a partition with much output has files of its own, which can become segments of its log. Staged
 output is visible to no reader, and a task that dies leaves only files without meaning.
+
+The tasks of a job know its topics beforehand, from the job's plan, and give back parts. `EncodingWriter` is the half
+that is the same wherever output is staged: rows become record batches of their partitions.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
 
-from pyspark_log.config import INT_MAX, TopicConfig
+from pyspark_log.config import INT_MAX, TopicConfig, check_compression_type
 from pyspark_log.errors import UnknownTopicError
+from pyspark_log.storage.catalog import check_not_internal
 from pyspark_log.storage.catalog.store_json import STAGING_FOLDER
-from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs import Process, files
+from pyspark_log.storage.ingest.encoder import FILLING_BYTES, RecordAccumulator
 from pyspark_log.storage.log_manager import LogManager
-from pyspark_log.storage.publish.staging.agreed_topics import agree
-from pyspark_log.storage.publish.staging.encoding import EncodingWriter, Place, Run
-from pyspark_log.storage.publish.staging.install import install_size, most_batches
-from pyspark_log.storage.publish.staging.plan import PlannedTopic, StagedPart, StagingPlan
-from pyspark_log.storage.publish.staging.staged_file import Job
+from pyspark_log.storage.publish.staging.agreed_topics import AgreedTopic, agree
+from pyspark_log.storage.publish.staging.staged_file import Job, install_size, most_batches
+from pyspark_log.storage.record.layout import CRC_AT
+from pyspark_log.storage.seam import StagingWriter
+from pyspark_log.types import NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 log = logging.getLogger(__name__)
 
+#: A topic and the number of one of its partitions.
+Place: TypeAlias = "tuple[str, int]"
 #: A task whose whole output is smaller than this (bytes) sends it in its commit message instead of creating a file.
 INLINE_LIMIT = 256 * 1024
 # How many bytes a task keeps in memory before it writes them to files, besides the batches that it is filling.
@@ -39,6 +52,172 @@ _BEGIN = 2 * 1024 * 1024
 _PIECE = _OWN_FILE_SIZE // 2
 # After how many more bytes the disk begins to write such a file, so that its sync has little left to wait for.
 _WRITE_BACK = 2 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class StagedPart:
+    """Record batches for one partition, back to back, with offsets from 0.
+
+    Attributes:
+        topic, partition, topic_id: the partition that they are for.
+        count: how many records.
+        size: bytes.
+        crcs: the CRC fields of the batches, 4 bytes each, in order.
+        file: the staged file's name, or "" if `data` holds the bytes.
+        position: where in the file, in bytes.
+        data: the bytes, if there is no file.
+        max_timestamp: the largest time of a record (ms), in an object of staged output; else it is not known.
+    """
+
+    topic: str
+    partition: int
+    topic_id: str
+    count: int
+    size: int
+    crcs: bytes
+    file: str = ""
+    position: int = 0
+    data: bytes = b""
+    max_timestamp: int = NO_TIMESTAMP
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTopic:
+    """The facts about a topic on which all tasks must agree, even if the topic changes while they run."""
+
+    topic_id: str
+    partitions: int
+    config: TopicConfig
+
+
+@dataclass(frozen=True, slots=True)
+class StagingPlan:
+    """The topics as they were when the job was planned; created once, and sent to every task.
+
+    Tasks that looked them up themselves could hash keys over different counts while partitions are added.
+
+    Attributes:
+        cluster_id: which store it is for.
+        topics: by name.
+        job: the job, after which all tasks name their files.
+        compression_type: the codec of the writer's choice, for topics that leave it to the writer, or None.
+        others: whether tasks may write to topics that are not among these; then they create missing ones.
+    """
+
+    cluster_id: str
+    topics: Mapping[str, PlannedTopic]
+    job: Job = field(default_factory=Job.new)
+    compression_type: str | None = None
+    others: bool = False
+
+    @classmethod
+    def make(
+        cls,
+        logs: LogManager,
+        topics: Iterable[str],
+        compression_type: str | None = None,
+        owner: Process | None = None,
+        *,
+        others: bool = False,
+    ) -> StagingPlan:
+        """Looks the topics up.
+
+        Args:
+            logs: the store's logs.
+            topics: their names.
+            compression_type, others: as the attributes.
+            owner: the process without which the staged output is never published; None: this one. Once it is dead,
+                its undecided staged output is deleted soon.
+
+        Raises:
+            UnknownTopicError: one of them does not exist.
+            InvalidTopicError: it is one of the engine's own.
+            InvalidConfigError: there is no such codec.
+        """
+        logs.check_writable()
+        check_compression_type(compression_type)
+        planned = {}
+        for name in topics:
+            check_not_internal(name)
+            description = logs.describe_topic(name)
+            config = TopicConfig.resolve(description.configs, logs.configs, compression_type)
+            planned[name] = PlannedTopic(description.topic_id, description.partitions, config)
+        return cls(logs.cluster_id, planned, Job.new(owner), compression_type=compression_type, others=others)
+
+
+@dataclass(slots=True)
+class Run:
+    """Batches of one partition that follow each other, in memory."""
+
+    count: int = 0
+    size: int = 0
+    batches: list[bytes] = field(default_factory=list)
+
+    def add(self, batch: bytes, count: int) -> None:
+        """Adds a batch with `count` records."""
+        self.count += count
+        self.size += len(batch)
+        self.batches.append(batch)
+
+    def crcs(self) -> bytes:
+        """The CRC fields of the batches, in order."""
+        return b"".join(batch[CRC_AT : CRC_AT + 4] for batch in self.batches)
+
+    def part(self, place: Place, topic_id: str) -> StagedPart:
+        """The batches as a part without a file."""
+        return StagedPart(*place, topic_id, self.count, self.size, self.crcs(), data=b"".join(self.batches))
+
+
+class EncodingWriter(StagingWriter):
+    """Encodes rows; where the batches go is the matter of the kinds."""
+
+    def __init__(self, plan: StagingPlan, clock: Callable[[], int]) -> None:
+        """`plan` comes from the planner and is for this store; `clock` gives the time in ms."""
+        self.agreed: list[AgreedTopic] = []
+        self._plan, self._clock = plan, clock
+        self._planned: dict[str, PlannedTopic] = {}  # the topics that it has written to
+        self._encoders: dict[str, RecordAccumulator] = {}
+        self._runs: dict[Place, Run] = {}
+        self._size = 0  # bytes of all runs
+
+    def append(self, topic: str, data: pa.RecordBatch) -> None:
+        encoder = self._encoders.get(topic)
+        if encoder is None:
+            planned = self._planned[topic] = self._plan.topics.get(topic) or self._other(topic)
+            encoder = self._encoders[topic] = RecordAccumulator(
+                topic,
+                planned.partitions,
+                planned.config,
+                lambda partition, batch, count: self._take((topic, partition), batch, count),
+            )
+        encoder.add(data, self._clock())
+        encoders = self._encoders.values()
+        if len(encoders) > 1 and sum(encoder.held for encoder in encoders) > FILLING_BYTES:
+            for encoder in encoders:
+                encoder.flush()
+
+    def _other(self, topic: str) -> PlannedTopic:
+        """A topic that the plan lacks, as all tasks see it."""
+        if not self._plan.others:
+            raise UnknownTopicError(f"there was no topic {topic!r} when this write was planned; create it first")
+        return self._agree(topic)
+
+    @abstractmethod
+    def _agree(self, topic: str) -> PlannedTopic:
+        """Finds or creates a topic that the plan lacks, and adds it to `agreed`."""
+
+    @abstractmethod
+    def _take(self, place: Place, batch: bytes, count: int) -> None:
+        """Takes a batch with `count` records of a partition."""
+
+    def _flush(self) -> None:
+        """Encodes what was not yet; no more is appended."""
+        for encoder in self._encoders.values():
+            encoder.flush()
+
+    def _inline(self) -> list[StagedPart]:
+        """The runs as parts without a file."""
+        return [run.part(place, self._planned[place[0]].topic_id) for place, run in self._runs.items()]
 
 
 class PartFile:

@@ -18,9 +18,9 @@ from pyspark_log.storage.abilities import Missing, refuse
 from pyspark_log.storage.catalog import check_not_internal
 from pyspark_log.storage.fs import Process
 from pyspark_log.storage.groups.committed_offsets import check as check_offsets
-from pyspark_log.storage.ingest.timestamps import is_past_retention, warn_past_retention
+from pyspark_log.storage.ingest.encoder import is_past_retention, warn_past_retention
 from pyspark_log.storage.publish import AgreedTopic, Decision, PlannedTopic, PublishResult, StagedPart, StagingPlan
-from pyspark_log.storage.publish.checks import check_fenced, check_given
+from pyspark_log.storage.publish.claims import check_fenced, check_given
 from pyspark_log.storage.publish.decision import NO_NUMBER, UNKNOWN, Origin
 from pyspark_log.storage.publish.staging.staged_file import Job
 from pyspark_log.storage.publish_log import proposals

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_log.storage.objects import Objects
 from pyspark_log.storage.publish import AgreedTopic, PlannedTopic, StagedPart, StagingPlan
-from pyspark_log.storage.publish.staging.encoding import EncodingWriter, Place, Run
-from pyspark_log.storage.publish.staging.staged_writer import INLINE_LIMIT
+from pyspark_log.storage.publish.staging.staged_writer import INLINE_LIMIT, EncodingWriter, Place, Run
 from pyspark_log.storage.publish_log import naming
 from pyspark_log.storage.publish_log.entries.changes import Region
 from pyspark_log.storage.publish_log.proposals import Output

@@ -15,7 +15,7 @@ from pyspark_log.server.node.leaders import Leaders
 from pyspark_log.storage.catalog.topics import id_bytes
 from pyspark_log.storage.folder_store import FolderStore
 from pyspark_log.storage.log import Turnstile
-from pyspark_log.storage.log.owner import of_node
+from pyspark_log.storage.log.state.partition_state import of_node
 from pyspark_log.storage.log_manager import TopicAdmin
 from pyspark_log.types import TopicPartition
 from tests.store_tools import rows

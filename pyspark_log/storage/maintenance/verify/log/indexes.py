@@ -19,7 +19,8 @@ from pyspark_log.storage.maintenance.verify.findings import Finding
 from pyspark_log.storage.record import BatchHeader
 from pyspark_log.storage.record.layout import SMALLEST_MESSAGE
 from pyspark_log.storage.segment.file_names import INDEX, TIME_INDEX, segment_path
-from pyspark_log.storage.segment.indexes import IndexSchedule, OffsetEntry, OffsetIndex, TimeEntry, TimeIndex
+from pyspark_log.storage.segment.indexes import OffsetEntry, OffsetIndex, TimeEntry, TimeIndex
+from pyspark_log.storage.segment.segment import IndexSchedule
 from pyspark_log.types import NO_TIMESTAMP
 
 #: Makes a finding of a path, what is wrong, and the byte in the file, or -1.
