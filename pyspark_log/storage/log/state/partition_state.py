@@ -272,6 +272,9 @@ def move_end(slot: bytearray, seq: int, next_offset: int, position: int, high_wa
     _CRC.pack_into(slot, CRC_AT, crc32c(memoryview(slot)[:CRC_AT]))
 
 
+# ---- what follows from a state: which process may append, what a file means that is not there, whether a view is right
+
+
 def of_node(node_id: int) -> int:
     """The owner of the partitions that a node of a Kafka cluster has replicas of; `node_id` is its broker.id."""
     return node_id + 1
