@@ -167,14 +167,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--batch", type=int, default=10)
-    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--python")
     parser.add_argument("--driver", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.driver:
         run_query(*options.driver)
         return
-    NewServer.interpreter = (options.python,)
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), *site.getsitepackages()])
+    if options.python:
+        NewServer.interpreter = (options.python,)
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), *site.getsitepackages()])
     for query in options.queries.split(","):
         for rate in map(int, options.rates.split(",")):
             found: dict[str, list[tuple[float, float]]] = {"pylog": [], "kafka": []}

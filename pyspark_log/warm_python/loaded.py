@@ -24,7 +24,6 @@ _MODULES = (
     "pyspark_log.spark_connector.reading.positioned",
     "pyspark_log.spark_connector.reading.task_reader",
     "pyspark_log.spark_connector.writing.writer",
-    "pyspark_log.spark_connector.writing.commit",
     # Those import these when they have work to do.
     "pyspark_log.storage.record.decoding.decoder",
     "pyspark_log.storage.record.rows",
