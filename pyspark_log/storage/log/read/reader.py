@@ -31,14 +31,7 @@ from pyspark_log.storage.log.read.segment_cache import SegmentCache
 from pyspark_log.storage.log.read.stored_batches import StoredBatches, end_before, locate
 from pyspark_log.storage.log.read.time_search import TimeSearch
 from pyspark_log.storage.log.state import partition_state, state_file
-from pyspark_log.storage.log.state.partition_state import (
-    Flags,
-    PartitionState,
-    check_length,
-    holds_segments,
-    missing_is_damage,
-    no_state,
-)
+from pyspark_log.storage.log.state.partition_state import Flags, PartitionState
 from pyspark_log.storage.log.state.state_file import Loaded
 from pyspark_log.storage.record import BatchHeader
 from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
@@ -90,11 +83,11 @@ class LogReader:
             LogDamagedError: there are segments but no state file.
         """
         loaded = state_file.read(self.place.state_path, self._loaded)
-        if loaded is None and (self._written or holds_segments(self._log_dirs, self.place)):
+        if loaded is None and (self._written or partition_state.holds_segments(self._log_dirs, self.place)):
             # Perhaps it was created between the two reads; the first write creates the files, the state first.
             loaded = state_file.read(self.place.state_path)
             if loaded is None:
-                raise no_state(self.place)
+                raise partition_state.no_state(self.place)
         if loaded is None:
             return partition_state.EMPTY
         self._written, self._loaded = True, loaded
@@ -152,7 +145,7 @@ class LogReader:
 
         def sum_sizes(state: PartitionState, _: bool) -> int:
             inactive = [base for base in self.segments(state) if base != state.active_base]
-            with missing_is_damage(self.place):
+            with partition_state.missing_is_damage(self.place):
                 return state.position + sum(files.size_of(self._log_path(base, state)) for base in inactive)
 
         return self._retry_while_segments_change(sum_sizes)
@@ -339,7 +332,7 @@ class LogReader:
 
     def _open(self, base: int, following: int | None, state: PartitionState) -> tuple[SegmentReader, PartitionState]:
         """Opens a segment of a state; returns the state after that, too."""
-        with missing_is_damage(self.place):
+        with partition_state.missing_is_damage(self.place):
             segment = SegmentReader(self._folder(state), base, until=NO_OFFSET if following is None else following)
         # The folder may belong to a newer topic of the same name by now; but not if this one still exists.
         now = self.state()
@@ -353,7 +346,7 @@ class LogReader:
         Once it is inactive the cleaner may replace it by another file, to which the state's position does not apply.
         """
         if now.active_base == state.active_base:
-            check_length(self.place, segment.log.path, segment.log.size(), state.position)
+            partition_state.check_length(self.place, segment.log.path, segment.log.size(), state.position)
             return state.position
         return segment.size_up_to(state.next_offset)
 
