@@ -176,7 +176,7 @@ class ReadOptions:
         Raises:
             ConnectorError: with the Kafka connector's message where it has one.
         """
-        refuse_misspelled(options)
+        _refuse_misspelled(options)
         subscription = parse_subscription(options)
         if {"minoffsetspertrigger", "maxoffsetspertrigger"} <= options.keys():
             _check_limits(options)  # As in the Kafka connector, also for a batch read, which ignores them.
@@ -280,7 +280,7 @@ class WriteOptions:
         Raises:
             ConnectorError: with the Kafka connector's message where it has one.
         """
-        refuse_misspelled(options)
+        _refuse_misspelled(options)
         _refuse_client_configs(options, _REFUSED_FOR_WRITES)
         publish_id = options.get("publishid")
         if publish_id == "":
@@ -450,7 +450,7 @@ def truth_of(options: Options, name: str, *, default: bool = False) -> bool:
         raise option_error(f"{name} {error}, got {shortened(text)}") from None
 
 
-def refuse_misspelled(names: Iterable[str]) -> None:
+def _refuse_misspelled(names: Iterable[str]) -> None:
     """Refuses a name that is one letter from a known one: without it the job would do something else.
 
     Args:

@@ -61,7 +61,7 @@ def missing_is_lost(store: Store, read: Collection[TopicPartition]) -> Iterator[
         raise data_loss("PARTITIONS_DELETED", f"{error}; the query had read {names(read)}.") from error
 
 
-def check_not_lost(
+def _check_not_lost(
     known: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     subscription: Subscription,
@@ -108,10 +108,10 @@ def starts_of(
         loss: what to do where records are missing.
 
     Raises:
-        ConnectorError: PYLOG_DATA_LOSS, as in `check_not_lost`, or a new partition has lost its first records, or is
-            deleted by now.
+        ConnectorError: PYLOG_DATA_LOSS, a partition is missing or ends before the query's position; or a new one has
+            lost its first records, or is deleted by now.
     """
-    check_not_lost(starts, ends, subscription, loss)
+    _check_not_lost(starts, ends, subscription, loss)
     begins = {}
     for at in sorted(ends):
         try:

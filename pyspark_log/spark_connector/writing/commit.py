@@ -104,7 +104,7 @@ def stage(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> StagedMessage:
                 for topic, rows in _by_topic(stored, plan.topic, plan.timestamp_column):
                     writer.append(topic, rows)
                     if plan.timestamp_column is not None and rows.num_rows:
-                        times[topic] = joined_times(_bounds(rows), times.get(topic))
+                        times[topic] = _joined_times(_bounds(rows), times.get(topic))
             parts = writer.finish()
         except BaseException:
             writer.discard()
@@ -134,7 +134,7 @@ def _by_topic(
         yield name.as_py(), records.filter(pc.equal(topics, name))
 
 
-def joined_times(times: tuple[int, int], others: tuple[int, int] | None) -> tuple[int, int]:
+def _joined_times(times: tuple[int, int], others: tuple[int, int] | None) -> tuple[int, int]:
     """The oldest and the newest of both."""
     return times if others is None else (min(times[0], others[0]), max(times[1], others[1]))
 
@@ -156,7 +156,7 @@ def publish_batch(
         staged, opened = _staged(messages), store.reopen()
         check_agreements(staged)
         keep_old_records(opened, staged)
-        parts = published_by_leaders(opened, publisher, number, _parts(staged))
+        parts = _published_by_leaders(opened, publisher, number, _parts(staged))
         result = opened.publishes.publish(publisher, number, parts, one_off=one_off)
     if not result.replayed:
         warn_of_old_times(opened, staged)
@@ -196,11 +196,11 @@ def publish_micro_batch(
         location = location_of(checkpoint, run.checkpoints, query_name)
         publisher_id = publisher.id_of(run.query_id)
         if publisher.commits_offsets:
-            check_not_replicated(opened, "publishOffsets")
+            _check_not_replicated(opened, "publishOffsets")
         output = _parts(staged)
         known = about(query_name, location, batch_id, output)
         warn_of_earlier(opened, publisher_id, known)
-        parts = published_by_leaders(opened, publisher_id, batch_id, output, run.run_id)
+        parts = _published_by_leaders(opened, publisher_id, batch_id, output, run.run_id)
         opened.publishes.publish(
             publisher_id,
             batch_id,
@@ -272,7 +272,7 @@ def _times(messages: Sequence[StagedMessage]) -> dict[str, tuple[int, int]]:
     times = dict[str, tuple[int, int]]()
     for message in messages:
         for topic, bounds in message.times.items():
-            times[topic] = joined_times(bounds, times.get(topic))
+            times[topic] = _joined_times(bounds, times.get(topic))
     return times
 
 
@@ -302,7 +302,7 @@ def _parts(messages: Sequence[StagedMessage]) -> list[StagedPart]:
     return [part for message in messages for part in message.parts]
 
 
-def published_by_leaders(
+def _published_by_leaders(
     store: Store, publisher: str, number: int, parts: Sequence[StagedPart], run: str = ""
 ) -> Sequence[StagedPart]:
     """Publishes staged output as a transaction through the leaders, exactly once, if the store is a node's.
@@ -325,7 +325,7 @@ def published_by_leaders(
     return []
 
 
-def check_not_replicated(store: Store, what: str) -> None:
+def _check_not_replicated(store: Store, what: str) -> None:
     """Refuses what a transaction through the leaders does not do. ConnectorError."""
     if read_cluster(store.path) is not None:
         raise ConnectorError(
