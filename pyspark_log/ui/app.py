@@ -53,8 +53,8 @@ _STATIC = {
 }
 # The templates, by the first part of a path and the number of its parts.
 _PAGES = {
-    ("", 1): "overview", ("topics", 2): "topic", ("topics", 3): "records", ("topics", 5): "record",
-    ("groups", 1): "groups", ("publishes", 1): "publishes", ("server", 1): "server",
+    ("", 1): "overview", ("topics", 1): "overview", ("topics", 2): "topic", ("topics", 3): "records",
+    ("topics", 5): "record", ("groups", 1): "groups", ("publishes", 1): "publishes", ("server", 1): "server",
 }  # fmt: skip
 _STATUS: Sequence[tuple[type[Exception], HTTPStatus]] = (
     (UnknownTopicError, HTTPStatus.NOT_FOUND),

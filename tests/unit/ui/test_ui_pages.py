@@ -67,6 +67,7 @@ def test_the_pages(page):
     text = page.text("/")
     assert "Topics 2 4 partitions Records 63" in text
     assert re.search(r"orders 3 63 [\d.]+ KiB", text)
+    assert re.search(r"orders 3 63 [\d.]+ KiB", page.text("/topics"))
     assert "__consumer_offsets" not in text
     assert "__consumer_offsets" in page.text("/?internal=1")
     assert "orders" not in page.text("/?filter=emp").partition("Topic ")[2]
