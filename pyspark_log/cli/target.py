@@ -33,9 +33,7 @@ class Target:
         only read would never show them.
         """
         path = self.store_path()
-        with interrupts.fatal():  # It takes long, and help needs none.
-            from pyspark_log.storage import folder_store, store  # noqa: F401, PLC0415
-        return _with_all_visible(store.Store.open(path))
+        return _with_all_visible(_opened(path))
 
     def open_folder(self, instead: str = "") -> FolderStore:
         """The same for tools, which work on the files of a store; `instead` as in folder_path."""
@@ -66,11 +64,11 @@ class Target:
     def open_or_create(self) -> Store:
         """The store, for commands that write: creates one in a missing or empty folder, and says so."""
         path = self.store_path()
-        with interrupts.fatal():
-            from pyspark_log.storage import folder_store, store  # noqa: F401, PLC0415
         try:
-            return store.Store.open(path)
+            return _opened(path)
         except StoreNotFoundError:
+            from pyspark_log.storage import store  # noqa: PLC0415
+
             made = store.Store.open_or_create(path)
             if not logging.getLogger().isEnabledFor(logging.INFO):  # The log of a server says it.
                 click.echo(f"Created a new store in {made.path}", err=True)
@@ -124,6 +122,25 @@ class Target:
         if not self.path:
             raise click.UsageError("Which store? Give --store PATH, or set PYLOG_STORE.")
         return self.path
+
+
+class _Warnings(logging.Handler):
+    """Shows what is logged, unless there is a log."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not logging.getLogger().handlers:
+            warn(record.getMessage())
+
+
+def _opened(path: str) -> Store:
+    with interrupts.fatal():  # It takes long, and help needs none.
+        from pyspark_log.storage import folder_store, store  # noqa: F401, PLC0415
+    log, warnings = logging.getLogger("pyspark_log.storage.object_store"), _Warnings()
+    log.addHandler(warnings)
+    try:
+        return store.Store.open(path)
+    finally:
+        log.removeHandler(warnings)
 
 
 def _with_all_visible(store: _S) -> _S:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from math import inf
+from threading import Event, Thread, current_thread, main_thread
 from typing import TYPE_CHECKING
 
 from pyspark_log.arguments import check_whole
@@ -66,6 +68,8 @@ if TYPE_CHECKING:
     from pyspark_log.storage.publish_log.maintenance import Cleaned, Merged
     from pyspark_log.storage.record.rows import Rows
 
+_log = logging.getLogger(__name__)
+
 VERSION = 1
 _STORE = "store.json"
 _CHECKED = "race"
@@ -73,6 +77,8 @@ _CHECKED = "race"
 _LOOKED_AT = 1000
 # `shared` looks no more often whether it is still the same store, in seconds: each time is a request.
 _CHECK_SECONDS = 10.0
+# How long a store that is opened may be silent before that is said, in seconds.
+_SILENCE_SECONDS = 3.0
 
 
 class ObjectStore(Store):
@@ -96,7 +102,7 @@ class ObjectStore(Store):
     @classmethod
     def _open(cls, path: str, options: Mapping[str, str] | None) -> ObjectStore:
         objects = Objects(path, options)
-        return cls(objects, *_described(objects))
+        return cls(objects, *_first_described(objects))
 
     @classmethod
     def _create(cls, path: str, settings: Mapping[str, str], options: Mapping[str, str] | None) -> None:
@@ -308,6 +314,32 @@ class ObjectStore(Store):
         log = log_of(self.log.follow(), topic, partition)
         most = int_config(self.configs, "batch.max.memory.bytes")
         return reading.find_timestamp(self.log.objects, TopicPartition(topic, partition), log, int(timestamp), most)
+
+
+def _first_described(objects: Objects) -> tuple[str, Mapping[str, str]]:
+    """As `_described`, and Ctrl-C ends it at once: a wrong address is found here, after half a minute of tries.
+
+    The library does not look for signals while it waits for an answer. They come to the main thread.
+    """
+    if current_thread() is not main_thread():
+        return _described(objects)
+    found, failed, is_over = list[tuple[str, Mapping[str, str]]](), list[BaseException](), Event()
+
+    def ask() -> None:
+        try:
+            found.append(_described(objects))
+        except BaseException as error:  # noqa: BLE001  (it is raised below)
+            failed.append(error)
+        finally:
+            is_over.set()
+
+    Thread(target=ask, name="pylog-open", daemon=True).start()
+    if not is_over.wait(_SILENCE_SECONDS):
+        _log.warning("%s: the object store has not answered yet: it is asked for half a minute", objects.address)
+        is_over.wait()
+    for error in failed:
+        raise error
+    return found[0]
 
 
 def _described(objects: Objects) -> tuple[str, Mapping[str, str]]:

@@ -1,6 +1,8 @@
 """`pylog` with a store in an object store."""
 
 import json
+import os
+import socket
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -118,3 +120,18 @@ def test_what_is_done_by_way_of_a_folder(pylog, tmp_path, monkeypatch, command, 
 
 def test_a_store_that_is_missing(pylog, object_url):
     assert f"there is no store at {object_url}" in pylog("topics", "list", code=1)
+
+
+def test_an_object_store_that_is_silent():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        environment = {
+            "AWS_ENDPOINT": f"http://127.0.0.1:{server.getsockname()[1]}", "AWS_REGION": "r",
+            "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s",
+        }  # fmt: skip
+        command = [sys.executable, "-m", "pyspark_log.cli.start", "topics", "list", "--store", "s3://bucket/store"]
+        run = subprocess.Popen(command, env=os.environ | environment, stderr=subprocess.PIPE, text=True)
+        with server.accept()[0] as connection:
+            said = run.stderr.readline()
+            assert said.startswith("Warning: s3://bucket/store: the object store has not answered yet")
+            connection.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+            assert "there is no store at s3://bucket/store" in run.communicate()[1]
