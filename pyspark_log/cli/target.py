@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -33,7 +35,10 @@ class Target:
         only read would never show them.
         """
         path = self.store_path()
-        return _with_all_visible(_opened(path))
+        with interrupts.fatal():  # It takes long, and help needs none.
+            from pyspark_log.storage import folder_store, store  # noqa: F401, PLC0415
+        with _delays_said():
+            return _with_all_visible(store.Store.open(path))
 
     def open_folder(self, instead: str = "") -> FolderStore:
         """The same for tools, which work on the files of a store; `instead` as in folder_path."""
@@ -64,15 +69,16 @@ class Target:
     def open_or_create(self) -> Store:
         """The store, for commands that write: creates one in a missing or empty folder, and says so."""
         path = self.store_path()
-        try:
-            return _opened(path)
-        except StoreNotFoundError:
-            from pyspark_log.storage import store  # noqa: PLC0415
-
-            made = store.Store.open_or_create(path)
-            if not logging.getLogger().isEnabledFor(logging.INFO):  # The log of a server says it.
-                click.echo(f"Created a new store in {made.path}", err=True)
-            return made
+        with interrupts.fatal():
+            from pyspark_log.storage import folder_store, store  # noqa: F401, PLC0415
+        with _delays_said():
+            try:
+                return store.Store.open(path)
+            except StoreNotFoundError:
+                made = store.Store.open_or_create(path)
+        if not logging.getLogger().isEnabledFor(logging.INFO):  # The log of a server says it.
+            click.echo(f"Created a new store in {made.path}", err=True)
+        return made
 
     def open_served(self) -> Store:
         """The store that a server serves; a missing one is created."""
@@ -124,23 +130,25 @@ class Target:
         return self.path
 
 
-class _Warnings(logging.Handler):
+class _StandardError(logging.Handler):
     """Shows what is logged, unless there is a log."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if not logging.getLogger().handlers:
-            warn(record.getMessage())
+            click.echo(record.getMessage(), err=True)
 
 
-def _opened(path: str) -> Store:
-    with interrupts.fatal():  # It takes long, and help needs none.
-        from pyspark_log.storage import folder_store, store  # noqa: F401, PLC0415
-    log, warnings = logging.getLogger("pyspark_log.storage.object_store"), _Warnings()
-    log.addHandler(warnings)
+@contextlib.contextmanager
+def _delays_said() -> Iterator[None]:
+    """What takes long with an object store is said in the block."""
+    log, shown = logging.getLogger("pyspark_log.storage.object_store"), _StandardError()
+    log.addHandler(shown)
+    log.setLevel(logging.INFO)
     try:
-        return store.Store.open(path)
+        yield
     finally:
-        log.removeHandler(warnings)
+        log.setLevel(logging.NOTSET)
+        log.removeHandler(shown)
 
 
 def _with_all_visible(store: _S) -> _S:

@@ -373,6 +373,7 @@ def _make(
     check_store_configs(configs)
     objects = Objects(path, options)
     _check_place(objects)
+    _log.info("%s: looking for some seconds whether a store can be kept there", objects.address)
     prefix = f".{_CHECKED}-{new_id()}"
     try:
         faulty = faulty_races(objects, prefix)

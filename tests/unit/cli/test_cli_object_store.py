@@ -28,8 +28,9 @@ def pylog(object_url, monkeypatch):
 
 
 @pytest.mark.usefixtures("object_server")
-def test_a_store_from_its_first_topic_on(pylog, object_url):
+def test_a_store_from_its_first_topic_on(pylog, object_url, caplog):
     assert f"Created a new store in {object_url}" in pylog("topics", "create", "orders", "--partitions", "2")
+    assert f"{object_url}: looking for some seconds whether a store can be kept there" in caplog.text
     assert "orders" in pylog("topics", "list")
     # It reads its input by the file's number.
     command = [sys.executable, "-m", "pyspark_log.cli.start", "produce", "orders", "--key-separator", ":"]
@@ -132,6 +133,6 @@ def test_an_object_store_that_is_silent():
         run = subprocess.Popen(command, env=os.environ | environment, stderr=subprocess.PIPE, text=True)
         with server.accept()[0] as connection:
             said = run.stderr.readline()
-            assert said.startswith("Warning: s3://bucket/store: the object store has not answered yet")
+            assert said.startswith("s3://bucket/store: the object store has not answered yet")
             connection.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
             assert "there is no store at s3://bucket/store" in run.communicate()[1]
