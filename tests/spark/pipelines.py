@@ -3,6 +3,7 @@
 The files of a pipeline are those of the sample in docs/guides/pipelines.md; a test may change what they say.
 """
 
+import contextlib
 import os
 import re
 import subprocess
@@ -66,12 +67,17 @@ class Pipeline:
 
     def run(self, *arguments, fails=False):
         """Runs it to the end, which is an error if `fails`; returns what it said."""
-        process = self.start(*arguments)
+        process, log, size = self.start(*arguments), self.folder / "log", -1
         try:
-            code = process.wait(PATIENCE)
+            # A run has a minute of work for one processor. One that has said nothing for so long hangs.
+            while (code := process.poll()) is None:
+                before, size = size, log.stat().st_size
+                assert size > before, log.read_text()[-5000:]
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(PATIENCE)
         finally:
             processes.end_session(process)
-        said = (self.folder / "log").read_text()
+        said = log.read_text()
         assert (code != 0) is fails, said[-5000:]
         return said
 

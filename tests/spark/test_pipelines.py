@@ -26,7 +26,7 @@ pytestmark = [
         reason="pipelines need more packages: pip install 'pyspark[pipelines]'",
     ),
 ]
-# A run of a pipeline takes 20 s, so CI has one kill.
+# A run of a pipeline takes 20 s, so CI has one kill, and half of the micro-batches.
 KILLS = 1 if os.environ.get("CRASH_POINTS") == "few" else 3
 # What a pipeline of a test begins with.
 BEGIN = """
@@ -160,7 +160,7 @@ def test_kills(spark, tmp_path):
     chance, store = random.Random(seed), make_world(tmp_path)
     pipeline = Pipeline(tmp_path / "data")
     definitions = pipeline.folder / "transformations/flights.py"
-    few = definitions.read_text().replace('"earliest"', '"earliest", maxOffsetsPerTrigger="60"')
+    few = definitions.read_text().replace('"earliest"', f'"earliest", maxOffsetsPerTrigger="{120 // KILLS}"')
     definitions.write_text(few)
     for _ in range(KILLS):
         pipeline.kill_after(chance.randrange(1, 6))
