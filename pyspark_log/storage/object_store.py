@@ -323,13 +323,13 @@ def _first_described(objects: Objects) -> tuple[str, Mapping[str, str]]:
     """
     if current_thread() is not main_thread():
         return _described(objects)
-    found, failed, is_over = list[tuple[str, Mapping[str, str]]](), list[BaseException](), Event()
+    descriptions, errors, is_over = list[tuple[str, Mapping[str, str]]](), list[BaseException](), Event()
 
     def ask() -> None:
         try:
-            found.append(_described(objects))
+            descriptions.append(_described(objects))
         except BaseException as error:  # noqa: BLE001  (it is raised below)
-            failed.append(error)
+            errors.append(error)
         finally:
             is_over.set()
 
@@ -337,9 +337,9 @@ def _first_described(objects: Objects) -> tuple[str, Mapping[str, str]]:
     if not is_over.wait(_SILENCE_SECONDS):
         _log.warning("%s: the object store has not answered yet: it is asked for half a minute", objects.address)
         is_over.wait()
-    for error in failed:
+    for error in errors:
         raise error
-    return found[0]
+    return descriptions[0]
 
 
 def _described(objects: Objects) -> tuple[str, Mapping[str, str]]:
