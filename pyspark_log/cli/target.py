@@ -130,20 +130,13 @@ class Target:
         return self.path
 
 
-class _StandardError(logging.Handler):
-    """Shows what is logged, unless there is a log."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if not logging.getLogger().handlers:
-            click.echo(record.getMessage(), err=True)
-
-
 @contextlib.contextmanager
 def _delays_said() -> Iterator[None]:
     """What takes long with an object store is said in the block."""
-    log, shown = logging.getLogger("pyspark_log.storage.object_store"), _StandardError()
-    log.addHandler(shown)
+    log, shown = logging.getLogger("pyspark_log.storage.object_store"), logging.StreamHandler()
     log.setLevel(logging.INFO)
+    if not logging.getLogger().handlers:  # The log of a server says it.
+        log.addHandler(shown)
     try:
         yield
     finally:
