@@ -19,7 +19,10 @@ pytest.importorskip("Cython", reason="packages are built with Cython")
 
 PACKAGE = ROOT / "pyspark_log"
 # What people keep beside the sources, and what git ignores.
-_OTHERS = shutil.ignore_patterns(".*_cache", ".git", ".venv", ".hypothesis", ".kafka", "__pycache__", "*.so", "*.c")
+_OTHERS = shutil.ignore_patterns(".*", "build", "__pycache__", "*.so", "*.c")
+_PACKED = {".importlinter", "launcher.c"}
+# Kernels become C where they are compiled only: that takes half a minute.
+_UNCOMPILED = "import Cython.Build; Cython.Build.cythonize = lambda kernels, **_: kernels; import sys; "
 
 pytestmark = pytest.mark.skipif(not (ROOT / "MANIFEST.in").exists(), reason="these are not the sources")
 
@@ -37,10 +40,8 @@ def run(folder, code, *arguments, **settings):
 def sources(tmp_path_factory):
     """The unpacked source distribution, and the names of what is in it."""
     folder = tmp_path_factory.mktemp("sdist")
-    shutil.copytree(
-        ROOT, folder / "copy", symlinks=True, ignore=lambda *of_folder: _OTHERS(*of_folder) - {"launcher.c"}
-    )
-    code = "import sys; from setuptools import build_meta; print(build_meta.build_sdist(sys.argv[1]))"
+    shutil.copytree(ROOT, folder / "copy", symlinks=True, ignore=lambda *of_folder: _OTHERS(*of_folder) - _PACKED)
+    code = f"{_UNCOMPILED}from setuptools import build_meta; print(build_meta.build_sdist(sys.argv[1]))"
     archive = folder / run(folder / "copy", code, folder)
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")
@@ -53,7 +54,7 @@ def installed(sources):
     target = sources.parent / "installed"
     run(
         sources,
-        "import sys, setuptools; sys.argv[0] = 'setup.py'; setuptools.setup(); print()",
+        f"{_UNCOMPILED}import setuptools; sys.argv[0] = 'setup.py'; setuptools.setup(); print()",
         "build_py",
         "--build-lib",
         target,
@@ -111,8 +112,8 @@ def test_what_is_installed_has_every_module_and_the_jobs(installed):
 
 @pytest.mark.slow
 def test_the_metadata_says_for_which_python_it_is(sources):
-    code = "import sys; from setuptools import build_meta as b; print(b.prepare_metadata_for_build_wheel(sys.argv[1]))"
-    folder = run(sources, code, sources.parent)
+    code = f"{_UNCOMPILED}from setuptools.build_meta import prepare_metadata_for_build_wheel as build; "
+    folder = run(sources, f"{code}print(build(sys.argv[1]))", sources.parent)
     told = email.message_from_string((sources.parent / folder / "METADATA").read_text(encoding="utf-8"))
     assert told["Name"] == "pyspark-log"
     assert told["Requires-Python"] == ">=3.11"
