@@ -1,7 +1,6 @@
 """Declarative pipelines: the sample of docs/guides/pipelines.md, its second run, refreshes, kills and refusals."""
 
 import json
-import os
 import random
 import shutil
 from importlib.util import find_spec
@@ -26,8 +25,6 @@ pytestmark = [
         reason="pipelines need more packages: pip install 'pyspark[pipelines]'",
     ),
 ]
-# A run of a pipeline takes 20 s, so CI has one kill, and half of the micro-batches.
-KILLS = 1 if os.environ.get("CRASH_POINTS") == "few" else 3
 # What a pipeline of a test begins with.
 BEGIN = """
 from pyspark import pipelines as dp
@@ -152,6 +149,7 @@ def test_a_full_refresh_of_sinks(tmp_path):
     assert [all_values_in(store, topic) for topic in ("with_offsets", "with_id")] == [values] * 2
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not HAS_ADMISSION, reason="a run has one micro-batch before 4.2")
 def test_kills(spark, tmp_path):
     """While the flows make micro-batches the processes are killed, and once more all is run to the end."""
@@ -160,9 +158,9 @@ def test_kills(spark, tmp_path):
     chance, store = random.Random(seed), make_world(tmp_path)
     pipeline = Pipeline(tmp_path / "data")
     definitions = pipeline.folder / "transformations/flights.py"
-    few = definitions.read_text().replace('"earliest"', f'"earliest", maxOffsetsPerTrigger="{120 // KILLS}"')
+    few = definitions.read_text().replace('"earliest"', '"earliest", maxOffsetsPerTrigger="40"')
     definitions.write_text(few)
-    for _ in range(KILLS):
+    for _ in range(3):
         pipeline.kill_after(chance.randrange(1, 6))
     add(store, 60)
     pipeline.run()
