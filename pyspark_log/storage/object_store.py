@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from math import inf
-from threading import Event, Thread, current_thread, main_thread
+from threading import Timer
 from typing import TYPE_CHECKING
 
 from pyspark_log.arguments import check_whole
@@ -102,7 +102,14 @@ class ObjectStore(Store):
     @classmethod
     def _open(cls, path: str, options: Mapping[str, str] | None) -> ObjectStore:
         objects = Objects(path, options)
-        return cls(objects, *_first_described(objects))
+        said = "%s: the object store has not answered yet: it is asked for half a minute"
+        silence = Timer(_SILENCE_SECONDS, _log.warning, (said, objects.address))
+        silence.daemon = True
+        silence.start()
+        try:
+            return cls(objects, *_described(objects))
+        finally:
+            silence.cancel()
 
     @classmethod
     def _create(cls, path: str, settings: Mapping[str, str], options: Mapping[str, str] | None) -> None:
@@ -314,32 +321,6 @@ class ObjectStore(Store):
         log = log_of(self.log.follow(), topic, partition)
         most = int_config(self.configs, "batch.max.memory.bytes")
         return reading.find_timestamp(self.log.objects, TopicPartition(topic, partition), log, int(timestamp), most)
-
-
-def _first_described(objects: Objects) -> tuple[str, Mapping[str, str]]:
-    """As `_described`, and Ctrl-C ends it at once: a wrong address is found here, after half a minute of tries.
-
-    The library does not look for signals while it waits for an answer. They come to the main thread.
-    """
-    if current_thread() is not main_thread():
-        return _described(objects)
-    descriptions, errors, is_over = list[tuple[str, Mapping[str, str]]](), list[BaseException](), Event()
-
-    def ask() -> None:
-        try:
-            descriptions.append(_described(objects))
-        except BaseException as error:  # noqa: BLE001  (it is raised below)
-            errors.append(error)
-        finally:
-            is_over.set()
-
-    Thread(target=ask, name="pylog-open", daemon=True).start()
-    if not is_over.wait(_SILENCE_SECONDS):
-        _log.warning("%s: the object store has not answered yet: it is asked for half a minute", objects.address)
-        is_over.wait()
-    for error in errors:
-        raise error
-    return descriptions[0]
 
 
 def _described(objects: Objects) -> tuple[str, Mapping[str, str]]:

@@ -5,6 +5,7 @@ Each has the names that the product uses. `installed` sets them as attributes of
 
 import concurrent.futures
 import contextlib
+import operator
 import queue
 import random
 import secrets
@@ -336,4 +337,6 @@ def installed(world, library):
     changes[Loop, "time"] = staticmethod(plain[time].monotonic)
     changes[objects_module, "library"] = lambda: library
     changes[objects_module, "_connect"] = lambda *_: library.bucket
+    # There is no Ctrl-C.
+    changes[objects_module, "answer"] = operator.call
     return attributes(changes)

@@ -16,6 +16,7 @@ from pyspark_log.errors import InvalidConfigError, ObjectStoreError
 from pyspark_log.storage.objects.address import ObjectAddress
 from pyspark_log.storage.objects.library import library
 from pyspark_log.storage.objects.observer import notify
+from pyspark_log.storage.objects.waiting import answer
 
 _T = TypeVar("_T")
 
@@ -105,7 +106,7 @@ class Objects:
         lib, client = self._client()
         notify("put", key, len(data))
         with _explained(lib, self.address, "put", key):
-            lib.put(client, key, data, use_multipart=False)
+            answer(lib.put, client, key, data, use_multipart=False)
         notify("put", key, len(data), is_done=True)
 
     def create(self, key: str, data: bytes | memoryview) -> bool:
@@ -121,7 +122,7 @@ class Objects:
         is_created = True
         with _explained(lib, self.address, "create", key):
             try:
-                lib.put(client, key, data, mode="create", use_multipart=False)
+                answer(lib.put, client, key, data, mode="create", use_multipart=False)
             except lib.exceptions.AlreadyExistsError:
                 is_created = False
         notify("create", key, len(data), is_done=True)
@@ -135,8 +136,7 @@ class Objects:
         with _explained(lib, self.address, "get", key):
             try:
                 options = None if most is None else {"range": (0, most)}
-                answer = _whole(lib, lambda: lib.get(client, key, options=options))
-                found = Found(memoryview(answer.bytes()), answer.meta["size"])
+                found = answer(lambda: _found(_whole(lib, lambda: lib.get(client, key, options=options))))
             except FileNotFoundError as error:
                 if (code := _CODE.search(str(error))) is not None and code[1] in _NO_PLACE:
                     raise ObjectStoreError(
@@ -164,7 +164,7 @@ class Objects:
         with _explained(lib, self.address, "get", key):
             starts, lengths = [one[0] for one in ranges], [one[1] for one in ranges]
             try:
-                parts = _whole(lib, lambda: lib.get_ranges(client, key, starts=starts, lengths=lengths))
+                parts = answer(_whole, lib, lambda: lib.get_ranges(client, key, starts=starts, lengths=lengths))
                 found = [memoryview(one) for one in parts]
             except BaseException as error:
                 # The library panics if, of near ranges, one begins after the end; that is no Exception.
@@ -185,7 +185,8 @@ class Objects:
             last, tries = None, _RETRIES
             while tries >= 0:
                 try:
-                    for chunk in lib.list(client, prefix or None, offset=last):
+                    chunks = iter(lib.list(client, prefix or None, offset=last))
+                    while (chunk := answer(next, chunks, None)) is not None:
                         for one in chunk:
                             last = one["path"]
                             yield ObjectStatus(last, one["size"])
@@ -205,7 +206,7 @@ class Objects:
         notify("delete", keys[0])
         with _explained(lib, self.address, "delete", keys[0]):
             try:
-                lib.delete(client, list(keys))
+                answer(lib.delete, client, list(keys))
             except (FileNotFoundError, lib.exceptions.BaseError) as error:
                 # Some object stores say so of one that was there just before. Then the others may still be there.
                 if not isinstance(error, FileNotFoundError) and "NoSuchKey" not in str(error):
@@ -241,6 +242,11 @@ class _explained:  # noqa: N801  (used as a function)
                     retriable=_TRIED_BEFORE.search(said) is not None,
                 ) from None
             raise ObjectStoreError(f"{self._where}: {self._what} has failed: {said}", retriable=True) from None
+
+
+def _found(result: Any) -> Found:  # noqa: ANN401  (types of an extra)
+    """Reads what a request has found."""
+    return Found(memoryview(result.bytes()), result.meta["size"])
 
 
 def _whole(lib: Any, ask: Callable[[], _T]) -> _T:  # noqa: ANN401  (types of an extra)

@@ -4,8 +4,6 @@ import contextlib
 import json
 import multiprocessing
 import os
-import signal
-import socket
 import threading
 from collections import OrderedDict
 
@@ -246,36 +244,6 @@ def without_environment(monkeypatch, server):
     for name in server.environment:
         monkeypatch.delenv(name)
     return server.options
-
-
-def test_ctrl_c_ends_the_wait_for_an_answer():
-    """As where the address is wrong: the library waits for a minute, or tries for half of one."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        connections = []
-
-        def interrupt():
-            connections.append(server.accept()[0])
-            os.kill(os.getpid(), signal.SIGINT)
-
-        threading.Thread(target=interrupt).start()
-        endpoint = f"http://127.0.0.1:{server.getsockname()[1]}"
-        options = {"endpoint": endpoint, "region": "r", "access_key_id": "k", "secret_access_key": "s"}
-        try:
-            with pytest.raises(KeyboardInterrupt):
-                Store.open("s3://bucket/store", options=options)
-        finally:
-            signal.signal(signal.SIGINT, before)
-        with connections[0] as connection:
-            while not connection.recv(100_000).endswith(b"\r\n\r\n"):
-                pass
-            connection.setblocking(False)
-            with pytest.raises(BlockingIOError):  # It has not been given up.
-                connection.recv(1)
-            connection.setblocking(True)
-            connection.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
-            [asks] = (thread for thread in threading.enumerate() if thread.name == "pylog-open")
-            asks.join()
 
 
 def test_options_in_place_of_the_environment(object_url, object_server, monkeypatch):
