@@ -480,10 +480,11 @@ def test_what_a_producer_and_a_delivery_look_like(store):
 def test_a_producer_that_is_dropped(store, monkeypatch):
     """What was sent is appended, and nothing of it stays."""
     monkeypatch.setattr(producer_module, "_IDLE", 0.01)
-    before = set(threading.enumerate())
+    started, start = [], threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: (started.append(thread), start(thread)))
     producer = Producer(store, linger_ms=50)
     producer.send("t", b"sent", partition=0)
-    [thread] = set(threading.enumerate()) - before
+    [thread] = started
     dropped, held = weakref.ref(producer), [producer]
     del producer
 
