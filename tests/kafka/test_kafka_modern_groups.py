@@ -184,7 +184,9 @@ def test_a_member_that_does_not_give_up_in_time(both):
     owned = has(both.enter("a", names, rebalance=1200))
     both.enter("b", names)
     both.beat("a", 2, owned=owned)
-    time.sleep(2.4)
+    members = ConsumerGroupDescribeRequest([both.group])
+    for side in (both.kafka, both.ours):
+        wait_until(lambda side=side: len(side.ask(members, 1).groups[0].members) == 1, "a is removed")
     both.look()
     both.beat("a", 2, owned=owned)
     both.beat("b", 3, owned={})
