@@ -150,7 +150,7 @@ def test_a_producer_is_fenced_by_the_next_one_of_its_name(peer, store, topic):
 
 
 def test_a_transaction_that_takes_too_long_is_aborted(peer, store, topic):
-    producer = Producer(peer, "slow", timeout=1)
+    producer = Producer(peer, "slow", timeout=300)
     assert producer.produce(topic, b"late").error_code == ErrorCode.NONE
     wait_until(lambda: list_offset(peer, topic, LATEST, isolation_level=1).offset, "it is aborted")
     assert not committed_values(store, topic)

@@ -8,6 +8,7 @@ import pytest
 from pyspark_log.server.network import Loop
 from pyspark_log.server.pages import ui_view
 from pyspark_log.ui import MOST_ROWS
+from tests.waiting import PATIENCE
 
 MANY = 20_000
 
@@ -52,5 +53,5 @@ def test_a_login_at_a_server_that_has_ended(loop, monkeypatch):
     view = ui_view.UiView(SimpleNamespace(loop=loop), None, None, SimpleNamespace(), None)
     thread = threading.Thread(target=lambda: found.append(view.log_in("127.0.0.1", "anna", "x")), daemon=True)
     thread.start()
-    thread.join(10)
+    thread.join(PATIENCE)
     assert found == [False]
