@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from threading import Thread, current_thread, main_thread
@@ -18,6 +19,8 @@ _T = TypeVar("_T")
 
 # How long an answer is still waited for after Ctrl-C, in seconds. A request that takes no longer is never given up.
 _PATIENCE = 1.0
+# How often it is looked for signals, in seconds: one that comes right before a wait does not end it.
+_LOOK = 0.5
 
 
 class _Asker:
@@ -51,7 +54,7 @@ _asker: _Asker | None = None
 def answer(ask: Callable[..., _T], *arguments: Any, **settings: Any) -> _T:  # noqa: ANN401  (whatever it takes)
     """What `ask` returns or raises.
 
-    Ctrl-C, and what other signals raise, ends the wait a second later at the latest. Then it is not known whether the
+    Ctrl-C, and what other signals raise, ends the wait within two seconds. Then it is not known whether the
     request was done, and it may even be done later.
     """
     global _asker  # noqa: PLW0603  (there is one main thread)
@@ -66,6 +69,9 @@ def answer(ask: Callable[..., _T], *arguments: Any, **settings: Any) -> _T:  # n
     future = Future[_T]()
     try:
         asker.requests.put((partial(ask, *arguments, **settings), future))
+        while not future.done():
+            with suppress(TimeoutError):
+                future.exception(_LOOK)
         return future.result()
     except BaseException:
         wait([future], _PATIENCE)
