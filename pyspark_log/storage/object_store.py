@@ -7,6 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from math import inf
@@ -105,7 +106,8 @@ class ObjectStore(Store):
         said = "%s: the object store has not answered yet: it is asked for half a minute"
         silence = Timer(_SILENCE_SECONDS, _log.warning, (said, objects.address))
         silence.daemon = True
-        silence.start()
+        with suppress(RuntimeError):  # Nothing is said where the system has no thread left.
+            silence.start()
         try:
             return cls(objects, *_described(objects))
         finally:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
@@ -54,8 +54,8 @@ _asker: _Asker | None = None
 def answer(ask: Callable[..., _T], *arguments: Any, **settings: Any) -> _T:  # noqa: ANN401  (whatever it takes)
     """What `ask` returns or raises.
 
-    Ctrl-C, and what other signals raise, ends the wait within two seconds. Then it is not known whether the
-    request was done, and it may even be done later.
+    Ctrl-C, and what other signals raise, ends the wait within two seconds. Then it is not known whether the request was
+    done, and it may even be done later.
     """
     global _asker  # noqa: PLW0603  (there is one main thread)
     if current_thread() is not main_thread():
@@ -74,7 +74,8 @@ def answer(ask: Callable[..., _T], *arguments: Any, **settings: Any) -> _T:  # n
                 future.exception(_LOOK)
         return future.result()
     except BaseException:
-        wait([future], _PATIENCE)
+        with suppress(TimeoutError):
+            future.exception(_PATIENCE)
         raise
     finally:
         if future.done():

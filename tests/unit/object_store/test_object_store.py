@@ -246,6 +246,14 @@ def without_environment(monkeypatch, server):
     return server.options
 
 
+def test_a_store_is_opened_where_no_thread_can_start(store, monkeypatch):
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert Store.open(store.path).cluster_id == store.cluster_id
+
+
 def test_options_in_place_of_the_environment(object_url, object_server, monkeypatch):
     options = without_environment(monkeypatch, object_server)
     made = Store.create(object_url, {"num.partitions": "3"}, options=options)

@@ -20,6 +20,7 @@ pytest.importorskip("Cython", reason="packages are built with Cython")
 PACKAGE = ROOT / "pyspark_log"
 # What people keep beside the sources, and what git ignores.
 _OTHERS = shutil.ignore_patterns(".*", "build", "__pycache__", "*.so", "*.c")
+# Of these, what is packed.
 _PACKED = {".importlinter", "launcher.c"}
 # Kernels become C where they are compiled only: that takes half a minute.
 _UNCOMPILED = "import Cython.Build; Cython.Build.cythonize = lambda kernels, **_: kernels; import sys; "
