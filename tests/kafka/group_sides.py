@@ -11,6 +11,7 @@ from pyspark_log.kafka.schemas import message_of
 from pyspark_log.server.coordinator import Client, Coordinator, Settings
 from tests import requests as r
 from tests.server_tools import Peer
+from tests.waiting import wait_until
 
 TOPIC = "of-groups"
 
@@ -214,15 +215,10 @@ class BothGroups:
         first = self._kafka.answer(token, 0.03)
         self._ours.send(token, request(self._ids["ours"]), version, client)
         if first is None and self._ours.waits(token):
-            self._let_kafka_take_it()
+            # It has no answer that says that Kafka has taken it, but its group then has the members and state of ours.
+            wait_until(lambda: self._state(self._kafka) == self._state(self._ours), "Kafka has taken what waits")
         self.compare({token: first} if first is not None else {})
         return token
-
-    def _let_kafka_take_it(self):
-        """Waits until Kafka's group has the members and the state of ours, as a join that waits is not answered."""
-        end = time.monotonic() + 10
-        while self._state(self._kafka) != self._state(self._ours) and time.monotonic() < end:
-            time.sleep(0.01)
 
     def _state(self, side):
         (group,) = side.ask(m.DescribeGroupsRequest([self.group]), 5).groups
