@@ -7,6 +7,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
+from searching import examples
 
 from pyspark_log import Consumer, Store, TopicPartition
 from tests.store_tools import rows
@@ -145,6 +146,5 @@ class Consuming(RuleBasedStateMachine):
             shutil.rmtree(self.folder)
 
 
-TestConsuming = Consuming.TestCase
-TestConsuming.settings = settings(deadline=None, stateful_step_count=40)
-TestConsuming.pytestmark = [pytest.mark.timeout(300)]
+Consuming.TestCase.settings = settings(max_examples=examples(100), deadline=None, stateful_step_count=40)
+TestConsuming = pytest.mark.sampled(pytest.mark.timeout(300)(Consuming.TestCase))

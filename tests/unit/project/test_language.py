@@ -78,7 +78,7 @@ SUBJECT = re.compile(rf"{AREAS}: (?!(?:{NO_VERBS})\b)(?!\w+(?:{NO_ENDINGS})\b)[a
 @pytest.mark.parametrize("words", WORDS)
 def test_words_that_are_not_used(words: str) -> None:
     found, pattern = [], re.compile(rf"\b(?:{words})\b", re.IGNORECASE)
-    for path in having(words):
+    for path in having(rf"\b(?:{words.partition('(?!')[0]})\b"):
         text = text_of(path)
         for match in pattern.finditer(text):
             number = text.count("\n", 0, match.start()) + 1
@@ -101,9 +101,9 @@ def test_words_that_are_not_in_names(words: str) -> None:
 
 
 def having(words: str) -> list[Path]:
-    """The files in which words may be, as Arrow's expressions find them, which take a tenth of the time of Python's."""
+    """The files that have words, by Arrow's expressions, which take a tenth of the time of Python's."""
     texts = pa.array(map(written, ALL))
-    found = pc.match_substring_regex(texts, pattern=words.partition("(?!")[0], ignore_case=True)
+    found = pc.match_substring_regex(texts, pattern=words, ignore_case=True)
     return [path for path, has in zip(ALL, found.to_pylist(), strict=True) if has]
 
 
