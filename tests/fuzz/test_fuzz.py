@@ -11,15 +11,15 @@ from fuzz import FAMILIES, family_of, feed_some
 
 INPUTS = {
     "decoder": 1500,
-    "cleaner": 600,
+    "cleaner": 300,
     "indexes": 250,
     "side-files": 800,
     "descriptions": 1500,
     "states": 400,
-    "messages": 4000,
-    "avro": 2000,
-    "protobuf": 2000,
-    "json": 400,
+    "messages": 2000,
+    "avro": 1000,
+    "protobuf": 1000,
+    "json": 200,
 }
 
 
