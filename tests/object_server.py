@@ -6,6 +6,7 @@ import email.utils
 import hmac
 import http.client
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -137,13 +138,20 @@ class Versitygw(ObjectServer):
             (folder / name).mkdir(parents=True)
 
     def start(self):
-        """Returns when it serves."""
+        """Returns when it serves.
+
+        It writes an object's attributes first, so a kill can leave some without their object, and it would neither find
+        nor create that object then. They are removed before.
+        """
+        attributes, objects = self.folder / "attributes", self.folder / "objects"
+        for found in list(attributes.rglob("meta")):
+            if not (objects / found.parent.relative_to(attributes)).exists():
+                shutil.rmtree(found)
         with (self.folder / "versitygw").open("ab") as output:
             self.process = subprocess.Popen(
                 [
                     self.program, "--port", f"{HOST}:{self.port}", "--access", self.options["access_key_id"],
-                    "--secret", self.options["secret_access_key"], "posix", "--sidecar", self.folder / "attributes",
-                    self.folder / "objects",
+                    "--secret", self.options["secret_access_key"], "posix", "--sidecar", attributes, objects,
                 ],
                 stdout=output, stderr=output,
             )  # fmt: skip

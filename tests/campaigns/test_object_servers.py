@@ -6,6 +6,7 @@ from click.testing import CliRunner
 from pyspark_log import Store
 from pyspark_log.cli.main import main
 from pyspark_log.errors import ObjectStoreError
+from pyspark_log.storage.objects import Objects
 from tests.object_server import Versitygw
 from tests.store_tools import rows, values
 
@@ -33,6 +34,17 @@ def test_a_server_that_is_right(server):
     server.kill()
     server.start()
     assert values(Store.open(url)) == [b"a"]
+
+
+@pytest.mark.parametrize("server", ["1.8.0"], indirect=True)
+def test_an_object_whose_attributes_alone_are_there_can_be_created(server):
+    objects = Objects(f"s3://{server.bucket}")
+    assert objects.create("a", b"1")
+    server.kill()
+    (server.folder / "objects/bucket/a").unlink()
+    server.start()
+    assert objects.create("a", b"2")
+    assert bytes(objects.get("a").data) == b"2"
 
 
 @pytest.mark.slow

@@ -360,6 +360,7 @@ class PublishLog:
                 is_own = found[0].token == entry.token
                 return is_own, error is None, None if is_own else found
             time.sleep(_PAUSE)
+        cause = error or "the object store refuses to create it, as if it were there, and does not find it when read"
         raise OutcomeUnknownError(
-            f"{self.objects.address}/{name}: it is not known whether it is decided; {_REPEATED}: {error}"
+            f"{self.objects.address}/{name}: it is not known whether it is decided; {_REPEATED}: {cause}"
         ) from error

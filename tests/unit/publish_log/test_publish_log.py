@@ -15,6 +15,7 @@ from pyspark_log.errors import (
     CorruptRecordError,
     LogDamagedError,
     ObjectStoreError,
+    OutcomeUnknownError,
     PublisherFencedError,
     StagedOutputError,
     StoreError,
@@ -478,6 +479,20 @@ def test_a_number_that_collided_is_tried_again(server, url, written, monkeypatch
         assert _publish(log, 0).additions[0].base_offset == 0
     assert len(refused) == 2
     assert written.follow().log_end(ID, 0) == 3
+
+
+def test_what_can_be_neither_created_nor_read_is_said(server, url, written, monkeypatch):
+    """versitygw answers so after a kill that left the attributes of an object without the object."""
+    monkeypatch.setattr(log_module, "_PAUSE", 0)
+
+    def refuse(exchange):
+        return Answer(412) if exchange.is_create else pass_on(exchange)
+
+    with proxy(server, refuse) as unsure:
+        log = PublishLog(Objects(url, unsure.options), lambda: 5000)
+        with pytest.raises(OutcomeUnknownError, match=r"log/0+1: .*refuses to create it, .* does not find it"):
+            _publish(log, 0)
+    assert written.follow().number == 0
 
 
 def test_what_is_not_allowed_is_certainly_not_decided(server, url, written):
