@@ -8,14 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import work
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.long,
-    pytest.mark.skipif(sys.platform != "linux", reason="the peak of memory is read from /proc"),
-]
+from pyspark_log import Store
 
-WORK = Path(__file__).with_name("work.py")
 # Bytes of records. Some tens of MB are taken for as long as there is enough to do.
 SMALL, LARGE = 30_000_000, 300_000_000
 MIB = 1024
@@ -52,11 +48,11 @@ WIDE_BOUNDS = {
 }
 
 
-def work(name: str, folder: Path, amount: int) -> int:
+def measured(name: str, folder: Path, amount: int) -> int:
     """Does it in a process of its own; its peak in KiB."""
     folder.mkdir(exist_ok=True)
     result = subprocess.run(
-        [sys.executable, str(WORK), name, str(folder), str(amount)], check=True, capture_output=True, text=True
+        [sys.executable, work.__file__, name, str(folder), str(amount)], check=True, capture_output=True, text=True
     )
     return int(result.stdout or 0)
 
@@ -69,7 +65,7 @@ def filled(tmp_path_factory):
     def of(amount: int) -> Path:
         if amount not in stores:
             stores[amount] = tmp_path_factory.mktemp("filled")
-            work("fill", stores[amount], amount)
+            measured("fill", stores[amount], amount)
         return stores[amount]
 
     yield of
@@ -90,7 +86,7 @@ def peak(name: str, amount: int, filled, tmp_path: Path) -> int:
     elif name in READING:
         folder = filled(amount)
     try:
-        return work(name, folder, amount)
+        return measured(name, folder, amount)
     finally:
         if name not in READING or name in CHANGING:
             shutil.rmtree(folder)
@@ -103,6 +99,18 @@ def check(name: str, bound: int, filled, tmp_path: Path) -> None:
     assert bound * 1024 * 1.5 < LARGE, "the bound says something only if there is more to do"
 
 
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak of memory is read from /proc")
 @pytest.mark.parametrize("name", [*BOUNDS, *WIDE_BOUNDS])
 def test_memory_does_not_grow_with_the_amount(name, filled, tmp_path):
     check(name, {**BOUNDS, **WIDE_BOUNDS}[name], filled, tmp_path)
+
+
+@pytest.mark.parametrize("name", work.WORK)
+def test_what_is_measured_works(name, tmp_path):
+    """The test above is run seldom; here is just enough for each to have something to do."""
+    amount = 13_000_000
+    work.fill(tmp_path, amount if name in work.NEED_RECORDS else 0)
+    with Store.open(tmp_path / "store") as store:
+        work.WORK[name](store, tmp_path, amount)

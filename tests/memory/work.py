@@ -71,7 +71,7 @@ def read_tiny_batches(store: Store, folder: Path, amount: int) -> None:
 def spark_task(store: Store, folder: Path, amount: int) -> None:
     records = OffsetRange(TopicPartition("t", 0), 0, store.latest_offset("t", 0))
     columns = ("key", "value", "headers")
-    plan = ReadPlan(StoreRef.to(store), columns, READ_UNCOMMITTED, True, OnCorruption(), None)
+    plan = ReadPlan(StoreRef.to(store), columns, READ_UNCOMMITTED, True, OnCorruption(), None, None, columns)
     task = RangePartition(plan, records, None)
     for _ in read_partition(task):
         pass
