@@ -84,13 +84,17 @@ class Cluster:
             time.sleep(0.1)
 
     def _workers_alive(self):
-        """What the master's page says; -1 while there is none. Its server answers before it has that page."""
+        """What the master's page says; -1 while there is none.
+
+        Its server answers before it has that page: at first nothing is found, then it is the page in HTML for a while.
+        """
         page = http.client.HTTPConnection(HOST, self._page, timeout=120)
         with contextlib.closing(page):
             try:
                 page.request("GET", "/json/")
                 answer = page.getresponse()
-                return json.load(answer)["aliveworkers"] if answer.status == http.HTTPStatus.OK else -1
+                is_there = answer.status == http.HTTPStatus.OK and "json" in answer.headers.get_content_type()
+                return json.load(answer)["aliveworkers"] if is_there else -1
             except OSError:
                 return -1
 
