@@ -1,4 +1,4 @@
-"""The first inputs of each family of `make fuzz`; the same ones in every run."""
+"""The first inputs of each family of `make fuzz`, half of them in `make test`; the same ones in every run."""
 
 from __future__ import annotations
 
@@ -9,25 +9,29 @@ import pytest
 from family import Family
 from fuzz import FAMILIES, family_of, feed_some
 
+from tests.amounts import few_or_many
+
 INPUTS = {
     "decoder": 1500,
-    "cleaner": 300,
+    "cleaner": 600,
     "indexes": 250,
     "side-files": 800,
     "descriptions": 1500,
     "states": 400,
-    "messages": 2000,
-    "avro": 1000,
-    "protobuf": 1000,
-    "json": 200,
+    "messages": 4000,
+    "avro": 2000,
+    "protobuf": 2000,
+    "json": 400,
 }
 
 
+@pytest.mark.parametrize("part", few_or_many(2, 1))
 @pytest.mark.parametrize("name", FAMILIES)
-def test_any_bytes_give_a_result_or_an_error_of_the_engine(tmp_path, name):
-    piece = feed_some(family_of(name, tmp_path), 1, 0, INPUTS[name])
+def test_any_bytes_give_a_result_or_an_error_of_the_engine(tmp_path, name, part):
+    inputs = INPUTS[name] // part
+    piece = feed_some(family_of(name, tmp_path), 1, 0, inputs)
     assert piece.failed is None, piece.failed.what
-    assert sum(piece.counts.values()) >= INPUTS[name]
+    assert sum(piece.counts.values()) >= inputs
 
 
 def test_any_other_error_is_a_failure_with_its_input(tmp_path):
